@@ -1,0 +1,26 @@
+# Each target does its own set-up: scripts/setup.sh makes .venv the first time, and returns at once after that.
+BIN = .venv/bin
+
+.DEFAULT_GOAL = help
+.PHONY: help setup run test check clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+setup:  ## make .venv, or bring it up to date
+	@scripts/setup.sh
+
+run: setup  ## digits to a pushed model: the image pipeline on real data
+	@$(BIN)/infeed run image
+
+test: setup  ## all tests
+	$(BIN)/python -m pytest
+
+check: setup  ## lint, strict types, and the tests that need no TFX
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not tfx"
+
+clean:  ## remove .venv and all that was built or cached
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

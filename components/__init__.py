@@ -1,0 +1,61 @@
+"""What a pipeline author imports: `from infeed.components import CsvExampleGen, Transform, Trainer, InputReport`.
+
+A name is imported when it is first asked for: the components need TFX, which takes many seconds to load, the options,
+features and errors do not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from infeed.components.dataset.options import IngestOptions as IngestOptions
+    from infeed.components.dataset.shards import ShardOptions as ShardOptions
+    from infeed.components.errors import InfeedError as InfeedError
+    from infeed.components.example_gen.component import CsvExampleGen as CsvExampleGen
+    from infeed.components.example_gen.component import ImageExampleGen as ImageExampleGen
+    from infeed.components.example_gen.sources.csv import CsvOptions as CsvOptions
+    from infeed.components.feed.options import Augment as Augment
+    from infeed.components.feed.options import FeedOptions as FeedOptions
+    from infeed.components.feed.options import Normalise as Normalise
+    from infeed.components.input_report.component import InputReport as InputReport
+    from infeed.components.trainer.component import Trainer as Trainer
+    from infeed.components.trainer.model import ModelSpec as ModelSpec
+    from infeed.components.trainer.options import TrainOptions as TrainOptions
+    from infeed.components.transform.component import Transform as Transform
+    from infeed.components.transform.features import Bucketize as Bucketize
+    from infeed.components.transform.features import DecodeImage as DecodeImage
+    from infeed.components.transform.features import Feature as Feature
+    from infeed.components.transform.features import Fill as Fill
+    from infeed.components.transform.features import Label as Label
+    from infeed.components.transform.features import Vocabulary as Vocabulary
+    from infeed.components.transform.features import ZScore as ZScore
+
+_NAMES = {
+    "dataset.options": ("IngestOptions",),
+    "dataset.shards": ("ShardOptions",),
+    "errors": ("InfeedError",),
+    "example_gen.component": ("CsvExampleGen", "ImageExampleGen"),
+    "example_gen.sources.csv": ("CsvOptions",),
+    "feed.options": ("Augment", "FeedOptions", "Normalise"),
+    "input_report.component": ("InputReport",),
+    "trainer.component": ("Trainer",),
+    "trainer.model": ("ModelSpec",),
+    "trainer.options": ("TrainOptions",),
+    "transform.component": ("Transform",),
+    "transform.features": ("Bucketize", "DecodeImage", "Feature", "Fill", "Label", "Vocabulary", "ZScore"),
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,201 @@
+"""Arrow record batches -> serialized tf.Examples, a column at a time.
+
+Each column becomes the wire bytes of its map entry, row by row; one join over all columns, in the order of their names,
+gives exactly the bytes of `tf.train.Example.SerializeToString(deterministic=True)`. No row is ever a Python object.
+
+The entry of one feature, from the outside in, each bracket preceded by its length in bytes:
+
+    0A [ 0A [name]  12 [ KIND [ values ] ] ]      KIND: 0A bytes_list, 12 float_list, 1A int64_list
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.dataset import columns
+from infeed.components.dataset.records import data_of, fixed_width
+from infeed.components.errors import InfeedError
+
+Ints = npt.NDArray[np.int64]
+Wrap = Callable[[bytes | None, int], bytes]
+_FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
+_KIND_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int": b"\x1a"}
+_ABSENT = -1  # length of the values where a row has no list
+_BITS_PER_BYTE = 7  # of a varint
+
+
+def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
+    """One serialized tf.Example a row.
+
+    Args:
+      batch: columns of the types that `columns` lists; names must differ.
+      empty_lists: a null becomes a present but empty list, as TFX's CsvExampleGen writes it, not a missing feature.
+
+    Raises:
+      InfeedError: a type or a value that a tf.Example cannot hold, with its row in the batch and its column.
+    """
+    pieces: list[pa.LargeBinaryArray] = []
+    for name in sorted(batch.schema.names, key=str.encode):
+        column = batch.column(batch.schema.get_field_index(name))
+        pieces += _encode_column(column, name, _entry_of(name.encode()), empty_lists)
+    lengths = sum((_lengths(piece) for piece in pieces), np.zeros(batch.num_rows, np.int64))
+    return _join([_by_length(lengths, lambda length: _FIELD_1 + varint(length)), *pieces])
+
+
+def encode_feature(column: pa.Array, name: str, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
+    """One serialized tf.train.Feature a row, empty where it is missing: what TFX hashes to split by a feature."""
+    return _join(_encode_column(column, name, lambda head, length: head or b"", empty_lists))
+
+
+def varint(value: int) -> bytes:
+    """Protobuf's variable-length integer, for a value of 0 or more."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= _BITS_PER_BYTE
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _entry_of(name: bytes) -> Wrap:
+    """Wraps the head of a Feature, whose whole length is given, into the head of its map entry."""
+    key = _FIELD_1 + varint(len(name)) + name
+
+    def wrap(head: bytes | None, length: int) -> bytes:
+        if head is None:
+            return b""
+        value = _FIELD_2 + varint(length)
+        return _FIELD_1 + varint(len(key) + len(value) + length) + key + value + head
+
+    return wrap
+
+
+def _encode_column(column: pa.Array, name: str, wrap: Wrap, empty_lists: bool) -> list[pa.LargeBinaryArray]:
+    """[head, values]: joined, the wire bytes of one column."""
+    try:
+        kind = columns.kind_of(column.type)
+        values, lengths, head_of_values = _encode_values(column)
+    except columns.Unfit as error:
+        row = _row_of(column, error.item)
+        raise InfeedError(error.what, where=f"column {name!r}, row {row}", do=error.do) from error
+    except InfeedError as error:
+        raise InfeedError(error.what, where=f"column {name!r}", do=error.do) from error
+
+    def head(length: int) -> bytes:
+        if length == _ABSENT and not empty_lists:
+            return wrap(None, 0)
+        if kind is None:
+            return wrap(b"", 0)
+        inner = head_of_values(length)
+        size = len(inner) + max(length, 0)
+        outer = _KIND_TAGS[kind] + varint(size) + inner
+        return wrap(outer, len(outer) + max(length, 0))
+
+    return [_by_length(lengths, head), values]
+
+
+def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callable[[int], bytes]]:
+    """The values of each row, end to end; their length, or _ABSENT; and what stands in front of so many bytes."""
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    if columns.is_list(column.type):
+        values = _regroup(_encode_items(column), _item_counts(column))
+    elif columns.kind_of(column.type) is None:
+        values = fixed_width(b"", 0, len(column))
+    else:
+        values = _encode_scalars(columns.to_values(column))
+    lengths = np.where(present, _lengths(values), _ABSENT)
+    return values, lengths, _values_head(column.type)
+
+
+def _values_head(column: pa.DataType) -> Callable[[int], bytes]:
+    if columns.kind_of(column) != "bytes":
+        return lambda length: _FIELD_1 + varint(length) if length > 0 else b""  # packed: one field for all values
+    if columns.is_list(column):
+        return lambda length: b""  # each value brings its own
+    return lambda length: _FIELD_1 + varint(length) if length >= 0 else b""
+
+
+def _encode_scalars(values: pa.Array) -> pa.LargeBinaryArray:
+    """Each value's own bytes; none where it is null."""
+    if pa.types.is_large_binary(values.type):
+        return values.fill_null(b"")
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_float32(values.type):
+        floats = columns.value_buffer(values, np.float32).astype("<f4", copy=False)
+        return _from_lengths(floats[present].tobytes(), np.where(present, 4, 0))
+    return _encode_varints(columns.value_buffer(values, np.int64), present)
+
+
+def _encode_items(column: pa.Array) -> pa.LargeBinaryArray:
+    """The wire bytes of each item of a list column."""
+    items = columns.to_values(column.flatten())
+    if items.null_count:
+        item = pc.indices_nonzero(items.is_null())[0].as_py()
+        raise columns.Unfit("a null inside a list", item=item, do="drop it or replace it by a value")
+    values = _encode_scalars(items)
+    if not pa.types.is_large_binary(items.type):
+        return values
+    return _join([_by_length(_lengths(values), lambda length: _FIELD_1 + varint(length)), values])
+
+
+def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:
+    unsigned = values.view(np.uint64)  # a negative number takes all ten bytes, as in protobuf
+    sizes = np.ones(len(values), np.int64)
+    for shift in range(_BITS_PER_BYTE, 64, _BITS_PER_BYTE):
+        sizes += unsigned >> np.uint64(shift) != 0
+    width = int(sizes.max(initial=1))
+    table = np.empty((len(values), width), np.uint8)
+    for byte in range(width):
+        more = (sizes - 1 > byte) * np.uint8(0x80)
+        table[:, byte] = (unsigned >> np.uint64(byte * _BITS_PER_BYTE)).astype(np.uint8) & 0x7F | more
+    sizes *= present
+    return _from_lengths(table[np.arange(width) < sizes[:, None]].tobytes(), sizes)
+
+
+def _item_counts(column: pa.Array) -> Ints:
+    """Items in each row; 0 where there is no list."""
+    if pa.types.is_fixed_size_list(column.type):
+        return column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) * column.type.list_size
+    counts = pc.fill_null(pc.list_value_length(column), 0)
+    return counts.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _row_of(column: pa.Array, item: int) -> int:
+    if not columns.is_list(column.type):
+        return item
+    return int(np.searchsorted(np.cumsum(_item_counts(column)), item, side="right"))
+
+
+def _regroup(items: pa.LargeBinaryArray, counts: Ints) -> pa.LargeBinaryArray:
+    """Items of all rows -> one value a row: the same bytes, cut in fewer places."""
+    ends = np.concatenate([[0], np.cumsum(_lengths(items))])
+    cuts = np.concatenate([[0], np.cumsum(counts)])
+    return _from_lengths(data_of(items), np.diff(ends[cuts]))
+
+
+def _from_lengths(data: bytes | memoryview, lengths: Ints) -> pa.LargeBinaryArray:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+
+
+def _lengths(values: pa.LargeBinaryArray) -> Ints:
+    lengths: Ints = pc.binary_length(values).to_numpy(zero_copy_only=False)
+    return lengths
+
+
+def _by_length(lengths: Ints, head: Callable[[int], bytes]) -> pa.LargeBinaryArray:
+    """`head(length)` for each row, computed once for each length that occurs."""
+    distinct, which = np.unique(lengths, return_inverse=True)
+    heads = pa.array([head(int(length)) for length in distinct], pa.large_binary())
+    return heads.take(pa.array(which.reshape(-1)))
+
+
+def _join(pieces: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+    return pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.large_binary()))

@@ -1,0 +1,195 @@
+"""The one place that touches a file system: thin over `pyarrow.fs`, which serves local, gs://, s3:// and hdfs:// paths.
+
+A path is a plain local path or a URI, always a `str`. Everything above this module handles paths with `join` and
+`name` only, so that what works on a laptop works on a bucket.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import fs
+
+
+@dataclass(frozen=True)
+class FileStat:
+    """A regular file: its full path, size in bytes and time of last change in nanoseconds since the epoch."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+def join(root: str, *names: str) -> str:
+    """`root/name/...`, for URIs and local paths alike."""
+    return posixpath.join(root, *names)
+
+
+def name(path: str) -> str:
+    """The last part of a path."""
+    return posixpath.basename(path)
+
+
+def is_hidden(path: str) -> bool:
+    """True for what tools leave behind rather than what people mean as data: `.DS_Store`, `_SUCCESS`."""
+    return name(path).startswith((".", "_SUCCESS"))
+
+
+def exists(path: str) -> bool:
+    """True for a file or a folder."""
+    return _info(path).type != fs.FileType.NotFound
+
+
+def is_folder(path: str) -> bool:
+    return bool(_info(path).type == fs.FileType.Directory)
+
+
+def stat(path: str) -> FileStat:
+    """Raises FileNotFoundError unless `path` is a regular file."""
+    info = _info(path)
+    if info.type != fs.FileType.File:
+        raise FileNotFoundError(path)
+    return FileStat(path, info.size, info.mtime_ns or 0)
+
+
+def list_files(folder: str, *, depth: int = 0) -> list[FileStat]:
+    """Regular files in `folder` and down to `depth` folders below it, sorted by path; empty where it does not exist."""
+    return sorted(_walk(folder, depth), key=lambda found: found.path)
+
+
+def list_folders(folder: str) -> list[str]:
+    """Names of the folders directly inside `folder`, sorted."""
+    return sorted(info.base_name for info in _children(folder) if info.type == fs.FileType.Directory)
+
+
+def glob(root: str, pattern: str) -> list[FileStat]:
+    """Visible regular files under `root` whose relative path matches `pattern`, part by part; sorted by path.
+
+    `*` stays within one part of the path, as in a shell; hidden files and `_SUCCESS` markers never match.
+    """
+    parts = pattern.split("/")
+    found = list_files(root, depth=len(parts) - 1)
+    return [file for file in found if _matches(relative(file.path, root), parts)]
+
+
+def relative(path: str, root: str) -> str:
+    """`path` seen from `root`."""
+    return posixpath.relpath(path, root)
+
+
+@contextmanager
+def open_input(path: str) -> Iterator[pa.NativeFile]:
+    """A seekable binary file; local files are memory-mapped."""
+    system, inner = _resolve(path)
+    source = pa.memory_map(inner) if _is_local(system) and os.path.getsize(inner) else system.open_input_file(inner)
+    with source as file:
+        yield file
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[pa.NativeFile]:
+    """A binary file that appears under its name only once it is whole: a temporary name, then a rename.
+
+    The folder is made where it is missing. When the body raises, nothing is left behind.
+    """
+    system, inner = _resolve(path)
+    system.create_dir(posixpath.dirname(inner), recursive=True)
+    # A dot in front keeps the unfinished file out of every glob; the random part keeps two attempts apart.
+    unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
+    try:
+        with system.open_output_stream(unfinished) as file:
+            yield file
+        system.move(unfinished, inner)
+    except BaseException:
+        _delete_quietly(system, unfinished)
+        raise
+
+
+def read_bytes(path: str) -> bytes:
+    """The whole content of a small file."""
+    system, inner = _resolve(path)
+    if _is_local(system):
+        with open(inner, "rb") as local:  # three times faster than pyarrow on files of a few kilobytes
+            return local.read()
+    with system.open_input_stream(inner) as file:
+        return bytes(file.read())
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Writes a small file under a temporary name, then renames it."""
+    with open_output(path) as file:
+        file.write(content)
+
+
+def rename(source: str, target: str) -> None:
+    """Moves one file, replacing `target`; the target's folder is made where it is missing."""
+    system, old = _resolve(source)
+    _, new = _resolve(target)
+    system.create_dir(posixpath.dirname(new), recursive=True)
+    system.move(old, new)
+
+
+def remove(path: str) -> None:
+    """Removes a file or a whole folder; nothing happens where there is none."""
+    system, inner = _resolve(path)
+    kind = _info(path).type
+    if kind == fs.FileType.Directory:
+        system.delete_dir(inner)
+    elif kind != fs.FileType.NotFound:
+        system.delete_file(inner)
+
+
+def make_folder(path: str) -> None:
+    """Makes a folder and its parents; nothing happens where it exists."""
+    system, inner = _resolve(path)
+    system.create_dir(inner, recursive=True)
+
+
+def _resolve(path: str) -> tuple[fs.FileSystem, str]:
+    if "://" in path:
+        system, inner = fs.FileSystem.from_uri(path)
+        return system, inner
+    return fs.LocalFileSystem(), os.path.abspath(path)
+
+
+def _is_local(system: fs.FileSystem) -> bool:
+    return isinstance(system, fs.LocalFileSystem)
+
+
+def _info(path: str) -> fs.FileInfo:
+    system, inner = _resolve(path)
+    return system.get_file_info(inner)
+
+
+def _children(folder: str) -> list[fs.FileInfo]:
+    system, inner = _resolve(folder)
+    selector = fs.FileSelector(inner, allow_not_found=True)
+    return list(system.get_file_info(selector))
+
+
+def _walk(folder: str, depth: int) -> Iterator[FileStat]:
+    for info in _children(folder):
+        path = join(folder, info.base_name)
+        if info.type == fs.FileType.File:
+            yield FileStat(path, info.size, info.mtime_ns or 0)
+        elif info.type == fs.FileType.Directory and depth:
+            yield from _walk(path, depth - 1)
+
+
+def _matches(relative_path: str, parts: list[str]) -> bool:
+    names = relative_path.split("/")
+    return len(names) == len(parts) and all(
+        fnmatch.fnmatchcase(found, part) and not is_hidden(found) for found, part in zip(names, parts, strict=True)
+    )
+
+
+def _delete_quietly(system: fs.FileSystem, path: str) -> None:
+    with suppress(OSError):
+        system.delete_file(path)

@@ -1,0 +1,284 @@
+"""Blocks of rows -> shards on disk, in plain functions; `transforms` gives the same steps to Beam.
+
+    spill_task     one task's rows: read, encode, split; one spill file a block and split
+    plan_writes    how many shards, from the sizes of all spills
+    write_shard    its share of every spill: shuffled, compressed, written
+    publish        renames the finished shards into their splits, then writes the manifest
+
+A spill is an Arrow file of framed records beside the splits, so that a shard takes its share of it without reading the
+rest. Nothing is visible under its final name before `publish`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infeed.components.dataset import columns, files, names
+from infeed.components.dataset.encode import encode_examples, encode_feature
+from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.records import frame_records, write_records
+from infeed.components.dataset.shards import ShardPlan, plan_shards, records_of_shard
+from infeed.components.dataset.splits import Buckets, assign_splits, rows_by_split
+from infeed.components.errors import InfeedError
+
+TEMPORARY = ".ingest"  # beside the splits; a dot keeps it out of every reader's glob
+_WINDOW_BYTES = 64 << 20  # of records that a shard's writer holds at a time
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit of reading: what `Input.read` takes, its place in the input, and its split where the input has splits."""
+
+    order: int
+    what: Any
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class Input:
+    """An opened source: everything that is known before the first row is read.
+
+    Args:
+      read: `Task.what` -> record batches of `schema`, in order; picklable, since workers call it.
+    """
+
+    source: Source
+    schema: pa.Schema
+    tasks: tuple[Task, ...]
+    read: Callable[[Any], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every step needs to know.
+
+    Args:
+      root: the dataset's folder.
+      splits: names of all splits, in order.
+      buckets: how rows are split by hash; None where every task brings its split.
+    """
+
+    root: str
+    source: Source
+    schema: pa.Schema
+    read: Callable[[Any], Iterable[pa.RecordBatch]]
+    splits: tuple[str, ...]
+    buckets: Buckets | None
+    options: IngestOptions
+
+    @property
+    def temporary(self) -> str:
+        return files.join(self.root, TEMPORARY)
+
+
+@dataclass(frozen=True)
+class Spill:
+    """Framed records of one block and split; `bytes` counts the records, not the file."""
+
+    split: str
+    path: str
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """What became of one record batch; `nulls` counts them for each column of the schema."""
+
+    order: tuple[int, int]
+    rows: int
+    nulls: tuple[int, ...]
+    spills: tuple[Spill, ...]
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """Every split's spills in input order, and its number of shards with the reason."""
+
+    rows: int
+    nulls: tuple[int, ...]
+    spills: dict[str, tuple[Spill, ...]]
+    shards: dict[str, ShardPlan]
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """One shard to write."""
+
+    split: str
+    index: int
+
+
+def ingest(source: Input, job: Job) -> Manifest:
+    """All steps in this process, one after the other."""
+    prepare(job)
+    blocks = [block for task in source.tasks for block in spill_task(task, job)]
+    plan = plan_writes(blocks, job)
+    return publish([write_shard(task, plan, job) for task in shard_tasks(plan)], plan, job)
+
+
+def prepare(job: Job) -> None:
+    """Clears what an earlier attempt left: its manifest first, so that nothing half-cleared looks whole."""
+    files.remove(files.join(job.root, names.MANIFEST))
+    for folder in (job.temporary, *(names.split_dir(job.root, split) for split in job.splits)):
+        files.remove(folder)
+
+
+def spill_task(task: Task, job: Job) -> Iterator[Block]:
+    """Reads one task and spills it, block by block."""
+    for number, batch in enumerate(job.read(task.what)):
+        order = (task.order, number)
+        examples = encode_examples(batch, empty_lists=job.options.compat == "tfx")
+        assigned = {task.split: np.arange(len(examples))} if task.split else _split_rows(batch, examples, job)
+        framed = frame_records(examples)
+        spills = tuple(_spill(framed, rows, split, order, job) for split, rows in assigned.items() if len(rows))
+        yield Block(order, batch.num_rows, tuple(column.null_count for column in batch.columns), spills)
+
+
+def plan_writes(blocks: Iterable[Block], job: Job) -> WritePlan:
+    """The number of shards of every split.
+
+    Raises:
+      InfeedError: no rows at all.
+    """
+    blocks = sorted(blocks, key=lambda block: block.order)
+    rows = sum(block.rows for block in blocks)
+    if not rows:
+        raise InfeedError("no rows in the input", where=job.source.kind, do="check the input's path and pattern")
+    spills = {
+        split: tuple(spill for block in blocks for spill in block.spills if spill.split == split)
+        for split in job.splits
+    }
+    shards = {split: _plan_split(found, job.options) for split, found in spills.items()}
+    nulls = tuple(sum(counts) for counts in zip(*(block.nulls for block in blocks), strict=True))
+    return WritePlan(rows, nulls, spills, shards)
+
+
+def shard_tasks(plan: WritePlan) -> list[ShardTask]:
+    return [ShardTask(split, index) for split, shards in plan.shards.items() for index in range(shards.count)]
+
+
+def write_shard(task: ShardTask, plan: WritePlan, job: Job) -> Shard:
+    """Writes one whole shard into the temporary folder, a window of records at a time."""
+    spills, count = plan.spills[task.split], plan.shards[task.split].count
+    name = names.shard_name(task.index, count, gzip=job.options.gzip_level is not None)
+    file = files.join(names.split_folder(task.split), name)
+    size = sum(spill.bytes for spill in spills) / count
+    windows = max(1, math.ceil(size / _WINDOW_BYTES))
+    seed = (job.splits.index(task.split), task.index)
+    written_records = 0
+
+    def read() -> Iterator[pa.LargeBinaryArray]:
+        nonlocal written_records
+        for window in range(task.index * windows, (task.index + 1) * windows):
+            records = _read_window(spills, window, count * windows, (*seed, window), job.options.shuffle_seed)
+            written_records += len(records)
+            yield records
+
+    written = write_records(files.join(job.temporary, file), read(), gzip_level=job.options.gzip_level)
+    return Shard(file, written_records, written.bytes, written.crc32c)
+
+
+def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
+    """Moves finished shards to where readers look, writes the manifest, removes the temporary folder."""
+    shards = sorted(shards, key=lambda shard: shard.file)
+    for shard in shards:
+        files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))
+    manifest = Manifest(
+        source=job.source,
+        options=job.options.as_dict(),
+        schema=columns.describe(job.schema, plan.nulls),
+        splits={split: Split.of(_shards_of(shards, split)) for split in job.splits},
+        rows_read=plan.rows,
+    )
+    manifest.write(job.root)
+    files.remove(job.temporary)
+    return Manifest.read(job.root)
+
+
+def _split_rows(batch: pa.RecordBatch, examples: pa.LargeBinaryArray, job: Job) -> dict[str, npt.NDArray[np.int64]]:
+    if job.buckets is None:
+        raise ValueError("a task without a split needs buckets")
+    keys = _split_keys(batch, examples, job.buckets, job.options)
+    return rows_by_split(assign_splits(keys, job.buckets), job.buckets.names)
+
+
+def _split_keys(
+    batch: pa.RecordBatch, examples: pa.LargeBinaryArray, buckets: Buckets, options: IngestOptions
+) -> pa.LargeBinaryArray:
+    if buckets.feature is not None:
+        return _feature_keys(batch, buckets.feature)
+    nulls = any(column.null_count for column in batch.columns)
+    # TFX hashes its own bytes, so these are what splits go by even where other bytes are written.
+    return encode_examples(batch, empty_lists=True) if nulls and options.compat != "tfx" else examples
+
+
+def _feature_keys(batch: pa.RecordBatch, feature: str) -> pa.LargeBinaryArray:
+    where = f"split by feature {feature!r}"
+    if feature not in batch.schema.names:
+        raise InfeedError("no such column", where=where, do=f"choose one of {', '.join(batch.schema.names[:10])}")
+    column = batch.column(batch.schema.get_field_index(feature))
+    if columns.kind_of(column.type) not in ("int", "bytes"):
+        raise InfeedError(f"a column of type {column.type}", where=where, do="choose a column of integers or text")
+    if column.null_count:
+        raise InfeedError("an empty value", where=where, do="choose a column without empty values")
+    return encode_feature(column, feature)
+
+
+def _spill(
+    framed: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], split: str, order: tuple[int, int], job: Job
+) -> Spill:
+    path = files.join(job.temporary, "spills", f"{order[0]:06d}-{order[1]:06d}-{split}.arrow")
+    seed = job.options.shuffle_seed
+    if seed is not None:
+        rows = rows[permutation(len(rows), (seed, *order, job.splits.index(split)))]
+    records = framed.take(pa.array(rows))
+    batch = pa.RecordBatch.from_arrays([records], ["record"])
+    with files.open_output(path) as file, pa.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
+    return Spill(split, path, len(records), _size(records))
+
+
+def _plan_split(spills: Sequence[Spill], options: IngestOptions) -> ShardPlan:
+    size, records = sum(spill.bytes for spill in spills), sum(spill.records for spill in spills)
+    return plan_shards(size, records, options.shards)
+
+
+def _read_window(
+    spills: Sequence[Spill], window: int, count: int, seed: tuple[int, ...], shuffle_seed: int | None
+) -> pa.LargeBinaryArray:
+    parts = [spill.records for spill in spills]
+    slices = records_of_shard(parts, window, count, interleave=shuffle_seed is not None)
+    read = [_read_spill(spills[part.part].path).slice(part.start, part.stop - part.start) for part in slices]
+    records = pa.concat_arrays(read) if read else pa.array([], pa.large_binary())
+    if shuffle_seed is None:
+        return records
+    return records.take(pa.array(permutation(len(records), (shuffle_seed, *seed))))
+
+
+def _read_spill(path: str) -> pa.LargeBinaryArray:
+    with files.open_input(path) as file:
+        return pa.ipc.open_file(file).get_batch(0).column(0)
+
+
+def permutation(size: int, seed: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    """A permutation of `size` rows that stays the same for ever: NumPy promises that of raw streams only."""
+    raw = np.random.PCG64(np.random.SeedSequence(seed)).random_raw(size)
+    return np.argsort(raw, kind="stable")
+
+
+def _shards_of(shards: Iterable[Shard], split: str) -> tuple[Shard, ...]:
+    return tuple(shard for shard in shards if shard.file.startswith(names.split_folder(split) + "/"))
+
+
+def _size(records: pa.LargeBinaryArray) -> int:
+    offsets = np.frombuffer(records.buffers()[1], np.int64)
+    return int(offsets[records.offset + len(records)] - offsets[records.offset])

@@ -1,0 +1,1 @@
+"""The engine that feeds training: plan, build, augment, meter. TensorFlow, no TFX."""

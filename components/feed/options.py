@@ -1,0 +1,103 @@
+"""What a user may say about feeding; everything left at its default is decided by `plan`, with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from infeed.components.errors import InfeedError
+
+Cache = Literal["auto", "features", "records", "none"]
+Flip = Literal["none", "horizontal"]
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    """How batches are made.
+
+    Attributes:
+      batch_size: records in a global batch, over all replicas.
+      seed: orders shards and records and drives augmentation; the same seed gives the same run.
+      cache: what is kept in memory after its first reading: decoded `features`, serialized `records`, or `none`.
+      shuffle_records: records in the shuffle buffer; None sizes it to the split and the memory there is.
+      readers: shards read at a time; None means one per CPU core, at most one per shard.
+      memory_fraction: share of the machine's (or the cgroup's) memory that cache and shuffle buffer may take.
+        A third leaves room for the model, TensorFlow's own buffers and the page cache.
+    """
+
+    batch_size: int = 128
+    seed: int = 0
+    cache: Cache = "auto"
+    shuffle_records: int | None = None
+    readers: int | None = None
+    memory_fraction: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        _at_least_one("batch_size", self.batch_size)
+        for name in ("shuffle_records", "readers"):
+            value = getattr(self, name)
+            if value is not None:
+                _at_least_one(name, value)
+        if self.cache not in get_args(Cache):
+            raise InfeedError(
+                f"cache is {self.cache!r}", where="FeedOptions", do=f"Use one of {', '.join(get_args(Cache))}."
+            )
+        if not 0 < self.memory_fraction < 1:
+            raise InfeedError(
+                f"memory_fraction is {self.memory_fraction}", where="FeedOptions", do="Use a share between 0 and 1."
+            )
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """`(pixel / 255 - mean) / std`, pixels 0 to 255; the defaults map them to -1 ... 1."""
+
+    mean: float = 0.5
+    std: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.std > 0:
+            raise InfeedError(f"std is {self.std}", where="Normalise", do="Use a number above 0.")
+
+    def describe(self) -> str:
+        """In words, for the plan."""
+        return f"normalises by mean {self.mean:g} and deviation {self.std:g}"
+
+
+@dataclass(frozen=True)
+class Augment:
+    """The classic recipe for small pictures.
+
+    Attributes:
+      shift: pads by so many pixels with reflection and crops at random: a shift of up to `shift` pixels each way.
+      flip: `horizontal` mirrors half of the pictures, left to right.
+      rotate: up to so many degrees either way, bilinear, edges reflected.
+      cutout: side in pixels of one square a picture that is set to the mean; it may stick out at the border.
+    """
+
+    shift: int = 0
+    flip: Flip = "none"
+    rotate: float = 0.0
+    cutout: int = 0
+
+    def __post_init__(self) -> None:
+        if self.flip not in get_args(Flip):
+            raise InfeedError(f"flip is {self.flip!r}", where="Augment", do=f"Use one of {', '.join(get_args(Flip))}.")
+        for name in ("shift", "rotate", "cutout"):
+            if getattr(self, name) < 0:
+                raise InfeedError(f"{name} is {getattr(self, name)}", where="Augment", do="Use 0 or more.")
+
+    def describe(self) -> str:
+        """In words, for the plan; empty where nothing is changed."""
+        parts = [
+            f"shifts by up to {self.shift} px with reflected edges" if self.shift else "",
+            "mirrors half of them" if self.flip == "horizontal" else "",
+            f"rotates by up to {self.rotate:g} degrees" if self.rotate else "",
+            f"cuts out {self.cutout} x {self.cutout} px" if self.cutout else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise InfeedError(f"{name} is {value}", where="FeedOptions", do="Use a whole number of at least 1.")

@@ -1,0 +1,1 @@
+"""Did training wait for its input, where, and what to change."""

@@ -1,0 +1,95 @@
+"""The datasets of one training: the feed engine, given the transform graph's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from infeed.components.feed import augment
+from infeed.components.feed.build import Stages, build
+from infeed.components.feed.machine import Machine
+from infeed.components.feed.plan import FeedSpec, InputPlan, plan
+from infeed.components.feed.sample import measure
+from infeed.components.feed.shards import shard_files
+from infeed.components.trainer.graph import TransformGraph
+from infeed.components.trainer.options import TrainOptions
+
+Labelled = tuple[dict[str, Any], Any]  # ({name: [batch, ...]}, label [batch])
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A plan and the functions that carry it out."""
+
+    plan: InputPlan
+    stages: Stages
+
+    def dataset(self) -> tf.data.Dataset:
+        """({feature: [batch, ...]}, label [batch]), endless in training, once through in evaluation."""
+        return build(self.plan, self.stages)
+
+
+def make_feed(patterns: Sequence[str], graph: TransformGraph, options: TrainOptions, *, training: bool) -> Feed:
+    """Plans the reading of TFX's file patterns.
+
+    Raises:
+      InfeedError: there is no record to read.
+    """
+    shards = shard_files(patterns)
+    stages = _stages(graph, options)
+    sample = measure(shards, stages)
+    images = sample.decodes_images
+    spec = FeedSpec(
+        training=training,
+        sample=sample,
+        augmentation=options.augment.describe() if images and training and options.augment else "",
+        normalisation=options.normalise.describe() if images and options.normalise else "",
+    )
+    return Feed(plan(shards, spec, options.feed, Machine.here()), stages)
+
+
+def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[str, Any]:
+    """The deterministic end of the feed, the same in training, evaluation and serving."""
+    if options.normalise is None:
+        return features
+    scale = options.normalise
+    return {name: augment.normalise(value, scale) if _is_image(value) else value for name, value in features.items()}
+
+
+def _stages(graph: TransformGraph, options: TrainOptions) -> Stages:
+    transformed = options.examples_are == "transformed"
+    parsing_spec = graph.transformed_spec if transformed else graph.raw_spec
+
+    def parse(records: tf.Tensor) -> dict[str, Any]:
+        return tf.io.parse_example(records, parsing_spec)  # type: ignore[no-any-return]
+
+    def transform(raw: dict[str, Any]) -> Labelled:
+        features = dict(raw) if transformed else graph.transform(raw)
+        label = features.pop(graph.label)
+        return features, tf.reshape(label, [-1])  # a materialised label comes back as [batch, 1]
+
+    def augment_batch(batch: Labelled, number: tf.Tensor) -> Labelled:
+        return _augment(batch, number, options), batch[1]
+
+    def normalise_batch(batch: Labelled) -> Labelled:
+        return normalise_images(batch[0], options), batch[1]
+
+    return Stages(parse, transform, augment_batch, normalise_batch)
+
+
+def _augment(batch: Labelled, number: tf.Tensor, options: TrainOptions) -> dict[str, Any]:
+    change, scale = options.augment, options.normalise
+    assert change is not None, "the plan augments only where the options say how"
+    assert scale is not None, "TrainOptions takes no augment without normalise"
+    seed = tf.stack([tf.constant(options.feed.seed, tf.int64), number])
+    return {
+        name: augment.augment(value, change, scale, seed) if _is_image(value) else value
+        for name, value in batch[0].items()
+    }
+
+
+def _is_image(tensor: Any) -> bool:
+    return isinstance(tensor, tf.Tensor) and tensor.dtype == tf.uint8 and tensor.shape.rank == 4

@@ -1,0 +1,92 @@
+"""The saved model: transform graph, normalisation and network in one, with three signatures.
+
+    serving_default     serialized tf.Examples, string [batch] -> predictions
+    raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions
+    transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator
+
+Predictions of a classification are `probabilities` float32 [batch, classes], `class` string [batch]; of a regression
+`prediction` float32 [batch].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components.trainer.data import normalise_images
+from infeed.components.trainer.graph import TransformGraph
+from infeed.components.trainer.options import TrainOptions
+
+
+class ServingModel(tf.Module):
+    """Holds what the signatures use, so that saving finds every variable, table and asset."""
+
+    def __init__(self, model: keras.Model, graph: TransformGraph, options: TrainOptions) -> None:
+        super().__init__()
+        self._model = model
+        self._transform_layer = graph.layer
+        self._graph = graph
+        self._options = options
+        self._classes = tf.constant(graph.classes) if graph.classes else None
+
+    def save(self, path: str) -> None:
+        """Writes the SavedModel with its signatures."""
+        signatures = {
+            "serving_default": self._serving_default(),
+            "raw": self._raw(),
+            "transform_features": self._transform_features(),
+        }
+        tf.saved_model.save(self, path, signatures=signatures)
+
+    def _predict(self, raw: dict[str, Any]) -> dict[str, tf.Tensor]:
+        features = normalise_images(self._graph.transform(raw), self._options)
+        output = self._model(features, training=False)
+        if self._classes is None:
+            return {"prediction": tf.reshape(output, [-1])}
+        return {"probabilities": output, "class": tf.gather(self._classes, tf.argmax(output, axis=-1))}
+
+    def _serving_default(self) -> Any:
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
+        def serving_default(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._predict(tf.io.parse_example(examples, self._graph.serving_spec))
+
+        return serving_default
+
+    def _transform_features(self) -> Any:
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
+        def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+            features: dict[str, tf.Tensor] = self._graph.transform(tf.io.parse_example(examples, self._graph.raw_spec))
+            return features
+
+        return transform_features
+
+    def _raw(self) -> Any:
+        spec = self._graph.serving_spec
+
+        @tf.function(autograph=False)
+        def raw(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._predict({name: _as_parsed(tensors[name], feature) for name, feature in spec.items()})
+
+        return raw.get_concrete_function(**{name: _tensor_spec(name, feature) for name, feature in spec.items()})
+
+
+def _tensor_spec(name: str, feature: Any) -> tf.TensorSpec:
+    shape = feature.shape if isinstance(feature, tf.io.FixedLenFeature) else [None]
+    if list(shape) in ([], [1], [None]):
+        shape = []
+    return tf.TensorSpec([None, *shape], feature.dtype, name=name)
+
+
+def _as_parsed(tensor: tf.Tensor, feature: Any) -> Any:
+    """A client's dense tensor in the form that parsing gives: of sparse features, NaN and "" are missing values."""
+    if isinstance(feature, tf.io.FixedLenFeature):
+        return tf.reshape(tensor, [-1, *feature.shape])
+    column = tensor[:, tf.newaxis]
+    if feature.dtype == tf.string:
+        present = tf.strings.length(column) > 0
+    else:
+        present = ~tf.math.is_nan(tf.cast(column, tf.float32))
+    indices = tf.where(present)
+    return tf.SparseTensor(indices, tf.gather_nd(column, indices), tf.shape(column, tf.int64))

@@ -1,0 +1,70 @@
+"""The transform graph as training and serving use it: parse, transform, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+from tensorflow_transform import graph_tools, tf2_utils
+
+from infeed.components.errors import InfeedError
+
+Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ...]
+
+
+class TransformGraph:
+    """A TransformGraph artifact on disk, with the label's name."""
+
+    def __init__(self, path: str, label: str) -> None:
+        self.output = tft.TFTransformOutput(path)
+        self.label = label
+        self.layer = self.output.transform_features_layer()
+        if label not in self._transform_io[1]:
+            raise InfeedError(
+                f"the transform graph gives no feature {label!r}",
+                where="option label of the Trainer",
+                do=f"It gives: {', '.join(sorted(self._transform_io[1]))}. Name one of those.",
+            )
+
+    @property
+    def raw_spec(self) -> dict[str, Any]:
+        """Parsing spec of the raw examples."""
+        return self.output.raw_feature_spec()  # type: ignore[no-any-return]
+
+    @property
+    def transformed_spec(self) -> dict[str, Any]:
+        """Parsing spec of materialised examples."""
+        return self.output.transformed_feature_spec()  # type: ignore[no-any-return]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The label's classes in index order, from the vocabulary named like it; none for a regression."""
+        if not self.output.vocabulary_file_by_name(self.label):
+            return ()
+        return tuple(word.decode("utf-8", "replace") for word in self.output.vocabulary_by_name(self.label))
+
+    @tf.autograph.experimental.do_not_convert
+    def transform(self, raw: Features) -> Features:
+        """Applies the graph; features that depend on raw ones not given are left out (serving has no label)."""
+        return dict(self.layer(raw))
+
+    @cached_property
+    def serving_spec(self) -> dict[str, Any]:
+        """Parsing spec of the raw features that the model's inputs depend on: what a client has to send."""
+        graph, outputs = self._transform_io
+        inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
+        wanted = {name: tensor for name, tensor in outputs.items() if name != self.label}
+        needed = graph_tools.get_dependent_inputs(graph, inputs, wanted)
+        return {name: spec for name, spec in self.raw_spec.items() if name in needed}
+
+    @cached_property
+    def _transform_io(self) -> tuple[Any, Mapping[str, Any]]:
+        """The graph of the saved function and its outputs by name."""
+        function = tf.saved_model.load(self.output.transform_savedmodel_dir).transform_fn
+        if hasattr(function, "concrete_functions"):
+            (function,) = function.concrete_functions
+        graph = function.graph
+        return graph, tf.nest.pack_sequence_as(graph.structured_outputs, graph.outputs, expand_composites=True)

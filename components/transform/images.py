@@ -1,0 +1,27 @@
+"""Encoded images to pixels, inside a graph."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+def decode_batch(encoded: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
+    """[batch] of PNG, JPEG, BMP or GIF bytes to uint8 [batch, height, width, channels]."""
+    return tf.map_fn(
+        lambda one: decode_one(one, height, width, channels),
+        encoded,
+        fn_output_signature=tf.TensorSpec([height, width, channels], tf.uint8),
+    )
+
+
+def decode_one(encoded: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
+    """One image; it is resized only where its size differs, so that images of the right size keep their exact pixels."""
+    image = tf.io.decode_image(encoded, channels, expand_animations=False)  # [any, any, channels] uint8
+    fits = tf.reduce_all(tf.equal(tf.shape(image)[:2], [height, width]))
+    image = tf.cond(fits, lambda: image, lambda: _resize(image, height, width))
+    return tf.ensure_shape(image, [height, width, channels])
+
+
+def _resize(image: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    resized = tf.image.resize(image, [height, width], antialias=True)  # float32, bilinear
+    return tf.saturate_cast(tf.round(resized), tf.uint8)

@@ -1,0 +1,208 @@
+"""The command `infeed`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.config import TEMPLATES, Overrides, PipelineConfig, read_project, resolve
+from infeed.pipelines.live import show_nodes
+from infeed.pipelines.logs import quiet
+from infeed.pipelines.nodes import RunReport
+
+if TYPE_CHECKING:
+    from infeed.pipelines.outcome import Outcome
+
+EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="tfx-infeed")
+def main() -> None:
+    """TFX components that keep accelerators fed."""
+
+
+def _project_options(command: Any) -> Any:
+    """The argument and options that say what the pipeline is made of."""
+    options = [
+        click.argument("project", default="image", metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]"),
+        click.option("--data", help="Folder of class folders with pictures, or CSV file.", metavar="PATH"),
+        click.option("--label", help="Column to learn, for a table.", metavar="COLUMN"),
+        click.option(
+            "--task", type=click.Choice(["classification", "regression"]), help="Told from the label by default."
+        ),
+        click.option("--root", help="Folder for everything that is written.  [default: runs/NAME]", metavar="DIR"),
+        click.option("--epochs", type=click.IntRange(min=1), help="Most epochs to train."),
+        click.option("--batch-size", type=click.IntRange(min=1), help="Records in a global batch."),
+        click.option("--strategy", help="Distribution strategy: auto, one_device or mirrored.", metavar="NAME"),
+        click.option("--debug", is_flag=True, help="Show tracebacks."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command()
+@_project_options
+@click.option("--from", "from_node", help="Run only this node and what depends on it.", metavar="NODE")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
+def run(project: str, from_node: str | None, as_json: bool, debug: bool, **overrides: Any) -> None:
+    """Run a pipeline on this machine, from data to a pushed model."""
+    with _errors(as_json, debug):
+        config = resolve(read_project(project), Overrides(**overrides))
+        log = Path(config.root) / "logs" / "run.log"
+        with quiet(log) as console:
+            report, outcome = _run(config, console, log, from_node, as_json)
+            _tell(report, outcome, config, log, console, as_json)
+    sys.exit(0 if report.succeeded else EXIT_FAILED)
+
+
+@main.command(name="compile")
+@_project_options
+@click.option("--output", required=True, help="File to write: *.json or *.yaml.", metavar="FILE")
+@click.option("--image", required=True, help="Container image with this package, in which every step runs.")
+def compile_(project: str, output: str, image: str, debug: bool, **overrides: Any) -> None:
+    """Compile the same pipeline for Kubeflow Pipelines (v2)."""
+    with _errors(as_json=False, debug=debug):
+        config = resolve(read_project(project), Overrides(**overrides))
+        with quiet(Path(config.root) / "logs" / "compile.log") as console:
+            from infeed.pipelines.baseline import latest_blessed
+            from infeed.pipelines.kubeflow import compile_kubeflow
+            from infeed.pipelines.pipeline import create_pipeline
+
+            pipeline = create_pipeline(config, baseline=latest_blessed)
+            compile_kubeflow(pipeline, output, image=image)
+            console.print(
+                f"wrote {output}: pipeline {config.name!r}, {len(pipeline.components)} nodes", highlight=False
+            )
+
+
+@main.command()
+@click.argument("model", metavar="MODEL")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prediction.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def predict(model: str, inputs: tuple[str, ...], as_json: bool, debug: bool) -> None:
+    """Ask a pushed MODEL about picture files or the rows of CSV files."""
+    with _errors(as_json, debug), quiet(os.devnull) as console:
+        from infeed.pipelines.predict import predict as predictions
+
+        for prediction in predictions(model, inputs):
+            if as_json:
+                console.out(json.dumps(dataclasses.asdict(prediction)), highlight=False)
+                continue
+            sure = "" if prediction.probability is None else f"  {prediction.probability:.1%}"
+            console.out(f"{prediction.input}  {prediction.value}{sure}", highlight=False)
+
+
+def _run(
+    config: PipelineConfig, console: Console, log: Path, from_node: str | None, as_json: bool
+) -> tuple[RunReport, Outcome | None]:
+    """TFX is imported here and not before: it takes many seconds, and a mistake is told without it."""
+    view = contextlib.nullcontext(lambda nodes: None) if as_json else show_nodes(console, _short(log))
+    with view as on_change:
+        from infeed.pipelines.local import run_local
+        from infeed.pipelines.outcome import read_outcome
+        from infeed.pipelines.pipeline import create_pipeline
+
+        report = run_local(create_pipeline(config), on_change=on_change, from_node=from_node)
+    return report, read_outcome(config) if report.succeeded else None
+
+
+def _tell(
+    report: RunReport, outcome: Outcome | None, config: PipelineConfig, log: Path, console: Console, as_json: bool
+) -> None:
+    if as_json:
+        result = {
+            "succeeded": report.succeeded,
+            "seconds": report.seconds,
+            "nodes": [dataclasses.asdict(node) for node in report.nodes],
+            "outcome": dataclasses.asdict(outcome) if outcome else None,
+            "log": str(log),
+        }
+        console.out(json.dumps(result, indent=1), highlight=False)
+    elif outcome:
+        console.print(_summary(outcome, config))
+    else:
+        console.print(_failure(report, log))
+
+
+def _summary(outcome: Outcome, config: PipelineConfig) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("", "")
+    for name, value in outcome.metrics.items():
+        table.add_row(name.replace("_", " "), f"{value:.4g}")
+    table.add_row("blessed", Text("yes", "green") if outcome.blessed else Text("no", "bold red"))
+    for reason in outcome.reasons:
+        table.add_row("", Text(reason, overflow="fold"))
+    if outcome.pushed:
+        table.add_row("pushed to", Text(_short(outcome.pushed), overflow="fold"))
+    table.add_row("waited for input", f"{outcome.wait_fraction:.1%} of training time: {outcome.verdict}")
+    table.add_row("report", Text(_short(outcome.report), overflow="fold"))
+    if outcome.pushed:
+        table.add_row("predict with", Text(f"{_command()} predict {_short(outcome.pushed)} {_example(config)}", "bold"))
+    return table
+
+
+def _failure(report: RunReport, log: Path) -> Text:
+    failed = report.failed
+    assert failed is not None, "only a failed run is told of here"
+    words = [word for word in sys.argv[1:] if word != "--json"]
+    if "--from" in words:
+        at = words.index("--from")
+        del words[at : at + 2]
+    return Text.assemble(
+        "\n",
+        (f"{failed.name} failed", "bold red"),
+        f"\n{failed.error}\n\n",
+        f"log: {_short(log)}\n",
+        f"once that is mended, run from there on: {' '.join([_command(), *words])} --from {failed.name}",
+    )
+
+
+def _example(config: PipelineConfig) -> str:
+    """Something to predict that is there: a picture of the data, or the table."""
+    if config.source == "csv":
+        return _short(config.data)
+    from infeed.components.example_gen.sources.images import find_images
+
+    return _short(find_images(config.data).images[0].path)
+
+
+def _command() -> str:
+    """How this program was called, so that the line can be pasted."""
+    return "infeed" if shutil.which("infeed") else os.path.relpath(sys.argv[0])
+
+
+def _short(path: str | Path) -> str:
+    """Relative where that is shorter."""
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(str(path)) else str(path)
+
+
+@contextlib.contextmanager
+def _errors(as_json: bool, debug: bool) -> Iterator[None]:
+    """Tells of bad input without a traceback, and exits with 2."""
+    try:
+        yield
+    except InfeedError as error:
+        if debug:
+            raise
+        if as_json:
+            click.echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
+        else:
+            click.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_BAD_INPUT)

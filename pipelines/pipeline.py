@@ -1,0 +1,117 @@
+"""Where the components meet: one pipeline, whatever runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow_model_analysis as tfma
+from tfx import v1 as tfx
+
+from infeed.components import CsvExampleGen, ImageExampleGen, InputReport, Trainer, Transform
+from infeed.pipelines.baseline import latest_other_blessed
+from infeed.pipelines.config import Blessing, PipelineConfig
+
+_SERVING = "serving_default"
+_TRANSFORM = "transform_features"
+
+# TFMA's names of what is measured, the metric that decides first.
+METRICS = {
+    "accuracy": ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy"),
+    "mse": ("MeanSquaredError", "MeanAbsoluteError"),
+}
+
+
+def create_pipeline(
+    config: PipelineConfig, *, baseline: Callable[[Any], tfx.dsl.Resolver] = latest_other_blessed
+) -> tfx.dsl.Pipeline:
+    """The pipeline of `config`, made anew at each call: compiled components cannot be compiled again.
+
+    Args:
+      config: what it is made of.
+      baseline: makes, from the Trainer, the node that finds the model to compare with; see `baseline`.
+    """
+    example_gen = _example_gen(config)
+    examples = example_gen.outputs["examples"]
+    statistics = tfx.components.StatisticsGen(examples=examples)
+    schema = tfx.components.SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=True)
+    validator = tfx.components.ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"]
+    )
+    transform = Transform(examples=examples, schema=schema.outputs["schema"], features=config.features)
+    graph = transform.outputs["transform_graph"]
+    trainer = Trainer(examples=examples, transform_graph=graph, options=config.train)
+    blessed = baseline(trainer)
+    evaluator = tfx.components.Evaluator(
+        examples=examples,
+        model=trainer.outputs["model"],
+        baseline_model=blessed.outputs["model"],
+        eval_config=_eval_config(config),
+    )
+    pusher = tfx.components.Pusher(
+        model=trainer.outputs["model"],
+        model_blessing=evaluator.outputs["blessing"],
+        push_destination=tfx.proto.PushDestination(
+            filesystem=tfx.proto.PushDestination.Filesystem(base_directory=config.serving)
+        ),
+    )
+    report = InputReport(
+        model_run=trainer.outputs["model_run"],
+        examples=examples,
+        transform_graph=graph,
+        max_wait_fraction=config.max_wait_fraction,
+    )
+    nodes = [example_gen, statistics, schema, validator, transform, trainer, blessed, evaluator, pusher, report]
+    return tfx.dsl.Pipeline(
+        pipeline_name=config.name,
+        pipeline_root=config.artifacts,
+        components=nodes,
+        enable_cache=config.enable_cache,
+        metadata_connection_config=tfx.orchestration.metadata.sqlite_metadata_connection_config(config.metadata),
+        beam_pipeline_args=list(config.beam_pipeline_args),
+    )
+
+
+def _example_gen(config: PipelineConfig) -> Any:
+    if config.source == "images":
+        return ImageExampleGen(config.data)
+    return CsvExampleGen(config.data)
+
+
+def _eval_config(config: PipelineConfig) -> tfma.EvalConfig:
+    classification = config.train.task == "classification"
+    spec = tfma.ModelSpec(
+        signature_name=_SERVING,
+        preprocessing_function_names=[_TRANSFORM],
+        label_key=config.train.label,
+        prediction_key="probabilities" if classification else "prediction",
+    )
+    return tfma.EvalConfig(
+        model_specs=[spec],
+        slicing_specs=[tfma.SlicingSpec()],
+        metrics_specs=[tfma.MetricsSpec(metrics=_metrics(config.blessing))],
+    )
+
+
+def _metrics(blessing: Blessing) -> list[tfma.MetricConfig]:
+    """The first metric decides about the blessing, the others are for people."""
+    decisive, *others = METRICS[blessing.metric]
+    return [
+        tfma.MetricConfig(class_name=decisive, threshold=_threshold(blessing)),
+        *(tfma.MetricConfig(class_name=name) for name in (*others, "ExampleCount")),
+    ]
+
+
+def _threshold(blessing: Blessing) -> tfma.MetricThreshold:
+    bound, slack = {"value": blessing.bound}, {"value": blessing.slack}
+    if blessing.metric == "accuracy":
+        return tfma.MetricThreshold(
+            value_threshold=tfma.GenericValueThreshold(lower_bound=bound),
+            change_threshold=tfma.GenericChangeThreshold(
+                direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -blessing.slack}
+            ),
+        )
+    return tfma.MetricThreshold(
+        value_threshold=tfma.GenericValueThreshold(upper_bound=bound),
+        change_threshold=tfma.GenericChangeThreshold(direction=tfma.MetricDirection.LOWER_IS_BETTER, relative=slack),
+    )

@@ -1,0 +1,58 @@
+"""Packaging: maps the three top folders under the import name `infeed`, and is the one list of dependencies.
+
+The source tree keeps `components/`, `pipelines/` and `templates/` at the top; installed, they are `infeed.components`,
+`infeed.pipelines` and `infeed.templates`, so nothing called plain `components` lands in site-packages.
+"""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+TOP_FOLDERS = ("components", "pipelines", "templates")
+
+
+def packages_under(folder: str) -> list[str]:
+    """`components` -> ["infeed.components", "infeed.components.dataset", ...]."""
+    return [f"infeed.{folder}"] + [f"infeed.{folder}.{name}" for name in find_packages(folder)]
+
+
+# Two stacks, chosen by marker and pinned exactly: an open range would let a resolver put TFX 1.16 on Python 3.11.
+TFX_1_16 = 'python_version < "3.11"'
+TFX_1_21 = 'python_version >= "3.11"'
+STACK = [
+    f"tfx[kfp]==1.16.0; {TFX_1_16}",
+    f"apache-beam[gcp]==2.67.0; {TFX_1_16}",  # newest that still pulls dill, which tfx-bsl 1.16 imports
+    f"setuptools<81; {TFX_1_16}",  # 81 drops pkg_resources, which the tensorboard command imports
+    f"tfx==1.21.0; {TFX_1_21}",
+    f"apache-beam[gcp]==2.77.0; {TFX_1_21}",
+    f"kfp>=2.13,<2.17; {TFX_1_21}",  # TFX's own kfp extra is silently empty on 3.12+
+    f"tensorboard; {TFX_1_21}",  # TensorFlow 2.21 no longer brings it
+]
+LIBRARIES = [
+    "click>=8.0,<9",  # command line
+    "google-crc32c>=1.5",  # TFRecord checksums, in C
+    "isal>=1.6",  # gzip several times faster than zlib
+    "jinja2>=3.1",  # the HTML report
+    "matplotlib>=3.7",  # its plots
+    "pillow>=10",  # image headers: size, channels, format
+    "pyyaml>=6",  # pipeline configs
+    "rich>=13",  # tables and progress
+    "scikit-learn>=1.3",  # bundles the real data of the two examples
+]
+TEST = ["hypothesis>=6", "mypy>=1.11", "pytest<9", "ruff>=0.6", "scipy>=1.10", "types-pyyaml"]
+
+setup(
+    name="tfx-infeed",
+    version="0.1.0",
+    description="TFX components that keep accelerators fed.",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.14",
+    packages=[name for folder in TOP_FOLDERS for name in packages_under(folder)],
+    package_dir={f"infeed.{folder}": folder for folder in TOP_FOLDERS},
+    package_data={"": ["py.typed", "*.yaml", "*.html.j2", "*.md"]},
+    install_requires=STACK + LIBRARIES,
+    extras_require={"test": TEST},
+    entry_points={"console_scripts": ["infeed = infeed.pipelines.cli:main"]},
+)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.input_report.profile import InputProfile, read_profile
+
+Make = Callable[..., InputProfile]
+
+
+def test_reads_what_the_trainer_wrote(profile: Make) -> None:
+    read = profile()
+    assert (read.strategy, read.replicas, read.hosts, read.batch_size) == ("mirrored", 2, 1, 10)
+    assert [epoch.wait_seconds for epoch in read.epochs] == [1.5, 0.5, 0.5]
+    assert read.ceiling is not None
+    assert read.ceiling.examples_per_second == 2000
+    assert read.plan.steps[1].reason == "why read"
+
+
+def test_the_first_epoch_is_set_apart_where_there_are_more(profile: Make) -> None:
+    assert [epoch.epoch for epoch in profile().steady_epochs] == [1, 2]
+    assert [epoch.epoch for epoch in profile(epochs=[(2.0, 1.0)]).steady_epochs] == [0]
+
+
+def test_peak_memory_is_the_largest_of_all_epochs(profile: Make) -> None:
+    assert profile().peak_memory_bytes == 1_400_000_002
+
+
+def test_a_platform_that_cannot_tell_memory_and_a_run_without_ceiling_are_read_too(
+    as_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    given = as_json(ceiling=None)
+    for epoch in given["epochs"]:
+        epoch["peak_memory_bytes"] = None
+    (tmp_path / "p.json").write_text(json.dumps(given))
+    read = read_profile(str(tmp_path / "p.json"))
+    assert read.ceiling is None
+    assert read.peak_memory_bytes is None
+
+
+def test_a_missing_file_says_who_should_have_written_it(tmp_path: Path) -> None:
+    with pytest.raises(InfeedError, match=r"has no input_profile\.json\n.*where: .*\n.*do: .*infeed's Trainer"):
+        read_profile(str(tmp_path / "input_profile.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read: Expecting property name"),
+        ("[1, 2]", "it holds a list, not an object"),
+        ("\ufffd", "cannot be read"),
+        ('{"format": 2}', "has format 2; this version reads format 1"),
+        ("{}", "has format None"),
+        ('{"format": 1}', "'plan' is missing"),
+    ],
+)
+def test_a_file_that_is_no_profile(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "input_profile.json").write_text(text)
+    with pytest.raises(InfeedError, match=message):
+        read_profile(str(tmp_path / "input_profile.json"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": []}, "there is no epoch"),
+        ({"epochs": [(0.0, 0.0)]}, "epoch 0: seconds is 0.0"),
+        ({"epochs": [(1.0, 0.1), (float("nan"), 0.1)]}, "epoch 1: seconds is nan"),
+        ({"epochs": [(1.0, 1.2)]}, "epoch 0: wait_seconds is 1.2 of 1.0 seconds"),
+        ({"epochs": [(1.0, -0.1)]}, "wait_seconds is -0.1"),
+        ({"ceiling": -1.0}, "ceiling: examples_per_second is -1.0"),
+        ({"replicas": None}, "cannot be read: int"),
+        ({"plan": {"tier": "stream", "reason": "", "steps": [{"name": "read"}]}}, "'does' is missing"),
+    ],
+)
+def test_impossible_values(change: dict[str, Any], message: str, profile: Make) -> None:
+    with pytest.raises(InfeedError, match=message):
+        profile(**change)
+
+
+def test_two_clocks_may_disagree_by_a_little(profile: Make) -> None:
+    assert profile(epochs=[(1.0, 1.01)]).epochs[0].computing_seconds == 0

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from infeed.components.input_report.profile import InputProfile
+from infeed.components.input_report.verdict import Verdict, judge
+
+Make = Callable[..., InputProfile]
+
+
+def verdict_of(profile: InputProfile, limit: float | None = None) -> Verdict:
+    return judge(profile, max_wait_fraction=limit)
+
+
+def test_waiting_is_counted_with_and_without_the_first_epoch(profile: Make) -> None:
+    verdict = verdict_of(profile(epochs=[(2.0, 1.5), (1.0, 0.5), (1.0, 0.3)]))
+    assert verdict.wait_fraction == pytest.approx(2.3 / 4)
+    assert verdict.wait_fraction_after_first == pytest.approx(0.4)
+    assert verdict.judged_wait_fraction == verdict.wait_fraction_after_first
+
+
+def test_a_single_epoch_is_judged_as_it_is(profile: Make) -> None:
+    verdict = verdict_of(profile(epochs=[(2.0, 0.5)]))
+    assert verdict.wait_fraction_after_first is None
+    assert verdict.judged_wait_fraction == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("waited", "ceiling", "kind"),
+    [
+        (0.50, None, "input-bound"),
+        (0.20, None, "input-bound"),
+        (0.19, None, "balanced"),
+        (0.05, None, "balanced"),
+        (0.049, None, "compute-bound"),
+        (0.0, 1000.0, "compute-bound"),
+        (0.01, 1900.0, "balanced"),  # no waiting, and yet half the rate on constant data: input takes the step's CPU
+        (0.50, 1000.0, "input-bound"),  # a ceiling that was measured low does not explain the waiting away
+    ],
+)
+def test_kind(waited: float, ceiling: float | None, kind: str, profile: Make) -> None:
+    assert verdict_of(profile(epochs=[(9.0, 9.0), (1.0, waited)], ceiling=ceiling)).kind == kind
+
+
+def test_the_gain_is_the_rate_on_constant_data_over_the_rate_reached(profile: Make) -> None:
+    assert verdict_of(profile(ceiling=2300.0)).gain == pytest.approx(2.3)
+
+
+def test_without_a_ceiling_the_gain_is_what_the_waiting_alone_costs(profile: Make) -> None:
+    assert verdict_of(profile(ceiling=None)).gain == pytest.approx(2)
+
+
+def test_a_ceiling_below_the_rate_reached_promises_nothing(profile: Make) -> None:
+    verdict = verdict_of(profile(epochs=[(1.0, 0.0), (1.0, 0.0)], ceiling=990.0))
+    assert verdict.gain == 1
+    assert verdict.headline.endswith("Free input would gain nothing.")
+
+
+def test_nothing_but_waiting_is_not_an_infinite_gain(profile: Make) -> None:
+    assert verdict_of(profile(epochs=[(1.0, 1.0)], ceiling=None)).gain == pytest.approx(1000)
+
+
+def test_compute_bound_says_so_and_advises_nothing(profile: Make) -> None:
+    verdict = verdict_of(profile(epochs=[(3.0, 2.0), (1.0, 0.01)], ceiling=1020.0))
+    assert verdict.bottleneck == "training step"
+    assert verdict.headline == (
+        "Training does not wait for its input: the training step sets the pace. "
+        "Free input would make it at most 1.02 times as fast."
+    )
+    assert verdict.advice == ()
+
+
+def test_the_bottleneck_is_named_where_only_one_stage_can_be_it(profile: Make) -> None:
+    after_cache = ("shards", "read", "parse", "cache", "augment", "prefetch")
+    assert verdict_of(profile(steps=after_cache)).bottleneck == "augment"
+    assert verdict_of(profile()).bottleneck is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "blessed"), [(None, None), (0.6, True), (0.5, True), (0.49, False), (0.0, False), (1.0, True)]
+)
+def test_the_blessing_goes_by_the_waiting_after_the_first_epoch(
+    limit: float | None, blessed: bool | None, profile: Make
+) -> None:
+    assert verdict_of(profile(epochs=[(2.0, 2.0), (1.0, 0.5)]), limit).blessed is blessed

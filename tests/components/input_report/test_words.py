@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from infeed.components.input_report import words
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 %"), (0.00004, "0.0 %"), (0.0123, "1.2 %"), (0.0996, "10 %"), (0.343, "34 %"), (1, "100 %")],
+)
+def test_percent(value: float, text: str) -> None:
+    assert words.percent(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.0134, "1.01 times"), (2.38, "2.4 times"), (9.96, "10 times")])
+def test_times(value: float, text: str) -> None:
+    assert words.times(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0021, "2.1 ms"),
+        (0.25, "250 ms"),
+        (1.23, "1.2 s"),
+        (59.97, "1 min 0 s"),
+        (754, "12 min 34 s"),
+        (7300, "2 h 1 min"),
+    ],
+)
+def test_seconds(value: float, text: str) -> None:
+    assert words.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 B"), (999, "999 B"), (1234567, "1.2 MB"), (160_000_000, "160 MB"), (999_600, "1.0 MB")]
+)
+def test_size(value: int, text: str) -> None:
+    assert words.size(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (3.21, "3.2"), (133009.4, "133,009")])
+def test_number(value: float, text: str) -> None:
+    assert words.number(value) == text
+
+
+def test_counted() -> None:
+    assert [words.counted(n, "epoch") for n in (0, 1, 1200)] == ["0 epochs", "1 epoch", "1,200 epochs"]
+
+
+@pytest.mark.parametrize(
+    ("items", "text"), [((), ""), (("a",), "a"), (("a", "b"), "a and b"), (("a", "b", "c"), "a, b and c")]
+)
+def test_listed(items: tuple[str, ...], text: str) -> None:
+    assert words.listed(items) == text

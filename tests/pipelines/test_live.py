@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console
+
+from infeed.pipelines.live import TableView, show_nodes
+from infeed.pipelines.nodes import NodeReport, NodeState
+
+NODES = (
+    NodeReport("ImageExampleGen", NodeState.DONE, 1.94),
+    NodeReport("StatisticsGen", NodeState.CACHED, 0.04),
+    NodeReport("Transform", NodeState.SKIPPED),
+    NodeReport("Trainer", NodeState.RUNNING),
+    NodeReport("Pusher"),
+)
+
+
+class Clock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def screen(terminal: bool, width: int = 80) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None, legacy_windows=False)
+
+
+def lines(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def drawn(table: TableView, width: int = 80) -> list[str]:
+    console = screen(terminal=False, width=width)
+    console.print(table)
+    return lines(console)
+
+
+def test_the_table_names_each_node_its_state_in_words_and_its_seconds() -> None:
+    clock = Clock()
+    table = TableView("/runs/a/run.log", clock)
+    clock.now += 2
+    table(NODES)
+    clock.now += 75.5
+    assert drawn(table) == [
+        "node                      state              time",
+        "ImageExampleGen           ✓ done            1.9 s",
+        "StatisticsGen             = cached          0.0 s",
+        "Transform                 - skipped",
+        "Trainer                   ▸ running    1 min 15 s",
+        "Pusher                    · waiting",
+        "total                     3 of 5       1 min 17 s",
+        "log: /runs/a/run.log",
+    ]
+
+
+def test_the_running_node_ticks_without_being_told() -> None:
+    clock = Clock()
+    table = TableView("run.log", clock)
+    table(NODES)
+    times = []
+    for _ in range(2):
+        clock.now += 0.5
+        times += [line.split()[-2] for line in drawn(table) if "running" in line]
+    assert times == ["0.5", "1.0"]
+
+
+def test_a_failed_node_is_told_from_a_finished_one_without_colour() -> None:
+    table = TableView("run.log", Clock())
+    table([NodeReport("Trainer", NodeState.FAILED, 3.25)])
+    assert "Trainer                   ✗ failed          3.2 s" in drawn(table)
+
+
+def test_before_the_nodes_are_known_the_table_says_what_takes_so_long() -> None:
+    assert "loading TFX" in "".join(drawn(TableView("run.log", Clock())))
+
+
+def test_a_long_log_path_is_folded_and_never_cut() -> None:
+    path = "/".join(["", "home", *["folder"] * 20, "run.log"])
+    assert path in "".join(drawn(TableView(path, Clock()), width=60))
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_table_fits_the_terminal(width: int) -> None:
+    table = TableView("run.log", Clock())
+    table([*NODES, NodeReport("latest_blessed_model_resolver")])
+    assert max(len(line) for line in drawn(table, width)) <= width
+    assert any(line.startswith("latest_blessed_model_resolver") for line in drawn(table, width))
+
+
+def changes(*states: NodeState) -> list[Sequence[NodeReport]]:
+    return [(NodeReport("StatisticsGen", state, 1.94), NodeReport("SchemaGen")) for state in states]
+
+
+def test_off_a_terminal_each_change_is_one_plain_line() -> None:
+    console = screen(terminal=False)
+    with show_nodes(console, "run.log") as on_change:
+        for nodes in changes(NodeState.WAITING, NodeState.RUNNING, NodeState.RUNNING, NodeState.DONE):
+            on_change(nodes)
+    assert lines(console) == ["StatisticsGen                   running", "StatisticsGen                   done     1.9 s"]
+
+
+def test_on_a_terminal_the_last_table_stays_on_the_screen() -> None:
+    console = screen(terminal=True)
+    with show_nodes(console, "run.log") as on_change:
+        for nodes in changes(NodeState.WAITING, NodeState.RUNNING, NodeState.DONE):
+            on_change(nodes)
+    shown = "\n".join(lines(console))
+    assert shown.rindex("▸ running") < shown.rindex("✓ done") < shown.rindex("log: run.log")
+
+
+def test_a_run_that_breaks_leaves_the_terminal_usable() -> None:
+    console = screen(terminal=True)
+    with pytest.raises(ValueError, match="broken"), show_nodes(console, "run.log"):
+        raise ValueError("broken")
+    assert "".join(lines(console)).rindex("\x1b[?25h") > "".join(lines(console)).rindex("\x1b[?25l")  # cursor shown again
