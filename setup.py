@@ -20,7 +20,8 @@ def packages_under(folder: str) -> list[str]:
 TFX_1_16 = 'python_version < "3.11"'
 TFX_1_21 = 'python_version >= "3.11"'
 STACK = [
-    f"tfx[kfp]==1.16.0; {TFX_1_16}",
+    f"tfx==1.16.0; {TFX_1_16}",
+    f"kfp==2.5.0; {TFX_1_16}",  # the newest for protobuf 3: left to find it, pip tries every newer one first
     f"apache-beam[gcp]==2.67.0; {TFX_1_16}",  # newest that still pulls dill, which tfx-bsl 1.16 imports
     f"setuptools<81; {TFX_1_16}",  # 81 drops pkg_resources, which the tensorboard command imports
     f"tfx==1.21.0; {TFX_1_21}",

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfx import v1 as tfx
+from tfx import types
+from tfx.dsl.components.common.resolver import Resolver
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
+from tfx.types import standard_artifacts
 
 _NAME = "latest_blessed_model"
 _CANDIDATE = "candidate"
 
 
-def latest_blessed(trainer: Any) -> tfx.dsl.Resolver:
+def latest_blessed(trainer: Any) -> Resolver:
     """The latest blessed model, by the one strategy that Kubeflow and Vertex know."""
     del trainer  # there, a cached step is not judged again
-    return tfx.dsl.Resolver(strategy_class=LatestBlessedModelStrategy, **_history()).with_id(_NAME)
+    return Resolver(strategy_class=LatestBlessedModelStrategy, **_history()).with_id(_NAME)
 
 
-def latest_other_blessed(trainer: Any) -> tfx.dsl.Resolver:
+def latest_other_blessed(trainer: Any) -> Resolver:
     """The latest blessed model that is not the one just trained; for runners that resolve in ML Metadata."""
-    return tfx.dsl.Resolver(
+    return Resolver(
         strategy_class=LatestOtherBlessedModelStrategy, candidate=trainer.outputs["model"], **_history()
     ).with_id(_NAME)
 
 
-def _history() -> dict[str, tfx.dsl.Channel]:
-    artifacts = tfx.types.standard_artifacts
+def _history() -> dict[str, types.Channel]:
     return {
-        "model": tfx.dsl.Channel(type=artifacts.Model),
-        "model_blessing": tfx.dsl.Channel(type=artifacts.ModelBlessing),
+        "model": types.Channel(type=standard_artifacts.Model),
+        "model_blessing": types.Channel(type=standard_artifacts.ModelBlessing),
     }
 
 
@@ -44,5 +45,5 @@ class LatestOtherBlessedModelStrategy(LatestBlessedModelStrategy):
         candidates = {artifact.id for artifact in input_dict[_CANDIDATE]}
         others = {key: list(artifacts) for key, artifacts in input_dict.items() if key != _CANDIDATE}
         others["model"] = [model for model in others["model"] if model.id not in candidates]
-        resolved: dict[str, list[Any]] | None = super().resolve_artifacts(store, others)
-        return resolved
+        resolved = super().resolve_artifacts(store, others)
+        return {**resolved, _CANDIDATE: input_dict[_CANDIDATE]}  # the node has an output for each of its inputs

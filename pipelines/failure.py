@@ -11,7 +11,7 @@ from infeed.components.errors import InfeedError
 _STEP = re.compile(r" \[while running '[^\n]*'\]")
 _FRAMES = re.compile(r'^ +File "[^\n]*", line \d+[^\n]*\n(?: {4}[^\n]*\n)*', re.MULTILINE)
 _WRAPPER = re.compile(r"^RuntimeError: (?=[\w.]+(?:Error|Exception|Interrupt)\b)")
-_OUR_TYPE = re.compile(rf"^{re.escape(InfeedError.__module__)}\.{InfeedError.__name__}: ")
+_MODULE = re.compile(r"^(?:\w+\.)+(?=\w+(?:: |$))")
 
 
 def own_words(error: BaseException) -> str:
@@ -29,7 +29,7 @@ def last_error(text: str) -> str:
     """The error named last in a traceback that is only known as text; a bare message comes back as it is."""
     message = _FRAMES.split(text)[-1]
     message = _WRAPPER.sub("", _STEP.sub("", message).strip())
-    return _OUR_TYPE.sub("", message)
+    return _MODULE.sub("", message).removeprefix(f"{InfeedError.__name__}: ")
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -40,6 +40,7 @@ def _runner() -> ModuleType:
         from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
     except ImportError as error:
         raise InfeedError(
-            f"cannot compile for Kubeflow: {error}", do="pip install 'kfp>=2.5' beside TFX, the version that setup.py names"
+            f"cannot compile for Kubeflow: {error}",
+            do="install kfp beside TFX; pip install tfx-infeed brings the version that fits",
         ) from error
     return kubeflow_v2_dag_runner  # type: ignore[no-any-return]

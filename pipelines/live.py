@@ -30,8 +30,12 @@ _LOADING = "loading TFX"  # what happens before the nodes are known
 
 @contextlib.contextmanager
 def show_nodes(console: Console, log_path: str | Path) -> Iterator[OnChange]:
-    """Yields the function to call with all nodes after each change; opened before TFX is imported, it shows that time too."""
-    if not console.is_terminal:
+    """Yields the function to call with all nodes after each change.
+
+    Opened before TFX is imported, it shows that time as well. `console` should be `quiet`'s: nothing else may write to
+    the screen in between.
+    """
+    if not console.is_interactive:  # a pipe, a file, a terminal that cannot redraw
         yield LineView(console)
         return
     table = TableView(log_path)

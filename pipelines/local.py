@@ -1,7 +1,7 @@
 """Runs a pipeline on this machine, node by node, and tells of each one: TFX's LocalDagRunner made visible.
 
-Compiling, drivers, executors, caching and publishing are TFX's own. This module walks the compiled nodes as LocalDagRunner
-does, which has no place to listen at, and asks ML Metadata what became of each.
+Compiling, drivers, executors, caching and publishing are TFX's own. This module walks the compiled nodes as
+LocalDagRunner does, which has no place to listen at, and asks ML Metadata what became of each.
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ from infeed.pipelines.partial_run import start_from
 
 _log = logging.getLogger(__name__)
 _Execution = metadata_store_pb2.Execution
-_STATES = {_Execution.COMPLETE: NodeState.DONE, _Execution.CACHED: NodeState.CACHED, _Execution.FAILED: NodeState.FAILED}
+_STATES = {
+    _Execution.COMPLETE: NodeState.DONE,
+    _Execution.CACHED: NodeState.CACHED,
+    _Execution.FAILED: NodeState.FAILED,
+}
 
 
 def run_local(pipeline: Pipeline, *, on_change: OnChange, from_node: str | None = None) -> RunReport:
     """Executes `pipeline` in this process; its first failing node ends the run and is named in the report.
 
     Args:
-      pipeline: with a metadata connection, usually SQLite; the file's folder is created.
+      pipeline: with a metadata connection; `sqlite_metadata_connection_config` makes one, and its file's folder.
       on_change: called with all nodes at the start and after every change of state.
-      from_node: run this node (cache or not) and all that depend on it; what lies upstream is taken from the newest run in
-        which all of it succeeded, a run that failed later on included.
+      from_node: run this node, cache or not, and what comes after it; what lies upstream is taken from the newest run
+        in which all of it succeeded, a run that failed later on included.
 
     Raises:
       InfeedError: `from_node` is not a node of the pipeline, or no earlier run has the outputs it needs.
@@ -48,7 +52,7 @@ def run_local(pipeline: Pipeline, *, on_change: OnChange, from_node: str | None 
     return report
 
 
-class _VisibleRunner(tfx_runner.IrBasedRunner):  # type: ignore[misc]
+class _VisibleRunner(tfx_runner.IrBasedRunner):
     def __init__(self, on_change: OnChange, from_node: str | None) -> None:
         self._on_change = on_change
         self._from_node = from_node

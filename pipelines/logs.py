@@ -19,14 +19,15 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 @contextlib.contextmanager
 def quiet(log_path: str | Path) -> Iterator[Console]:
-    """Sends all output of this process and its children to `log_path` (appended to) and yields a console on the real screen.
+    """Appends all output of this process and its children to `log_path`; yields a console on what stdout was before.
 
-    The file descriptors themselves are redirected: C++ code and child processes know no other stdout. They are given back on
-    leaving, exceptions included, and taken again once the interpreter shuts down, since libraries still write then.
+    The file descriptors themselves are redirected: C++ code and child processes know no other stdout. They are given
+    back on leaving, exceptions included, and taken again when the interpreter exits, since libraries still write then.
+    The console serves inside the block only.
     """
     path = Path(log_path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    log = path.open("a", encoding="utf-8", buffering=1)  # closed by the end of the process: threads may outlive this block
+    log = path.open("a", encoding="utf-8", buffering=1)  # never closed here: it is needed at the interpreter's exit
     _flush()
     screen, errors = os.dup(_STDOUT), os.dup(_STDERR)
     with os.fdopen(screen, "w", encoding=sys.stdout.encoding, errors="replace") as terminal:

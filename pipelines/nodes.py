@@ -1,4 +1,4 @@
-"""What a run tells about its nodes: plain data, importable in milliseconds, so that a screen can show it before TFX is loaded."""
+"""What a run tells about its nodes: plain data, so that a screen can be drawn before TFX is loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NodeState(str, Enum):
 
 @dataclass(frozen=True)
 class NodeReport:
-    """One node: its state, the seconds it took (0 until it has finished) and, where it failed, the error's own words."""
+    """One node: its state, the seconds it took (0 until it has finished) and, if it failed, the error's own words."""
 
     name: str
     state: NodeState = NodeState.WAITING

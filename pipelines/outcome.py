@@ -24,7 +24,7 @@ class Outcome:
     """The end of a run in numbers.
 
     Attributes:
-      metrics: on the evaluation split, by TFMA's names.
+      metrics: on the evaluation split, by name.
       blessed: whether the model reached what it must; `reasons` says where it did not.
       pushed: folder of the pushed model; None where it was not blessed.
       verdict: of InputReport: "input-bound", "compute-bound" or "balanced".
@@ -92,13 +92,13 @@ def _evaluation(uri: str, config: PipelineConfig) -> tuple[dict[str, float], tup
     """The overall slice's metrics, and why the model was not blessed."""
     import tensorflow_model_analysis as tfma
 
-    wanted = METRICS[config.blessing.metric]
+    wanted = {_snake(name): label for name, label in METRICS[config.blessing.metric].items()}
     values: dict[str, float] = {}
     for record in tfma.load_metrics(uri):
         for entry in record.metric_keys_and_values:
-            snake = _snake(entry.key.name)
-            if entry.key.name in {_snake(name) for name in wanted} and not entry.key.is_diff:
-                values.setdefault(snake, entry.value.double_value.value)
+            key = entry.key
+            if key.name in wanted and not key.is_diff and key.model_name != tfma.BASELINE_KEY:
+                values[wanted[key.name]] = entry.value.double_value.value
     validation = tfma.load_validation_result(uri)
     reasons = tuple(
         f"{failure.metric_key.name}: {failure.message}".strip()

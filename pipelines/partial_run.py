@@ -14,9 +14,9 @@ from infeed.components.errors import InfeedError
 
 
 def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
-    """Marks the compiled `pipeline` so that everything upstream of node `name` is skipped and its earlier outputs are used.
+    """Marks the compiled `pipeline` to skip everything upstream of node `name` and to use its earlier outputs.
 
-    Nodes beside it run too: after a failure, some of them have no outputs yet. What did not change comes from the cache.
+    Nodes beside it run too: after a failure, some of them have no outputs yet. The cache serves what did not change.
 
     Raises:
       InfeedError: no earlier run has all the outputs.

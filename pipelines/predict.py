@@ -36,11 +36,17 @@ def predict(model_path: str, inputs: Sequence[str]) -> Iterator[Prediction]:
     """
     import tensorflow as tf
 
-    signature = tf.saved_model.load(_model_folder(model_path)).signatures["raw"]
-    specs = signature.structured_input_signature[1]
+    model = tf.saved_model.load(_model_folder(model_path))
+    signature = model.signatures["raw"]
+    features, arguments = (
+        [name.decode() for name in names.numpy()] for names in (model.raw_features, model.raw_arguments)
+    )
+    argument_of = dict(zip(features, arguments, strict=True))
+    by_argument = signature.structured_input_signature[1]
+    specs = {feature: by_argument[argument] for feature, argument in argument_of.items()}
     batches = _image_batches(inputs) if set(specs) == {_IMAGE} else _table_batches(inputs, specs)
     for names, columns in batches:
-        tensors = {name: tf.constant(column, specs[name].dtype) for name, column in columns.items()}
+        tensors = {argument_of[name]: tf.constant(column, specs[name].dtype) for name, column in columns.items()}
         yield from _predictions(names, signature(**tensors))
 
 

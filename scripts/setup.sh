@@ -64,6 +64,7 @@ no_stack_fits() {
         why="TFX 1.16 needs Python 3.10, and TFX 1.21, which takes Python 3.11 to 3.13, needs glibc 2.39 or newer"
         remedy="install Python 3.10 (pyenv install 3.10) or uv, which brings its own, then try again; or use Debian 13 or Ubuntu 24.04"
     fi
+    if machine_is_supported && has_uv; then why="$why; uv could not download Python 3.10"; fi
     {
         echo "Found: $(found_pythons) on $(system_name)."
         echo "No stack fits: $why."

@@ -74,7 +74,7 @@ def to_values(items: pa.Array) -> pa.Array:
     """Items of any supported type -> int64, float32 or large_binary, nulls kept.
 
     Raises:
-      Unfit: a value that has no place in a tf.Example.
+      UnfitError: a value that has no place in a tf.Example.
     """
     if types.is_dictionary(items.type):
         items = items.dictionary_decode()
@@ -86,7 +86,7 @@ def to_values(items: pa.Array) -> pa.Array:
     return items.cast(pa.large_binary())
 
 
-class Unfit(Exception):
+class UnfitError(Exception):
     """An item that has no place in a tf.Example; whoever knows its column and row turns this into an InfeedError."""
 
     def __init__(self, what: str, *, item: int, do: str) -> None:
@@ -123,7 +123,7 @@ def _check_fits(items: pa.Array) -> None:
     too_large = pc.indices_nonzero(pc.fill_null(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())), False))
     if len(too_large):
         item = too_large[0].as_py()
-        raise Unfit(
+        raise UnfitError(
             f"{items[item].as_py()} does not fit into a signed 64-bit integer",
             item=item,
             do="read the column as text or as a float",

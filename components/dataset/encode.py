@@ -80,7 +80,7 @@ def _encode_column(column: pa.Array, name: str, wrap: Wrap, empty_lists: bool) -
     try:
         kind = columns.kind_of(column.type)
         values, lengths, head_of_values = _encode_values(column)
-    except columns.Unfit as error:
+    except columns.UnfitError as error:
         row = _row_of(column, error.item)
         raise InfeedError(error.what, where=f"column {name!r}, row {row}", do=error.do) from error
     except InfeedError as error:
@@ -133,10 +133,11 @@ def _encode_scalars(values: pa.Array) -> pa.LargeBinaryArray:
 
 def _encode_items(column: pa.Array) -> pa.LargeBinaryArray:
     """The wire bytes of each item of a list column."""
-    items = columns.to_values(column.flatten())
+    some = column.null_count < len(column)  # Arrow 10 cannot flatten a fixed-size list column of nulls alone
+    items = columns.to_values(column.flatten() if some else pa.array([], column.type.value_type))
     if items.null_count:
         item = pc.indices_nonzero(items.is_null())[0].as_py()
-        raise columns.Unfit("a null inside a list", item=item, do="drop it or replace it by a value")
+        raise columns.UnfitError("a null inside a list", item=item, do="drop it or replace it by a value")
     values = _encode_scalars(items)
     if not pa.types.is_large_binary(items.type):
         return values
@@ -160,9 +161,10 @@ def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBin
 def _item_counts(column: pa.Array) -> Ints:
     """Items in each row; 0 where there is no list."""
     if pa.types.is_fixed_size_list(column.type):
-        return column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) * column.type.list_size
-    counts = pc.fill_null(pc.list_value_length(column), 0)
-    return counts.to_numpy(zero_copy_only=False).astype(np.int64)
+        counts = column.is_valid().cast(pa.int64()).to_numpy() * column.type.list_size
+    else:
+        counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    return np.asarray(counts, np.int64)
 
 
 def _row_of(column: pa.Array, item: int) -> int:
@@ -180,9 +182,7 @@ def _regroup(items: pa.LargeBinaryArray, counts: Ints) -> pa.LargeBinaryArray:
 
 def _from_lengths(data: bytes | memoryview, lengths: Ints) -> pa.LargeBinaryArray:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
+    return pa.Array.from_buffers(pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _lengths(values: pa.LargeBinaryArray) -> Ints:

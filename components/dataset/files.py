@@ -44,7 +44,7 @@ def is_hidden(path: str) -> bool:
 
 def exists(path: str) -> bool:
     """True for a file or a folder."""
-    return _info(path).type != fs.FileType.NotFound
+    return bool(_info(path).type != fs.FileType.NotFound)
 
 
 def is_folder(path: str) -> bool:

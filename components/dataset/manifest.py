@@ -11,10 +11,16 @@ from importlib import metadata
 from typing import Any, Literal
 
 from infeed.components.dataset import files, names, records
+from infeed.components.dataset.files import FileStat
 from infeed.components.errors import InfeedError
 
 FORMAT = 1
 ColumnType = Literal["int", "float", "bytes"]
+
+
+def _created_by() -> str:
+    """`tfx-infeed 0.1.0`."""
+    return f"tfx-infeed {metadata.version('tfx-infeed')}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Source:
     bytes: int
 
     @classmethod
-    def of(cls, kind: str, root: str, found: list[files.FileStat]) -> Source:
+    def of(cls, kind: str, root: str, found: list[FileStat]) -> Source:
         return cls(kind, _fingerprint(root, found), len(found), sum(file.size for file in found))
 
 
@@ -72,20 +78,20 @@ class Rejected:
     file: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The whole of a dataset. `schema` is empty for a dataset that somebody else wrote."""
+    """The whole of a dataset. `schema` is empty for a dataset that somebody else wrote; `filtered` counts rows."""
 
+    format: int = FORMAT
+    complete: bool = True
+    created_by: str = field(default_factory=_created_by)
     source: Source
     options: Mapping[str, Any]
     schema: tuple[Column, ...]
     splits: Mapping[str, Split]
-    rows_read: int
     rejected: Rejected = field(default_factory=Rejected)
     filtered: int = 0
-    created_by: str = ""
-    complete: bool = True
-    format: int = FORMAT
+    rows_read: int
 
     def write(self, root: str) -> None:
         """Writes `ROOT/manifest.json` under a temporary name, then renames it.
@@ -94,8 +100,7 @@ class Manifest:
           ValueError: where the rows read are not the rows written, rejected and filtered: a bug, never bad input.
         """
         self._check_every_row_is_accounted_for()
-        signed = dataclasses.replace(self, created_by=self.created_by or created_by())
-        files.write_bytes(files.join(root, names.MANIFEST), signed.to_json().encode())
+        files.write_bytes(files.join(root, names.MANIFEST), self.to_json().encode())
 
     @classmethod
     def read(cls, root: str) -> Manifest:
@@ -120,6 +125,8 @@ class Manifest:
         fields = json.loads(text)
         if fields["format"] != FORMAT:
             raise ValueError(f"format {fields['format']}, this version reads {FORMAT}")
+        if not fields["complete"]:
+            raise ValueError("not complete")
         return cls(
             **{
                 **fields,
@@ -137,11 +144,6 @@ class Manifest:
                 f"{self.rows_read} rows read, but {written} written, {self.rejected.rows} rejected, "
                 f"{self.filtered} filtered"
             )
-
-
-def created_by() -> str:
-    """`tfx-infeed 0.1.0`."""
-    return f"tfx-infeed {metadata.version('tfx-infeed')}"
 
 
 def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
@@ -196,7 +198,7 @@ def _split_folders(root: str) -> list[str]:
     return folders
 
 
-def _fingerprint(root: str, found: list[files.FileStat]) -> str:
+def _fingerprint(root: str, found: list[FileStat]) -> str:
     lines = sorted(f"{files.relative(file.path, root)}\t{file.size}\t{file.mtime_ns}" for file in found)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 

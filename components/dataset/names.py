@@ -1,7 +1,7 @@
 """Names on disk: the whole contract between whoever writes a dataset and whoever reads it.
 
-    ROOT/manifest.json
-    ROOT/Split-train/data_tfrecord-00000-of-00012.gz
+ROOT/manifest.json
+ROOT/Split-train/data_tfrecord-00000-of-00012.gz
 """
 
 from __future__ import annotations

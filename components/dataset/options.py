@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -57,13 +58,17 @@ class IngestOptions:
         """The options as given, of JSON's types only."""
         return dataclasses.asdict(self)
 
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> IngestOptions:
+        """What `as_dict` gave."""
+        return cls(**{**fields, "shards": ShardOptions(**fields["shards"])})
+
     def to_json(self) -> str:
         return json.dumps(self.as_dict(), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> IngestOptions:
-        fields = json.loads(text)
-        return cls(**{**fields, "shards": ShardOptions(**fields["shards"])})
+        return cls.from_dict(json.loads(text))
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""TFRecord files: framing with masked crc32c, gzip, written whole or not at all, and a reader that names the bad record.
+"""TFRecord files: framed with masked crc32c, written whole or not at all, and read by a reader that names a bad record.
 
 A record on disk: length (8 bytes, little endian), masked crc32c of those, the payload, masked crc32c of the payload.
 """
@@ -27,8 +27,9 @@ _HEADER_BYTES = 12
 _CRC_BYTES = 4
 _MASK_DELTA = 0xA282EAD8
 _GZIP_WINDOW = 31  # 15 bits of window, plus 16 for a gzip header
-_FASTEST_ZLIB_LEVEL = 4  # below it isal is both faster and smaller
+_FIRST_ZLIB_LEVEL = 4  # isal has levels 0 to 3
 _CHUNK = 1 << 20
+_BAD_GZIP: tuple[Any, ...] = (OSError, EOFError, zlib.error, isal_zlib.error)
 _REMEDY = "write the dataset again, or remove the file"
 
 
@@ -117,7 +118,6 @@ def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     lengths = pc.binary_length(payloads).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
     checksum = google_crc32c.value
-    # bytes(...) of each slice: the C extension takes nothing but bytes.
     crcs = [
         checksum(bytes(data[start:end])) for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)
     ]
@@ -141,17 +141,21 @@ def _masked_bytes(crc: int) -> bytes:
     return ((rotated + _MASK_DELTA) & 0xFFFFFFFF).to_bytes(4, "little")
 
 
-def _compress(framed: Iterable[pa.LargeBinaryArray], level: int | None) -> Iterator[bytes | memoryview]:
+def _compress(framed: Iterable[pa.LargeBinaryArray], level: int | None) -> Iterator[bytes]:
     if level is None:
-        yield from (data_of(array) for array in framed)
+        yield from _chunks(framed)
         return
-    library: Any = zlib if level >= _FASTEST_ZLIB_LEVEL else isal_zlib
+    library: Any = zlib if level >= _FIRST_ZLIB_LEVEL else isal_zlib
     compressor = library.compressobj(level=level, wbits=_GZIP_WINDOW)
-    for array in framed:
+    yield from (compressor.compress(chunk) for chunk in _chunks(framed))
+    yield compressor.flush()
+
+
+def _chunks(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[bytes]:
+    for array in arrays:
         data = data_of(array)
         for start in range(0, len(data), _CHUNK):
-            yield compressor.compress(data[start : start + _CHUNK])
-    yield compressor.flush()
+            yield bytes(data[start : start + _CHUNK])  # the checksum's C code takes nothing but bytes
 
 
 @contextmanager
@@ -179,5 +183,5 @@ def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
 def _read_header(file: BinaryIO, path: str, number: int) -> bytes:
     try:
         return file.read(_HEADER_BYTES)
-    except (OSError, EOFError, zlib.error, isal_zlib.error) as error:
+    except _BAD_GZIP as error:
         raise InfeedError(f"cannot decompress: {error}", where=f"{path}, record {number}", do=_REMEDY) from error

@@ -85,9 +85,7 @@ def records_of_shard(parts: Sequence[int], shard: int, count: int, *, interleave
                 for limit in (shard, shard + 1)
             )
         else:
-            start, stop = (
-                min(max(limit * total // count - before, 0), records) for limit in (shard, shard + 1)
-            )
+            start, stop = (min(max(limit * total // count - before, 0), records) for limit in (shard, shard + 1))
         if start < stop:
             slices.append(Slice(part, start, stop))
         before += records
@@ -107,7 +105,10 @@ def _by_rule(total_bytes: int, options: ShardOptions) -> tuple[int, str]:
     if by_size >= readers:
         return by_size, f"{by_size} keep each at {_size(options.target_bytes)} or less"
     if most >= readers:
-        return readers, f"{readers} give each of {options.hosts} host(s) {options.readers_per_host} files to read at once"
+        return (
+            readers,
+            f"{readers} give each of {options.hosts} host(s) {options.readers_per_host} files to read at once",
+        )
     return most, f"more than {most} would make files smaller than {_size(options.min_bytes)}"
 
 

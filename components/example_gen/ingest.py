@@ -74,6 +74,13 @@ class Job:
     buckets: Buckets | None
     options: IngestOptions
 
+    @classmethod
+    def of(
+        cls, opened: Input, *, root: str, splits: tuple[str, ...], buckets: Buckets | None, options: IngestOptions
+    ) -> Job:
+        """Everything but the tasks, which may be many and go to the workers one by one."""
+        return cls(root, opened.source, opened.schema, opened.read, splits, buckets, options)
+
     @property
     def temporary(self) -> str:
         return files.join(self.root, TEMPORARY)
@@ -117,12 +124,15 @@ class ShardTask:
     index: int
 
 
-def ingest(source: Input, job: Job) -> Manifest:
+def ingest(tasks: Sequence[Task], job: Job) -> Manifest:
     """All steps in this process, one after the other."""
     prepare(job)
-    blocks = [block for task in source.tasks for block in spill_task(task, job)]
-    plan = plan_writes(blocks, job)
-    return publish([write_shard(task, plan, job) for task in shard_tasks(plan)], plan, job)
+    try:
+        blocks = [block for task in tasks for block in spill_task(task, job)]
+        plan = plan_writes(blocks, job)
+        return publish([write_shard(task, plan, job) for task in shard_tasks(plan)], plan, job)
+    finally:
+        clean_up(job)
 
 
 def prepare(job: Job) -> None:
@@ -130,6 +140,11 @@ def prepare(job: Job) -> None:
     files.remove(files.join(job.root, names.MANIFEST))
     for folder in (job.temporary, *(names.split_dir(job.root, split) for split in job.splits)):
         files.remove(folder)
+
+
+def clean_up(job: Job) -> None:
+    """Removes the temporary folder, whatever became of the attempt."""
+    files.remove(job.temporary)
 
 
 def spill_task(task: Task, job: Job) -> Iterator[Block]:
@@ -188,7 +203,7 @@ def write_shard(task: ShardTask, plan: WritePlan, job: Job) -> Shard:
 
 
 def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
-    """Moves finished shards to where readers look, writes the manifest, removes the temporary folder."""
+    """Moves finished shards to where readers look, then writes the manifest."""
     shards = sorted(shards, key=lambda shard: shard.file)
     for shard in shards:
         files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))
@@ -200,8 +215,7 @@ def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
         rows_read=plan.rows,
     )
     manifest.write(job.root)
-    files.remove(job.temporary)
-    return Manifest.read(job.root)
+    return manifest
 
 
 def _split_rows(batch: pa.RecordBatch, examples: pa.LargeBinaryArray, job: Job) -> dict[str, npt.NDArray[np.int64]]:

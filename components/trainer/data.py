@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +55,13 @@ def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[st
     """The deterministic end of the feed, the same in training, evaluation and serving."""
     if options.normalise is None:
         return features
-    scale = options.normalise
-    return {name: augment.normalise(value, scale) if _is_image(value) else value for name, value in features.items()}
+    images = image_names(features, options)
+    return features | {name: augment.normalise(features[name], options.normalise) for name in images}
+
+
+def image_names(features: Collection[str], options: TrainOptions) -> list[str]:
+    """Which of the features hold pixels."""
+    return [name for name in options.images if name in features]
 
 
 def _stages(graph: TransformGraph, options: TrainOptions) -> Stages:
@@ -69,6 +74,8 @@ def _stages(graph: TransformGraph, options: TrainOptions) -> Stages:
     def transform(raw: dict[str, Any]) -> Labelled:
         features = dict(raw) if transformed else graph.transform(raw)
         label = features.pop(graph.label)
+        for name in image_names(features, options):
+            features[name] = tf.cast(features[name], tf.uint8)
         return features, tf.reshape(label, [-1])  # a materialised label comes back as [batch, 1]
 
     def augment_batch(batch: Labelled, number: tf.Tensor) -> Labelled:
@@ -85,11 +92,5 @@ def _augment(batch: Labelled, number: tf.Tensor, options: TrainOptions) -> dict[
     assert change is not None, "the plan augments only where the options say how"
     assert scale is not None, "TrainOptions takes no augment without normalise"
     seed = tf.stack([tf.constant(options.feed.seed, tf.int64), number])
-    return {
-        name: augment.augment(value, change, scale, seed) if _is_image(value) else value
-        for name, value in batch[0].items()
-    }
-
-
-def _is_image(tensor: Any) -> bool:
-    return isinstance(tensor, tf.Tensor) and tensor.dtype == tf.uint8 and tensor.shape.rank == 4
+    features, images = batch[0], image_names(batch[0], options)
+    return features | {name: augment.augment(features[name], change, scale, seed) for name in images}

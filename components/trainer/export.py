@@ -1,7 +1,8 @@
 """The saved model: transform graph, normalisation and network in one, with three signatures.
 
     serving_default     serialized tf.Examples, string [batch] -> predictions
-    raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions
+    raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions; named like the feature, with
+                        `_` for what cannot stand in an argument's name (`image/encoded` is `image_encoded`)
     transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator
 
 Predictions of a classification are `probabilities` float32 [batch, classes], `class` string [batch]; of a regression
@@ -10,6 +11,8 @@ Predictions of a classification are `probabilities` float32 [batch, classes], `c
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -30,6 +33,10 @@ class ServingModel(tf.Module):
         self._graph = graph
         self._options = options
         self._classes = tf.constant(graph.classes) if graph.classes else None
+        self._arguments = argument_names(graph.serving_spec)
+        # Saved with the model, for clients that know the features' own names; parallel lists, string [features].
+        self.raw_features = tf.constant(list(self._arguments), tf.string)
+        self.raw_arguments = tf.constant(list(self._arguments.values()), tf.string)
 
     def save(self, path: str) -> None:
         """Writes the SavedModel with its signatures."""
@@ -41,7 +48,9 @@ class ServingModel(tf.Module):
         tf.saved_model.save(self, path, signatures=signatures)
 
     def _predict(self, raw: dict[str, Any]) -> dict[str, tf.Tensor]:
-        features = normalise_images(self._graph.transform(raw), self._options)
+        features = self._graph.transform(raw)
+        features.pop(self._graph.label, None)
+        features = normalise_images(features, self._options)
         output = self._model(features, training=False)
         if self._classes is None:
             return {"prediction": tf.reshape(output, [-1])}
@@ -63,13 +72,27 @@ class ServingModel(tf.Module):
         return transform_features
 
     def _raw(self) -> Any:
-        spec = self._graph.serving_spec
+        spec, arguments = self._graph.serving_spec, self._arguments
 
         @tf.function(autograph=False)
         def raw(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._predict({name: _as_parsed(tensors[name], feature) for name, feature in spec.items()})
+            return self._predict({name: _as_parsed(tensors[arguments[name]], spec[name]) for name in spec})
 
-        return raw.get_concrete_function(**{name: _tensor_spec(name, feature) for name, feature in spec.items()})
+        return raw.get_concrete_function(
+            **{arguments[name]: _tensor_spec(arguments[name], spec[name]) for name in spec}
+        )
+
+
+def argument_names(features: Iterable[str]) -> dict[str, str]:
+    """Feature name -> name of the signature's argument: a valid identifier, no two alike."""
+    names: dict[str, str] = {}
+    for feature in sorted(features):
+        stem = name = re.sub(r"\W|^(?=\d)", "_", feature)
+        number = 2
+        while name in names.values():
+            name, number = f"{stem}_{number}", number + 1
+        names[feature] = name
+    return names
 
 
 def _tensor_spec(name: str, feature: Any) -> tf.TensorSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -33,6 +33,8 @@ class TrainOptions:
       feed: how batches are made.
       augment: random changes to the images in training; None for none.
       normalise: how pixels become the model's float inputs; None feeds them as they are.
+      images: transformed features that hold pixels, [height, width, channels], 0 to 255. A transform graph can give
+        them as float32 only; they are fed, and cached, as uint8.
       examples_are: `raw` examples go through the transform graph, `transformed` ones were materialised by Transform.
     """
 
@@ -47,6 +49,7 @@ class TrainOptions:
     feed: FeedOptions = field(default_factory=FeedOptions)
     augment: Augment | None = None
     normalise: Normalise | None = None
+    images: Sequence[str] = ("image",)
     examples_are: ExamplesAre = "raw"
 
     def __post_init__(self) -> None:

@@ -7,13 +7,13 @@ column costs is paid nine times a column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 
-Raw = tf.Tensor | tf.SparseTensor | tf.RaggedTensor
+Raw: TypeAlias = tf.Tensor | tf.SparseTensor | tf.RaggedTensor
 
 
 class Column(NamedTuple):
@@ -64,7 +64,8 @@ def _from_sparse(tensors: Mapping[str, tf.SparseTensor]) -> tuple[tf.Tensor, tf.
     shapes = tf.stack([tensor.dense_shape for tensor in tensors.values()])  # [columns, 2]
     several = shapes[:, 1] > 1
     culprits = tf.boolean_mask(tf.constant(list(tensors)), several)
-    with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(several), ["rows of several values in", culprits])]):
+    check = tf.debugging.Assert(~tf.reduce_any(several), ["rows of several values, one is expected, in", culprits])
+    with tf.control_dependencies([check]):
         shape = tf.stack([shapes[0, 0], 1])
     # A column without any value in this batch has width 0; each is widened to 1 so that it keeps its place.
     joined = tf.sparse.concat(1, [tf.SparseTensor(one.indices, one.values, shape) for one in tensors.values()])

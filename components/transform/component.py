@@ -15,7 +15,7 @@ from infeed.components.transform.features import Feature, features_to_json
 _PREPROCESSING_FN = "infeed.components.transform.preprocessing.preprocessing_fn"
 
 
-class Transform(tfx.components.Transform):  # type: ignore[misc]
+class Transform(tfx.components.Transform):
     """Applies a list of declared features, a preprocessing function of your own, or both.
 
         Transform(
@@ -24,8 +24,8 @@ class Transform(tfx.components.Transform):  # type: ignore[misc]
             features=[ZScore("age"), Vocabulary("city", size=1000), Label("income")],
         )
 
-    Outputs: `transform_graph`, and `transformed_examples` with `materialize=True`. Readers of both need not know that they come from
-    here: TFX's own Trainer, Evaluator and BulkInferrer take them as they are.
+    Outputs: `transform_graph`, and `transformed_examples` with `materialize=True`. They are what TFX's own component
+    gives: its Trainer, Evaluator and BulkInferrer take them as they are.
     """
 
     def __init__(
@@ -43,8 +43,9 @@ class Transform(tfx.components.Transform):  # type: ignore[misc]
           examples: Examples; statistics come from the split "train" unless `splits_config` says otherwise.
           schema: their Schema.
           features: what becomes of which column.
-          preprocessing_fn: `package.module:function` or `path/to/file.py:function`, a function as tft has it: a dict of raw tensors
-            in, a dict of features out, which join those of `features`. Its source is part of the cache key.
+          preprocessing_fn: `package.module:function` or `path/to/file.py:function`, a function as tft has it: a dict of
+            raw tensors in, a dict of features out, which join those of `features`. An edited source is run again, not
+            taken from the pipeline's cache.
           materialize: also write transformed examples. It pays only where training reads them for more than about four
             epochs and does not keep them in memory.
           splits_config: splits to analyse and to transform, as TFX has it.

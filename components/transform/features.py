@@ -7,8 +7,10 @@ What each feature gives, for a batch of rows:
 
     ZScore, Fill            [batch, 1]   float32 (Fill: the column's own type)
     Vocabulary, Bucketize   [batch, 1]   int64, where 0 always means "missing"
-    DecodeImage             [batch, height, width, channels] uint8
+    DecodeImage             [batch, height, width, channels] float32, whole numbers 0 to 255
     Label                   [batch]      int64 (classification) or float32 (regression)
+
+A value is missing where the row has none, and where it is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -63,8 +65,9 @@ class Feature:
 class ZScore(Feature):
     """(value - mean) / standard deviation over the training rows, float32 [batch, 1].
 
-    A missing, NaN or infinite value takes no part in mean and deviation and becomes `fill`: "mean" (0 once scaled), or a
-    number in the column's own unit. A constant column becomes 0.
+    A missing value becomes the mean, which is 0 once scaled, and takes no part in mean and deviation. With a number as
+    `fill`, in the column's own unit, it counts as that number in all three. A column that is constant over the training
+    rows becomes 0.
     """
 
     kind: ClassVar[str] = "z_score"
@@ -105,7 +108,7 @@ class Vocabulary(Feature):
 
 @dataclass(frozen=True)
 class Bucketize(Feature):
-    """Numbers to the quantile they fall in, int64 [batch, 1]: 0 is a missing (or NaN) value, 1 to `buckets` the rest.
+    """Numbers to the quantile they fall in, int64 [batch, 1]: 0 is missing, 1 to `buckets` the rest.
 
     Boundaries are approximate quantiles of the training rows (1 % of rank); a value on a boundary belongs above it.
     """
@@ -140,7 +143,10 @@ class Fill(Feature):
 
 @dataclass(frozen=True)
 class DecodeImage(Feature):
-    """PNG, JPEG, BMP or the first frame of a GIF to uint8 [batch, height, width, channels].
+    """PNG, JPEG, BMP or the first frame of a GIF to pixels, float32 [batch, height, width, channels].
+
+    Pixels are whole numbers from 0 to 255: a cast to uint8 loses nothing. (A transform graph can give only int64,
+    float32 and strings.)
 
     Images of another size are resized (bilinear, antialiased, aspect ratio not kept); those of the right size are left
     alone. `channels` is 1 (grey), 3 (RGB; an alpha channel is dropped) or 4 (RGBA, from PNG only). 16 bits a channel
@@ -169,17 +175,17 @@ class Label(Feature):
       the column lists them in index order.
     regression: float32.
 
-    `missing` decides about a row without a label (NaN included), or of a class that no training row has. "error" stops
-    whatever reads that row with a message that names the column. "mark" gives -1 (classification) or NaN (regression),
-    for a reader that takes such rows out: a transform cannot drop a row, and neither value may reach a loss.
-    Serving, which has no label, is not affected.
+    A row without a label (NaN, infinity and the empty string included) becomes -1 or NaN, and so does a class that no
+    training row has. Neither may reach a loss: whoever reads such rows must leave them out, as a transform cannot drop
+    a row. With `missing="error"` Transform itself stops where a *training* row has no label, with their number; "mark"
+    lets them pass. Serving, where the label is absent, is not affected.
     """
 
     kind: ClassVar[str] = "label"
     column: str
     task: Task = "classification"
     missing: Missing = "error"
-    output: ClassVar[str | None] = None
+    output: ClassVar[None] = None  # type: ignore[misc]  # it keeps the column's name
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -266,7 +272,9 @@ def _check_options(kind: str, options: Mapping[str, Any]) -> None:
     for name in required:
         if name not in options:
             raise InfeedError(
-                f"a feature of kind {kind} lacks its option {name!r}", where=f"feature {dict(options)}", do=f"give {name}"
+                f"a feature of kind {kind} lacks its option {name!r}",
+                where=f"feature {dict(options)}",
+                do=f"give {name}",
             )
 
 

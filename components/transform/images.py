@@ -15,7 +15,7 @@ def decode_batch(encoded: tf.Tensor, height: int, width: int, channels: int) -> 
 
 
 def decode_one(encoded: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
-    """One image; it is resized only where its size differs, so that images of the right size keep their exact pixels."""
+    """One image to uint8 [height, width, channels]; one that has the right size keeps its exact pixels."""
     image = tf.io.decode_image(encoded, channels, expand_animations=False)  # [any, any, channels] uint8
     fits = tf.reduce_all(tf.equal(tf.shape(image)[:2], [height, width]))
     image = tf.cond(fits, lambda: image, lambda: _resize(image, height, width))

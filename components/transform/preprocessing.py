@@ -12,7 +12,6 @@ import tensorflow_transform as tft
 
 from infeed.components import user_code
 from infeed.components.errors import InfeedError
-from infeed.components.transform.classes import sorted_classes
 from infeed.components.transform.columns import Column, dense_columns
 from infeed.components.transform.features import (
     Bucketize,
@@ -26,6 +25,7 @@ from infeed.components.transform.features import (
     features_from_json,
 )
 from infeed.components.transform.images import decode_batch
+from infeed.components.transform.labels import refuse_missing, sorted_classes
 
 Tensors = dict[str, Any]  # name -> tf.Tensor, tf.SparseTensor or tf.RaggedTensor
 
@@ -49,7 +49,10 @@ def preprocessing_fn(inputs: Tensors, custom_config: Mapping[str, Any]) -> Tenso
     check_features(features, inputs)
     outputs = apply_features(features, inputs)
     reference = custom_config["preprocessing_fn"]
-    return _merged(outputs, user_code.load(reference, "preprocessing_fn")(dict(inputs)), reference) if reference else outputs
+    if not reference:
+        return outputs
+    own = user_code.load(reference, "preprocessing_fn")(dict(inputs))
+    return _merged(outputs, own, reference)
 
 
 def apply_features(features: Sequence[Feature], inputs: Tensors) -> Tensors:
@@ -92,7 +95,7 @@ def _apply(feature: Feature, column: Column) -> tf.Tensor:
 
 
 def _z_scores(features: Sequence[ZScore], columns: Mapping[str, Column]) -> Tensors:
-    """All columns as one matrix: two analyzers in total, where one or two a column would each add stages to Beam's graph."""
+    """All columns as one matrix, so two analyzers in total: each analyzer adds stages to Beam's graph."""
     features = sorted(features, key=lambda feature: columns[feature.column].values.dtype.name)
     matrix = _matrix_with_gaps(features, columns)  # tft leaves NaN out of mean and variance
     mean = tft.mean(matrix, reduce_instance_dims=False)
@@ -105,7 +108,7 @@ def _z_scores(features: Sequence[ZScore], columns: Mapping[str, Column]) -> Tens
 
 
 def _matrix_with_gaps(features: Sequence[ZScore], columns: Mapping[str, Column]) -> tf.Tensor:
-    """[batch, features] float64, NaN where a value is missing and `fill` says no number; features sorted by their type."""
+    """[batch, features] float64, NaN where a value is missing and has no number to fill it; features sorted by type."""
     chosen = [_numeric(feature, columns[feature.column]) for feature in features]
     by_type = [list(group) for _, group in groupby(chosen, key=lambda column: column.values.dtype)]
     values = [tf.cast(tf.stack([column.values for column in group], 1), tf.float64) for group in by_type]
@@ -149,22 +152,16 @@ def _class_index(feature: Label, column: Column) -> tf.Tensor:
     _require_categories(feature, column)
     if column.values.dtype == tf.string:
         column = column._replace(present=column.present & (column.values != ""))
-    path = sorted_classes(_checked(feature, column).only_present(), feature.output_name)
+    path = sorted_classes(column, feature.output_name, refuse_missing=feature.missing == "error")
     index = tft.apply_vocabulary(_keys(column), path, default_value=-1)
     return tf.where(column.present, index, -1)
 
 
 def _target(feature: Label, column: Column) -> tf.Tensor:
-    column = _checked(feature, _numeric(feature, column))
-    return tf.where(column.present, tf.cast(column.values, tf.float32), float("nan"))
-
-
-def _checked(feature: Label, column: Column) -> Column:
-    if feature.missing == "mark":
-        return column
-    check = tf.debugging.assert_equal(tf.reduce_all(column.present), True, f"column {column.name!r} has rows without a label")
-    with tf.control_dependencies([check]):
-        return column._replace(present=tf.identity(column.present))
+    column = _numeric(feature, column)
+    if feature.missing == "error":
+        refuse_missing(column)
+    return tf.where(column.present, tf.cast(column.values, tf.float32), math.nan)
 
 
 def _keys(column: Column) -> tf.Tensor:

@@ -57,8 +57,10 @@ def test_an_output_of_unknown_format_is_refused(trial: ModuleType, tmp_path: Pat
 def test_without_kfp_the_error_says_what_to_install(
     trial: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, RUNNER, raising=False)
+    compile_to(tmp_path / "job.json", trial.csv_pipeline(tmp_path))  # the runner is imported now, and is forgotten next
+    monkeypatch.delitem(sys.modules, RUNNER)
+    monkeypatch.delattr(RUNNER)
     monkeypatch.setitem(sys.modules, "kfp.pipeline_spec", None)  # as if it were not installed
-    with pytest.raises(InfeedError, match="cannot compile for Kubeflow: .*kfp") as caught:
+    with pytest.raises(InfeedError, match=r"cannot compile for Kubeflow: .*kfp") as caught:
         compile_to(tmp_path / "job.json", trial.csv_pipeline(tmp_path))
-    assert "pip install 'kfp>=2.5'" in caught.value.do
+    assert caught.value.do.startswith("install kfp")

@@ -16,6 +16,7 @@ NODES = (
     NodeReport("Trainer", NodeState.RUNNING),
     NodeReport("Pusher"),
 )
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 class Clock:
@@ -29,7 +30,14 @@ class Clock:
 
 
 def screen(terminal: bool, width: int = 80) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=width, color_system=None, legacy_windows=False)
+    return Console(
+        file=io.StringIO(),
+        force_terminal=terminal,
+        force_interactive=terminal,
+        width=width,
+        color_system=None,
+        legacy_windows=False,
+    )
 
 
 def lines(console: Console) -> list[str]:
@@ -104,7 +112,10 @@ def test_off_a_terminal_each_change_is_one_plain_line() -> None:
     with show_nodes(console, "run.log") as on_change:
         for nodes in changes(NodeState.WAITING, NodeState.RUNNING, NodeState.RUNNING, NodeState.DONE):
             on_change(nodes)
-    assert lines(console) == ["StatisticsGen                   running", "StatisticsGen                   done     1.9 s"]
+    assert lines(console) == [
+        "StatisticsGen                   running",
+        "StatisticsGen                   done     1.9 s",
+    ]
 
 
 def test_on_a_terminal_the_last_table_stays_on_the_screen() -> None:
@@ -120,4 +131,5 @@ def test_a_run_that_breaks_leaves_the_terminal_usable() -> None:
     console = screen(terminal=True)
     with pytest.raises(ValueError, match="broken"), show_nodes(console, "run.log"):
         raise ValueError("broken")
-    assert "".join(lines(console)).rindex("\x1b[?25h") > "".join(lines(console)).rindex("\x1b[?25l")  # cursor shown again
+    shown = "\n".join(lines(console))
+    assert shown.rindex(HIDE_CURSOR) < shown.rindex(SHOW_CURSOR)

@@ -22,10 +22,18 @@ def noise():
     logging.getLogger("apache_beam").info("python logging")
     warnings.warn("python warning")
 """
-MESSAGES = (
-    ["C level stdout", "C level stderr", "libc itself", "child stdout", "child stderr", "python stdout", "python stderr"]
-    + ["python logging", "python warning", "exit hook"]
-)  # fmt: skip
+MESSAGES = [
+    "C level stdout",
+    "C level stderr",
+    "libc itself",
+    "child stdout",
+    "child stderr",
+    "python stdout",
+    "python stderr",
+    "python logging",
+    "python warning",
+    "exit hook",
+]
 OPEN = """
 from infeed.pipelines.logs import quiet
 with quiet(sys.argv[1]) as console:
@@ -100,7 +108,7 @@ def test_the_console_keeps_the_terminal_its_width_and_its_colours(tmp_path: Path
 
 @pytest.mark.tfx
 def test_importing_and_starting_tensorflow_and_tfx_leaks_nothing(tmp_path: Path) -> None:
-    body = OPEN + "    import tfx.components, tensorflow as tf; tf.add(1, 2); tf.print('in the graph'); console.print('ready')"
+    body = OPEN + "    import tfx.components, tensorflow as tf; tf.print('from the graph'); console.print('ready')"
     done = run(body, tmp_path / "run.log")
     assert (done.stdout, done.stderr) == ("ready\n", "")
-    assert "in the graph" in (tmp_path / "run.log").read_text()
+    assert "from the graph" in (tmp_path / "run.log").read_text()

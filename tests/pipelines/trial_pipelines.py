@@ -1,6 +1,7 @@
 """Small real pipelines for the tests of what runs them."""
 
 # No `from __future__ import annotations`: TFX reads the annotations of a @component function.
+# ruff: noqa: N802 - these functions become components, which are named like classes
 
 from pathlib import Path
 from typing import Any
@@ -30,26 +31,31 @@ def csv_pipeline(root: Path) -> Pipeline:
     return pipeline(root, [examples, statistics, schema])
 
 
+def mark(root: str, name: str) -> None:
+    with Path(root, name).open("a") as marks:
+        marks.write("x")
+
+
 @component
 def Ingest(examples: OutputArtifact[Examples], trace: Parameter[str]):
-    Path(trace, "Ingest").open("a").write("x")
+    mark(trace, "Ingest")
 
 
 @component
 def Describe(examples: InputArtifact[Examples], schema: OutputArtifact[Schema], trace: Parameter[str]):
-    Path(trace, "Describe").open("a").write("x")
+    mark(trace, "Describe")
 
 
 @component
 def Learn(examples: InputArtifact[Examples], model: OutputArtifact[Model], trace: Parameter[str]):
-    Path(trace, "Learn").open("a").write("x")
+    mark(trace, "Learn")
     if Path(trace, "fault").exists():
         raise InfeedError("the loss is not a number", where="epoch 3", do="lower the rate")
 
 
 @component
 def Inspect(schema: InputArtifact[Schema], model: InputArtifact[Model], trace: Parameter[str]):
-    Path(trace, "Inspect").open("a").write("x")
+    mark(trace, "Inspect")
 
 
 @component
@@ -64,7 +70,10 @@ def Parse(trace: Parameter[str]):
 
 
 def learning_pipeline(root: Path) -> Pipeline:
-    """Ingest -> Learn, Ingest -> Describe, both -> Inspect. Each leaves a mark in `root` per execution; `root/fault` fails Learn."""
+    """Ingest -> Learn, Ingest -> Describe, both -> Inspect.
+
+    Each execution leaves a mark in `root`, in a file named like its node; the file `root/fault` makes Learn fail.
+    """
     trace = str(root)
     ingest = Ingest(trace=trace)
     learn = Learn(examples=ingest.outputs["examples"], trace=trace)
@@ -73,14 +82,19 @@ def learning_pipeline(root: Path) -> Pipeline:
     return pipeline(root, [ingest, learn, describe, inspect])
 
 
+@component
+def Compare(model: InputArtifact[Model]):
+    raise AssertionError("there is no model to compare with")
+
+
 def resolving_pipeline(root: Path) -> Pipeline:
-    """A resolver that finds nothing, beside an ordinary node."""
+    """A resolver that finds nothing, and a node that cannot do without."""
     blessed = Resolver(
         strategy_class=LatestBlessedModelStrategy,
         model=Channel(type=Model),
         model_blessing=Channel(type=ModelBlessing),
     ).with_id("latest_blessed_model")
-    return pipeline(root, [blessed, Ingest(trace=str(root))])
+    return pipeline(root, [blessed, Compare(model=blessed.outputs["model"])])
 
 
 def beam_pipeline(root: Path) -> Pipeline:

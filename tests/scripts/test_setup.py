@@ -30,7 +30,7 @@ echo "uv $*" >>"$LOG"
 case "$1 $2" in
 "python find") echo "$UV_PYTHON" ;;
 "venv --quiet") mkdir -p .venv/bin && cp "$5" .venv/bin/python ;;
-"pip install") [ ! -e "$BROKEN" ] ;;
+"python install" | "pip install") [ ! -e "$BROKEN" ] ;;
 esac
 """
 
@@ -188,6 +188,13 @@ def test_where_no_stack_fits_three_lines_say_what_was_found_why_and_what_to_do(
     result = machine.setup()
     assert (result.returncode, result.stdout, result.stderr.splitlines()) == (1, "", lines)
     assert not (machine.checkout / ".venv").exists()
+
+
+def test_a_uv_that_cannot_download_python_is_part_of_why_no_stack_fits(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.add("uv", UV)
+    machine.broken.touch()
+    assert "needs glibc 2.39 or newer; uv could not download Python 3.10.\n" in machine.setup().stderr
 
 
 def test_every_python_that_was_found_is_named_and_none_is_said_to_be_none(tmp_path: Path) -> None:

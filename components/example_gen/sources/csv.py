@@ -116,7 +116,7 @@ def read_header(path: str, options: CsvOptions) -> list[str]:
     """
     with _csv_reader(path, options, strict=False) as reader:
         try:
-            header = next(reader, [])
+            header: list[str] = next(reader, [])
         except UnicodeDecodeError as error:
             raise _undecodable(path) or error from None
     _check_header(header, f"{path}, line 1")
@@ -268,15 +268,21 @@ def _explain(path: str, cells: int, options: CsvOptions, arrow_says: str) -> Inf
 def _undecodable(path: str) -> InfeedError | None:
     with files.open_input(path) as file:
         for number, line in enumerate(io.BufferedReader(file), start=1):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
+            if not _decodes(line):
                 return InfeedError(
-                    f"not UTF-8: {error.reason}, byte {error.start} of the line",
+                    f"not UTF-8: {line[:40]!r}",
                     where=f"{path}, line {number}",
                     do="save the file as UTF-8",
                 )
     return None
+
+
+def _decodes(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @contextmanager

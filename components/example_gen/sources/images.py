@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
@@ -106,10 +107,10 @@ def check_images(index: ImageIndex) -> None:
     """
     for image in index.images:
         with files.open_input(image.path) as file:
-            read_header(file, image.path)
+            read_header(cast(BinaryIO, file), image.path)
 
 
-def read_header(file: io.IOBase | pa.NativeFile, path: str) -> Header:
+def read_header(file: BinaryIO, path: str) -> Header:
     """Format and size from an image's header; nothing is decoded.
 
     Raises:

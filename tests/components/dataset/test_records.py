@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import google_crc32c
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infeed.components.dataset import records
+from infeed.components.errors import InfeedError
+
+PAYLOADS = [b"", b"one", b"\x00" * 1000, b"four"]
+
+
+def framed(payloads: list[bytes]) -> pa.LargeBinaryArray:
+    return records.frame_records(pa.array(payloads, pa.large_binary()))
+
+
+@pytest.fixture(params=[None, 0, 1, 3, 6, 9], ids=lambda level: f"level={level}")
+def level(request: pytest.FixtureRequest) -> int | None:
+    return request.param
+
+
+def write(folder: Path, payloads: list[bytes], level: int | None = None) -> str:
+    path = f"{folder}/data{'' if level is None else '.gz'}"
+    records.write_records(path, [framed(payloads)], gzip_level=level)
+    return path
+
+
+def test_what_is_written_is_read(tmp_path: Path, level: int | None) -> None:
+    path = write(tmp_path, PAYLOADS, level)
+    assert list(records.read_records(path)) == PAYLOADS
+    assert records.count_records(path) == len(PAYLOADS)
+
+
+def test_no_records_make_a_file_that_reads_as_none(tmp_path: Path, level: int | None) -> None:
+    assert list(records.read_records(write(tmp_path, [], level))) == []
+
+
+def test_arrays_follow_one_another(tmp_path: Path) -> None:
+    path = f"{tmp_path}/data.gz"
+    records.write_records(path, [framed([b"a"]), framed([]), framed([b"b", b"c"]).slice(1)], gzip_level=1)
+    assert list(records.read_records(path)) == [b"a", b"c"]
+
+
+def test_size_and_checksum_are_of_the_finished_file(tmp_path: Path, level: int | None) -> None:
+    path = f"{tmp_path}/data"
+    written = records.write_records(path, [framed(PAYLOADS)], gzip_level=level)
+    content = Path(path).read_bytes()
+    assert written == records.Written(len(content), f"{google_crc32c.value(content):08x}")
+    assert records.file_crc32c(path) == written.crc32c
+
+
+def test_the_same_records_make_the_same_file(tmp_path: Path) -> None:
+    first, second = (write(tmp_path / name, PAYLOADS, 1) for name in "ab")
+    assert Path(first).read_bytes() == Path(second).read_bytes()
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    def breaks() -> Iterator[pa.LargeBinaryArray]:
+        yield framed(PAYLOADS)
+        raise RuntimeError("worker lost")
+
+    with pytest.raises(RuntimeError, match="worker lost"):
+        records.write_records(f"{tmp_path}/data.gz", breaks(), gzip_level=1)
+    assert os.listdir(tmp_path) == []
+
+
+@given(st.lists(st.binary(max_size=40), max_size=10))
+def test_framing_is_length_crc_payload_crc(payloads: list[bytes]) -> None:
+    def masked(data: bytes) -> bytes:
+        crc = google_crc32c.value(data)
+        return ((((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+
+    lengths = [len(payload).to_bytes(8, "little") for payload in payloads]
+    assert framed(payloads).to_pylist() == [
+        length + masked(length) + payload + masked(payload) for length, payload in zip(lengths, payloads, strict=True)
+    ]
+
+
+def cut(path: str, keep: int) -> str:
+    Path(path).write_bytes(Path(path).read_bytes()[:keep])
+    return path
+
+
+@pytest.mark.parametrize("keep", [5, 16 + 5, 16 + 13, 16 + 19 - 2])  # in a length, the next, a payload, a checksum
+def test_a_truncated_file_names_the_record(tmp_path: Path, keep: int) -> None:
+    path = cut(write(tmp_path, PAYLOADS), keep)
+    number = 0 if keep < 16 else 1
+    for read in (records.count_records, lambda path: list(records.read_records(path))):
+        with pytest.raises(InfeedError, match=rf"(?s)truncated record.*{path}, record {number}"):
+            read(path)
+
+
+def test_a_truncated_gzip_names_the_file(tmp_path: Path) -> None:
+    path = cut(write(tmp_path, [os.urandom(100) for _ in range(50)], 1), 3_000)
+    with pytest.raises(InfeedError, match=rf"(?s){path}, record \d+"):
+        records.count_records(path)
+
+
+def test_a_changed_byte_names_the_record(tmp_path: Path) -> None:
+    path = write(tmp_path, PAYLOADS)
+    content = bytearray(Path(path).read_bytes())
+    content[16 + 13] ^= 1
+    Path(path).write_bytes(content)
+    with pytest.raises(InfeedError, match=rf"(?s)corrupt record: wrong checksum.*{path}, record 1"):
+        list(records.read_records(path))
+
+
+def test_a_file_of_something_else(tmp_path: Path) -> None:
+    plain, zipped = tmp_path / "plain", tmp_path / "zipped.gz"
+    plain.write_text("a,b\n1,2\n3,4\n")
+    zipped.write_bytes(gzip.compress(plain.read_bytes()))
+    for path in (plain, zipped):
+        with pytest.raises(InfeedError, match=rf"(?s)not a TFRecord.*{path}, record 0"):
+            records.count_records(str(path))
+    plain.rename(tmp_path / "text.gz")
+    with pytest.raises(InfeedError, match="cannot decompress"):
+        records.count_records(f"{tmp_path}/text.gz")

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infeed.components.dataset.shards import ShardOptions, plan_shards, records_of_shard
+from infeed.components.errors import InfeedError
+
+MB, MIB = 10**6, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("total_bytes", "records", "options", "count", "reason"),
+    [
+        (0, 0, ShardOptions(), 1, "smaller than 10 MB"),
+        (1 * MB, 569, ShardOptions(), 1, "smaller than 10 MB"),
+        (35 * MB, 10**6, ShardOptions(), 3, "smaller than 10 MB"),
+        (99 * MB, 10**6, ShardOptions(), 9, "smaller than 10 MB"),
+        (100 * MB, 10**6, ShardOptions(), 10, "files to read at once"),
+        (1000 * MB, 10**6, ShardOptions(), 10, "files to read at once"),
+        (1280 * MIB, 10**6, ShardOptions(), 10, "each at 134 MB or less"),
+        (1280 * MIB + 1, 10**6, ShardOptions(), 11, "each at 134 MB or less"),
+        (400 * MB, 10**6, ShardOptions(hosts=4), 40, "files to read at once"),
+        (1281 * MIB, 10**6, ShardOptions(hosts=4, readers_per_host=1), 12, "12 is a multiple of 4 hosts"),
+        (1 * MB, 10**6, ShardOptions(hosts=4), 4, "4 is a multiple of 4 hosts"),  # a host without a file stands idle
+        (1 * MB, 10**6, ShardOptions(count=7), 7, "7 asked for"),
+        (10**12, 10**6, ShardOptions(count=7), 7, "7 asked for"),
+        (1 * MB, 3, ShardOptions(count=7), 3, "only 3 records"),  # an empty shard helps no reader
+        (300 * MB, 4, ShardOptions(), 4, "only 4 records"),
+    ],
+)
+def test_the_rule(total_bytes: int, records: int, options: ShardOptions, count: int, reason: str) -> None:
+    plan = plan_shards(total_bytes, records, options)
+    assert plan.count == count
+    assert reason in plan.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"count": 0}, "count=0"),
+        ({"hosts": 0}, "hosts=0"),
+        ({"min_bytes": 0}, "min_bytes=0"),
+        ({"min_bytes": 20, "target_bytes": 10}, "min_bytes=20 is more than target_bytes=10"),
+    ],
+)
+def test_impossible_options(options: dict[str, int], message: str) -> None:
+    with pytest.raises(InfeedError, match=message):
+        ShardOptions(**options)
+
+
+def test_in_a_row_each_shard_takes_a_run_of_the_input() -> None:
+    parts = [5, 1, 6]
+    slices = [records_of_shard(parts, shard, 3, interleave=False) for shard in range(3)]
+    assert [[(one.part, one.start, one.stop) for one in shard] for shard in slices] == [
+        [(0, 0, 4)],
+        [(0, 4, 5), (1, 0, 1), (2, 0, 2)],
+        [(2, 2, 6)],
+    ]
+
+
+def test_interleaved_every_part_reaches_every_shard() -> None:
+    slices = [records_of_shard([6, 6], shard, 3, interleave=True) for shard in range(3)]
+    assert [[(one.part, one.start, one.stop) for one in shard] for shard in slices] == [
+        [(0, 0, 2), (1, 0, 2)],
+        [(0, 2, 4), (1, 2, 4)],
+        [(0, 4, 6), (1, 4, 6)],
+    ]
+
+
+@given(parts=st.lists(st.integers(0, 20), max_size=8), count=st.integers(1, 9), interleave=st.booleans())
+def test_every_record_goes_to_one_shard_and_shards_are_even(parts: list[int], count: int, interleave: bool) -> None:
+    shards = [records_of_shard(parts, shard, count, interleave=interleave) for shard in range(count)]
+    taken = [(one.part, record) for slices in shards for one in slices for record in range(one.start, one.stop)]
+    assert sorted(taken) == [(part, record) for part, records in enumerate(parts) for record in range(records)]
+    sizes = [sum(one.stop - one.start for one in slices) for slices in shards]
+    assert max(sizes) - min(sizes) <= 1

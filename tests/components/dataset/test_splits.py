@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import bisect
+import hashlib
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infeed.components.dataset.splits import Buckets, assign_splits, rows_by_split
+from infeed.components.errors import InfeedError
+
+
+def bucket_of(key: bytes, limits: list[int]) -> int:
+    """The rule as TFX states it, one key at a time."""
+    return bisect.bisect(limits, int(hashlib.sha256(key).hexdigest(), 16) % limits[-1])
+
+
+@given(
+    keys=st.lists(st.binary(max_size=50), max_size=20), shares=st.lists(st.integers(1, 10**9), min_size=1, max_size=4)
+)
+def test_every_key_goes_where_one_big_integer_sends_it(keys: list[bytes], shares: list[int]) -> None:
+    limits = [sum(shares[: end + 1]) for end in range(len(shares))]
+    buckets = Buckets(tuple((f"split{number}", share) for number, share in enumerate(shares)))
+    assigned = assign_splits(pa.array(keys, pa.large_binary()), buckets)
+    assert assigned.tolist() == [bucket_of(key, limits) for key in keys]
+
+
+def test_shares_are_kept_about() -> None:
+    keys = pa.array([str(number).encode() for number in range(3_000)], pa.large_binary())
+    rows = rows_by_split(assign_splits(keys, Buckets((("train", 2), ("eval", 1)))), ("train", "eval"))
+    assert sum(len(found) for found in rows.values()) == 3_000
+    assert 1_900 < len(rows["train"]) < 2_100
+
+
+def test_a_split_without_rows_is_there() -> None:
+    assert {
+        name: len(rows)
+        for name, rows in rows_by_split(
+            assign_splits(pa.array([], pa.large_binary()), Buckets((("train", 1),))), ("train",)
+        ).items()
+    } == {"train": 0}
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ((), "give each split a name"),
+        ((("a", 1), ("a", 1)), "give each split a name of its own"),
+        ((("a", 0),), "0 buckets for split 'a'"),
+    ],
+)
+def test_impossible_splits(shares: tuple[tuple[str, int], ...], message: str) -> None:
+    with pytest.raises(InfeedError, match=message):
+        Buckets(shares)

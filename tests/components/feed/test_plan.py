@@ -1,0 +1,105 @@
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.machine import Machine
+from infeed.components.feed.options import FeedOptions
+from infeed.components.feed.plan import FeedSpec, Sample, plan
+from infeed.components.feed.shards import ShardFile
+
+MACHINE = Machine(cpus=4, memory_bytes=3_000_000)  # a third of it, 1 MB, may be used
+TABLE = Sample(record_bytes=100, feature_bytes=80, decodes_images=False)
+PICTURES = Sample(record_bytes=100, feature_bytes=300, decodes_images=True)
+
+
+def shards(count, records):
+    return [ShardFile(f"Split-train/part-{i}.gz", records, records * 50) for i in range(count)]
+
+
+def planned(sample=TABLE, *, training=True, count=2, records=1000, machine=MACHINE, **options):
+    spec = FeedSpec(training, sample, augmentation="shifts" if training else "", normalisation="normalises")
+    return plan(shards(count, records), spec, FeedOptions(**options), machine)
+
+
+def names(made):
+    return [step.name for step in made.steps]
+
+
+def step(made, name):
+    return next(step for step in made.steps if step.name == name)
+
+
+def test_training_on_a_table_caches_records_and_parses_whole_batches():
+    assert names(planned()) == [
+        "shards", "read", "cache", "shuffle", "repeat", "batch", "parse", "transform", "augment", "prefetch",
+    ]  # fmt: skip
+
+
+def test_training_on_pictures_that_fit_caches_them_decoded_and_augments_after_the_cache():
+    assert names(planned(PICTURES)) == [
+        "shards", "read", "batch", "parse", "transform", "unbatch", "cache",
+        "shuffle", "repeat", "batch", "augment", "prefetch",
+    ]  # fmt: skip
+
+
+def test_pictures_too_large_decoded_are_cached_as_records():
+    made = planned(PICTURES, records=2000)  # 4,000 x 300 bytes decoded, 4,000 x 100 as records
+    assert step(made, "cache").does == "keeps the records in memory after the first epoch"
+    assert "they take 400.0 KB of the 1.0 MB that may be used" in step(made, "cache").reason
+
+
+def test_nothing_is_cached_that_does_not_fit():
+    made = planned(records=10_000)  # 20,000 x 100 bytes
+    assert "cache" not in names(made)
+    assert step(made, "shuffle").settings == {"buffer": 10_000}
+    assert "20,000 records would not fit" in step(made, "shuffle").reason
+
+
+def test_what_is_cached_is_shuffled_in_full():
+    assert step(planned(), "shuffle").settings == {"buffer": 2000}
+
+
+def test_options_override_the_plan_and_are_named_as_the_reason():
+    made = planned(cache="none", shuffle_records=7, readers=1)
+    assert "cache" not in names(made)
+    assert step(made, "shuffle").settings == {"buffer": 7}
+    assert step(made, "shuffle").reason.startswith("asked for in FeedOptions.shuffle_records")
+    assert step(made, "read").settings["readers"] == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "cpus", "readers"),
+    [
+        (1, 4, 1),  # never more readers than shards
+        (2, 4, 2),
+        (40, 4, 4),
+    ],
+)
+def test_one_reader_a_core_at_most_one_a_shard(count, cpus, readers):
+    made = planned(count=count, machine=Machine(cpus, 3_000_000))
+    assert step(made, "read").settings["readers"] == readers
+
+
+def test_evaluation_is_complete_in_order_and_never_augmented():
+    made = planned(training=False, batch_size=300)
+    assert names(made) == ["shards", "read", "batch", "parse", "transform", "normalise", "prefetch"]
+    assert step(made, "read").settings == {"readers": 1}
+    assert step(made, "batch").settings["drop_remainder"] is False
+    assert made.steps_per_epoch == 7  # 2,000 records: six full batches and a short one
+
+
+@pytest.mark.parametrize(("records", "batch", "steps"), [(1000, 128, 15), (10, 128, 1), (64, 128, 1)])
+def test_a_training_epoch_is_the_batches_its_records_fill_and_at_least_one(records, batch, steps):
+    assert planned(records=records, batch_size=batch).steps_per_epoch == steps
+
+
+def test_every_step_gives_its_reason_and_the_last_is_a_prefetch():
+    made = planned(PICTURES)
+    assert all(step.does and step.reason for step in made.steps)
+    assert names(made)[-1] == "prefetch"
+    assert len(made.describe().splitlines()) == 1 + len(made.steps)
+    assert made.to_dict()["steps"][0]["name"] == "shards"
+
+
+def test_a_split_without_records_is_refused():
+    with pytest.raises(InfeedError, match="there is no record to read"):
+        planned(records=0)
