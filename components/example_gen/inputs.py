@@ -30,7 +30,7 @@ def open_csv(root: str, patterns: Patterns, options: IngestOptions, csv_options:
 def open_images(root: str, patterns: Patterns, options: IngestOptions) -> Input:
     """Images in class folders, or named by a CSV; classes are numbered over all splits."""
     found = _find(root, patterns)
-    indexes = {split: images.index_images(root, [file.path for file in matched]) for split, matched in found.items()}
+    indexes = {split: images.index_images(root, matched) for split, matched in found.items()}
     classes = tuple(sorted({text for index in indexes.values() for text in index.classes}))
     tasks = _tasks(
         (split, block)

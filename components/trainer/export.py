@@ -35,8 +35,8 @@ class ServingModel(tf.Module):
         self._classes = tf.constant(graph.classes) if graph.classes else None
         self._arguments = argument_names(graph.serving_spec)
         # Saved with the model, for clients that know the features' own names; parallel lists, string [features].
-        self.raw_features = tf.constant(list(self._arguments), tf.string)
-        self.raw_arguments = tf.constant(list(self._arguments.values()), tf.string)
+        self.raw_features = tf.Variable(list(self._arguments), trainable=False)
+        self.raw_arguments = tf.Variable(list(self._arguments.values()), trainable=False)
 
     def save(self, path: str) -> None:
         """Writes the SavedModel with its signatures."""

@@ -88,15 +88,24 @@ def write_classes(summary: Summary, folder: str, *, column: str, filename: str, 
             where=_SPLIT,
             do="check that this is the label's column, and that the split has rows",
         )
+    lines = [_line(value, column) for value in sorted(summary.values)]
     path = os.path.join(folder, filename)
     tf.io.gfile.makedirs(folder)
     with tf.io.gfile.GFile(path, "wb") as file:
-        file.write(b"\n".join(_line(value) for value in sorted(summary.values)) + b"\n")
+        file.write(b"\n".join(lines) + b"\n")
     return os.fsencode(path)
 
 
-def _line(value: int | bytes) -> bytes:
-    return value if isinstance(value, bytes) else b"%d" % value
+def _line(value: int | bytes, column: str) -> bytes:
+    if isinstance(value, int):
+        return b"%d" % value
+    if b"\n" in value or b"\r" in value:
+        raise InfeedError(
+            f"column {column!r} holds the label {value!r}, which has a line break",
+            where=_SPLIT,
+            do="name the classes without line breaks: they are kept one a line",
+        )
+    return value
 
 
 def _analyze(

@@ -57,12 +57,17 @@ def preprocessing_fn(inputs: Tensors, custom_config: Mapping[str, Any]) -> Tenso
 
 def apply_features(features: Sequence[Feature], inputs: Tensors) -> Tensors:
     """Transformed features by output name; shapes and types as in `features.py`, images as float32."""
-    columns = dense_columns({feature.column: inputs[feature.column] for feature in features})
+    # Labels apart: what shares a matrix shares its inputs, and serving has no label to give.
+    labels = dense_columns(
+        {feature.column: inputs[feature.column] for feature in features if isinstance(feature, Label)}
+    )
+    columns = dense_columns({f.column: inputs[f.column] for f in features if not isinstance(f, Label)})
     scaled = [feature for feature in features if isinstance(feature, ZScore)]
     outputs = _z_scores(scaled, columns) if scaled else {}
     for feature in features:
         if not isinstance(feature, ZScore):
-            outputs[feature.output_name] = _apply(feature, columns[feature.column])
+            known = labels if isinstance(feature, Label) else columns
+            outputs[feature.output_name] = _apply(feature, known[feature.column])
     return outputs
 
 

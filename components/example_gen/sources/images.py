@@ -78,7 +78,7 @@ def find_images(root: str) -> ImageIndex:
         folder, pattern = root, image_pattern(root)
     if pattern == CLASS_FOLDERS:
         _check_class_folders(folder)
-    return index_images(folder, [file.path for file in files.glob(folder, pattern)])
+    return index_images(folder, files.glob(folder, pattern))
 
 
 def image_pattern(root: str) -> str:
@@ -87,13 +87,13 @@ def image_pattern(root: str) -> str:
     return files.name(manifests[0]) if len(manifests) == 1 else CLASS_FOLDERS
 
 
-def index_images(root: str, paths: Sequence[str]) -> ImageIndex:
-    """The images among `paths`: a CSV stands for the images it names, any other file's folder is its class.
+def index_images(root: str, found: Sequence[files.FileStat]) -> ImageIndex:
+    """The images among files found: a CSV stands for the images it names, any other file's folder is its class.
 
     Raises:
       InfeedError: no images, or a CSV without the columns or the files that it should have.
     """
-    images = [image for path in paths for image in _refs(root, path)]
+    images = [image for file in found for image in _refs(root, file)]
     if not images:
         raise InfeedError("no images found", where=f"{root}, which holds {_contents(root)}", do=_LAYOUTS)
     return ImageIndex(root, tuple(sorted({image.text for image in images})), tuple(images))
@@ -161,11 +161,11 @@ def read_block(images: Sequence[ImageRef], classes: Sequence[str]) -> pa.RecordB
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
 
 
-def _refs(root: str, path: str) -> Iterable[ImageRef]:
-    if path.endswith(".csv"):
-        return _refs_of_manifest(root, path)
-    parent = path.rpartition("/")[0]
-    return [ImageRef(path, files.relative(path, root), files.stat(path).size, files.name(parent))]
+def _refs(root: str, file: files.FileStat) -> Iterable[ImageRef]:
+    if file.path.endswith(".csv"):
+        return _refs_of_manifest(root, file.path)
+    folder = files.name(file.path.rpartition("/")[0])
+    return [ImageRef(file.path, files.relative(file.path, root), file.size, folder)]
 
 
 def _refs_of_manifest(root: str, manifest: str) -> Iterator[ImageRef]:

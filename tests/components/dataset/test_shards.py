@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.dataset.shards import ShardOptions, plan_shards, records_of_shard
+from infeed.components.dataset.shards import Part, ShardOptions, plan_shards, records_of_shard
 from infeed.components.errors import InfeedError
 
 MB, MIB = 10**6, 1 << 20
@@ -50,29 +50,38 @@ def test_impossible_options(options: dict[str, int], message: str) -> None:
         ShardOptions(**options)
 
 
+def taken(parts: list[Part], count: int, interleave: bool) -> list[list[tuple[int, int, int]]]:
+    shards = [records_of_shard(parts, shard, count, interleave=interleave) for shard in range(count)]
+    return [[(one.part, one.start, one.stop) for one in slices] for slices in shards]
+
+
 def test_in_a_row_each_shard_takes_a_run_of_the_input() -> None:
-    parts = [5, 1, 6]
-    slices = [records_of_shard(parts, shard, 3, interleave=False) for shard in range(3)]
-    assert [[(one.part, one.start, one.stop) for one in shard] for shard in slices] == [
+    assert taken([Part(5, 50), Part(1, 10), Part(6, 60)], 3, interleave=False) == [
         [(0, 0, 4)],
         [(0, 4, 5), (1, 0, 1), (2, 0, 2)],
         [(2, 2, 6)],
     ]
 
 
+def test_in_a_row_shards_are_even_in_bytes() -> None:
+    assert taken([Part(100, 1_000), Part(10, 1_000)], 2, interleave=False) == [[(0, 0, 100)], [(1, 0, 10)]]
+
+
 def test_interleaved_every_part_reaches_every_shard() -> None:
-    slices = [records_of_shard([6, 6], shard, 3, interleave=True) for shard in range(3)]
-    assert [[(one.part, one.start, one.stop) for one in shard] for shard in slices] == [
+    assert taken([Part(6, 60), Part(6, 60)], 3, interleave=True) == [
         [(0, 0, 2), (1, 0, 2)],
         [(0, 2, 4), (1, 2, 4)],
         [(0, 4, 6), (1, 4, 6)],
     ]
 
 
-@given(parts=st.lists(st.integers(0, 20), max_size=8), count=st.integers(1, 9), interleave=st.booleans())
-def test_every_record_goes_to_one_shard_and_shards_are_even(parts: list[int], count: int, interleave: bool) -> None:
-    shards = [records_of_shard(parts, shard, count, interleave=interleave) for shard in range(count)]
-    taken = [(one.part, record) for slices in shards for one in slices for record in range(one.start, one.stop)]
-    assert sorted(taken) == [(part, record) for part, records in enumerate(parts) for record in range(records)]
-    sizes = [sum(one.stop - one.start for one in slices) for slices in shards]
-    assert max(sizes) - min(sizes) <= 1
+PARTS = st.lists(st.builds(Part, st.integers(0, 20), st.integers(1, 1_000)), max_size=8)
+
+
+@given(parts=PARTS, count=st.integers(1, 9), interleave=st.booleans())
+def test_every_record_goes_to_one_shard(parts: list[Part], count: int, interleave: bool) -> None:
+    shards = taken(parts, count, interleave)
+    records = [(part, record) for slices in shards for part, start, stop in slices for record in range(start, stop)]
+    assert sorted(records) == [(number, record) for number, part in enumerate(parts) for record in range(part.records)]
+    sizes = [sum(stop - start for _, start, stop in slices) for slices in shards]
+    assert max(sizes) - min(sizes) <= 1 or not interleave

@@ -89,7 +89,9 @@ def test_augmentation_is_given_the_number_of_the_step(shards):
 
 def test_a_wrong_count_in_the_manifest_is_an_error_not_a_shorter_epoch(shards):
     wrong = [ShardFile(shard.path, shard.records + 1, shard.bytes) for shard in shards]
-    with pytest.raises(tf.errors.FailedPreconditionError, match="expected to contain 104 elements but contained only 100"):
+    with pytest.raises(
+        tf.errors.FailedPreconditionError, match="expected to contain 104 elements but contained only 100"
+    ):
         numbers(dataset(wrong, training=False))
 
 

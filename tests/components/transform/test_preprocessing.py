@@ -83,6 +83,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
             "trips": gaps(TRIPS),
             "time": TIME.tolist(),
             "same": [0.1] * ROWS,
+            "never": [float("nan")] * ROWS,
             "sometimes": [float("nan") if missing else 5.0 for missing in MISSING],
             "city": gaps(CITY),
             "grade": GRADE.tolist(),
@@ -95,6 +96,7 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
             ZScore("time"),
             ZScore("same"),
             ZScore("sometimes"),
+            ZScore("never"),
             Bucketize("age", 4, output="age_bucket"),
             Vocabulary("city"),
             Vocabulary("city", size=2, oov=3, output="top_city"),
@@ -132,6 +134,7 @@ def test_z_score_keeps_the_precision_of_timestamps(features: dict[str, np.ndarra
 def test_z_score_of_a_constant_column_is_zero(features: dict[str, np.ndarray]) -> None:
     assert not features["same"].any()
     assert not features["sometimes"].any()
+    assert not features["never"].any()
 
 
 def test_vocabulary_counts_from_one_most_frequent_first(features: dict[str, np.ndarray]) -> None:

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.shards import ShardOptions
+from infeed.components.example_gen.sources.csv import CsvOptions
+
+pytestmark = pytest.mark.tfx
+
+
+def request(component: Any) -> Any:
+    from infeed.components.example_gen.executor import Request
+
+    return Request.of(component.exec_properties)
+
+
+def test_a_component_takes_what_tfxs_takes(tmp_path: Path) -> None:
+    from tfx import types
+    from tfx.components import CsvExampleGen as Theirs
+    from tfx.components.example_gen import component
+    from tfx.proto import example_gen_pb2, range_config_pb2
+
+    from infeed.components.example_gen import CsvExampleGen
+
+    config = example_gen_pb2.Input(splits=[{"name": "all", "pattern": "{SPAN}/*"}])
+    spans = range_config_pb2.RangeConfig(rolling_range={"num_spans": 1})
+    shares = example_gen_pb2.Output(split_config={"splits": [{"name": "a", "hash_buckets": 3}]})
+    given = {"input_config": config, "output_config": shares, "range_config": spans}
+    ours, theirs = CsvExampleGen(str(tmp_path), **given), Theirs(str(tmp_path), **given)
+    assert isinstance(ours, component.FileBasedExampleGen)
+    assert ours.driver_class is theirs.driver_class
+    assert {**ours.exec_properties, "custom_config": None} == {**theirs.exec_properties, "custom_config": None}
+    assert ours.outputs["examples"].type is theirs.outputs["examples"].type is types.standard_artifacts.Examples
+
+
+def test_options_reach_the_executor(tmp_path: Path) -> None:
+    from infeed.components.example_gen import CsvExampleGen
+
+    options = IngestOptions(compat="tfx", shards=ShardOptions(count=4))
+    asked = request(CsvExampleGen(str(tmp_path), options=options, csv=CsvOptions("\t")))
+    assert asked.options == options
+    assert asked.source == {"delimiter": "\t"}
+
+
+def test_images_are_looked_for_where_they_lie(tmp_path: Path) -> None:
+    from infeed.components.example_gen import ImageExampleGen
+
+    assert request(ImageExampleGen(str(tmp_path))).patterns == {None: "*/*"}
+    assert request(ImageExampleGen("gs://not/there/yet")).patterns == {None: "*/*"}
+    (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n")
+    assert request(ImageExampleGen(str(tmp_path))).patterns == {None: "labels.csv"}
+
+
+def run(pipeline_root: Path, components: list[Any]) -> None:
+    from tfx.orchestration import metadata, pipeline
+    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+
+    connection = metadata.sqlite_metadata_connection_config(f"{pipeline_root}/metadata.sqlite")
+    LocalDagRunner().run(pipeline.Pipeline("p", str(pipeline_root), connection, components, enable_cache=True))
+
+
+def artifacts(pipeline_root: Path) -> list[Any]:
+    from ml_metadata import metadata_store
+    from tfx.orchestration import metadata
+
+    connection = metadata.sqlite_metadata_connection_config(f"{pipeline_root}/metadata.sqlite")
+    return metadata_store.MetadataStore(connection).get_artifacts_by_type("Examples")
+
+
+def test_in_a_pipeline_it_finds_the_latest_span_caches_and_feeds_statistics(tmp_path: Path) -> None:
+    from tensorflow_data_validation import load_stats_binary
+    from tfx.components import StatisticsGen
+    from tfx.components.example_gen import utils
+
+    from infeed.components.example_gen import CsvExampleGen
+
+    for span, rows in (("1", 10), ("2", 300)):
+        (tmp_path / "in" / span).mkdir(parents=True)
+        (tmp_path / "in" / span / "a.csv").write_text("x,y\n" + "".join(f"{row},\n" for row in range(rows)))
+
+    def pipeline() -> list[Any]:
+        config = utils.make_default_input_config("{SPAN}/*")
+        gen = CsvExampleGen(f"{tmp_path}/in", config, options=IngestOptions(shards=ShardOptions(count=2)))
+        return [gen, StatisticsGen(examples=gen.outputs["examples"])]
+
+    root = tmp_path / "run"
+    run(root, pipeline())
+    (first,) = artifacts(root)
+    assert first.custom_properties["span"].int_value == 2
+    assert Manifest.read(first.uri).rows_read == 300
+    counted = [load_stats_binary(str(path)).datasets[0].num_examples for path in root.rglob("FeatureStats.pb")]
+    assert sorted(counted) == sorted(split.records for split in Manifest.read(first.uri).splits.values())
+
+    run(root, pipeline()[:1])
+    assert len(artifacts(root)) == 1  # the second run took the first one's

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.splits import Buckets
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources.csv import CsvOptions
+
+pytestmark = pytest.mark.tfx
+
+
+def properties(
+    input_base: str, pattern: str = "*", options: IngestOptions | None = None, **changes: Any
+) -> dict[str, Any]:
+    """exec_properties as TFX hands them to an executor."""
+    from tfx.components.example_gen import utils
+    from tfx.proto import example_gen_pb2
+    from tfx.utils import proto_utils
+
+    from infeed.components.example_gen import executor
+
+    input_config = utils.make_default_input_config(pattern)
+    protos = {
+        "input_config": input_config,
+        "output_config": utils.make_default_output_config(input_config),
+        "custom_config": executor.pack(options or IngestOptions(), {}),
+    }
+    given = {name: proto_utils.proto_to_json(proto) for name, proto in {**protos, **changes}.items()}
+    formats = {
+        "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
+        "output_file_format": example_gen_pb2.FORMAT_TFRECORDS_GZIP,
+    }
+    return {"input_base": input_base, **formats, **given}
+
+
+def execute(executor: Any, root: Path, exec_properties: dict[str, Any]) -> Any:
+    from tfx.types import standard_artifacts
+
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(root)
+    executor().Do({}, {"examples": [artifact]}, exec_properties)
+    return artifact
+
+
+def test_properties_become_one_typed_request() -> None:
+    from infeed.components.example_gen import executor
+
+    options = IngestOptions(compression="none", shards=ShardOptions(count=2))
+    request = executor.Request.of(
+        properties("/data", "*.csv", options, custom_config=executor.pack(options, asdict(CsvOptions(";"))))
+    )
+    assert request.input_base == "/data"
+    assert request.patterns == {None: "*.csv"}
+    assert request.splits == ("train", "eval")
+    assert request.buckets == Buckets((("train", 2), ("eval", 1)))
+    assert request.options == options
+    assert CsvOptions(**request.source) == CsvOptions(";")
+
+
+def test_input_that_is_split_keeps_its_splits() -> None:
+    from tfx.proto import example_gen_pb2
+
+    from infeed.components.example_gen import executor
+
+    config = example_gen_pb2.Input(
+        splits=[{"name": "train", "pattern": "train/*"}, {"name": "test", "pattern": "test/*"}]
+    )
+    request = executor.Request.of(properties("/data", input_config=config, output_config=example_gen_pb2.Output()))
+    assert request.patterns == {"train": "train/*", "test": "test/*"}
+    assert (request.splits, request.buckets) == (("train", "test"), None)
+
+
+def test_without_options_of_ours_the_defaults_hold() -> None:
+    from infeed.components.example_gen import executor
+
+    assert executor.Request.of({**properties("/data"), "custom_config": None}).options == IngestOptions()
+
+
+def test_a_payload_that_is_not_written_here() -> None:
+    from tfx.proto import example_gen_pb2
+
+    from infeed.components.example_gen import executor
+
+    with pytest.raises(InfeedError, match="output_data_format=FORMAT_PARQUET"):
+        executor.Request.of({**properties("/data"), "output_data_format": example_gen_pb2.FORMAT_PARQUET})
+
+
+def test_the_artifact_says_what_tfxs_own_says(cancer: str, tmp_path: Path) -> None:
+    from tfx.components.example_gen.csv_example_gen import executor as oracle
+
+    from infeed.components.example_gen import executor
+
+    ours = execute(executor.CsvExecutor, tmp_path / "ours", properties(cancer))
+    theirs = execute(oracle.Executor, tmp_path / "theirs", properties(cancer))
+    ours.uri = theirs.uri = ""
+    assert ours.mlmd_artifact == theirs.mlmd_artifact
+    assert sorted(os.listdir(tmp_path / "ours")) == ["Split-eval", "Split-train", "manifest.json"]
+    assert Manifest.read(str(tmp_path / "ours")).rows_read == 569
+
+
+@pytest.mark.parametrize("compression", ["gzip", "none"])
+def test_tfxs_reader_reads_every_record_once(
+    digits: str, tmp_path: Path, read_split: Callable[[str, str], list[bytes]], compression: Any
+) -> None:
+    import tensorflow as tf
+    from tfx.components.util import tfxio_utils
+    from tfx_bsl.tfxio import dataset_options
+
+    from infeed.components.example_gen import executor
+
+    options = IngestOptions(compression=compression, shards=ShardOptions(count=3))
+    artifact = execute(executor.ImageExecutor, tmp_path / "out", properties(digits, "*/*", options))
+    factory = tfxio_utils.get_tf_dataset_factory_from_artifact([artifact], [])
+    pattern = [f"{artifact.uri}/Split-{split}/*" for split in ("train", "eval")]
+    assert len(os.listdir(f"{artifact.uri}/Split-train")) == 3
+
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    schema = schema_pb2.Schema(feature=[{"name": "image/filename", "type": schema_pb2.BYTES}])
+    seen = []
+    for one in pattern:
+        dataset = factory([one], dataset_options.TensorFlowDatasetOptions(batch_size=16, num_epochs=1), schema)
+        for batch in dataset:
+            seen += tf.sparse.to_dense(batch["image/filename"]).numpy().ravel().tolist()
+    assert len(seen) == len(set(seen)) == 120
+    by_hand = [
+        tf.train.Example.FromString(record).features.feature["image/filename"].bytes_list.value[0]
+        for split in ("train", "eval")
+        for record in read_split(artifact.uri, split)
+    ]
+    assert sorted(seen) == sorted(by_hand)
+
+
+def test_values_survive_and_nulls_are_missing(tmp_path: Path, read_split: Callable[[str, str], list[bytes]]) -> None:
+    import tensorflow as tf
+
+    from infeed.components.example_gen import executor
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("i,f,s\n0,0.0,x\n,,\n-1,-0.0,false\n")
+    execute(executor.CsvExecutor, tmp_path / "out", properties(f"{tmp_path}/in"))
+    records = [record for split in ("train", "eval") for record in read_split(f"{tmp_path}/out", split)]
+    spec = {
+        "i": tf.io.FixedLenFeature([], tf.int64, default_value=99),
+        "f": tf.io.FixedLenFeature([], tf.float32, default_value=99.0),
+        "s": tf.io.FixedLenFeature([], tf.string, default_value="none"),
+    }
+    parsed = tf.io.parse_example(tf.constant(records), spec)
+    rows = sorted(zip(*(parsed[name].numpy().tolist() for name in "ifs"), strict=True))
+    assert rows == [(-1, -0.0, b"false"), (0, 0.0, b"x"), (99, 99.0, b"none")]
+
+
+def test_bad_input_is_our_error_also_through_beam(digits: str, tmp_path: Path) -> None:
+    from infeed.components.example_gen import executor
+
+    (tmp_path / "in" / "cat").mkdir(parents=True)
+    (tmp_path / "in" / "cat" / "a.png").write_text("meow")
+    with pytest.raises(InfeedError, match=r"(?s)not an image.*cat/a\.png"):
+        execute(executor.ImageExecutor, tmp_path / "out", properties(f"{tmp_path}/in", "*/*"))
+    assert not list((tmp_path / "out").rglob("*"))
+    with pytest.raises(InfeedError, match="no files found"):
+        execute(executor.CsvExecutor, tmp_path / "out", properties(digits, "*.csv"))

@@ -1,0 +1,158 @@
+"""A small table and small pictures as Examples with a transform graph, and a way to train on them as TFX's Trainer does."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+ROWS = 96
+
+MODELS = """
+import keras
+
+def table(spec):
+    inputs = {name: keras.Input([1], name=name) for name in spec.inputs}
+    x = keras.layers.Concatenate()(list(inputs.values()))
+    model = keras.Model(inputs, keras.layers.Dense(len(spec.classes), activation="softmax")(x))
+    model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+def number(spec):
+    inputs = {name: keras.Input([1], name=name) for name in spec.inputs}
+    model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Concatenate()(list(inputs.values()))))
+    model.compile("sgd", "mse")
+    return model
+
+def picture(spec):
+    image = keras.Input(spec.inputs["image"].shape, name="image")
+    model = keras.Model({"image": image}, keras.layers.Dense(2, activation="softmax")(keras.layers.Flatten()(image)))
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+"""
+
+
+def serialize(values: Mapping[str, Any]) -> bytes:
+    """A serialized tf.Example; None is a missing feature."""
+    import tensorflow as tf
+
+    kinds = {bytes: ("bytes_list", tf.train.BytesList), int: ("int64_list", tf.train.Int64List)}
+    made = {}
+    for name, value in values.items():
+        if value is not None:
+            key, kind = kinds.get(type(value), ("float_list", tf.train.FloatList))
+            made[name] = tf.train.Feature(**{key: kind(value=[value])})
+    return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
+
+
+def write_examples(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A third of the rows to eval, in the layout of an Examples artifact, without a manifest."""
+    import tensorflow as tf
+
+    for split, part in (("train", rows[ROWS // 3 :]), ("eval", rows[: ROWS // 3])):
+        (folder / f"Split-{split}").mkdir(parents=True)
+        path = str(folder / f"Split-{split}" / "data_tfrecord-00000-of-00001.gz")
+        with tf.io.TFRecordWriter(path, "GZIP") as writer:
+            for row in part:
+                writer.write(serialize(row))
+
+
+def write_graph(folder: Path, rows: Sequence[Mapping[str, Any]], spec: Mapping[str, Any], features: Any) -> str:
+    """The transform graph of the features, analysed on the rows."""
+    import tensorflow_transform as tft
+    import tensorflow_transform.beam as tft_beam
+    from tensorflow_transform.tf_metadata import metadata_io
+
+    from infeed.components.transform.features import features_to_json
+    from infeed.components.transform.preprocessing import preprocessing_fn
+
+    config = {"features": features_to_json(features), "preprocessing_fn": None}
+    lists = [{name: [] if row[name] is None else [row[name]] for name in spec} for row in rows]
+    metadata = tft.DatasetMetadata.from_feature_spec(dict(spec))
+    with tft_beam.Context(temp_dir=str(folder / "tmp")):
+        graph = (lists, metadata) | tft_beam.AnalyzeDataset(lambda inputs: preprocessing_fn(inputs, config))
+        graph | tft_beam.WriteTransformFn(str(folder / "graph"))
+    metadata_io.write_metadata(metadata, str(folder / "graph" / "metadata"))  # TFX's executor adds the raw schema too
+    return str(folder / "graph")
+
+
+@pytest.fixture(scope="session")
+def example() -> Callable[[Mapping[str, Any]], bytes]:
+    """example({"x": 1.0}) -> a serialized tf.Example."""
+    return serialize
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """x decides the class, z is often missing, n is a number to predict."""
+    import tensorflow as tf
+
+    from infeed.components.transform.features import Label, ZScore
+
+    folder, draw = tmp_path_factory.mktemp("table"), np.random.default_rng(0)
+    x = draw.normal(5, 2, ROWS)
+    rows = [
+        {"x": float(v), "z": None if i % 3 else float(v), "kind": b"big" if v > 5 else b"small", "n": float(2 * v)}
+        for i, v in enumerate(x)
+    ]
+    write_examples(folder, rows)
+    one, some = tf.io.FixedLenFeature([1], tf.float32), tf.io.VarLenFeature(tf.float32)
+    spec = {"x": one, "z": some, "kind": tf.io.FixedLenFeature([1], tf.string), "n": one}
+    write_graph(folder / "class", rows, spec, [ZScore("x"), ZScore("z"), Label("kind")])
+    write_graph(folder / "number", rows, spec, [ZScore("x"), ZScore("z"), Label("n", task="regression")])
+    return folder, rows
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """Dark and light pictures of 6 x 6 grey pixels."""
+    import tensorflow as tf
+
+    from infeed.components.transform.features import DecodeImage, Label
+
+    folder, draw = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    rows = []
+    for i in range(ROWS):
+        pixels, encoded = draw.integers(0, 100, (6, 6)) + 155 * (i % 2), io.BytesIO()
+        Image.fromarray(pixels.astype(np.uint8)).save(encoded, "PNG")
+        rows.append({"image/encoded": encoded.getvalue(), "label/text": [b"dark", b"light"][i % 2]})
+    write_examples(folder, rows)
+    spec = {name: tf.io.FixedLenFeature([1], tf.string) for name in rows[0]}
+    features = [DecodeImage(height=6, width=6, channels=1), Label("label/text")]
+    write_graph(folder / "class", rows, spec, features)
+    return folder, rows
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Callable[..., Path]:
+    """train(folder, graph, model, steps=None, **options) -> folder with `model` and `run`."""
+
+    def run(folder: Path, graph: str, model: str, *, steps: int | None = None, **options: Any) -> Path:
+        from tfx.components.trainer.fn_args_utils import FnArgs
+
+        from infeed.components.feed.options import FeedOptions
+        from infeed.components.trainer.options import TrainOptions
+        from infeed.components.trainer.run_fn import run_fn
+
+        (tmp_path / "models.py").write_text(MODELS)
+        settings = {"epochs": 2, "feed": FeedOptions(batch_size=16)} | options
+        train_options = TrainOptions(model_fn=f"{tmp_path}/models.py:{model}", **settings)
+        run_fn(
+            FnArgs(
+                train_files=[f"{folder}/Split-train/*"],
+                eval_files=[f"{folder}/Split-eval/*"],
+                train_steps=steps,
+                transform_graph_path=str(folder / graph / "graph"),
+                serving_model_dir=str(tmp_path / "model"),
+                model_run_dir=str(tmp_path / "run"),
+                custom_config={"infeed": train_options.to_dict()},
+            )
+        )
+        return tmp_path
+
+    return run

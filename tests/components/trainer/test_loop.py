@@ -1,0 +1,91 @@
+"""Our training function under Keras' own `fit`, against Keras' own training function."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).with_name("loop_script.py")
+spec = importlib.util.spec_from_file_location("loop_script", SCRIPT)
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+
+
+@pytest.fixture(scope="module")
+def by_keras():
+    model = script.build()
+    history = model.fit(script.data(), epochs=script.EPOCHS, validation_data=script.data(), verbose=0)
+    return model, history.history
+
+
+def test_it_trains_to_the_same_weights_as_keras(by_keras):
+    model, _, _ = script.train_ours("one_device")
+    for ours, theirs in zip(model.weights, by_keras[0].weights, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
+def test_the_history_is_that_of_keras(by_keras):
+    _, _, fitted = script.train_ours("one_device")
+    assert fitted.history.keys() == by_keras[1].keys()
+    for name, values in by_keras[1].items():
+        np.testing.assert_allclose(fitted.history[name], values, rtol=1e-5)
+
+
+def test_an_epoch_has_exactly_its_steps_where_calls_do_not_divide_it():
+    model, _, fitted = script.train_ours("one_device", steps_per_call=4)  # 4 + 4 + 2
+    assert [epoch.steps for epoch in fitted.epochs] == [10, 10]
+    assert int(model.optimizer.iterations) == 20
+
+
+def test_training_ends_at_exactly_the_step_asked_for():
+    model, _, fitted = script.train_ours("one_device", max_steps=13, epochs=5)
+    assert int(model.optimizer.iterations) == 13
+    assert [epoch.steps for epoch in fitted.epochs] == [10, 3]
+    assert [epoch.examples for epoch in fitted.epochs] == [160, 48]
+
+
+def test_callbacks_work_as_ever():
+    class StopAfterFirst(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            assert {"loss", "mae", "val_loss", "val_mae"} <= set(logs)
+            self.model.stop_training = True
+
+    _, _, fitted = script.train_ours("one_device", epochs=9, callbacks=[StopAfterFirst()])
+    assert len(fitted.epochs) == 1
+
+
+def test_the_wait_is_part_of_the_epoch():
+    _, _, fitted = script.train_ours("one_device")
+    for epoch in fitted.epochs:
+        assert 0 < epoch.wait_seconds <= epoch.seconds
+        assert epoch.examples_per_second == pytest.approx(epoch.examples / epoch.seconds)
+        assert epoch.peak_memory_bytes > 50e6
+
+
+@pytest.fixture(scope="module")
+def mirrored():
+    done = subprocess.run([sys.executable, SCRIPT, "mirrored"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_mirrored_over_two_devices_trains_to_the_same_weights(mirrored, by_keras):
+    assert (mirrored["strategy"], mirrored["replicas"]) == ("mirrored", 2)
+    for ours, theirs in zip(mirrored["weights"], by_keras[0].weights, strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
+
+
+def test_mirrored_measures_and_counts_in_the_same_way(mirrored):
+    assert mirrored["steps"] == [10, 10]
+    assert all(wait > 0 for wait in mirrored["waits"])
+    assert mirrored["ceiling"]["examples_per_second"] > 0
+
+
+def test_keras_still_has_the_private_name_that_the_loop_leans_on():
+    assert callable(keras.Model._symbolic_build)
+    assert callable(keras.Model._maybe_symbolic_build)

@@ -1,0 +1,42 @@
+import json
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.options import Augment, FeedOptions, Normalise
+from infeed.components.trainer.options import TrainOptions
+
+
+def test_options_travel_as_json_and_come_back_equal():
+    options = TrainOptions(
+        model_fn="model:build",
+        label="y",
+        strategy="mirrored",
+        patience=3,
+        hparams={"units": [8, 4]},
+        feed=FeedOptions(batch_size=32, seed=5),
+        augment=Augment(shift=1),
+        normalise=Normalise(mean=0.4),
+        images=["image"],
+    )
+    assert TrainOptions.from_dict(json.loads(json.dumps(options.to_dict()))) == options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs is 0"),
+        ({"patience": 0}, "patience is 0"),
+        ({"task": "ranking"}, "task is 'ranking'(.|\n)*classification, regression"),
+        ({"strategy": "quantum"}, "there is no strategy 'quantum'(.|\n)*auto, one_device, mirrored"),
+        ({"augment": Augment()}, "normalise is None"),
+    ],
+)
+def test_options_out_of_range_are_refused_when_built(options, message):
+    with pytest.raises(InfeedError, match=message):
+        TrainOptions(model_fn="m:f", label="y", **options)
+
+
+def test_an_option_that_does_not_exist_is_refused_with_those_that_do():
+    with pytest.raises(InfeedError, match="epoch is 3(.|\n)*epochs, examples_are"):
+        TrainOptions.from_dict({"model_fn": "m:f", "label": "y", "epoch": 3})

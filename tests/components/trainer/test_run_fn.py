@@ -1,0 +1,120 @@
+"""Training as TFX's Trainer calls it, and the model that comes out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.options import Augment, Normalise
+
+pytestmark = pytest.mark.tfx
+
+
+def load(folder):
+    import tensorflow as tf
+
+    return tf.saved_model.load(str(folder / "model"))
+
+
+def test_a_classifier_answers_serialized_examples_without_their_label(table, train, example):
+    folder, rows = table
+    trained = train(folder, "class", "table", label="kind", epochs=30)
+    serialized = [example({"x": row["x"], "z": row["z"]}) for row in rows]
+    answer = load(trained).signatures["serving_default"](serialized)
+    assert answer["probabilities"].shape == (len(rows), 2)
+    told = [word.decode() for word in answer["class"].numpy()]
+    right = np.mean([t == row["kind"].decode() for t, row in zip(told, rows, strict=True)])
+    assert right > 0.9
+
+
+def test_raw_tensors_give_the_same_answer_with_nan_for_missing(table, train, example):
+    import tensorflow as tf
+
+    folder, rows = table
+    model = load(train(folder, "class", "table", label="kind"))
+    x = tf.constant([row["x"] for row in rows], tf.float32)
+    z = tf.constant([np.nan if row["z"] is None else row["z"] for row in rows], tf.float32)
+    raw = model.signatures["raw"](x=x, z=z)
+    serialized = [example({"x": row["x"], "z": row["z"]}) for row in rows]
+    served = model.signatures["serving_default"](serialized)
+    np.testing.assert_allclose(raw["probabilities"], served["probabilities"], atol=1e-6)
+
+
+def test_the_transformed_features_come_with_the_label_for_evaluator(table, train, example):
+    folder, rows = table
+    model = load(train(folder, "class", "table", label="kind"))
+    features = model.signatures["transform_features"]([example(row) for row in rows])
+    assert set(features) == {"x", "z", "kind"}
+    x = np.array([row["x"] for row in rows], np.float32)
+    np.testing.assert_allclose(features["x"][:, 0], (x - x.mean()) / x.std(), atol=1e-4)
+
+
+def test_a_regression_answers_with_a_number(table, train, example):
+    folder, rows = table
+    model = load(train(folder, "number", "number", label="n", task="regression", epochs=40))
+    answer = model.signatures["serving_default"]([example({"x": row["x"]}) for row in rows])
+    assert answer["prediction"].shape == (len(rows),)
+
+
+def test_pictures_are_augmented_in_training_and_only_normalised_in_serving(pictures, train):
+    folder, rows = pictures
+    options = {"augment": Augment(shift=1, rotate=5.0, cutout=2), "normalise": Normalise(), "epochs": 10}
+    trained = train(folder, "class", "picture", label="label/text", **options)
+    steps = json.loads((trained / "run" / "input_profile.json").read_text())["plan"]["steps"]
+    names = [step["name"] for step in steps]
+    assert names.index("cache") < names.index("augment") < names.index("prefetch")
+    model = load(trained)
+    answer = model.signatures["raw"](image_encoded=[row["image/encoded"] for row in rows])
+    told = answer["class"].numpy().tolist()
+    assert np.mean([t == row["label/text"] for t, row in zip(told, rows, strict=True)]) > 0.9
+    again = model.signatures["raw"](image_encoded=[row["image/encoded"] for row in rows])
+    np.testing.assert_array_equal(answer["probabilities"], again["probabilities"])
+
+
+def test_the_profile_tells_what_feeding_cost(table, train):
+    folder, _ = table
+    trained = train(folder, "class", "table", label="kind", epochs=3)
+    profile = json.loads((trained / "run" / "input_profile.json").read_text())
+    assert (profile["format"], profile["strategy"], profile["replicas"]) == (1, "one_device", 1)
+    assert (profile["batch_size"], profile["steps_per_epoch"]) == (16, 4)  # 64 training rows
+    assert [epoch["examples"] for epoch in profile["epochs"]] == [64, 64, 64]
+    assert all(0 < epoch["wait_seconds"] <= epoch["seconds"] for epoch in profile["epochs"])
+    assert profile["ceiling"]["examples_per_second"] > 0
+    size = (folder / "Split-train" / "data_tfrecord-00000-of-00001.gz").stat().st_size
+    assert profile["bytes"] == size
+
+
+def test_num_steps_ends_training_at_exactly_that_step(table, train):
+    folder, _ = table
+    trained = train(folder, "class", "table", label="kind", epochs=1, steps=6)
+    profile = json.loads((trained / "run" / "input_profile.json").read_text())
+    assert [epoch["steps"] for epoch in profile["epochs"]] == [4, 2]
+
+
+def test_the_same_seed_gives_the_same_model(table, train, example):
+    folder, rows = table
+    serialized = [example({"x": row["x"]}) for row in rows]
+
+    def probabilities():
+        model = load(train(folder, "class", "table", label="kind"))
+        return model.signatures["serving_default"](serialized)["probabilities"].numpy()
+
+    np.testing.assert_array_equal(probabilities(), probabilities())
+
+
+def test_a_label_that_the_transform_graph_lacks_is_told_with_those_it_gives(table, train):
+    folder, _ = table
+    with pytest.raises(InfeedError, match="gives no feature 'sort'(.|\n)*It gives: kind, x, z"):
+        train(folder, "class", "table", label="sort")
+
+
+def test_feature_names_become_arguments_that_differ():
+    from infeed.components.trainer.export import argument_names
+
+    assert argument_names(["image/encoded", "a b", "a_b", "1st"]) == {
+        "1st": "_1st",
+        "a b": "a_b",
+        "a_b": "a_b_2",
+        "image/encoded": "image_encoded",
+    }

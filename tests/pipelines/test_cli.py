@@ -1,0 +1,139 @@
+"""What stops before anything long starts: the message, the exit code, and that neither TensorFlow nor TFX was loaded."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from infeed.pipelines.cli import main
+
+
+def infeed(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def pictures(root, *names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8)).save(path)
+    return root
+
+
+def table(tmp_path, text):
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    return path
+
+
+def no_images(tmp_path):
+    return ["run", "image", "--data", tmp_path]
+
+
+def empty_class_folder(tmp_path):
+    pictures(tmp_path, "cat/1.png", "dog/1.png")
+    (tmp_path / "eel").mkdir()
+    return ["run", "image", "--data", tmp_path]
+
+
+def not_an_image(tmp_path):
+    pictures(tmp_path, "cat/1.png", "dog/1.png")
+    (tmp_path / "dog" / "notes.txt").write_text("not a picture")
+    return ["run", "image", "--data", tmp_path]
+
+
+def no_rows(tmp_path):
+    return ["run", "tabular", "--data", table(tmp_path, "x,y\n"), "--label", "y"]
+
+
+def no_such_label(tmp_path):
+    return ["run", "tabular", "--data", table(tmp_path, "x,y\n1,2\n"), "--label", "z"]
+
+
+def project_with(tmp_path, *, column="x", model="model.py:build_model", strategy="auto"):
+    table(tmp_path, "x,y\n1,a\n2,b\n")
+    (tmp_path / "model.py").write_text("def build_model(spec): ...\n")
+    (tmp_path / "config.yaml").write_text(
+        f"source: csv\ndata: {tmp_path}/data.csv\nlabel: y\nmodel: {model}\ntrain: {{strategy: {strategy}}}\n"
+        f"features: [{{kind: z_score, column: {column}}}, {{kind: label, column: y}}]\n"
+    )
+    return ["run", tmp_path / "config.yaml"]
+
+
+def column_the_data_lacks(tmp_path):
+    return project_with(tmp_path, column="height")
+
+
+def model_function_that_does_not_exist(tmp_path):
+    return project_with(tmp_path, model="model.py:make_model")
+
+
+def unknown_strategy_in_the_file(tmp_path):
+    return project_with(tmp_path, strategy="quantum")
+
+
+def unknown_strategy_on_the_command_line(tmp_path):
+    return ["run", "image", "--strategy", "quantum", "--root", tmp_path]
+
+
+@pytest.mark.parametrize(
+    ("case", "what", "where", "do"),
+    [
+        (no_images, "no images found", "{tmp}", "one folder of PNG or JPEG files per class"),
+        (empty_class_folder, "class folder 'eel' is empty", "{tmp}/eel", "one folder of PNG or JPEG files per class"),
+        (not_an_image, "not an image", "{tmp}/dog/notes.txt", "remove it"),
+        (no_rows, "a CSV with no rows", "{tmp}/data.csv", "at least one row"),
+        (no_such_label, "there is no column 'z' to learn", "{tmp}/data.csv", "--label: x, y"),
+        (column_the_data_lacks, "no column 'height' in the data", "the columns are: x, y", "name one of these columns"),
+        (model_function_that_does_not_exist, "defines no function 'make_model'", "option model", "build_model"),
+        (unknown_strategy_in_the_file, "there is no strategy 'quantum'", "option strategy", "one_device, mirrored"),
+        (unknown_strategy_on_the_command_line, "there is no strategy 'quantum'", "strategy", "one_device, mirrored"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_bad_input_says_what_where_and_what_to_do_and_exits_with_2(tmp_path, case, what, where, do):
+    result = infeed(*case(tmp_path))
+    first, *rest = result.stderr.splitlines()
+    assert result.exit_code == 2
+    assert first.startswith("error: ")
+    assert what in first
+    assert where.format(tmp=tmp_path) in rest[0]
+    assert do in rest[1]
+
+
+def test_the_same_as_json(tmp_path):
+    result = infeed(*no_rows(tmp_path), "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["what"] == "a CSV with no rows"
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    assert type(infeed(*no_rows(tmp_path), "--debug").exception).__name__ == "InfeedError"
+
+
+def test_a_mistake_is_told_without_loading_tensorflow_or_tfx(tmp_path):
+    program = (
+        "import sys\n"
+        "from infeed.pipelines.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print({'tensorflow', 'tfx', 'apache_beam', 'keras'} & set(sys.modules))\n"
+    )
+    words = [str(word) for word in no_rows(tmp_path)]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout.strip() == "set()"
+
+
+def test_an_unknown_option_is_a_usage_error():
+    assert infeed("run", "image", "--epoch", "3").exit_code == 2
+
+
+def test_a_model_that_is_not_there(tmp_path):
+    installed = Path(sys.executable).with_name("infeed")
+    done = subprocess.run([installed, "predict", tmp_path, "x.png"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "there is no saved model" in done.stderr

@@ -1,0 +1,151 @@
+import dataclasses
+
+import pytest
+from PIL import Image
+
+from infeed.components import DecodeImage, InfeedError, Label, Vocabulary, ZScore
+from infeed.pipelines.config import Overrides, read_project, resolve
+
+MODEL = "def build_model(spec):\n    raise NotImplementedError\n"
+CONFIG = """
+source: csv
+data: {data}
+label: y
+features: [{{kind: z_score, column: x}}, {{kind: label, column: y}}]
+model: model.py:build_model
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project of one's own: a config with its model and data beside it."""
+    (tmp_path / "data.csv").write_text("x,word,y\n1,a,no\n2,b,yes\n3,a,no\n")
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "config.yaml").write_text(CONFIG.format(data=tmp_path / "data.csv"))
+    return tmp_path
+
+
+def add(project, text):
+    with (project / "config.yaml").open("a") as file:
+        file.write(text + "\n")
+
+
+def resolved(project, **overrides):
+    return resolve(read_project(str(project / "config.yaml")), Overrides(**overrides))
+
+
+def test_a_config_with_literal_features(project):
+    config = resolved(project, root="r")
+    assert config.features == (ZScore("x"), Label("y"))
+    assert config.train.model_fn == f"{project / 'model.py'}:build_model"
+    assert config.train.label == "y"
+    assert (config.blessing.metric, config.blessing.bound) == ("accuracy", pytest.approx(2 / 3))
+    assert config.name == project.name
+
+
+def test_a_function_beside_the_config_decides_from_the_survey(project):
+    (project / "features.py").write_text(
+        "from infeed.components import Label, Vocabulary\n"
+        "def features(survey):\n"
+        "    words = [column.name for column in survey.columns if column.type == 'bytes']\n"
+        "    return [*(Vocabulary(word) for word in words), Label(survey.label.name)]\n"
+    )
+    text = (project / "config.yaml").read_text()
+    start = text.index("features: [")
+    end = text.index("\n", start)
+    (project / "config.yaml").write_text(text[:start] + "features: features.py:features" + text[end:])
+    assert resolved(project).features == (Vocabulary("word"), Label("y"))
+
+
+def test_the_command_line_overrides_the_file(project):
+    add(project, "train: {epochs: 9, batch_size: 32, patience: 2}")
+    config = resolved(project, epochs=3, strategy="mirrored", root="elsewhere")
+    assert (config.train.epochs, config.train.strategy, config.train.patience) == (3, "mirrored", 2)
+    assert config.train.feed.batch_size == 32
+    assert config.root.endswith("/elsewhere")
+
+
+def test_each_data_set_gets_a_pipeline_of_its_own(project):
+    (project / "other.csv").write_text("x,y\n1,no\n2,yes\n")
+    assert resolved(project, data=str(project / "other.csv")).name == f"{project.name}-other"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("epochs: 3", "there is no setting 'epochs'(.|\n)*augment, beam_pipeline_args"),
+        ("train: {epoch: 3}", "epoch is 3(.|\n)*The options are: augment, epochs"),
+        ("train: {strategy: quantum}", "there is no strategy 'quantum'"),
+        ("augment: {shift: -1}\nnormalise: {mean: 0.5, std: 0.5}", "shift is -1"),
+        ("blessing: features.py:threshold", "there is no file .*features.py"),
+        ("label: {", "not valid YAML"),
+    ],
+)
+def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
+    add(project, line)
+    with pytest.raises(InfeedError, match=message):
+        resolved(project)
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "message"),
+    [
+        ("model.py:build_model", "model.py:build", "defines no function 'build'(.|\n)*It defines: build_model"),
+        ("model.py:build_model", "net.py:build_model", "there is no file .*net.py"),
+        ("column: x}", "column: xx}", "no column 'xx' in the data; did you mean 'x'"),
+        ("label: y\n", "label: z\n", "there is no column 'z' to learn"),
+        (", {kind: label, column: y}", "", "no feature makes a label of 'y'"),
+        ("source: csv", "source: parquet", "source is 'parquet'(.|\n)*csv, images"),
+        ("model: model.py:build_model\n", "", "the setting 'model' is missing"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_told_before_anything_starts(project, given, instead, message):
+    text = (project / "config.yaml").read_text()
+    assert given in text
+    (project / "config.yaml").write_text(text.replace(given, instead))
+    with pytest.raises(InfeedError, match=message):
+        resolved(project)
+
+
+def test_neither_a_template_nor_a_file():
+    with pytest.raises(InfeedError, match="there is no template or config file 'imgae'(.|\n)*image, tabular"):
+        read_project("imgae")
+
+
+def test_the_tabular_template_makes_features_of_all_columns_and_refers_to_its_own_package(tmp_path):
+    config = resolve(read_project("tabular"), Overrides(root=str(tmp_path)))
+    assert len(config.features) == 31
+    assert config.features[-1] == Label("diagnosis")
+    assert config.train.model_fn == "infeed.templates.tabular.model:build_model"
+    assert config.blessing.bound == pytest.approx(357 / 569)
+
+
+def test_the_tabular_template_on_a_quantity_learns_a_regression(tmp_path):
+    path = tmp_path / "houses.csv"
+    path.write_text("rooms,town,price\n" + "".join(f"{i % 5},t{i % 3},{i * 1.5}\n" for i in range(40)))
+    config = resolve(read_project("tabular"), Overrides(data=str(path), label="price", root=str(tmp_path)))
+    assert config.features == (ZScore("rooms"), Vocabulary("town", size=10_000), Label("price", task="regression"))
+    assert config.train.task == "regression"
+    assert config.train.hparams["label_mean"] == pytest.approx(29.25)
+    assert config.blessing.metric == "mse"
+
+
+def test_the_image_template_follows_the_pictures_and_mirrors_no_digit(tmp_path):
+    config = resolve(read_project("image"), Overrides(root=str(tmp_path)))
+    assert config.features == (DecodeImage(height=8, width=8, channels=1), Label("label/text"))
+    augment = config.train.augment
+    assert (augment.shift, augment.flip, augment.cutout) == (1, "none", 2)
+
+
+def test_the_image_template_mirrors_cats(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        Image.new("RGB", (40, 30)).save(tmp_path / "pets" / name / "1.jpg")
+    config = resolve(read_project("image"), Overrides(data=str(tmp_path / "pets"), root=str(tmp_path / "runs")))
+    assert config.features[0] == DecodeImage(height=30, width=40, channels=3)
+    assert config.train.augment.flip == "horizontal"
+
+
+def test_a_config_is_frozen(project):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        resolved(project).name = "other"
