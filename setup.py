@@ -40,7 +40,7 @@ LIBRARIES = [
     "rich>=13",  # tables and progress
     "scikit-learn>=1.3",  # bundles the real data of the two examples
 ]
-TEST = ["hypothesis>=6", "mypy>=1.11", "pytest<9", "ruff>=0.6", "scipy>=1.10", "types-pyyaml"]
+TEST = ["hypothesis>=6", "mypy>=2.4,<3", "pytest<9", "ruff>=0.17,<0.18", "scipy>=1.10", "types-pyyaml"]
 
 setup(
     name="tfx-infeed",

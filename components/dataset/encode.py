@@ -1,7 +1,8 @@
 """Arrow record batches -> serialized tf.Examples, a column at a time.
 
-Each column becomes the wire bytes of its map entry, row by row; one join over all columns, in the order of their names,
-gives exactly the bytes of `tf.train.Example.SerializeToString(deterministic=True)`. No row is ever a Python object.
+Each column becomes the wire bytes of its map entry, row by row; one join over all columns, in protobuf's order of
+names, gives exactly the bytes of `tf.train.Example.SerializeToString(deterministic=True)`. No row is ever a Python
+object.
 
 The entry of one feature, from the outside in, each bracket preceded by its length in bytes:
 
@@ -10,7 +11,8 @@ The entry of one feature, from the outside in, each bracket preceded by its leng
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +42,7 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
       InfeedError: a type or a value that a tf.Example cannot hold, with its row in the batch and its column.
     """
     pieces: list[pa.LargeBinaryArray] = []
-    for name in sorted(batch.schema.names, key=str.encode):
+    for name in in_protobuf_order(batch.schema.names):
         column = batch.column(batch.schema.get_field_index(name))
         pieces += _encode_column(column, name, _entry_of(name.encode()), empty_lists)
     lengths = sum((_lengths(piece) for piece in pieces), np.zeros(batch.num_rows, np.int64))
@@ -50,6 +52,26 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
 def encode_feature(column: pa.Array, name: str, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
     """One serialized tf.train.Feature a row, empty where it is missing: what TFX hashes to split by a feature."""
     return _join(_encode_column(column, name, lambda head, length: head or b"", empty_lists))
+
+
+def in_protobuf_order(names: Iterable[str]) -> list[str]:
+    """The order of a map's keys in deterministic bytes, as the installed protobuf has it.
+
+    All go by the bytes of the names. But where one name begins with another whole one, `label` and `label/text`, upb
+    (protobuf 4 and later) puts the longer first; and the bytes decide the split, so the order has to be TFX's own.
+    """
+    after_any_byte = [256] if _longer_names_first() else []
+    return sorted(names, key=lambda name: [*name.encode(), *after_any_byte])
+
+
+@functools.cache
+def _longer_names_first() -> bool:
+    try:
+        from google.protobuf import struct_pb2
+    except ImportError:  # ingest without TFX: there is no other writer to agree with
+        return False
+    probe = struct_pb2.Struct(fields={"a": struct_pb2.Value(), "ab": struct_pb2.Value()})
+    return bool(probe.SerializeToString(deterministic=True)[3] == len("ab"))  # [3] is the first key's length
 
 
 def varint(value: int) -> bytes:

@@ -88,11 +88,15 @@ def relative(path: str, root: str) -> str:
 
 
 @contextmanager
-def open_input(path: str) -> Iterator[pa.NativeFile]:
-    """A seekable binary file; local files are memory-mapped."""
+def open_input(path: str, *, mapped: bool = False) -> Iterator[pa.NativeFile]:
+    """A seekable binary file.
+
+    Args:
+      mapped: maps a local file into memory, so that a part of it is read without the rest; what is read stays valid
+        after the file is closed.
+    """
     system, inner = _resolve(path)
-    source = pa.memory_map(inner) if _is_local(system) and os.path.getsize(inner) else system.open_input_file(inner)
-    with source as file:
+    with pa.memory_map(inner) if mapped and _is_local(system) else system.open_input_file(inner) as file:
         yield file
 
 

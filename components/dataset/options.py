@@ -36,7 +36,7 @@ class IngestOptions:
     level: int = 1
     shuffle_seed: int | None = 0
     compat: Compat = "none"
-    block_bytes: int = 16 << 20
+    block_bytes: int = 8 << 20
 
     def __post_init__(self) -> None:
         _one_of("compression", self.compression, get_args(Compression))

@@ -279,7 +279,7 @@ def _read_window(
 
 
 def _read_spill(path: str) -> pa.LargeBinaryArray:
-    with files.open_input(path) as file:
+    with files.open_input(path, mapped=True) as file:
         return pa.ipc.open_file(file).get_batch(0).column(0)
 
 

@@ -1,4 +1,4 @@
-"""Decides how a split is turned into batches, and says why: `plan` is pure, `InputPlan` its answer in words and numbers.
+"""How a split is turned into batches, and why: `plan` is pure and decides, `InputPlan` says it in words and numbers.
 
 Every step that reads, decodes, shuffles, caches, augments, batches or prefetches stands in `InputPlan.steps`, in order;
 `build` does what the list says and nothing else.

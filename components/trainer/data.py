@@ -39,7 +39,7 @@ def make_feed(patterns: Sequence[str], graph: TransformGraph, options: TrainOpti
       InfeedError: there is no record to read.
     """
     shards = shard_files(patterns)
-    stages = _stages(graph, options)
+    stages = _stages(graph, options, training=training)
     sample = measure(shards, stages)
     images = sample.decodes_images
     spec = FeedSpec(
@@ -64,7 +64,7 @@ def image_names(features: Collection[str], options: TrainOptions) -> list[str]:
     return [name for name in options.images if name in features]
 
 
-def _stages(graph: TransformGraph, options: TrainOptions) -> Stages:
+def _stages(graph: TransformGraph, options: TrainOptions, *, training: bool) -> Stages:
     transformed = options.examples_are == "transformed"
     parsing_spec = graph.transformed_spec if transformed else graph.raw_spec
 
@@ -73,10 +73,10 @@ def _stages(graph: TransformGraph, options: TrainOptions) -> Stages:
 
     def transform(raw: dict[str, Any]) -> Labelled:
         features = dict(raw) if transformed else graph.transform(raw)
-        label = features.pop(graph.label)
+        label = tf.reshape(features.pop(graph.label), [-1])  # a materialised label comes back as [batch, 1]
         for name in image_names(features, options):
             features[name] = tf.cast(features[name], tf.uint8)
-        return features, tf.reshape(label, [-1])  # a materialised label comes back as [batch, 1]
+        return _checked(features, label, graph.label) if training else _usable_rows(features, label)
 
     def augment_batch(batch: Labelled, number: tf.Tensor) -> Labelled:
         return _augment(batch, number, options), batch[1]
@@ -85,6 +85,33 @@ def _stages(graph: TransformGraph, options: TrainOptions) -> Stages:
         return normalise_images(batch[0], options), batch[1]
 
     return Stages(parse, transform, augment_batch, normalise_batch)
+
+
+def _checked(features: dict[str, Any], label: tf.Tensor, name: str) -> Labelled:
+    """Stops training on a record without a label: neither -1 nor NaN may reach a loss."""
+    complaint = f"a training record has no {name!r}, or a class that Transform did not see; take such records out"
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(_is_usable(label)), [complaint])]):
+        return features, tf.identity(label)
+
+
+def _usable_rows(features: dict[str, Any], label: tf.Tensor) -> Labelled:
+    """Leaves out evaluation records whose class no training record has: the loss knows no such class.
+
+    Evaluator counts them, as wrong.
+    """
+    rows = tf.where(_is_usable(label))[:, 0]
+    return {name: _gather(value, rows) for name, value in features.items()}, tf.gather(label, rows)
+
+
+def _is_usable(label: tf.Tensor) -> tf.Tensor:
+    """bool [batch]; Transform marks a missing label, or an unknown class, with NaN or -1."""
+    return tf.math.is_finite(label) if label.dtype.is_floating else label >= 0
+
+
+def _gather(value: Any, rows: tf.Tensor) -> Any:
+    if isinstance(value, tf.SparseTensor):
+        return tf.gather(tf.RaggedTensor.from_sparse(value), rows).to_sparse()
+    return tf.gather(value, rows)
 
 
 def _augment(batch: Labelled, number: tf.Tensor, options: TrainOptions) -> dict[str, Any]:

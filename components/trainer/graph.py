@@ -54,17 +54,24 @@ class TransformGraph:
     @cached_property
     def serving_spec(self) -> dict[str, Any]:
         """Parsing spec of the raw features that the model's inputs depend on: what a client has to send."""
-        graph, outputs = self._transform_io
-        inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
-        wanted = {name: tensor for name, tensor in outputs.items() if name != self.label}
-        needed = graph_tools.get_dependent_inputs(graph, inputs, wanted)
+        inputs, outputs = self._transform_io
+        wanted = [tensor for name, tensor in outputs.items() if name != self.label]
+        # Not by control dependencies: TensorFlow ties every output to every lookup table.
+        sources = graph_tools.retrieve_sources([t.op for t in _parts(wanted)], ignore_control_dependencies=True)
+        needed = {name for name, tensor in inputs.items() if any(part in sources for part in _parts(tensor))}
         return {name: spec for name, spec in self.raw_spec.items() if name in needed}
 
     @cached_property
-    def _transform_io(self) -> tuple[Any, Mapping[str, Any]]:
-        """The graph of the saved function and its outputs by name."""
+    def _transform_io(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Inputs and outputs of the saved function by name."""
         function = tf.saved_model.load(self.output.transform_savedmodel_dir).transform_fn
         if hasattr(function, "concrete_functions"):
             (function,) = function.concrete_functions
         graph = function.graph
-        return graph, tf.nest.pack_sequence_as(graph.structured_outputs, graph.outputs, expand_composites=True)
+        inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
+        return inputs, tf.nest.pack_sequence_as(graph.structured_outputs, graph.outputs, expand_composites=True)
+
+
+def _parts(value: Any) -> list[tf.Tensor]:
+    """The tensors that sparse and ragged ones are made of."""
+    return tf.nest.flatten(value, expand_composites=True)  # type: ignore[no-any-return]

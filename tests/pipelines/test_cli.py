@@ -1,4 +1,4 @@
-"""What stops before anything long starts: the message, the exit code, and that neither TensorFlow nor TFX was loaded."""
+"""What stops before anything long starts: message, exit code, and that neither TensorFlow nor TFX was loaded."""
 
 import json
 import subprocess

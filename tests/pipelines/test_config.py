@@ -108,7 +108,7 @@ def test_a_config_that_does_not_fit_is_told_before_anything_starts(project, give
 
 
 def test_neither_a_template_nor_a_file():
-    with pytest.raises(InfeedError, match="there is no template or config file 'imgae'(.|\n)*image, tabular"):
+    with pytest.raises(InfeedError, match=r"there is no template or config file 'imgae'(.|\n)*image, tabular"):
         read_project("imgae")
 
 

@@ -87,7 +87,7 @@ def test_a_table_that_cannot_be_learned_from_is_told_so(tmp_path, rows, label, t
 
 
 def test_no_such_file(tmp_path):
-    with pytest.raises(InfeedError, match="there is no such file or folder(.|\n)*nothing.csv"):
+    with pytest.raises(InfeedError, match=r"there is no such file or folder(.|\n)*nothing.csv"):
         survey_table(str(tmp_path / "nothing.csv"), "y")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infeed.components.dataset.encode import encode_examples, encode_feature, varint
+from infeed.components.dataset.encode import encode_examples, encode_feature, in_protobuf_order, varint
 from infeed.components.errors import InfeedError
 
 
@@ -40,6 +40,17 @@ def test_the_bytes_of_one_feature(column: list[Any], expected: bytes) -> None:
 
 def test_features_stand_in_the_order_of_their_names() -> None:
     assert encoded(b=[1], a=[2]) == encoded(a=[2], b=[1])
+
+
+def test_the_order_is_that_of_the_installed_protobuf() -> None:
+    struct_pb2 = pytest.importorskip("google.protobuf.struct_pb2")
+    names = ["label/text", "label", "b", "a", "", "ab", "a\x01", "B", "grün"]
+    fields = {name: struct_pb2.Value() for name in names}
+    rest, found = struct_pb2.Struct(fields=fields).SerializeToString(deterministic=True), []
+    while rest:  # entry tag, its length, key tag, its length, key, ...
+        found.append(rest[4 : 4 + rest[3]].decode())
+        rest = rest[2 + rest[1] :]
+    assert in_protobuf_order(names) == found
 
 
 def test_a_null_is_a_missing_feature() -> None:

@@ -1,4 +1,4 @@
-"""A small table and small pictures as Examples with a transform graph, and a way to train on them as TFX's Trainer does."""
+"""A small table and small pictures as Examples with a transform graph, and training on them as TFX would do it."""
 
 from __future__ import annotations
 

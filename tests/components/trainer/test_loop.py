@@ -74,12 +74,14 @@ def mirrored():
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.tfx  # for its time: a process of its own that loads TensorFlow
 def test_mirrored_over_two_devices_trains_to_the_same_weights(mirrored, by_keras):
     assert (mirrored["strategy"], mirrored["replicas"]) == ("mirrored", 2)
     for ours, theirs in zip(mirrored["weights"], by_keras[0].weights, strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
 
 
+@pytest.mark.tfx
 def test_mirrored_measures_and_counts_in_the_same_way(mirrored):
     assert mirrored["steps"] == [10, 10]
     assert all(wait > 0 for wait in mirrored["waits"])

@@ -38,5 +38,5 @@ def test_options_out_of_range_are_refused_when_built(options, message):
 
 
 def test_an_option_that_does_not_exist_is_refused_with_those_that_do():
-    with pytest.raises(InfeedError, match="epoch is 3(.|\n)*epochs, examples_are"):
+    with pytest.raises(InfeedError, match=r"epoch is 3(.|\n)*epochs, examples_are"):
         TrainOptions.from_dict({"model_fn": "m:f", "label": "y", "epoch": 3})

@@ -5,7 +5,7 @@ from infeed.components.trainer.strategy import check_name, describe, make_strate
 
 
 def test_an_unknown_strategy_is_refused_with_the_names_there_are():
-    with pytest.raises(InfeedError, match="there is no strategy 'tpu_pod'(.|\n)*auto, one_device, mirrored"):
+    with pytest.raises(InfeedError, match=r"there is no strategy 'tpu_pod'(.|\n)*auto, one_device, mirrored"):
         check_name("tpu_pod")
 
 

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from infeed.components.feed.options import FeedOptions
+
+pytestmark = pytest.mark.tfx
+
+
+def feed(folder, *, training, split, graph="class", label="kind", **options):
+    from infeed.components.trainer.data import make_feed
+    from infeed.components.trainer.graph import TransformGraph
+    from infeed.components.trainer.options import TrainOptions
+
+    made = TrainOptions(model_fn="m:f", label=label, feed=FeedOptions(batch_size=8), **options)
+    loaded = TransformGraph(str(folder / graph / "graph"), label)
+    return make_feed([f"{folder}/Split-{split}/*"], loaded, made, training=training).dataset()
+
+
+@pytest.fixture
+def with_a_stranger(table, tmp_path, example):
+    """The table's graph, and a split in which one record of five has a class that the graph does not know."""
+    import tensorflow as tf
+
+    folder, rows = table
+    (tmp_path / "class").symlink_to(folder / "class")
+    (tmp_path / "Split-odd").mkdir()
+    with tf.io.TFRecordWriter(str(tmp_path / "Split-odd" / "part-0")) as writer:
+        for i, row in enumerate(rows[:20]):
+            writer.write(example({**row, "kind": b"huge" if i % 5 == 0 else row["kind"]}))
+    return tmp_path
+
+
+def test_features_and_label_are_those_of_the_transform_graph(table):
+    features, label = next(iter(feed(table[0], training=False, split="eval")))
+    x = np.array([row["x"] for row in table[1]])
+    np.testing.assert_allclose(features["x"][:, 0], (x[:8] - x.mean()) / x.std(), atol=1e-4)
+    np.testing.assert_array_equal(label, [row["kind"] == b"small" for row in table[1][:8]])  # classes are sorted
+
+
+def test_an_evaluation_record_of_an_unknown_class_is_left_out(with_a_stranger):
+    batches = list(feed(with_a_stranger, training=False, split="odd"))
+    labels = np.concatenate([label.numpy() for _, label in batches])
+    assert len(labels) == 16
+    assert labels.min() >= 0
+    assert sum(len(features["x"]) for features, _ in batches) == 16
+
+
+def test_training_on_a_record_of_an_unknown_class_stops_with_the_reason(with_a_stranger):
+    import tensorflow as tf
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no 'kind', or a class that Transform did not see"):
+        list(feed(with_a_stranger, training=True, split="odd").take(3))
+
+
+def test_pictures_are_cached_as_bytes_and_fed_as_numbers(pictures):
+    from infeed.components.feed.options import Normalise
+
+    scaled = feed(pictures[0], training=False, split="eval", label="label/text", normalise=Normalise())
+    features, _ = next(iter(scaled))
+    assert features["image"].dtype.name == "float32"
+    assert -1 <= features["image"].numpy().min() <= features["image"].numpy().max() <= 1
+    plain = feed(pictures[0], training=False, split="eval", label="label/text")
+    assert plain.element_spec[0]["image"].dtype.name == "uint8"
