@@ -100,7 +100,7 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     batches = records // options.batch_size if spec.training else -(-records // options.batch_size)
     return InputPlan(
         tier="stream",
-        reason=f"{records:,} records in {len(shards)} shard(s) are read as a stream of TFRecords",
+        reason=f"{records:,} records in {_shards(len(shards))} are read as a stream of TFRecords",
         shards=tuple(shards),
         records=records,
         batch_size=options.batch_size,
@@ -179,7 +179,7 @@ def _training_steps(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOp
 
 def _evaluation_steps(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions) -> list[Step]:
     in_order = Step(
-        "shards", f"lists {len(shards)} shard(s) in order", "evaluation data is complete and never shuffled"
+        "shards", f"lists {_shards(len(shards))} in order", "evaluation data is complete and never shuffled"
     )
     one_by_one = Step(
         "read", "reads one shard after another", "the order of records stays that of the files", {"readers": 1}
@@ -191,7 +191,7 @@ def _evaluation_steps(shards: Sequence[ShardFile], spec: FeedSpec, options: Feed
 def _permute(shards: Sequence[ShardFile]) -> Step:
     return Step(
         "shards",
-        f"permutes {len(shards)} shard(s) by the seed",
+        f"permutes {_shards(len(shards))} by the seed",
         "neighbours on disk do not stay neighbours in training",
         {"permute": True},
     )
@@ -199,10 +199,15 @@ def _permute(shards: Sequence[ShardFile]) -> Step:
 
 def _read(shards: Sequence[ShardFile], options: FeedOptions, machine: Machine) -> Step:
     readers = min(len(shards), options.readers or machine.cpus)
-    why = "asked for in FeedOptions.readers" if options.readers else f"one reader for each of {machine.cpus} core(s)"
+    why = "asked for in FeedOptions.readers" if options.readers else "one reader a core"
     if readers == len(shards):
         why = "as many as there are shards"
-    return Step("read", f"interleaves {readers} shard(s) at a time", why, {"readers": readers, "block": _BLOCK_LENGTH})
+    return Step(
+        "read",
+        f"interleaves {_shards(readers)} at a time" if readers > 1 else "reads one shard after another",
+        why,
+        {"readers": readers, "block": _BLOCK_LENGTH},
+    )
 
 
 def _batch(size: int, reason: str, *, drop: bool) -> Step:
@@ -238,6 +243,10 @@ def _prefetch() -> Step:
     return Step(
         "prefetch", "prepares the next batches while the step runs", "last, so that every step above overlaps it"
     )
+
+
+def _shards(count: int) -> str:
+    return "1 shard" if count == 1 else f"{count:,} shards"
 
 
 def _size(count: float) -> str:

@@ -42,12 +42,10 @@ def make_feed(patterns: Sequence[str], graph: TransformGraph, options: TrainOpti
     stages = _stages(graph, options, training=training)
     sample = measure(shards, stages)
     images = sample.decodes_images
-    spec = FeedSpec(
-        training=training,
-        sample=sample,
-        augmentation=options.augment.describe() if images and training and options.augment else "",
-        normalisation=options.normalise.describe() if images and options.normalise else "",
-    )
+    normalisation = options.normalise.describe() if images and options.normalise else ""
+    changes = options.augment.describe() if images and training and options.augment else ""
+    augmentation = f"{changes}, {normalisation}" if changes else ""
+    spec = FeedSpec(training, sample, augmentation, normalisation)
     return Feed(plan(shards, spec, options.feed, Machine.here()), stages)
 
 

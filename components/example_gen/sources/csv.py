@@ -24,7 +24,7 @@ from infeed.components.errors import InfeedError
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _NOT_IN_PYTHON = (b"x", b"X", b"(")  # Arrow reads `0x1F` and `nan(1)` as numbers, Python and TFX as text
-_BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,8 @@ def _read_text(path: str, options: CsvOptions, block_bytes: int) -> Iterator[pa.
         with files.open_input(path) as file:
             reader = arrow_csv.open_csv(
                 file,
-                read_options=arrow_csv.ReadOptions(block_size=block_bytes),
+                # Without threads: with them Arrow reads ahead of a slower consumer, without a bound.
+                read_options=arrow_csv.ReadOptions(block_size=block_bytes, use_threads=False),
                 parse_options=arrow_csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()),
