@@ -113,14 +113,16 @@ def data_of(array: pa.LargeBinaryArray) -> memoryview:
     return memoryview(array.buffers()[2] or b"")[offsets[0] : offsets[-1]]
 
 
-def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    data = data_of(payloads)
-    lengths = pc.binary_length(payloads).to_numpy(zero_copy_only=False)
+def values_of(array: pa.LargeBinaryArray) -> Iterator[memoryview]:
+    """The values of an array without nulls, one by one, without a copy: a third of what Arrow's scalars cost."""
+    data, lengths = data_of(array), pc.binary_length(array).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
+    return (data[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True))
+
+
+def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     checksum = google_crc32c.value
-    crcs = [
-        checksum(bytes(data[start:end])) for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)
-    ]
+    crcs = [checksum(bytes(payload)) for payload in values_of(payloads)]  # its C code takes nothing but bytes
     masked = _masked(np.array(crcs, np.uint32)).astype("<u4")
     return fixed_width(masked.tobytes(), _CRC_BYTES, len(payloads))
 

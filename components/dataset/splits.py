@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from infeed.components.dataset.records import values_of
 from infeed.components.errors import InfeedError
 
 _WORD_BITS = 16  # a word of the hash; small enough for remainder * 2^16 to stay within 64 bits
@@ -53,7 +54,7 @@ def assign_splits(keys: pa.LargeBinaryArray, buckets: Buckets) -> npt.NDArray[np
 def _digests(keys: pa.LargeBinaryArray) -> npt.NDArray[np.uint64]:
     """sha256 of each key as sixteen 16-bit words, the most significant first: [n, 16]."""
     sha256 = hashlib.sha256
-    digests = b"".join([sha256(key.as_buffer()).digest() for key in keys])
+    digests = b"".join([sha256(key).digest() for key in values_of(keys)])
     return np.frombuffer(digests, ">u2").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)
 
 

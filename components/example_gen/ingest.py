@@ -5,8 +5,7 @@
     write_shard    its share of every spill: shuffled, compressed, written
     publish        renames the finished shards into their splits, then writes the manifest
 
-A spill is an Arrow file of framed records beside the splits, so that a shard takes its share of it without reading the
-rest. Nothing is visible under its final name before `publish`.
+Nothing is visible under its final name before `publish`.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ from infeed.components.dataset.encode import encode_examples, encode_feature
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.dataset.shards import Part, ShardPlan, plan_shards, records_of_shard
+from infeed.components.dataset.shards import Part, ShardPlan, Slice, plan_shards, records_of_shard
 from infeed.components.dataset.splits import Buckets, assign_splits, rows_by_split
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.spills import Spill, read_slices, write_spill
 
 TEMPORARY = ".ingest"  # beside the splits; a dot keeps it out of every reader's glob
-_WINDOW_BYTES = 64 << 20  # of records that a shard's writer holds at a time
+_WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,6 @@ class Job:
     @property
     def temporary(self) -> str:
         return files.join(self.root, TEMPORARY)
-
-
-@dataclass(frozen=True)
-class Spill:
-    """Framed records of one block and split; `bytes` counts the records, not the file."""
-
-    split: str
-    path: str
-    records: int
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -186,20 +176,13 @@ def write_shard(task: ShardTask, plan: WritePlan, job: Job) -> Shard:
     spills, count = plan.spills[task.split], plan.shards[task.split].count
     name = names.shard_name(task.index, count, gzip=job.options.gzip_level is not None)
     file = files.join(names.split_folder(task.split), name)
-    size = sum(spill.bytes for spill in spills) / count
-    windows = max(1, math.ceil(size / _WINDOW_BYTES))
-    seed = (job.splits.index(task.split), task.index)
-    written_records = 0
-
-    def read() -> Iterator[pa.LargeBinaryArray]:
-        nonlocal written_records
-        for window in range(task.index * windows, (task.index + 1) * windows):
-            records = _read_window(spills, window, count * windows, (*seed, window), job.options.shuffle_seed)
-            written_records += len(records)
-            yield records
-
-    written = write_records(files.join(job.temporary, file), read(), gzip_level=job.options.gzip_level)
-    return Shard(file, written_records, written.bytes, written.crc32c)
+    windows = _windows(task.index, count, spills, interleave=job.options.shuffle_seed is not None)
+    records = (
+        read_slices(spills, slices, _seed(job, job.splits.index(task.split), task.index, number))
+        for number, slices in enumerate(windows)
+    )
+    written = write_records(files.join(job.temporary, file), records, gzip_level=job.options.gzip_level)
+    return Shard(file, sum(one.stop - one.start for slices in windows for one in slices), written.bytes, written.crc32c)
 
 
 def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
@@ -221,18 +204,22 @@ def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
 def _split_rows(batch: pa.RecordBatch, examples: pa.LargeBinaryArray, job: Job) -> dict[str, npt.NDArray[np.int64]]:
     if job.buckets is None:
         raise ValueError("a task without a split needs buckets")
-    keys = _split_keys(batch, examples, job.buckets, job.options)
-    return rows_by_split(assign_splits(keys, job.buckets), job.buckets.names)
+    if job.buckets.feature is not None:
+        assigned = assign_splits(_feature_keys(batch, job.buckets.feature), job.buckets)
+    else:
+        assigned = assign_splits(examples, job.buckets)
+        if job.options.compat != "tfx":
+            _assign_rows_with_nulls(assigned, batch, job.buckets)
+    return rows_by_split(assigned, job.buckets.names)
 
 
-def _split_keys(
-    batch: pa.RecordBatch, examples: pa.LargeBinaryArray, buckets: Buckets, options: IngestOptions
-) -> pa.LargeBinaryArray:
-    if buckets.feature is not None:
-        return _feature_keys(batch, buckets.feature)
-    nulls = any(column.null_count for column in batch.columns)
-    # TFX hashes its own bytes, so these are what splits go by even where other bytes are written.
-    return encode_examples(batch, empty_lists=True) if nulls and options.compat != "tfx" else examples
+def _assign_rows_with_nulls(assigned: npt.NDArray[np.int64], batch: pa.RecordBatch, buckets: Buckets) -> None:
+    """TFX hashes its own bytes, with an empty list for a null; splits go by these even where others are written."""
+    missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
+    if missing:
+        rows = np.flatnonzero(np.any(missing, axis=0))
+        keys = encode_examples(batch.take(pa.array(rows)), empty_lists=True)
+        assigned[rows] = assign_splits(keys, buckets)
 
 
 def _feature_keys(batch: pa.RecordBatch, feature: str) -> pa.LargeBinaryArray:
@@ -251,14 +238,12 @@ def _spill(
     framed: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], split: str, order: tuple[int, int], job: Job
 ) -> Spill:
     path = files.join(job.temporary, "spills", f"{order[0]:06d}-{order[1]:06d}-{split}.arrow")
-    seed = job.options.shuffle_seed
-    if seed is not None:
-        rows = rows[permutation(len(rows), (seed, *order, job.splits.index(split)))]
-    records = framed.take(pa.array(rows))
-    batch = pa.RecordBatch.from_arrays([records], ["record"])
-    with files.open_output(path) as file, pa.ipc.new_file(file, batch.schema) as writer:
-        writer.write_batch(batch)
-    return Spill(split, path, len(records), _size(records))
+    return write_spill(path, split, framed.take(pa.array(rows)), _seed(job, job.splits.index(split), *order))
+
+
+def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
+    """A seed of its own for every place where rows are shuffled."""
+    return None if job.options.shuffle_seed is None else (job.options.shuffle_seed, *place)
 
 
 def _plan_split(spills: Sequence[Spill], options: IngestOptions) -> ShardPlan:
@@ -266,33 +251,16 @@ def _plan_split(spills: Sequence[Spill], options: IngestOptions) -> ShardPlan:
     return plan_shards(size, records, options.shards)
 
 
-def _read_window(
-    spills: Sequence[Spill], window: int, count: int, seed: tuple[int, ...], shuffle_seed: int | None
-) -> pa.LargeBinaryArray:
+def _windows(shard: int, count: int, spills: Sequence[Spill], *, interleave: bool) -> list[list[Slice]]:
+    """A shard's share of the spills, cut into as many windows as keep each small."""
+    size = sum(spill.bytes for spill in spills) / count
+    windows = max(1, math.ceil(size / _WINDOW_BYTES))
     parts = [Part(spill.records, spill.bytes) for spill in spills]
-    slices = records_of_shard(parts, window, count, interleave=shuffle_seed is not None)
-    read = [_read_spill(spills[part.part].path).slice(part.start, part.stop - part.start) for part in slices]
-    records = pa.concat_arrays(read) if read else pa.array([], pa.large_binary())
-    if shuffle_seed is None:
-        return records
-    return records.take(pa.array(permutation(len(records), (shuffle_seed, *seed))))
-
-
-def _read_spill(path: str) -> pa.LargeBinaryArray:
-    with files.open_input(path, mapped=True) as file:
-        return pa.ipc.open_file(file).get_batch(0).column(0)
-
-
-def permutation(size: int, seed: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """A permutation of `size` rows that stays the same for ever: NumPy promises that of raw streams only."""
-    raw = np.random.PCG64(np.random.SeedSequence(seed)).random_raw(size)
-    return np.argsort(raw, kind="stable")
+    return [
+        records_of_shard(parts, window, count * windows, interleave=interleave)
+        for window in range(shard * windows, (shard + 1) * windows)
+    ]
 
 
 def _shards_of(shards: Iterable[Shard], split: str) -> tuple[Shard, ...]:
     return tuple(shard for shard in shards if shard.file.startswith(names.split_folder(split) + "/"))
-
-
-def _size(records: pa.LargeBinaryArray) -> int:
-    offsets = np.frombuffer(records.buffers()[1], np.int64)
-    return int(offsets[records.offset + len(records)] - offsets[records.offset])

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from infeed.components.feed.columns import Columns, evaluation_rows, training_rows
 from infeed.components.feed.plan import InputPlan, Step
 
 Batch = Any  # a dict of tensors, or (features, label) of them: [batch, ...] each
@@ -31,12 +32,14 @@ class Stages:
 
 
 def build(plan: InputPlan, stages: Stages) -> tf.data.Dataset:
-    """Builds the dataset. Training plans give endless full batches, evaluation plans every record once, in order."""
-    dataset: tf.data.Dataset | None = None
+    """Builds the dataset. Training plans give endless full batches, evaluation plans every record once, in order.
+
+    A plan of the tier `columns` reads and decodes the whole split here, before this returns.
+    """
+    made: Any = None  # a Dataset, or Columns between the steps `columns` and `gather`
     for step in plan.steps:
-        dataset = _BUILDERS[step.name](dataset, step, plan, stages)
-    assert dataset is not None, "a plan has at least one step"
-    return dataset.with_options(_options())
+        made = _BUILDERS[step.name](made, step, plan, stages)
+    return made.with_options(_options())
 
 
 def _options() -> tf.data.Options:
@@ -60,19 +63,27 @@ def _read(dataset: tf.data.Dataset, step: Step, plan: InputPlan, _: Stages) -> t
     def records_of(path: tf.Tensor) -> tf.data.Dataset:
         return tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=8 << 20)
 
-    readers = step.settings["readers"]
-    if readers == 1:
-        dataset = dataset.flat_map(records_of)
-    else:
-        dataset = dataset.interleave(
-            records_of, cycle_length=readers, block_length=step.settings["block"], num_parallel_calls=readers
-        )
+    readers, block = step.settings["readers"], step.settings["block"]
+    dataset = dataset.interleave(records_of, cycle_length=readers, block_length=block, num_parallel_calls=readers)
     # The count is known from the manifest; saying it lets Keras and Dataset.cardinality know it too.
     return dataset.apply(tf.data.experimental.assert_cardinality(plan.records))  # string []
 
 
 def _cache(dataset: tf.data.Dataset, *_: Any) -> tf.data.Dataset:
     return dataset.cache()
+
+
+def _columns(dataset: tf.data.Dataset, *_: Any) -> Columns:
+    return Columns(dataset)
+
+
+def _gather(columns: Columns, step: Step, plan: InputPlan, _: Stages) -> tf.data.Dataset:
+    size = step.settings["size"]
+    if step.settings["permute"]:
+        rows = training_rows(columns.rows, size, plan.seed)
+    else:
+        rows = evaluation_rows(columns.rows, size)
+    return rows.map(columns.take, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _shuffle(dataset: tf.data.Dataset, step: Step, plan: InputPlan, _: Stages) -> tf.data.Dataset:
@@ -87,10 +98,6 @@ def _batch(dataset: tf.data.Dataset, step: Step, *_: Any) -> tf.data.Dataset:
     return dataset.batch(  # adds the batch dimension to whatever came in
         step.settings["size"], drop_remainder=step.settings["drop_remainder"], num_parallel_calls=tf.data.AUTOTUNE
     )
-
-
-def _unbatch(dataset: tf.data.Dataset, *_: Any) -> tf.data.Dataset:
-    return dataset.unbatch()
 
 
 def _parse(dataset: tf.data.Dataset, _: Step, __: InputPlan, stages: Stages) -> tf.data.Dataset:
@@ -117,14 +124,15 @@ def _prefetch(dataset: tf.data.Dataset, *_: Any) -> tf.data.Dataset:
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
-_BUILDERS: Mapping[str, Callable[..., tf.data.Dataset]] = {
+_BUILDERS: Mapping[str, Callable[..., Any]] = {
     "shards": _shards,
     "read": _read,
     "cache": _cache,
+    "columns": _columns,
+    "gather": _gather,
     "shuffle": _shuffle,
     "repeat": _repeat,
     "batch": _batch,
-    "unbatch": _unbatch,
     "parse": _parse,
     "transform": _transform,
     "augment": _augment,

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from infeed.components.errors import InfeedError
 
-Cache = Literal["auto", "features", "records", "none"]
+Tier = Literal["auto", "columns", "stream"]
 Flip = Literal["none", "horizontal"]
 
 
@@ -18,16 +18,19 @@ class FeedOptions:
     Attributes:
       batch_size: records in a global batch, over all replicas.
       seed: orders shards and records and drives augmentation; the same seed gives the same run.
-      cache: what is kept in memory after its first reading: decoded `features`, serialized `records`, or `none`.
-      shuffle_records: records in the shuffle buffer; None sizes it to the split and the memory there is.
+      tier: `columns` decodes a split once and holds it in memory, `stream` reads it again each epoch; `auto` takes
+        `columns` where the decoded split fits.
+      cache_records: whether `stream` keeps the serialized records in memory; None where they fit.
+      shuffle_records: records in the shuffle buffer of `stream`; None sizes it to the split and the memory there is.
       readers: shards read at a time; None means one per CPU core, at most one per shard.
-      memory_fraction: share of the machine's (or the cgroup's) memory that cache and shuffle buffer may take.
+      memory_fraction: share of the machine's (or the cgroup's) memory that columns, cache and shuffle buffer may take.
         A third leaves room for the model, TensorFlow's own buffers and the page cache.
     """
 
     batch_size: int = 128
     seed: int = 0
-    cache: Cache = "auto"
+    tier: Tier = "auto"
+    cache_records: bool | None = None
     shuffle_records: int | None = None
     readers: int | None = None
     memory_fraction: float = 1 / 3
@@ -38,9 +41,9 @@ class FeedOptions:
             value = getattr(self, name)
             if value is not None:
                 _at_least_one(name, value)
-        if self.cache not in get_args(Cache):
+        if self.tier not in get_args(Tier):
             raise InfeedError(
-                f"cache is {self.cache!r}", where="FeedOptions", do=f"Use one of {', '.join(get_args(Cache))}."
+                f"tier is {self.tier!r}", where="FeedOptions", do=f"Use one of {', '.join(get_args(Tier))}."
             )
         if not 0 < self.memory_fraction < 1:
             raise InfeedError(

@@ -15,10 +15,10 @@ from infeed.components.feed.machine import Machine
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.shards import ShardFile
 
-Cached = Literal["features", "records", "none"]
+Tier = Literal["columns", "stream"]
 
-# Records in a batch that is decoded before the shuffle; large enough to spread the cost of a vectorised call.
-_DECODE_BATCH = 256
+# Records decoded at a time where the batches of training come later; larger ones gained nothing.
+_DECODE_BATCH = 1024
 # Records read in a row from one shard before turning to the next: the order is mixed, the read is still sequential.
 _BLOCK_LENGTH = 16
 # A shuffle buffer is filled before the first batch leaves it; a larger one makes the first step wait for seconds.
@@ -31,7 +31,6 @@ class Sample:
 
     record_bytes: float
     feature_bytes: float
-    decodes_images: bool
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Step:
 class InputPlan:
     """The decisions. `steps_per_epoch` counts batches; in training the batches that an epoch's records fill."""
 
-    tier: Literal["stream"]
+    tier: Tier
     reason: str
     shards: tuple[ShardFile, ...]
     records: int
@@ -93,26 +92,25 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     records = sum(shard.records for shard in shards)
     if not records:
         raise InfeedError("there is no record to read", do="Check that the split is not empty.")
-    budget = _Budget(records, spec.sample, options, machine)
-    steps = (
-        _training_steps(shards, spec, options, budget) if spec.training else _evaluation_steps(shards, spec, options)
-    )
+    need = _Need(records, spec.sample, options, machine)
+    tier, reason = need.tier()
+    steps = _columns_steps if tier == "columns" else _stream_steps
     batches = records // options.batch_size if spec.training else -(-records // options.batch_size)
     return InputPlan(
-        tier="stream",
-        reason=f"{records:,} records in {_shards(len(shards))} are read as a stream of TFRecords",
+        tier=tier,
+        reason=reason,
         shards=tuple(shards),
         records=records,
         batch_size=options.batch_size,
         steps_per_epoch=max(1, batches),
         seed=options.seed,
-        steps=tuple(steps),
+        steps=tuple(steps(shards, spec, options, need)),
     )
 
 
 @dataclass(frozen=True)
-class _Budget:
-    """What fits in memory."""
+class _Need:
+    """What the split takes in memory, beside what may be taken."""
 
     records: int
     sample: Sample
@@ -120,72 +118,91 @@ class _Budget:
     machine: Machine
 
     @property
-    def bytes(self) -> float:
+    def allowed(self) -> float:
         return self.machine.memory_bytes * self.options.memory_fraction
 
-    @property
-    def feature_bytes(self) -> float:
-        return self.records * self.sample.feature_bytes
+    def tier(self) -> tuple[Tier, str]:
+        """Which tier, and why."""
+        decoded = self.records * self.sample.feature_bytes
+        sizes = f"{self.records:,} records take {_size(decoded)} decoded, and {_size(self.allowed)} may be used"
+        if self.options.tier != "auto":
+            return self.options.tier, f"asked for in FeedOptions.tier; {sizes}"
+        return ("columns" if decoded <= self.allowed else "stream"), sizes
 
-    @property
-    def record_bytes(self) -> float:
-        return self.records * self.sample.record_bytes
+    def cache(self) -> tuple[bool, str]:
+        """Whether `stream` keeps the serialized records, and why."""
+        serialized = self.records * self.sample.record_bytes
+        if self.options.cache_records is not None:
+            return self.options.cache_records, "asked for in FeedOptions.cache_records"
+        fits = serialized <= self.allowed
+        return fits, f"serialized they take {_size(serialized)} of the {_size(self.allowed)} that may be used"
 
-    def cached(self) -> tuple[Cached, str]:
-        """What to cache, and why."""
-        if self.options.cache != "auto":
-            return self.options.cache, "asked for in FeedOptions.cache"
-        allowed = f"of the {_size(self.bytes)} that may be used"
-        if self.sample.decodes_images and self.feature_bytes <= self.bytes:
-            return "features", f"decoding pictures is dear, and decoded they take {_size(self.feature_bytes)} {allowed}"
-        if self.record_bytes <= self.bytes:
-            cheap = "" if self.sample.decodes_images else "parsing a batch costs less than handling decoded rows, and "
-            return "records", f"{cheap}they take {_size(self.record_bytes)} {allowed}"
-        return "none", f"the records would take {_size(self.record_bytes)} {allowed}"
-
-    def shuffle(self, cached: Cached) -> tuple[int, str]:
-        """Records in the shuffle buffer, and why."""
+    def shuffle(self, cached: bool) -> tuple[int, str]:
+        """Records in the shuffle buffer of `stream`, and why."""
         if self.options.shuffle_records is not None:
             return min(self.options.shuffle_records, self.records), "asked for in FeedOptions.shuffle_records"
-        if cached != "none":
+        if cached:
             return self.records, "the buffer points at what is cached, so a full shuffle takes no more memory"
-        fits = max(1, int(self.bytes / self.sample.record_bytes))
+        fits = max(1, int(self.allowed / self.sample.record_bytes))
         if self.records <= min(fits, _MAX_UNCACHED_SHUFFLE):
             return self.records, "the whole split fits, so the shuffle is a full one"
         buffer = min(fits, _MAX_UNCACHED_SHUFFLE)
         return buffer, f"{self.records:,} records would not fit or take too long to fill; shards are permuted as well"
 
 
-def _training_steps(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, budget: _Budget) -> list[Step]:
-    cached, cache_reason = budget.cached()
-    size, shuffle_reason = budget.shuffle(cached)
-    keep = Step("cache", f"keeps the {cached} in memory after the first epoch", cache_reason)
-    shuffle = Step(
-        "shuffle",
-        f"draws from a buffer of {size:,} records, anew each epoch",
-        f"{shuffle_reason}; before batching, so that batches differ between epochs",
-        {"buffer": size},
-    )
-    repeat = Step("repeat", "goes round without end", "no batch is cut short and no step waits at the end of an epoch")
-    batch = _batch(options.batch_size, "static shapes, and the vectorised steps below run once a batch", drop=True)
-    decode = [_parse(), _transform()]
-    if cached == "features":
-        chunks = _batch(_DECODE_BATCH, "parsing and decoding are vectorised, so they want a batch", drop=False)
-        middle = [chunks, *decode, _unbatch(), keep, shuffle, repeat, batch]
+def _columns_steps(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, need: _Need) -> list[Step]:
+    decode = [
+        Step("shards", f"lists {_shards(len(shards))} in order", "the order is made from row numbers, below"),
+        _read(shards, options, need.machine, in_order=True),
+        _batch(_DECODE_BATCH, "parsing and decoding are vectorised, so they want large batches", drop=False),
+        _parse(),
+        _transform(),
+        Step("columns", "holds every feature as one column in memory", "nothing is read, parsed or decoded twice"),
+    ]
+    size = {"size": options.batch_size, "permute": spec.training}
+    if spec.training:
+        does = f"gathers {options.batch_size:,} rows at a time, in an order of all rows made from seed and epoch"
+        gather = Step("gather", does, "an exact shuffle for a few bytes a row, and static shapes", size)
     else:
-        middle = [*([keep] if cached == "records" else []), shuffle, repeat, batch, *decode]
-    return [_permute(shards), _read(shards, options, budget.machine), *middle, *_augment(spec), _prefetch()]
+        does = f"gathers {options.batch_size:,} rows at a time, in order"
+        gather = Step("gather", does, "evaluation data is complete: the last short batch is kept", size)
+    return [*decode, gather, *_augment(spec), _prefetch()]
 
 
-def _evaluation_steps(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions) -> list[Step]:
+def _stream_steps(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, need: _Need) -> list[Step]:
+    if not spec.training:
+        return _stream_evaluation_steps(shards, spec, options, need)
+    cached, cache_reason = need.cache()
+    size, shuffle_reason = need.shuffle(cached)
+    keep = Step("cache", "keeps the serialized records in memory after the first epoch", cache_reason)
+    return [
+        _permute(shards),
+        _read(shards, options, need.machine),
+        *([keep] if cached else []),
+        Step(
+            "shuffle",
+            f"draws from a buffer of {size:,} records, anew each epoch",
+            f"{shuffle_reason}; before batching, so that batches differ between epochs",
+            {"buffer": size},
+        ),
+        Step("repeat", "goes round without end", "no batch is cut short and no step waits at the end of an epoch"),
+        _batch(options.batch_size, "static shapes, and the vectorised steps below run once a batch", drop=True),
+        _parse(),
+        _transform(),
+        *_augment(spec),
+        _prefetch(),
+    ]
+
+
+def _stream_evaluation_steps(
+    shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, need: _Need
+) -> list[Step]:
     in_order = Step(
         "shards", f"lists {_shards(len(shards))} in order", "evaluation data is complete and never shuffled"
     )
-    one_by_one = Step(
-        "read", "reads one shard after another", "the order of records stays that of the files", {"readers": 1}
-    )
+    read = _read(shards, options, need.machine, in_order=True)
     batch = _batch(options.batch_size, "the last short batch is kept: every record counts once", drop=False)
-    return [in_order, one_by_one, batch, _parse(), _transform(), *_normalise(spec), _prefetch()]
+    return [in_order, read, batch, _parse(), _transform(), *_augment(spec), _prefetch()]
 
 
 def _permute(shards: Sequence[ShardFile]) -> Step:
@@ -197,25 +214,21 @@ def _permute(shards: Sequence[ShardFile]) -> Step:
     )
 
 
-def _read(shards: Sequence[ShardFile], options: FeedOptions, machine: Machine) -> Step:
+def _read(shards: Sequence[ShardFile], options: FeedOptions, machine: Machine, *, in_order: bool = False) -> Step:
     readers = min(len(shards), options.readers or machine.cpus)
     why = "asked for in FeedOptions.readers" if options.readers else "one reader a core"
     if readers == len(shards):
         why = "as many as there are shards"
-    return Step(
-        "read",
-        f"interleaves {_shards(readers)} at a time" if readers > 1 else "reads one shard after another",
-        why,
-        {"readers": readers, "block": _BLOCK_LENGTH},
-    )
+    does = f"{'reads' if in_order else 'interleaves'} {_shards(readers)} at a time"
+    if in_order:
+        does += ", records in the order of the files"
+    # A block as long as the longest shard makes readers work ahead without mixing what they read.
+    block = max(shard.records for shard in shards) if in_order else _BLOCK_LENGTH
+    return Step("read", does, why, {"readers": readers, "block": block})
 
 
 def _batch(size: int, reason: str, *, drop: bool) -> Step:
     return Step("batch", f"gathers {size:,} records", reason, {"size": size, "drop_remainder": drop})
-
-
-def _unbatch() -> Step:
-    return Step("unbatch", "takes the decoded batch apart again", "records, not batches, are shuffled")
 
 
 def _parse() -> Step:

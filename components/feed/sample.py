@@ -23,7 +23,6 @@ def measure(shards: Sequence[ShardFile], stages: Stages) -> Sample:
     return Sample(
         record_bytes=float(tf.reduce_sum(tf.strings.length(records))) / count,
         feature_bytes=sum(_bytes(tensor) for tensor in features) / count,
-        decodes_images=any(tensor.dtype == tf.uint8 and tensor.shape.rank == 4 for tensor in features),
     )
 
 

@@ -22,7 +22,9 @@ BATCH_GROWTH = 4
 # A longer batch must leave this many steps in an epoch, or progress is measured too rarely to be of use.
 FEWEST_STEPS_PER_EPOCH = 20
 # Steps of the plan that keep, count or hand on records but do no work on each of them.
-IDLE_STEPS = frozenset({"shards", "cache", "repeat", "prefetch"})
+IDLE_STEPS = frozenset({"shards", "cache", "columns", "repeat", "prefetch"})
+# Steps that keep what comes before them in memory: records as they are read, or features once decoded.
+KEEPING_STEPS = ("cache", "columns")
 
 
 @dataclass(frozen=True)
@@ -53,23 +55,27 @@ def advise(now: Situation) -> tuple[str, ...]:
 def working_steps(profile: InputProfile) -> tuple[str, ...]:
     """The steps that work on every record in every epoch: those after the cache, or all where there is no cache."""
     names = profile.plan.step_names
-    start = names.index("cache") if _serves_from_cache(profile) else 0
+    start = max(names.index(step) for step in _kept(profile)) if _serves_from_cache(profile) else 0
     return tuple(name for name in names[start:] if name not in IDLE_STEPS)
 
 
 def _serves_from_cache(profile: InputProfile) -> bool:
     """The first epoch fills the cache; only where more follow is anything taken from it."""
-    return len(profile.epochs) > 1 and "cache" in profile.plan.step_names
+    return len(profile.epochs) > 1 and bool(_kept(profile))
+
+
+def _kept(profile: InputProfile) -> list[str]:
+    return [step for step in KEEPING_STEPS if step in profile.plan.step_names]
 
 
 def _keep_in_memory(now: Situation) -> str | None:
     """A cache pays from the second epoch on, and is safe to advise where it is small beside what is held anyway."""
     profile, peak = now.profile, now.profile.peak_memory_bytes
     decoded = profile.bytes * DECODED_PER_BYTE_ON_DISK
-    if "cache" in profile.plan.step_names or len(profile.epochs) == 1 or peak is None or decoded > peak:
+    if _kept(profile) or len(profile.epochs) == 1 or peak is None or decoded > peak:
         return None
     return (
-        f"Let the feed keep the records in memory (the option cache): the training split is {size(profile.bytes)} on "
+        f"Let the feed keep the records in memory (FeedOptions(tier='columns')): the training split is {size(profile.bytes)} on "
         f"disk, at most about {size(decoded)} decoded, and the process held {size(peak)} as it was. "
         f"From the second epoch on nothing is read again: up to {times(now.gain)} as fast."
     )

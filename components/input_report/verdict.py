@@ -9,7 +9,7 @@ from typing import Literal
 from infeed.components.dataset.manifest import Split
 from infeed.components.input_report.advice import Situation, advise, working_steps
 from infeed.components.input_report.profile import Epoch, InputProfile
-from infeed.components.input_report.words import percent, times
+from infeed.components.input_report.words import percent, seconds, times
 
 Kind = Literal["input-bound", "compute-bound", "balanced"]
 
@@ -19,6 +19,8 @@ INPUT_BOUND_FROM = 0.20
 COMPUTE_BOUND_BELOW = 0.05
 # Hardly any waiting, yet so far below the rate on constant data: input slows the step itself down, by sharing its CPU.
 SHARED_FROM = 1.25
+# Waited for less than this in all, and what is measured is the start and the end of epochs: nothing to judge by.
+NEGLIGIBLE_SECONDS = 1.0
 # The two clocks agree to about a thousandth, so no gain beyond a thousand can be told.
 LEAST_COMPUTING_FRACTION = 0.001
 
@@ -67,15 +69,17 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
     judged = wait_fraction(profile.steady_epochs)
     rate = throughput(profile.steady_epochs)
     gain = _gain(profile, judged, rate)
-    kind = _kind(judged, gain)
+    waited = sum(epoch.wait_seconds for epoch in profile.steady_epochs)
+    negligible = waited < NEGLIGIBLE_SECONDS and judged >= COMPUTE_BOUND_BELOW
+    kind: Kind = "balanced" if negligible else _kind(judged, gain)
     return Verdict(
         kind=kind,
         wait_fraction=wait_fraction(profile.epochs),
         wait_fraction_after_first=judged if len(profile.epochs) > 1 else None,
         gain=gain,
         bottleneck=_bottleneck(kind, profile),
-        headline=_headline(kind, judged, gain),
-        advice=advise(Situation(profile, rate, gain, split)),
+        headline=_too_short(waited) if negligible else _headline(kind, judged, gain),
+        advice=() if negligible else advise(Situation(profile, rate, gain, split)),
         blessed=None if max_wait_fraction is None else judged <= max_wait_fraction,
     )
 
@@ -107,6 +111,10 @@ def _bottleneck(kind: Kind, profile: InputProfile) -> str | None:
         return "training step"
     working = working_steps(profile)
     return working[0] if kind == "input-bound" and len(working) == 1 else None
+
+
+def _too_short(waited: float) -> str:
+    return f"Training waited {seconds(waited)} in all: too little to judge by, and nothing to gain from changing it."
 
 
 def _headline(kind: Kind, judged: float, gain: float) -> str:

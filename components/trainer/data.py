@@ -41,7 +41,7 @@ def make_feed(patterns: Sequence[str], graph: TransformGraph, options: TrainOpti
     shards = shard_files(patterns)
     stages = _stages(graph, options, training=training)
     sample = measure(shards, stages)
-    images = sample.decodes_images
+    images = image_names(graph.transformed_spec, options)
     normalisation = options.normalise.describe() if images and options.normalise else ""
     changes = options.augment.describe() if images and training and options.augment else ""
     augmentation = f"{changes}, {normalisation}" if changes else ""

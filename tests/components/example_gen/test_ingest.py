@@ -234,10 +234,6 @@ def test_a_rerun_over_what_a_killed_worker_left(job: MakeJob, read_split: ReadSp
     assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json"]
 
 
-def test_a_permutation_never_changes() -> None:
-    assert ingest.permutation(8, (0, 1)).tolist() == [7, 4, 5, 1, 6, 2, 0, 3]
-
-
 def test_ingest_needs_neither_beam_nor_tfx_nor_tensorflow() -> None:
     code = (
         "import sys, infeed.components.example_gen.inputs, infeed.components.example_gen\n"

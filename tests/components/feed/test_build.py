@@ -34,8 +34,8 @@ def shards(tmp_path, request):
     return made
 
 
-def dataset(shards, *, training, augmentation="", decodes_images=False, **options):
-    sample = Sample(record_bytes=2, feature_bytes=8, decodes_images=decodes_images)
+def dataset(shards, *, training, augmentation="", **options):
+    sample = Sample(record_bytes=2, feature_bytes=8)
     spec = FeedSpec(training, sample, augmentation)
     return build(plan(shards, spec, FeedOptions(batch_size=16, **options), MACHINE), STAGES)
 
@@ -44,39 +44,69 @@ def numbers(batches):
     return [number for features, _ in batches for number in features["number"].numpy().tolist()]
 
 
-@pytest.mark.parametrize("cache", ["features", "records", "none"])
-def test_training_sees_every_record_as_often_as_any_other(shards, cache):
-    made = dataset(shards, training=True, cache=cache)
+TIERS = pytest.mark.parametrize("tier", ["columns", "stream"])
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_stream_shows_every_record_as_often_as_any_other(shards, cache):
+    made = dataset(shards, training=True, tier="stream", cache_records=cache)
     seen = collections.Counter(numbers(made.take(25)))  # 400 records, four times round
     assert seen == dict.fromkeys(range(RECORDS), 4)
 
 
-def test_training_batches_are_full_and_of_static_shape(shards):
-    features, label = dataset(shards, training=True).element_spec
+def test_an_epoch_of_columns_shows_no_record_twice(shards):
+    made = dataset(shards, training=True, tier="columns")
+    seen = numbers(made.take(12))  # two epochs of six full batches
+    assert len(set(seen[:96])) == len(set(seen[96:])) == 96
+    assert seen[:96] != seen[96:]
+
+
+def test_what_columns_leave_out_differs_from_epoch_to_epoch(shards):
+    seen = numbers(dataset(shards, training=True, tier="columns").take(6 * 60))
+    assert set(seen) == set(range(RECORDS))
+
+
+def test_a_batch_larger_than_the_split_repeats_records(shards):
+    spec = FeedSpec(True, Sample(2, 8))  # of 25 records
+    made = build(plan(shards[:1], spec, FeedOptions(batch_size=60, tier="columns"), MACHINE), STAGES)
+    counts = collections.Counter(numbers(made.take(1)))
+    assert sum(counts.values()) == 60
+    assert set(counts.values()) == {2, 3}
+
+
+@TIERS
+def test_training_batches_are_full_and_of_static_shape(shards, tier):
+    features, label = dataset(shards, training=True, tier=tier).element_spec
     assert features["number"].shape == [16]
     assert label.shape == [16]
 
 
-def test_training_is_endless(shards):
-    assert dataset(shards, training=True).cardinality() == tf.data.INFINITE_CARDINALITY
+@TIERS
+def test_training_is_endless(shards, tier):
+    made = dataset(shards, training=True, tier=tier)
+    assert made.cardinality() in (tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY)
+    assert len(list(made.take(50))) == 50
 
 
-def test_the_seed_decides_the_order(shards):
+@TIERS
+def test_the_seed_decides_the_order(shards, tier):
     def order(seed):
-        return numbers(dataset(shards, training=True, seed=seed).take(12))
+        return numbers(dataset(shards, training=True, seed=seed, tier=tier).take(12))
 
     assert order(1) == order(1)
     assert order(1) != order(2)
 
 
-def test_epochs_differ_in_order(shards):
-    seen = numbers(dataset(shards, training=True).take(25))
-    assert sorted(seen[:RECORDS]) == sorted(seen[RECORDS : 2 * RECORDS]) == list(range(RECORDS))
-    assert seen[:RECORDS] != seen[RECORDS : 2 * RECORDS]
+@pytest.mark.parametrize("readers", [1, 2, 4])
+def test_the_order_of_columns_does_not_depend_on_the_number_of_readers(shards, readers):
+    first = numbers(dataset(shards, training=True, tier="columns", readers=3).take(12))
+    assert numbers(dataset(shards, training=True, tier="columns", readers=readers).take(12)) == first
 
 
-def test_evaluation_keeps_the_order_of_the_files_and_the_last_short_batch(shards):
-    made = dataset(shards, training=False)
+@TIERS
+@pytest.mark.parametrize("readers", [1, 3])
+def test_evaluation_keeps_the_order_of_the_files_and_the_last_short_batch(shards, tier, readers):
+    made = dataset(shards, training=False, tier=tier, readers=readers)
     assert numbers(made) == [number for shard in range(4) for number in range(shard, RECORDS, 4)]
     assert made.cardinality() == 7
     assert numbers(made) == numbers(made)
@@ -92,11 +122,10 @@ def test_a_wrong_count_in_the_manifest_is_an_error_not_a_shorter_epoch(shards):
     with pytest.raises(
         tf.errors.FailedPreconditionError, match="expected to contain 104 elements but contained only 100"
     ):
-        numbers(dataset(wrong, training=False))
+        numbers(dataset(wrong, training=False, tier="stream"))
 
 
 def test_a_sample_measures_bytes_a_record(shards):
     sample = measure(shards, STAGES)
     assert sample.record_bytes == pytest.approx(1.88, abs=0.01)  # "0", "4", "8" and 22 numbers of two digits
     assert sample.feature_bytes == 16  # two int64
-    assert not sample.decodes_images

@@ -10,7 +10,7 @@ from infeed.components.feed.options import Augment, FeedOptions, Normalise
         ({"batch_size": 0}, "batch_size is 0"),
         ({"readers": 0}, "readers is 0"),
         ({"shuffle_records": -1}, "shuffle_records is -1"),
-        ({"cache": "disk"}, "cache is 'disk'(.|\n)*auto, features, records, none"),
+        ({"tier": "cloud"}, "tier is 'cloud'(.|\n)*auto, columns, stream"),
         ({"memory_fraction": 1.5}, "memory_fraction is 1.5"),
     ],
 )

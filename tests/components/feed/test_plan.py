@@ -7,16 +7,16 @@ from infeed.components.feed.plan import FeedSpec, Sample, plan
 from infeed.components.feed.shards import ShardFile
 
 MACHINE = Machine(cpus=4, memory_bytes=3_000_000)  # a third of it, 1 MB, may be used
-TABLE = Sample(record_bytes=100, feature_bytes=80, decodes_images=False)
-PICTURES = Sample(record_bytes=100, feature_bytes=300, decodes_images=True)
+SAMPLE = Sample(record_bytes=100, feature_bytes=400)
+DECODE = ["shards", "read", "batch", "parse", "transform", "columns"]
 
 
 def shards(count, records):
     return [ShardFile(f"Split-train/part-{i}.gz", records, records * 50) for i in range(count)]
 
 
-def planned(sample=TABLE, *, training=True, count=2, records=1000, machine=MACHINE, **options):
-    spec = FeedSpec(training, sample, augmentation="shifts" if training else "", normalisation="normalises")
+def planned(*, training=True, count=2, records=1000, machine=MACHINE, **options):
+    spec = FeedSpec(training, SAMPLE, augmentation="shifts" if training else "", normalisation="normalises")
     return plan(shards(count, records), spec, FeedOptions(**options), machine)
 
 
@@ -28,23 +28,26 @@ def step(made, name):
     return next(step for step in made.steps if step.name == name)
 
 
-def test_training_on_a_table_caches_records_and_parses_whole_batches():
-    assert names(planned()) == [
+def test_a_split_that_fits_decoded_is_held_as_columns():
+    made = planned()
+    assert made.tier == "columns"
+    assert made.reason == "2,000 records take 800.0 KB decoded, and 1.0 MB may be used"
+    assert names(made) == [*DECODE, "gather", "augment", "prefetch"]
+    assert step(made, "gather").settings == {"size": 128, "permute": True}
+
+
+def test_columns_are_read_in_the_order_of_the_files_whatever_the_number_of_readers():
+    assert step(planned(records=900), "read").settings == {"readers": 2, "block": 900}
+
+
+def test_a_split_too_large_decoded_is_streamed_from_cached_records():
+    made = planned(records=2000)  # 4,000 x 400 bytes decoded, 4,000 x 100 as records
+    assert made.tier == "stream"
+    assert names(made) == [
         "shards", "read", "cache", "shuffle", "repeat", "batch", "parse", "transform", "augment", "prefetch",
     ]  # fmt: skip
-
-
-def test_training_on_pictures_that_fit_caches_them_decoded_and_augments_after_the_cache():
-    assert names(planned(PICTURES)) == [
-        "shards", "read", "batch", "parse", "transform", "unbatch", "cache",
-        "shuffle", "repeat", "batch", "augment", "prefetch",
-    ]  # fmt: skip
-
-
-def test_pictures_too_large_decoded_are_cached_as_records():
-    made = planned(PICTURES, records=2000)  # 4,000 x 300 bytes decoded, 4,000 x 100 as records
-    assert step(made, "cache").does == "keeps the records in memory after the first epoch"
     assert "they take 400.0 KB of the 1.0 MB that may be used" in step(made, "cache").reason
+    assert step(made, "shuffle").settings == {"buffer": 4000}  # what is cached is shuffled in full
 
 
 def test_nothing_is_cached_that_does_not_fit():
@@ -54,12 +57,9 @@ def test_nothing_is_cached_that_does_not_fit():
     assert "20,000 records would not fit" in step(made, "shuffle").reason
 
 
-def test_what_is_cached_is_shuffled_in_full():
-    assert step(planned(), "shuffle").settings == {"buffer": 2000}
-
-
 def test_options_override_the_plan_and_are_named_as_the_reason():
-    made = planned(cache="none", shuffle_records=7, readers=1)
+    made = planned(tier="stream", cache_records=False, shuffle_records=7, readers=1)
+    assert made.reason.startswith("asked for in FeedOptions.tier")
     assert "cache" not in names(made)
     assert step(made, "shuffle").settings == {"buffer": 7}
     assert step(made, "shuffle").reason.startswith("asked for in FeedOptions.shuffle_records")
@@ -79,10 +79,13 @@ def test_one_reader_a_core_at_most_one_a_shard(count, cpus, readers):
     assert step(made, "read").settings["readers"] == readers
 
 
-def test_evaluation_is_complete_in_order_and_never_augmented():
-    made = planned(training=False, batch_size=300)
-    assert names(made) == ["shards", "read", "batch", "parse", "transform", "normalise", "prefetch"]
-    assert step(made, "read").settings == {"readers": 1}
+@pytest.mark.parametrize("tier", ["columns", "stream"])
+def test_evaluation_is_complete_in_order_and_never_augmented(tier):
+    made = planned(training=False, batch_size=300, tier=tier)
+    tail = ["gather", "normalise", "prefetch"] if tier == "columns" else ["normalise", "prefetch"]
+    assert names(made) == [*(DECODE if tier == "columns" else DECODE[:-1]), *tail]
+    assert not step(made, "shards").settings.get("permute")
+    assert step(made, "read").settings["block"] == 1000  # one file after the other
     assert step(made, "batch").settings["drop_remainder"] is False
     assert made.steps_per_epoch == 7  # 2,000 records: six full batches and a short one
 
@@ -93,7 +96,7 @@ def test_a_training_epoch_is_the_batches_its_records_fill_and_at_least_one(recor
 
 
 def test_every_step_gives_its_reason_and_the_last_is_a_prefetch():
-    made = planned(PICTURES)
+    made = planned()
     assert all(step.does and step.reason for step in made.steps)
     assert names(made)[-1] == "prefetch"
     assert len(made.describe().splitlines()) == 1 + len(made.steps)

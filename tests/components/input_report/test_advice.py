@@ -42,8 +42,15 @@ def test_with_a_cache_only_what_comes_after_it_is_left_to_speed_up(profile: Make
 
 
 def test_a_single_epoch_only_fills_the_cache(profile: Make) -> None:
-    said = advice(profile(steps=CACHED, epochs=[(1.0, 0.5)]))
+    said = advice(profile(steps=CACHED, epochs=[(4.0, 2.0)]))
     assert "make the work cheaper: read, batch, parse, shuffle, batch and augment run on every record. At" in said
+
+
+def test_what_is_held_as_columns_is_gathered_and_augmented_in_every_epoch(profile: Make) -> None:
+    steps = ("shards", "read", "batch", "parse", "transform", "columns", "gather", "augment", "prefetch")
+    assert "make the work after the cache cheaper: gather and augment run on every record" in advice(
+        profile(steps=steps)
+    )
 
 
 def test_few_large_shards_cannot_be_read_side_by_side(profile: Make) -> None:

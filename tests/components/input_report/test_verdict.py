@@ -41,7 +41,15 @@ def test_a_single_epoch_is_judged_as_it_is(profile: Make) -> None:
     ],
 )
 def test_kind(waited: float, ceiling: float | None, kind: str, profile: Make) -> None:
-    assert verdict_of(profile(epochs=[(9.0, 9.0), (1.0, waited)], ceiling=ceiling)).kind == kind
+    epochs = [(9.0, 9.0), *[(1.0, waited)] * 20]
+    assert verdict_of(profile(epochs=epochs, ceiling=ceiling)).kind == kind
+
+
+def test_milliseconds_of_waiting_in_all_are_nothing_to_judge_by(profile: Make) -> None:
+    verdict = verdict_of(profile(epochs=[(9.0, 1.0), *[(0.006, 0.002)] * 20]))
+    assert verdict.kind == "balanced"
+    assert verdict.headline.startswith("Training waited 40 ms in all: too little to judge by")
+    assert verdict.advice == ()
 
 
 def test_the_gain_is_the_rate_on_constant_data_over_the_rate_reached(profile: Make) -> None:
