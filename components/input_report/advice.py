@@ -75,8 +75,9 @@ def _keep_in_memory(now: Situation) -> str | None:
     if _kept(profile) or len(profile.epochs) == 1 or peak is None or decoded > peak:
         return None
     return (
-        f"Let the feed keep the records in memory (FeedOptions(tier='columns')): the training split is {size(profile.bytes)} on "
-        f"disk, at most about {size(decoded)} decoded, and the process held {size(peak)} as it was. "
+        f"Let the feed keep the records in memory (FeedOptions(tier='columns')): the training split is "
+        f"{size(profile.bytes)} on disk, at most about {size(decoded)} decoded, and the process held {size(peak)} "
+        "as it was. "
         f"From the second epoch on nothing is read again: up to {times(now.gain)} as fast."
     )
 

@@ -1,0 +1,175 @@
+"""The main job as a user runs it: the installed command, in a process of its own, on the bundled data."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+pytestmark = pytest.mark.tfx
+
+INFEED = Path(sys.executable).with_name("infeed")
+NODES = ["StatisticsGen", "SchemaGen", "ExampleValidator", "Transform", "Trainer", "Evaluator", "Pusher", "InputReport"]
+
+
+def infeed(*words):
+    return subprocess.run([INFEED, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+def run(*words):
+    done = infeed("run", *words, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""  # nothing of TensorFlow's, Beam's or Google's noise
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    root = tmp_path_factory.mktemp("image")
+    return root, run("image", "--root", root)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tabular")
+    return root, run("tabular", "--root", root)
+
+
+def states(result):
+    return {node["name"]: node["state"] for node in result["nodes"]}
+
+
+def test_every_node_of_the_image_pipeline_is_done(images):
+    assert states(images[1]) == dict.fromkeys([*NODES, "ImageExampleGen", "latest_blessed_model"], "done")
+
+
+def test_the_digits_are_told_apart(images):
+    assert images[1]["outcome"]["metrics"]["accuracy"] >= 0.97
+
+
+def test_the_model_is_blessed_and_pushed(images):
+    outcome = images[1]["outcome"]
+    assert outcome["blessed"]
+    assert (Path(outcome["pushed"]) / "saved_model.pb").is_file()
+
+
+def test_the_share_of_waiting_is_told_and_the_report_is_there(images):
+    outcome = images[1]["outcome"]
+    assert 0 <= outcome["wait_fraction"] < 1
+    assert "Did training wait" in Path(outcome["report"]).read_text()
+
+
+def test_the_noise_is_in_the_log_that_is_named(images):
+    assert "Assets written to" in Path(images[1]["log"]).read_text()
+
+
+def test_training_was_augmented_and_evaluation_was_not(images):
+    (profile,) = (images[0] / "artifacts" / "Trainer" / "model_run").glob("*/input_profile.json")
+    steps = {step["name"]: step["does"] for step in json.loads(profile.read_text())["plan"]["steps"]}
+    assert steps["augment"] == (
+        "shifts by up to 1 px with reflected edges, rotates by up to 10 degrees, cuts out 2 x 2 px, "
+        "normalises by mean 0.5 and deviation 0.5"
+    )
+
+
+def test_the_second_time_every_node_comes_from_the_cache(images):
+    again = run("image", "--root", images[0])
+    assert states(again) == {**dict.fromkeys([*NODES, "ImageExampleGen"], "cached"), "latest_blessed_model": "done"}
+    assert again["outcome"] == images[1]["outcome"]
+
+
+def test_the_pushed_model_answers_from_raw_bytes(images):
+    pictures = sorted((images[0] / "data" / "digits").glob("*/*.png"))[::60]
+    done = infeed("predict", images[0] / "serving", *pictures, "--json")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["input"] for answer in answers] == [str(picture) for picture in pictures]
+    right = [answer["value"] == Path(answer["input"]).parent.name for answer in answers]
+    assert sum(right) / len(right) > 0.9
+
+
+def test_the_table_is_learned_blessed_and_pushed(table):
+    outcome = table[1]["outcome"]
+    assert outcome["metrics"]["accuracy"] > 0.9
+    assert outcome["blessed"]
+
+
+def test_the_pushed_model_of_the_table_answers_from_a_csv_with_empty_cells(table):
+    data = table[0] / "data" / "breast_cancer.csv"
+    done = infeed("predict", table[1]["outcome"]["pushed"], data, "--json")
+    answers = [json.loads(line)["value"] for line in done.stdout.splitlines()]
+    labels = [line.rsplit(",", 1)[1] for line in data.read_text().splitlines()[1:]]
+    assert sum(a == b for a, b in zip(answers, labels, strict=True)) / len(labels) > 0.9
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """A project whose model function raises, run once; then mended."""
+    root = tmp_path_factory.mktemp("broken")
+    rows = "".join(f"{i % 7},{i % 5},{'yes' if i % 2 else 'no'}\n" for i in range(200))
+    (root / "data.csv").write_text("a,b,y\n" + rows)
+    model = "def build_model(spec):\n    raise ValueError('no model today')\n"
+    (root / "model.py").write_text(model)
+    (root / "config.yaml").write_text(
+        f"source: csv\ndata: {root}/data.csv\nlabel: y\nmodel: model.py:build_model\nroot: {root}/runs\n"
+        "features: [{kind: z_score, column: a}, {kind: z_score, column: b}, {kind: label, column: y}]\n"
+        "train: {epochs: 2, batch_size: 32}\nblessing: {bound: 0.0}\n"
+    )
+    return root, infeed("run", root / "config.yaml")
+
+
+def test_a_failed_node_is_named_with_the_errors_own_words_the_log_and_how_to_go_on(broken):
+    root, done = broken
+    assert done.returncode == 1
+    last = done.stdout[done.stdout.index("Trainer failed") :].splitlines()
+    assert last[1] == "ValueError: no model today"
+    assert "log: " in done.stdout
+    assert "run.log" in done.stdout
+    assert f"run {root}/config.yaml --from Trainer" in last[-1]
+
+
+def test_once_mended_it_goes_on_from_there(broken):
+    root, _ = broken
+    (root / "model.py").write_text(
+        "import keras\n\ndef build_model(spec):\n"
+        "    inputs = {name: keras.Input([1], name=name) for name in spec.inputs}\n"
+        "    x = keras.layers.Concatenate()(list(inputs.values()))\n"
+        "    model = keras.Model(inputs, keras.layers.Dense(len(spec.classes), activation='softmax')(x))\n"
+        "    model.compile('adam', 'sparse_categorical_crossentropy', metrics=['accuracy'])\n"
+        "    return model\n"
+    )
+    result = run(root / "config.yaml", "--from", "Trainer")
+    assert states(result)["Transform"] == "skipped"
+    assert states(result)["Trainer"] == "done"
+    assert result["outcome"]["blessed"]
+
+
+def test_pictures_of_ones_own_of_any_size_work_with_nothing_else_written(tmp_path):
+    for i in range(60):
+        name, colour = (("red", (200, 40, 30)), ("blue", (20, 30, 210)))[i % 2]
+        path = tmp_path / "data" / name / f"{i}.{'png' if i % 3 else 'jpg'}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (24 + i % 5, 20), colour).save(path)
+    result = run("image", "--data", tmp_path / "data", "--root", tmp_path / "runs", "--epochs", 4, "--batch-size", 8)
+    assert result["outcome"]["metrics"]["accuracy"] >= 0.5
+
+
+def test_a_quantity_is_learned_as_a_regression(tmp_path):
+    data = tmp_path / "houses.csv"
+    data.write_text("rooms,town,price\n" + "".join(f"{i % 9},t{i % 3},{100 + 30 * (i % 9)}.5\n" for i in range(300)))
+    result = run("tabular", "--data", data, "--label", "price", "--root", tmp_path / "runs", "--epochs", 30)
+    assert set(result["outcome"]["metrics"]) == {"mean squared error", "mean absolute error"}
+    assert result["outcome"]["blessed"]
+    done = infeed("predict", tmp_path / "runs" / "serving", data)
+    assert len(done.stdout.splitlines()) == 300
+
+
+def test_the_same_pipeline_compiles_for_kubeflow(tmp_path):
+    output = tmp_path / "job.json"
+    done = infeed("compile", "tabular", "--root", tmp_path, "--output", output, "--image", "registry/image:1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = json.loads(output.read_text())
+    tasks = json.dumps(job["pipelineSpec"]["root"]["dag"]["tasks"])
+    assert all(f'"{node}"' in tasks for node in ["CsvExampleGen", *NODES])
+    assert "registry/image:1" in output.read_text()
