@@ -34,9 +34,10 @@ def predict(model_path: str, inputs: Sequence[str]) -> Iterator[Prediction]:
     Raises:
       InfeedError: no such model or input, or a CSV that lacks a column the model needs.
     """
+    folder = _model_folder(model_path)  # before TensorFlow, which takes seconds to load
     import tensorflow as tf
 
-    model = tf.saved_model.load(_model_folder(model_path))
+    model = tf.saved_model.load(folder)
     signature = model.signatures["raw"]
     features, arguments = (
         [name.decode() for name in names.numpy()] for names in (model.raw_features, model.raw_arguments)
