@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import keras
@@ -18,6 +19,8 @@ from infeed.components.trainer.profile import write_profile
 from infeed.components.trainer.strategy import describe, make_strategy
 
 CUSTOM_CONFIG_KEY = "infeed"
+
+_log = logging.getLogger(__name__)
 
 
 def run_fn(fn_args: Any) -> None:
@@ -36,6 +39,7 @@ def run_fn(fn_args: Any) -> None:
     train = make_feed(fn_args.train_files, graph, options, training=True)
     evaluation = make_feed(fn_args.eval_files, graph, options, training=False)
     dataset = train.dataset()
+    _log.info("how training is fed:\n%s", train.plan.describe())
     with strategy.scope():
         model = build_model(options, _model_spec(dataset, graph, options))
     fitted = _fit(model, strategy, dataset, train, evaluation, options, fn_args)
