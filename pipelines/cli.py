@@ -40,6 +40,7 @@ def _project_options(command: Any) -> Any:
     options = [
         click.argument("project", default="image", metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]"),
         click.option("--data", help="Folder of class folders with pictures, or CSV file.", metavar="PATH"),
+        click.option("--delimiter", help="Between the cells of a CSV.  [default: ,]", metavar="SIGN"),
         click.option("--label", help="Column to learn, for a table.", metavar="COLUMN"),
         click.option(
             "--task", type=click.Choice(["classification", "regression"]), help="Told from the label by default."

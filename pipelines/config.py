@@ -21,6 +21,7 @@ import yaml
 
 from infeed.components import user_code
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources.csv import CsvOptions
 from infeed.components.feed.options import Augment, FeedOptions
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.strategy import check_name
@@ -30,6 +31,9 @@ from infeed.pipelines.survey import Survey, TableSurvey, Task, survey_images, su
 
 Source = Literal["csv", "images"]
 TEMPLATES = ("image", "tabular")
+
+# One row in three is evaluated on. With 20 rows, one hash in three thousand leaves none of them for that.
+_MIN_ROWS = 20
 
 # Columns that ImageExampleGen writes; features name them.
 IMAGE_COLUMNS = (
@@ -68,6 +72,7 @@ class PipelineConfig:
       root: folder of everything the pipeline writes.
       source: kind of input.
       data: its file or folder.
+      delimiter: between the cells of a CSV.
       features: what becomes of each column, the label among them.
       train: how to train.
       blessing: what a model must reach to be pushed.
@@ -80,6 +85,7 @@ class PipelineConfig:
     root: str
     source: Source
     data: str
+    delimiter: str
     features: tuple[Feature, ...]
     train: TrainOptions
     blessing: Blessing
@@ -108,6 +114,7 @@ class Overrides:
     """What the command line may say on top of the file; None leaves the file's own."""
 
     data: str | None = None
+    delimiter: str | None = None
     label: str | None = None
     task: Task | None = None
     root: str | None = None
@@ -128,6 +135,7 @@ class Project:
     label: str
     features: Any
     model: str
+    delimiter: str = ","
     task: Task | None = None
     root: str | None = None
     hparams: Any = field(default_factory=dict)
@@ -189,6 +197,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     name, root = _name_and_root(project, given)
     data = _data(given.data or project.data, root)
     survey = _survey(project, given, data)
+    _check_enough(survey, data)
     label = given.label or project.label
     features = _features(project, survey, label)
     return PipelineConfig(
@@ -196,6 +205,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         root=root,
         source=project.source,
         data=data,
+        delimiter=given.delimiter or project.delimiter,
         features=features,
         train=_train_options(project, given, survey, label),
         blessing=_blessing(project, survey),
@@ -248,7 +258,17 @@ def _data(data: str, root: str) -> str:
 def _survey(project: Project, given: Overrides, data: str) -> Survey:
     if project.source == "images":
         return survey_images(data)
-    return survey_table(data, given.label or project.label, given.task or project.task)
+    options = CsvOptions(delimiter=given.delimiter or project.delimiter)
+    return survey_table(data, given.label or project.label, given.task or project.task, options)
+
+
+def _check_enough(survey: Survey, data: str) -> None:
+    if survey.rows < _MIN_ROWS:
+        raise InfeedError(
+            f"there are only {survey.rows} rows: too few to train on some and evaluate on others",
+            where=data,
+            do=f"Give at least {_MIN_ROWS}.",
+        )
 
 
 def _features(project: Project, survey: Survey, label: str) -> tuple[Feature, ...]:

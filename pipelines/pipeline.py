@@ -16,7 +16,7 @@ from tfx.proto import pusher_pb2
 # isort: split
 import tensorflow_model_analysis as tfma  # only after tfx: the other order fails on TFX 1.21
 
-from infeed.components import CsvExampleGen, ImageExampleGen, InputReport, Trainer, Transform
+from infeed.components import CsvExampleGen, CsvOptions, ImageExampleGen, InputReport, Trainer, Transform
 from infeed.pipelines.baseline import latest_other_blessed
 from infeed.pipelines.config import Blessing, PipelineConfig
 
@@ -25,7 +25,8 @@ _TRANSFORM = "transform_features"
 
 # What is measured, by TFMA's class and by the name people read; the metric that decides comes first.
 METRICS = {
-    "accuracy": {"SparseCategoricalAccuracy": "accuracy", "SparseCategoricalCrossentropy": "cross-entropy"},
+    # No cross-entropy: it has no value for an evaluation record of a class that no training record has.
+    "accuracy": {"SparseCategoricalAccuracy": "accuracy"},
     "mse": {"MeanSquaredError": "mean squared error", "MeanAbsoluteError": "mean absolute error"},
 }
 
@@ -77,11 +78,13 @@ def create_pipeline(config: PipelineConfig, *, baseline: Callable[[Any], Resolve
 
 
 def _example_gen(config: PipelineConfig) -> Any:
-    kind = ImageExampleGen if config.source == "images" else CsvExampleGen
-    if not os.path.isfile(config.data):
-        return kind(config.data)
-    folder, file = os.path.split(config.data)  # TFX takes a folder and a pattern in it
-    return kind(folder, utils.make_default_input_config(file))
+    folder, pattern = config.data, None
+    if os.path.isfile(config.data):
+        folder, file = os.path.split(config.data)  # TFX takes a folder and a pattern in it
+        pattern = utils.make_default_input_config(file)
+    if config.source == "images":
+        return ImageExampleGen(folder, pattern)
+    return CsvExampleGen(folder, pattern, csv=CsvOptions(delimiter=config.delimiter))
 
 
 def _eval_config(config: PipelineConfig) -> tfma.EvalConfig:

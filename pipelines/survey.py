@@ -107,32 +107,38 @@ class ImageSurvey:
 Survey = TableSurvey | ImageSurvey
 
 
-def survey_table(path: str, label: str, task: Task | None = None) -> TableSurvey:
+def survey_table(path: str, label: str, task: Task | None = None, options: csv.CsvOptions | None = None) -> TableSurvey:
     """Reads a CSV file, or a folder of them, once.
 
     Args:
       path: file or folder.
       label: the column to learn.
       task: what the label is; None tells it from the values: text and up to 20 different integers are classes.
+      options: how the files are written.
 
     Raises:
       InfeedError: no file, no rows, no such label column, rows without a label, or a label that has one value only.
     """
     paths = table_files(path)
-    schema = csv.infer_schema(paths)
+    schema = csv.infer_schema(paths, options)
     if label not in schema.names:
         raise InfeedError(
             f"there is no column {label!r} to learn",
             where=path,
-            do=f"Name one of its columns with --label: {', '.join(schema.names)}.",
+            do=f"Name one of its columns with --label: {', '.join(schema.names)}.{_other_delimiter(schema.names)}",
         )
     columns = {field.name: _Column(field) for field in schema}
-    for block in (block for file in paths for block in csv.read_blocks(file, schema)):
+    for block in (block for file in paths for block in csv.read_blocks(file, schema, options)):
         for name, values in zip(block.schema.names, block.columns, strict=True):
             columns[name].add(values)
     surveyed = {name: column.survey() for name, column in columns.items()}
     target = surveyed.pop(label)
     return TableSurvey(tuple(surveyed.values()), target, _checked_task(target, task, path), target.rows)
+
+
+def _other_delimiter(columns: list[str]) -> str:
+    found = [sign for sign in ";\t|" if len(columns) == 1 and sign in columns[0]]
+    return f" The cells seem to be separated by {found[0]!r}: say so with --delimiter." if found else ""
 
 
 def table_files(path: str) -> list[str]:

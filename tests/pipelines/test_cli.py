@@ -55,7 +55,7 @@ def no_such_label(tmp_path):
 
 
 def project_with(tmp_path, *, column="x", model="model.py:build_model", strategy="auto"):
-    table(tmp_path, "x,y\n1,a\n2,b\n")
+    table(tmp_path, "x,y\n" + "1,a\n2,b\n" * 10)
     (tmp_path / "model.py").write_text("def build_model(spec): ...\n")
     (tmp_path / "config.yaml").write_text(
         f"source: csv\ndata: {tmp_path}/data.csv\nlabel: y\nmodel: {model}\ntrain: {{strategy: {strategy}}}\n"

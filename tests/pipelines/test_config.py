@@ -19,7 +19,7 @@ model: model.py:build_model
 @pytest.fixture
 def project(tmp_path):
     """A project of one's own: a config with its model and data beside it."""
-    (tmp_path / "data.csv").write_text("x,word,y\n1,a,no\n2,b,yes\n3,a,no\n")
+    (tmp_path / "data.csv").write_text("x,word,y\n" + "1,a,no\n2,b,yes\n3,a,no\n" * 10)
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "config.yaml").write_text(CONFIG.format(data=tmp_path / "data.csv"))
     return tmp_path
@@ -66,7 +66,7 @@ def test_the_command_line_overrides_the_file(project):
 
 
 def test_each_data_set_gets_a_pipeline_of_its_own(project):
-    (project / "other.csv").write_text("x,y\n1,no\n2,yes\n")
+    (project / "other.csv").write_text("x,y\n" + "1,no\n2,yes\n" * 10)
     assert resolved(project, data=str(project / "other.csv")).name == f"{project.name}-other"
 
 
@@ -107,6 +107,19 @@ def test_a_config_that_does_not_fit_is_told_before_anything_starts(project, give
         resolved(project)
 
 
+def test_another_delimiter(project):
+    (project / "data.csv").write_text("x;y\n" + "1;no\n2;yes\n" * 10)
+    with pytest.raises(InfeedError, match=r"x;y\. The cells seem to be separated by ';': say so with --delimiter"):
+        resolved(project)
+    assert resolved(project, delimiter=";").delimiter == ";"
+
+
+def test_too_few_rows_to_hold_some_out(project):
+    (project / "data.csv").write_text("x,y\n1,no\n2,yes\n")
+    with pytest.raises(InfeedError, match="there are only 2 rows: too few to train on some and evaluate on others"):
+        resolved(project)
+
+
 def test_neither_a_template_nor_a_file():
     with pytest.raises(InfeedError, match=r"there is no template or config file 'imgae'(.|\n)*image, tabular"):
         read_project("imgae")
@@ -140,7 +153,8 @@ def test_the_image_template_follows_the_pictures_and_mirrors_no_digit(tmp_path):
 def test_the_image_template_mirrors_cats(tmp_path):
     for name in ("cat", "dog"):
         (tmp_path / "pets" / name).mkdir(parents=True)
-        Image.new("RGB", (40, 30)).save(tmp_path / "pets" / name / "1.jpg")
+        for i in range(10):
+            Image.new("RGB", (40, 30)).save(tmp_path / "pets" / name / f"{i}.jpg")
     config = resolve(read_project("image"), Overrides(data=str(tmp_path / "pets"), root=str(tmp_path / "runs")))
     assert config.features[0] == DecodeImage(height=30, width=40, channels=3)
     assert config.train.augment.flip == "horizontal"

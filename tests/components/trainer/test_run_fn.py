@@ -71,7 +71,7 @@ def test_pictures_are_augmented_in_training_and_only_normalised_in_serving(pictu
     trained = train(folder, "class", "picture", label="label/text", **options)
     steps = json.loads((trained / "run" / "input_profile.json").read_text())["plan"]["steps"]
     names = [step["name"] for step in steps]
-    assert names.index("cache") < names.index("augment") < names.index("prefetch")
+    assert names.index("columns") < names.index("augment") < names.index("prefetch")
     model = load(trained)
     encoded = tf.constant([row["image/encoded"] for row in rows])
     answer = model.signatures["raw"](image_encoded=encoded)
