@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.pipeline import METRICS
 
 
@@ -100,12 +100,17 @@ def _evaluation(uri: str, config: PipelineConfig) -> tuple[dict[str, float], tup
             if key.name in wanted and not key.is_diff and key.model_name != tfma.BASELINE_KEY:
                 values[wanted[key.name]] = entry.value.double_value.value
     validation = tfma.load_validation_result(uri)
-    reasons = tuple(
-        f"{failure.metric_key.name}: {failure.message}".strip()
-        for per_slice in validation.metric_validations_per_slice
-        for failure in per_slice.failures
-    )
-    return values, reasons
+    failures = [failure for of_slice in validation.metric_validations_per_slice for failure in of_slice.failures]
+    return values, tuple(_reason(failure, config.blessing) for failure in failures)
+
+
+def _reason(failure: Any, blessing: Blessing) -> str:
+    """In words, why the decisive metric was not good enough."""
+    value = failure.metric_value.double_value.value
+    worse = "below" if blessing.metric == "accuracy" else "above"
+    if failure.metric_key.is_diff:
+        return f"its {blessing.metric} is {abs(value):.4g} {worse} that of the last blessed model"
+    return f"its {blessing.metric} of {value:.4g} is {worse} {blessing.bound:.4g}"
 
 
 def _snake(name: str) -> str:

@@ -84,10 +84,10 @@ class ServingModel(tf.Module):
 
 
 def argument_names(features: Iterable[str]) -> dict[str, str]:
-    """Feature name -> name of the signature's argument: a valid identifier, no two alike."""
+    """Feature name -> name of the signature's argument: an identifier that TensorFlow takes, no two alike."""
     names: dict[str, str] = {}
     for feature in sorted(features):
-        stem = name = re.sub(r"\W|^(?=\d)", "_", feature)
+        stem = name = re.sub(r"^(?![A-Za-z])", "f_", re.sub(r"\W", "_", feature, flags=re.ASCII))
         number = 2
         while name in names.values():
             name, number = f"{stem}_{number}", number + 1

@@ -23,6 +23,7 @@ def hparams(survey: TableSurvey) -> dict[str, Any]:
 
 
 def _feature(column: ColumnSurvey) -> Feature:
+    output = column.name.replace("/", "_")  # Keras takes no slash in the name of an input
     if column.type == "bytes":
-        return Vocabulary(column.name, size=MAX_VOCABULARY)
-    return ZScore(column.name)
+        return Vocabulary(column.name, output=output, size=MAX_VOCABULARY)
+    return ZScore(column.name, output=output)

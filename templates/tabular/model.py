@@ -9,8 +9,7 @@ from infeed.components import ModelSpec
 
 def build_model(spec: ModelSpec) -> keras.Model:
     """Inputs [1], float32 or an int64 vocabulary index -> probabilities [classes] or a number [1]; compiled."""
-    # Keras names them: a column's name may hold what a layer's may not.
-    inputs = {name: keras.Input([1], dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
+    inputs = {name: keras.Input([1], name=name, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     columns = [
         _embed(column, spec.vocabulary_sizes[name]) if name in spec.vocabulary_sizes else column
         for name, column in inputs.items()

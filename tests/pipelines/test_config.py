@@ -137,7 +137,11 @@ def test_the_tabular_template_on_a_quantity_learns_a_regression(tmp_path):
     path = tmp_path / "houses.csv"
     path.write_text("rooms,town,price\n" + "".join(f"{i % 5},t{i % 3},{i * 1.5}\n" for i in range(40)))
     config = resolve(read_project("tabular"), Overrides(data=str(path), label="price", root=str(tmp_path)))
-    assert config.features == (ZScore("rooms"), Vocabulary("town", size=10_000), Label("price", task="regression"))
+    assert config.features == (
+        ZScore("rooms", output="rooms"),
+        Vocabulary("town", output="town", size=10_000),
+        Label("price", task="regression"),
+    )
     assert config.train.task == "regression"
     assert config.train.hparams["label_mean"] == pytest.approx(29.25)
     assert config.blessing.metric == "mse"
