@@ -19,6 +19,7 @@ from rich.text import Text
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.config import TEMPLATES, Overrides, PipelineConfig, read_project, resolve
+from infeed.pipelines.kubeflow import check_output, compile_kubeflow
 from infeed.pipelines.live import show_nodes
 from infeed.pipelines.logs import quiet
 from infeed.pipelines.nodes import RunReport
@@ -78,10 +79,10 @@ def run(project: str, from_node: str | None, as_json: bool, debug: bool, **overr
 def compile_(project: str, output: str, image: str, debug: bool, **overrides: Any) -> None:
     """Compile the same pipeline for Kubeflow Pipelines (v2)."""
     with _errors(as_json=False, debug=debug):
+        check_output(output)
         config = resolve(read_project(project), Overrides(**overrides))
         with quiet(Path(config.root) / "logs" / "compile.log") as console:
             from infeed.pipelines.baseline import latest_blessed
-            from infeed.pipelines.kubeflow import compile_kubeflow
             from infeed.pipelines.pipeline import create_pipeline
 
             pipeline = create_pipeline(config, baseline=latest_blessed)

@@ -246,13 +246,18 @@ def _check_keys(settings: Mapping[str, Any], path: Path) -> None:
 def _name_and_root(project: Project, given: Overrides) -> tuple[str, str]:
     """Each data set gets a pipeline of its own: a model of other data is nothing to compare with."""
     name = f"{project.name}-{Path(given.data).resolve().stem}" if given.data else project.name
-    return name, os.path.abspath(given.root or project.root or os.path.join("runs", name))
+    return name, _absolute(given.root or project.root or os.path.join("runs", name))
 
 
 def _data(data: str, root: str) -> str:
     if data in bundled.NAMES:
         return str(bundled.materialise(data, Path(root) / "data"))
-    return os.path.abspath(data)
+    return _absolute(data)
+
+
+def _absolute(path: str) -> str:
+    """gs://bucket/folder is absolute as it stands."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def _survey(project: Project, given: Overrides, data: str) -> Survey:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-
-from tfx.orchestration.pipeline import Pipeline
+from typing import TYPE_CHECKING
 
 from infeed.components.errors import InfeedError
+
+if TYPE_CHECKING:
+    from tfx.orchestration.pipeline import Pipeline
 
 
 def compile_kubeflow(pipeline: Pipeline, output: str, *, image: str, display_name: str | None = None) -> str:
@@ -22,9 +24,8 @@ def compile_kubeflow(pipeline: Pipeline, output: str, *, image: str, display_nam
     Raises:
       InfeedError: kfp is not installed, or `output` ends in neither.
     """
+    check_output(output)
     path = Path(output)
-    if path.suffix not in {".json", ".yaml", ".yml"}:
-        raise InfeedError(f"cannot tell the format of {output!r}", do="name the output *.json or *.yaml")
     runner = _runner()
     config = runner.KubeflowV2DagRunnerConfig(
         display_name=display_name,
@@ -33,6 +34,12 @@ def compile_kubeflow(pipeline: Pipeline, output: str, *, image: str, display_nam
     )
     runner.KubeflowV2DagRunner(config, output_dir=str(path.parent), output_filename=path.name).run(pipeline)
     return output
+
+
+def check_output(output: str) -> None:
+    """Raises InfeedError unless the file's ending names a format; needs no TFX."""
+    if Path(output).suffix not in {".json", ".yaml", ".yml"}:
+        raise InfeedError(f"cannot tell the format of {output!r}", do="name the output *.json or *.yaml")
 
 
 def _runner() -> ModuleType:

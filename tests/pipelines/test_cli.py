@@ -105,6 +105,12 @@ def test_bad_input_says_what_where_and_what_to_do_and_exits_with_2(tmp_path, cas
     assert do in rest[1]
 
 
+def test_compiling_to_an_unknown_format_is_told_at_once(tmp_path):
+    result = infeed("compile", "tabular", "--output", tmp_path / "job.txt", "--image", "i", "--root", tmp_path)
+    assert result.exit_code == 2
+    assert "cannot tell the format of" in result.stderr
+
+
 def test_the_same_as_json(tmp_path):
     result = infeed(*no_rows(tmp_path), "--json")
     assert result.exit_code == 2

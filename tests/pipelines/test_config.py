@@ -107,6 +107,10 @@ def test_a_config_that_does_not_fit_is_told_before_anything_starts(project, give
         resolved(project)
 
 
+def test_a_root_in_an_object_store_is_left_as_it_is(project):
+    assert resolved(project, root="gs://bucket/runs").artifacts == "gs://bucket/runs/artifacts"
+
+
 def test_another_delimiter(project):
     (project / "data.csv").write_text("x;y\n" + "1;no\n2;yes\n" * 10)
     with pytest.raises(InfeedError, match=r"x;y\. The cells seem to be separated by ';': say so with --delimiter"):
