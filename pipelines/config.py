@@ -302,6 +302,8 @@ def _train_options(project: Project, given: Overrides, survey: Survey, label: st
         if getattr(given, name) is not None:
             settings[name] = getattr(given, name)
     feed = {f.name: settings.pop(f.name) for f in dataclasses.fields(FeedOptions) if f.name in settings}
+    if settings.get("callbacks_fn"):
+        settings["callbacks_fn"] = project.reference(settings["callbacks_fn"])
     augment = project.value(project.augment, survey, "augment")
     return TrainOptions.from_dict(
         {

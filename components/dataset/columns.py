@@ -5,11 +5,13 @@
 | int8 to int64, uint8 to uint64 | int | as it is; above 2^63 - 1 is an error |
 | bool | int | 0 or 1 |
 | date32, date64, timestamp | int | microseconds since the epoch |
-| float32, float64, decimal | float | float32 |
+| float16, float32, float64, decimal | float | float32 |
 | string, binary, both large | bytes | as they are |
 | dictionary | as its values | |
 | list, large list, fixed-size list | as its items | any number of values |
 | null | no kind | always missing |
+
+Nested structs become columns first: see `schemas`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.errors import InfeedError
 
 INT64_MAX = (1 << 63) - 1
+# Beyond these a date or a time does not fit into microseconds.
+_LIMITS = {"days": INT64_MAX // 86_400_000_000, "s": INT64_MAX // 1_000_000, "ms": INT64_MAX // 1_000}
 
 
 def kind_of(column: pa.DataType) -> ColumnType | None:
@@ -35,9 +39,14 @@ def kind_of(column: pa.DataType) -> ColumnType | None:
       InfeedError: a type that a tf.Example has no room for.
     """
     item = item_type(column)
+    if is_list(item):
+        raise InfeedError(
+            f"a column of type {column}: a tf.Example has no lists of lists",
+            do="flatten it to one list a row, or write it as text, such as JSON",
+        )
     if types.is_integer(item) or types.is_boolean(item) or types.is_date(item) or types.is_timestamp(item):
         return "int"
-    if types.is_float32(item) or types.is_float64(item) or types.is_decimal(item):
+    if types.is_floating(item) or types.is_decimal(item):
         return "float"
     if _is_bytes(item):
         return "bytes"
@@ -62,12 +71,48 @@ def describe(schema: pa.Schema, nulls: tuple[int, ...]) -> tuple[Column, ...]:
 def item_type(column: pa.DataType) -> pa.DataType:
     """The type of one value: what a list or a dictionary holds, or the type itself."""
     if is_list(column):
-        return item_type(column.value_type)
+        column = column.value_type
     return column.value_type if types.is_dictionary(column) else column
 
 
 def is_list(column: pa.DataType) -> bool:
     return bool(types.is_list(column) or types.is_large_list(column) or types.is_fixed_size_list(column))
+
+
+def items_of(column: pa.Array) -> pa.Array:
+    """The items of a list column's rows, end to end; any other column's rows are its items."""
+    if not is_list(column.type):
+        return column
+    some = column.null_count < len(column)  # Arrow 10 cannot flatten a fixed-size list column of nulls alone
+    return column.flatten() if some else pa.array([], column.type.value_type)
+
+
+def item_counts(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Items in each row of a list column; 0 where there is no list."""
+    if types.is_fixed_size_list(column.type):
+        counts = column.is_valid().cast(pa.int64()).to_numpy() * column.type.list_size
+    else:
+        counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    return np.asarray(counts, np.int64)
+
+
+def rows_of(column: pa.Array, items: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """The rows that hold these items, by the items' places in `items_of(column)`."""
+    if not is_list(column.type):
+        return np.asarray(items, np.int64)
+    return np.searchsorted(np.cumsum(item_counts(column)), items, side="right").astype(np.int64)
+
+
+def count_rounded(column: pa.Array) -> int:
+    """How many values of a column are changed by float32."""
+    items = items_of(column)
+    items = items.dictionary_decode() if types.is_dictionary(items.type) else items
+    if not (types.is_float64(items.type) or types.is_decimal(items.type)):
+        return 0
+    doubles = value_buffer(items.cast(pa.float64()), np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        changed = (doubles.astype(np.float32) != doubles) & ~np.isnan(doubles)
+    return int(np.count_nonzero(changed & items.is_valid().to_numpy(zero_copy_only=False)))
 
 
 def to_values(items: pa.Array) -> pa.Array:
@@ -94,18 +139,67 @@ class UnfitError(Exception):
         self.what, self.item, self.do = what, item, do
 
 
-def _to_int64(items: pa.Array) -> pa.Array:
+def find_unfit(items: pa.Array, *, in_list: bool) -> npt.NDArray[np.int64]:
+    """The places of items that `to_values` or a list has no room for; nearly always none, and found in no time."""
+    unfit = _beyond(items)
+    if in_list and items.null_count:
+        unfit = np.union1d(unfit, _places(items.is_null()))
+    return unfit
+
+
+def explain_unfit(items: pa.Array, item: int) -> UnfitError:
+    """Why `find_unfit` found this item, and what to do."""
+    if not items[item].is_valid:
+        return UnfitError("a null inside a list", item=item, do="drop it or replace it by a value")
     if types.is_uint64(items.type):
-        _check_fits(items)
+        what = f"{items[item].as_py()} does not fit into a signed 64-bit integer"
+        return UnfitError(what, item=item, do="read the column as text or as a float")
+    what = f"{_ticks(items)[item].as_py()} {_unit(items.type)} since the epoch does not fit into microseconds"
+    return UnfitError(what, item=item, do="replace it by a date that can be, or by a null")
+
+
+def _to_int64(items: pa.Array) -> pa.Array:
+    unfit = find_unfit(items, in_list=False)
+    if len(unfit):
+        raise explain_unfit(items, int(unfit[0]))
     if types.is_date(items.type) or types.is_timestamp(items.type):
         zone = getattr(items.type, "tz", None)
         items = items.cast(pa.timestamp("us", zone), safe=False)  # finer than a microsecond is cut off
     return items.cast(pa.int64())
 
 
+def _beyond(items: pa.Array) -> npt.NDArray[np.int64]:
+    if types.is_uint64(items.type):
+        return _places(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())))
+    limit = _LIMITS.get(_unit(items.type))
+    if limit is None:
+        return np.empty(0, np.int64)
+    ticks = _ticks(items)
+    return _places(pc.or_(pc.greater(ticks, limit), pc.less(ticks, -limit)))
+
+
+def _unit(column: pa.DataType) -> str:
+    """What a date or a time counts in; empty for any other type."""
+    if types.is_date(column):
+        return "days" if types.is_date32(column) else "ms"
+    return str(column.unit) if types.is_timestamp(column) else ""
+
+
+def _ticks(items: pa.Array) -> pa.Array:
+    return items.cast(pa.int32() if types.is_date32(items.type) else pa.int64()).cast(pa.int64())
+
+
+def _places(found: pa.BooleanArray) -> npt.NDArray[np.int64]:
+    places = pc.indices_nonzero(pc.fill_null(found, False)).to_numpy()
+    return np.asarray(places, np.int64)
+
+
 def _to_float32(items: pa.Array) -> pa.Array:
     if types.is_float32(items.type):
         return items
+    if types.is_float16(items.type):  # which Arrow does not cast
+        halves = value_buffer(items, np.float16).astype(np.float32)
+        return pa.array(halves, mask=items.is_null().to_numpy(zero_copy_only=False))
     doubles = items.cast(pa.float64())
     with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 is infinity, as in protobuf
         singles = value_buffer(doubles, np.float64).astype(np.float32)
@@ -117,17 +211,6 @@ def value_buffer(items: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if not len(items):
         return np.empty(0, dtype)
     return np.frombuffer(items.buffers()[1], dtype)[items.offset : items.offset + len(items)]
-
-
-def _check_fits(items: pa.Array) -> None:
-    too_large = pc.indices_nonzero(pc.fill_null(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())), False))
-    if len(too_large):
-        item = too_large[0].as_py()
-        raise UnfitError(
-            f"{items[item].as_py()} does not fit into a signed 64-bit integer",
-            item=item,
-            do="read the column as text or as a float",
-        )
 
 
 def _is_bytes(item: pa.DataType) -> bool:

@@ -103,7 +103,7 @@ def _encode_column(column: pa.Array, name: str, wrap: Wrap, empty_lists: bool) -
         kind = columns.kind_of(column.type)
         values, lengths, head_of_values = _encode_values(column)
     except columns.UnfitError as error:
-        row = _row_of(column, error.item)
+        row = columns.rows_of(column, error.item)
         raise InfeedError(error.what, where=f"column {name!r}, row {row}", do=error.do) from error
     except InfeedError as error:
         raise InfeedError(error.what, where=f"column {name!r}", do=error.do) from error
@@ -125,7 +125,7 @@ def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callabl
     """The values of each row, end to end; their length, or _ABSENT; and what stands in front of so many bytes."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     if columns.is_list(column.type):
-        values = _regroup(_encode_items(column), _item_counts(column))
+        values = _regroup(_encode_items(column), columns.item_counts(column))
     elif columns.kind_of(column.type) is None:
         values = fixed_width(b"", 0, len(column))
     else:
@@ -155,11 +155,11 @@ def _encode_scalars(values: pa.Array) -> pa.LargeBinaryArray:
 
 def _encode_items(column: pa.Array) -> pa.LargeBinaryArray:
     """The wire bytes of each item of a list column."""
-    some = column.null_count < len(column)  # Arrow 10 cannot flatten a fixed-size list column of nulls alone
-    items = columns.to_values(column.flatten() if some else pa.array([], column.type.value_type))
-    if items.null_count:
-        item = pc.indices_nonzero(items.is_null())[0].as_py()
-        raise columns.UnfitError("a null inside a list", item=item, do="drop it or replace it by a value")
+    items = columns.items_of(column)
+    unfit = columns.find_unfit(items, in_list=True)
+    if len(unfit):
+        raise columns.explain_unfit(items, int(unfit[0]))
+    items = columns.to_values(items)
     values = _encode_scalars(items)
     if not pa.types.is_large_binary(items.type):
         return values
@@ -178,21 +178,6 @@ def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBin
         table[:, byte] = (unsigned >> np.uint64(byte * _BITS_PER_BYTE)).astype(np.uint8) & 0x7F | more
     sizes *= present
     return _from_lengths(table[np.arange(width) < sizes[:, None]].tobytes(), sizes)
-
-
-def _item_counts(column: pa.Array) -> Ints:
-    """Items in each row; 0 where there is no list."""
-    if pa.types.is_fixed_size_list(column.type):
-        counts = column.is_valid().cast(pa.int64()).to_numpy() * column.type.list_size
-    else:
-        counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
-    return np.asarray(counts, np.int64)
-
-
-def _row_of(column: pa.Array, item: int) -> int:
-    if not columns.is_list(column.type):
-        return item
-    return int(np.searchsorted(np.cumsum(_item_counts(column)), item, side="right"))
 
 
 def _regroup(items: pa.LargeBinaryArray, counts: Ints) -> pa.LargeBinaryArray:

@@ -1,12 +1,18 @@
 """The one place that touches a file system: thin over `pyarrow.fs`, which serves local, gs://, s3:// and hdfs:// paths.
 
 A path is a plain local path or a URI, always a `str`. Everything above this module handles paths with `join` and
-`name` only, so that what works on a laptop works on a bucket.
+`name` only, so that what works on a laptop works on a bucket. Credentials and endpoints are found as the clients of
+each store find them; for S3 that includes AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL.
+
+An object store has no folders and no rename: an object appears whole once its writer closes, so it is written under its
+own name; `rename` copies within the store and deletes.
 """
 
 from __future__ import annotations
 
+import errno
 import fnmatch
+import functools
 import os
 import posixpath
 import uuid
@@ -16,6 +22,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import fs
+
+from infeed.components.errors import InfeedError
+
+_OBJECT_STORES = {"s3", "gcs", "abfs"}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True)
@@ -105,17 +116,26 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
     """A binary file that appears under its name only once it is whole: a temporary name, then a rename.
 
     The folder is made where it is missing. When the body raises, nothing is left behind.
+
+    Raises:
+      InfeedError: there is no room left to write.
     """
     system, inner = _resolve(path)
-    system.create_dir(posixpath.dirname(inner), recursive=True)
-    # A dot in front keeps the unfinished file out of every glob; the random part keeps two attempts apart.
-    unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
+    unfinished = inner
+    if not _is_object_store(system):
+        system.create_dir(posixpath.dirname(inner), recursive=True)
+        # A dot in front keeps the unfinished file out of every glob; the random part keeps two attempts apart.
+        unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
     try:
-        with system.open_output_stream(unfinished) as file:
+        with system.open_output_stream(unfinished, compression=None) as file:  # as it is, whatever its name
             yield file
-        system.move(unfinished, inner)
-    except BaseException:
+        if unfinished != inner:
+            system.move(unfinished, inner)
+    except BaseException as error:
         _delete_quietly(system, unfinished)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            do = "make room, or write to another place; nothing half-written was kept"
+            raise InfeedError(f"no room left to write: {os.strerror(error.errno)}", where=path, do=do) from error
         raise
 
 
@@ -125,7 +145,7 @@ def read_bytes(path: str) -> bytes:
     if _is_local(system):
         with open(inner, "rb") as local:  # three times faster than pyarrow on files of a few kilobytes
             return local.read()
-    with system.open_input_stream(inner) as file:
+    with system.open_input_stream(inner, compression=None) as file:
         return bytes(file.read())
 
 
@@ -139,8 +159,18 @@ def rename(source: str, target: str) -> None:
     """Moves one file, replacing `target`; the target's folder is made where it is missing."""
     system, old = _resolve(source)
     _, new = _resolve(target)
-    system.create_dir(posixpath.dirname(new), recursive=True)
+    if not _is_object_store(system):
+        system.create_dir(posixpath.dirname(new), recursive=True)
     system.move(old, new)
+
+
+def replace_folder(source: str, target: str) -> None:
+    """Gives a local folder another name, in place of whatever has it."""
+    old = f"{target.rstrip('/')}.replaced"
+    if os.path.lexists(target):
+        os.rename(target, old)
+    os.rename(source, target)
+    remove(old)
 
 
 def remove(path: str) -> None:
@@ -154,16 +184,44 @@ def remove(path: str) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Makes a folder and its parents; nothing happens where it exists."""
+    """Makes a folder and its parents; nothing happens where it exists, or where there are no folders."""
     system, inner = _resolve(path)
-    system.create_dir(inner, recursive=True)
+    if not _is_object_store(system):
+        system.create_dir(inner, recursive=True)
+
+
+def is_local(path: str) -> bool:
+    """Whether a path lies on this machine's own file system."""
+    return _is_local(_resolve(path)[0])
 
 
 def _resolve(path: str) -> tuple[fs.FileSystem, str]:
-    if "://" in path:
-        system, inner = fs.FileSystem.from_uri(path)
-        return system, inner
-    return fs.LocalFileSystem(), os.path.abspath(path)
+    scheme, is_uri, rest = path.partition("://")
+    if not is_uri:
+        return fs.LocalFileSystem(), os.path.abspath(path)
+    authority, _, below = rest.partition("/")
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") if scheme == "s3" else None
+    system, base = _connect(scheme, authority, endpoint)
+    return system, posixpath.join(base, below).rstrip("/") or base
+
+
+@functools.cache  # a client of a store takes a while to make
+def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.FileSystem, str]:
+    if endpoint is not None:
+        protocol, _, host = endpoint.rpartition("://")
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return fs.S3FileSystem(endpoint_override=host, scheme=protocol or "https", region=region), authority
+    try:
+        system, base = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
+    except (OSError, ValueError) as error:
+        told = str(error).partition("\n")[0]
+        do = "check the address, the network and the credentials"
+        raise InfeedError(f"cannot reach it: {told}", where=f"{scheme}://{authority}", do=do) from error
+    return system, base
+
+
+def _is_object_store(system: fs.FileSystem) -> bool:
+    return system.type_name in _OBJECT_STORES
 
 
 def _is_local(system: fs.FileSystem) -> bool:

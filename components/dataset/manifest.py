@@ -45,15 +45,16 @@ class Shard:
 
 @dataclass(frozen=True)
 class Split:
-    """One split; `bytes` is the size of its files on disk."""
+    """One split; `bytes` is the size of its files on disk, `reason` why there are so many of them."""
 
     records: int
     bytes: int
     shards: tuple[Shard, ...]
+    reason: str = ""
 
     @classmethod
-    def of(cls, shards: tuple[Shard, ...]) -> Split:
-        return cls(sum(shard.records for shard in shards), sum(shard.bytes for shard in shards), shards)
+    def of(cls, shards: tuple[Shard, ...], reason: str = "") -> Split:
+        return cls(sum(shard.records for shard in shards), sum(shard.bytes for shard in shards), shards, reason)
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,23 @@ class Rejected:
     file: str | None = None
 
 
+@dataclass(frozen=True)
+class Balanced:
+    """Records that class balancing wrote once more, and rows that it left out."""
+
+    repeated: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: Balanced) -> Balanced:
+        return Balanced(self.repeated + other.repeated, self.dropped + other.dropped)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The whole of a dataset. `schema` is empty for a dataset that somebody else wrote; `filtered` counts rows."""
+    """The whole of a dataset. `schema` is empty for a dataset that somebody else wrote; `filtered` counts rows.
+
+    Every row is accounted for: rows_read + repeated == records + rejected + filtered + dropped.
+    """
 
     format: int = FORMAT
     complete: bool = True
@@ -91,6 +106,8 @@ class Manifest:
     splits: Mapping[str, Split]
     rejected: Rejected = field(default_factory=Rejected)
     filtered: int = 0
+    balanced: Balanced = field(default_factory=Balanced)
+    warnings: tuple[str, ...] = ()
     rows_read: int
 
     def write(self, root: str) -> None:
@@ -134,15 +151,18 @@ class Manifest:
                 "schema": tuple(_column(column) for column in fields["schema"]),
                 "splits": {name: _split(split) for name, split in fields["splits"].items()},
                 "rejected": Rejected(**fields["rejected"]),
+                "balanced": Balanced(**fields.get("balanced", {})),
+                "warnings": tuple(fields.get("warnings", ())),
             }
         )
 
     def _check_every_row_is_accounted_for(self) -> None:
         written = sum(split.records for split in self.splits.values())
-        if self.rows_read != written + self.rejected.rows + self.filtered:
+        came, went = self.rows_read + self.balanced.repeated, self.rejected.rows + self.filtered + self.balanced.dropped
+        if came != written + went:
             raise ValueError(
-                f"{self.rows_read} rows read, but {written} written, {self.rejected.rows} rejected, "
-                f"{self.filtered} filtered"
+                f"{self.rows_read} rows read and {self.balanced.repeated} repeated, but {written} written, "
+                f"{self.rejected.rows} rejected, {self.filtered} filtered, {self.balanced.dropped} dropped"
             )
 
 

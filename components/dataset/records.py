@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
@@ -29,6 +29,7 @@ _MASK_DELTA = 0xA282EAD8
 _GZIP_WINDOW = 31  # 15 bits of window, plus 16 for a gzip header
 _FIRST_ZLIB_LEVEL = 4  # isal has levels 0 to 3
 _CHUNK = 1 << 20
+_SMALL_CHUNK = 1 << 10
 _BAD_GZIP: tuple[Any, ...] = (OSError, EOFError, zlib.error, isal_zlib.error)
 _REMEDY = "write the dataset again, or remove the file"
 
@@ -71,14 +72,24 @@ def read_records(path: str) -> Iterator[bytes]:
     Raises:
       InfeedError: a truncated or corrupt file, with its name and the record's number, from 0.
     """
+    for number, payload in enumerate(scan_records(path)):
+        if payload is None:
+            raise InfeedError("corrupt record: wrong checksum", where=f"{path}, record {number}", do=_REMEDY)
+        yield payload
+
+
+def scan_records(path: str) -> Iterator[bytes | None]:
+    """As `read_records`, but goes on after a record whose payload is corrupt; None stands in its place.
+
+    Raises:
+      InfeedError: what follows cannot be read at all: a truncated file, or a corrupt length.
+    """
     with _open_framing(path) as file:
         for number, length in _lengths(file, path):
-            payload, crc = file.read(length), file.read(_CRC_BYTES)
+            payload, crc = _read(file, length, path), _read(file, _CRC_BYTES, path)
             if len(crc) < _CRC_BYTES:
                 raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
-            if crc != _masked_bytes(google_crc32c.value(payload)):
-                raise InfeedError("corrupt record: wrong checksum", where=f"{path}, record {number}", do=_REMEDY)
-            yield payload
+            yield payload if crc == _masked_bytes(google_crc32c.value(payload)) else None
 
 
 def count_records(path: str) -> int:
@@ -90,7 +101,7 @@ def count_records(path: str) -> int:
     count = 0
     with _open_framing(path) as file:
         for number, length in _lengths(file, path):
-            if len(file.read(length + _CRC_BYTES)) < length + _CRC_BYTES:
+            if len(_read(file, length + _CRC_BYTES, path)) < length + _CRC_BYTES:
                 raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
             count += 1
     return count
@@ -170,7 +181,7 @@ def _open_framing(path: str) -> Iterator[BinaryIO]:
 def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
     """(number, payload length) of each record; the caller reads the payload and its checksum before the next."""
     number = 0
-    while header := _read_header(file, path, number):
+    while header := _read(file, _HEADER_BYTES, path):
         length, crc = header[:8], header[8:]
         if len(header) < _HEADER_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
@@ -182,8 +193,31 @@ def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
         number += 1
 
 
-def _read_header(file: BinaryIO, path: str, number: int) -> bytes:
+def _read(file: BinaryIO, size: int, path: str) -> bytes:
     try:
-        return file.read(_HEADER_BYTES)
+        return file.read(size)
     except _BAD_GZIP as error:
-        raise InfeedError(f"cannot decompress: {error}", where=f"{path}, record {number}", do=_REMEDY) from error
+        where = f"{path}, record {_count_readable(path)}"
+        raise InfeedError(f"cannot decompress: {error}", where=where, do=_REMEDY) from error
+
+
+def _count_readable(path: str) -> int:
+    """Records in front of the place where decompression fails."""
+    count, pending = 0, bytearray()
+    for data in _decompress_what_can_be(path):
+        pending += data
+        while len(pending) >= (size := FRAMING_BYTES + int.from_bytes(pending[:8], "little")):
+            count, pending = count + 1, pending[size:]
+    return count
+
+
+def _decompress_what_can_be(path: str) -> Iterator[bytes]:
+    """In small steps: of a step that fails, nothing comes out."""
+    decompressor: Any = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
+    with files.open_input(path) as file, suppress(*_BAD_GZIP):
+        while chunk := file.read(_SMALL_CHUNK):
+            while chunk:
+                yield decompressor.decompress(chunk)
+                chunk = decompressor.unused_data
+                if decompressor.eof:  # one gzip file behind another is a gzip file
+                    decompressor = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)

@@ -1,10 +1,20 @@
-"""Which split a record belongs to: TFX's own rule, by hash buckets."""
+"""Which split a row belongs to: TFX's own rule, by hash buckets, or one of four others.
+
+`Buckets` names the splits and their shares. Without more, TFX's rule applies to the record or to one feature. A
+`SplitBy` says otherwise:
+
+    ByColumns    hash of some columns and a salt: rows that agree in them stay together
+    ByLabel      stratified: each label is divided by the shares, not in the mean but each time
+    ByTime       the splits in order, cut at given times
+    ByName       a column holds the name of the split
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +51,67 @@ class Buckets:
         return tuple(name for name, _ in self.shares)
 
 
+@dataclass(frozen=True)
+class ByColumns:
+    """Splits by the hash of some columns' values: groups that must not be torn apart. A null is a value like others.
+
+    Args:
+      columns: rows that agree in all of these are in one split.
+      salt: another salt gives another division.
+    """
+
+    columns: tuple[str, ...]
+    salt: str = ""
+    how: str = field(default="columns", init=False)
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InfeedError("no columns to split by", where="ByColumns", do="name one or more")
+
+
+@dataclass(frozen=True)
+class ByLabel:
+    """Stratified: the rows of each value of `column` are divided by the shares; an odd one goes to an earlier split."""
+
+    column: str
+    how: str = field(default="label", init=False)
+
+
+@dataclass(frozen=True)
+class ByTime:
+    """The first split takes what is before the first cut, the next what is before the second, the last the rest.
+
+    Args:
+      column: dates, timestamps, numbers, or text that sorts by time, such as ISO dates; without nulls.
+      cuts: one fewer than there are splits, ascending, written as the column's values are.
+    """
+
+    column: str
+    cuts: tuple[str, ...]
+    how: str = field(default="time", init=False)
+
+
+@dataclass(frozen=True)
+class ByName:
+    """A column of text holds the name of each row's split."""
+
+    column: str
+    how: str = field(default="name", init=False)
+
+
+SplitBy = ByColumns | ByLabel | ByTime | ByName
+_RULES = {rule.how: rule for rule in (ByColumns, ByLabel, ByTime, ByName)}
+
+
+def split_by_from_dict(fields: Mapping[str, Any]) -> SplitBy:
+    """What `dataclasses.asdict` gave, or JSON of it."""
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    rule: Any = _RULES[fields["how"]]
+    del given["how"]
+    split_by: SplitBy = rule(**given)
+    return split_by
+
+
 def assign_splits(keys: pa.LargeBinaryArray, buckets: Buckets) -> npt.NDArray[np.int64]:
     """The index into `buckets.names` of each key.
 
@@ -64,8 +135,3 @@ def _remainders(words: npt.NDArray[np.uint64], divisor: int) -> npt.NDArray[np.i
     for word in words.T:
         remainders = ((remainders << np.uint64(_WORD_BITS)) + word) % np.uint64(divisor)
     return remainders.astype(np.int64)
-
-
-def rows_by_split(assigned: npt.NDArray[np.int64], names: Sequence[str]) -> dict[str, npt.NDArray[np.int64]]:
-    """Split name -> its row numbers, in order; a split without rows is there too."""
-    return {name: np.flatnonzero(assigned == index) for index, name in enumerate(names)}

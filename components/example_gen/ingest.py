@@ -1,7 +1,7 @@
 """Blocks of rows -> shards on disk, in plain functions; `transforms` gives the same steps to Beam.
 
-    spill_task     one task's rows: read, encode, split; one spill file a block and split
-    plan_writes    how many shards, from the sizes of all spills
+    spill_task     one task's rows: read, filter, encode, split; one spill file a block and split
+    `planning`     what each split holds and in how many shards, from the sizes of all spills
     write_shard    its share of every spill: shuffled, compressed, written
     publish        renames the finished shards into their splits, then writes the manifest
 
@@ -10,25 +10,32 @@ Nothing is visible under its final name before `publish`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.dataset import columns, files, names
-from infeed.components.dataset.encode import encode_examples, encode_feature
-from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
+from infeed.components.dataset import assign, columns, files, names
+from infeed.components.dataset.manifest import Manifest, Rejected, Shard, Source, Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.dataset.shards import Part, ShardPlan, Slice, plan_shards, records_of_shard
-from infeed.components.dataset.splits import Buckets, assign_splits, rows_by_split
+from infeed.components.dataset.shards import Part, Slice, records_of_shard
+from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.spills import Spill, read_slices, write_spill
+from infeed.components.example_gen.arrange import Arranged, arrange, written_schema
+from infeed.components.example_gen.bad_rows import REJECTS, BadRow, BadRows, to_jsonl
+from infeed.components.example_gen.planning import Block, ShardTask, WritePlan, plan_writes, shard_tasks
+from infeed.components.example_gen.spills import Spill, Strata, read_slices, write_spill
 
+A = TypeVar("A")
+B = TypeVar("B")
 TEMPORARY = ".ingest"  # beside the splits; a dot keeps it out of every reader's glob
 _WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
 
@@ -42,18 +49,28 @@ class Task:
     split: str | None = None
 
 
+class Read(Protocol):
+    """`Task.what` -> record batches of the input's schema, in order; picklable, since workers call it.
+
+    A row that no typed row can be made of is reported to `bad_rows` and left out.
+    """
+
+    def __call__(self, what: Any, /, *, bad_rows: BadRows) -> Iterable[pa.RecordBatch]: ...
+
+
 @dataclass(frozen=True)
 class Input:
     """An opened source: everything that is known before the first row is read.
 
     Args:
-      read: `Task.what` -> record batches of `schema`, in order; picklable, since workers call it.
+      serialized: the only column holds records that are written as they are.
     """
 
     source: Source
     schema: pa.Schema
     tasks: tuple[Task, ...]
-    read: Callable[[Any], Iterable[pa.RecordBatch]]
+    read: Read
+    serialized: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +86,8 @@ class Job:
     root: str
     source: Source
     schema: pa.Schema
-    read: Callable[[Any], Iterable[pa.RecordBatch]]
+    read: Read
+    serialized: bool
     splits: tuple[str, ...]
     buckets: Buckets | None
     options: IngestOptions
@@ -78,97 +96,81 @@ class Job:
     def of(
         cls, opened: Input, *, root: str, splits: tuple[str, ...], buckets: Buckets | None, options: IngestOptions
     ) -> Job:
-        """Everything but the tasks, which may be many and go to the workers one by one."""
-        return cls(root, opened.source, opened.schema, opened.read, splits, buckets, options)
+        """Everything but the tasks, which may be many and go to the workers one by one.
+
+        Raises:
+          InfeedError: options that do not fit the input's schema or its splits.
+        """
+        job = cls(root, opened.source, opened.schema, opened.read, opened.serialized, splits, buckets, options)
+        _check_options(job)
+        return job
 
     @property
     def temporary(self) -> str:
         return files.join(self.root, TEMPORARY)
 
 
-@dataclass(frozen=True)
-class Block:
-    """What became of one record batch; `nulls` counts them for each column of the schema."""
+class Each(Protocol):
+    """Like `map`, but in any order: `workers.processes` gives one that uses several processes."""
 
-    order: tuple[int, int]
-    rows: int
-    nulls: tuple[int, ...]
-    spills: tuple[Spill, ...]
+    def __call__(self, function: Callable[[A], B], items: Sequence[A], /) -> Iterable[B]: ...
 
 
-@dataclass(frozen=True)
-class WritePlan:
-    """Every split's spills in input order, and its number of shards with the reason."""
+class Watcher:
+    """Is told how far it is, from this process."""
 
-    rows: int
-    nulls: tuple[int, ...]
-    spills: dict[str, tuple[Spill, ...]]
-    shards: dict[str, ShardPlan]
+    def read(self, block: Block) -> None:
+        """A block is read and spilled."""
 
-
-@dataclass(frozen=True)
-class ShardTask:
-    """One shard to write."""
-
-    split: str
-    index: int
+    def write(self, shard: Shard, shards: int) -> None:
+        """One of `shards` is written."""
 
 
-def ingest(tasks: Sequence[Task], job: Job) -> Manifest:
-    """All steps in this process, one after the other."""
-    prepare(job)
+def ingest(tasks: Sequence[Task], job: Job, *, each: Each = map, watcher: Watcher | None = None) -> Manifest:
+    """All steps, without Beam; what is written does not depend on `each`."""
+    watcher = watcher or Watcher()
+    with attempt(job):
+        blocks = []
+        for block in itertools.chain.from_iterable(each(partial(spill_task, job=job), tasks)):
+            blocks.append(block)
+            watcher.read(block)
+        plan = plan_writes(blocks, job.splits, job.buckets, job.options)
+        wanted, shards = shard_tasks(plan), []
+        for shard in each(partial(write_shard, plan=plan, job=job), wanted):
+            shards.append(shard)
+            watcher.write(shard, len(wanted))
+        return publish(shards, plan, job)
+
+
+@contextmanager
+def attempt(job: Job) -> Iterator[None]:
+    """What is written inside becomes a whole dataset or, where it fails, nothing; an earlier one is cleared first."""
+    _clear(job)
     try:
-        blocks = [block for task in tasks for block in spill_task(task, job)]
-        plan = plan_writes(blocks, job)
-        return publish([write_shard(task, plan, job) for task in shard_tasks(plan)], plan, job)
-    finally:
-        clean_up(job)
-
-
-def prepare(job: Job) -> None:
-    """Clears what an earlier attempt left: its manifest first, so that nothing half-cleared looks whole."""
-    files.remove(files.join(job.root, names.MANIFEST))
-    for folder in (job.temporary, *(names.split_dir(job.root, split) for split in job.splits)):
-        files.remove(folder)
-
-
-def clean_up(job: Job) -> None:
-    """Removes the temporary folder, whatever became of the attempt."""
+        yield
+    except BaseException:
+        _clear(job)
+        raise
     files.remove(job.temporary)
+
+
+def _clear(job: Job) -> None:
+    """The manifest goes first, so that nothing half-cleared looks whole."""
+    for file in (names.MANIFEST, REJECTS):
+        files.remove(files.join(job.root, file))
+    splits = [folder for folder in files.list_folders(job.root) if folder.startswith(names.SPLIT_FOLDER)]
+    for folder in (TEMPORARY, *splits):
+        files.remove(files.join(job.root, folder))
 
 
 def spill_task(task: Task, job: Job) -> Iterator[Block]:
     """Reads one task and spills it, block by block."""
-    for number, batch in enumerate(job.read(task.what)):
-        order = (task.order, number)
-        examples = encode_examples(batch, empty_lists=job.options.compat == "tfx")
-        assigned = {task.split: np.arange(len(examples))} if task.split else _split_rows(batch, examples, job)
-        framed = frame_records(examples)
-        spills = tuple(_spill(framed, rows, split, order, job) for split, rows in assigned.items() if len(rows))
-        yield Block(order, batch.num_rows, tuple(column.null_count for column in batch.columns), spills)
-
-
-def plan_writes(blocks: Iterable[Block], job: Job) -> WritePlan:
-    """The number of shards of every split.
-
-    Raises:
-      InfeedError: no rows at all.
-    """
-    blocks = sorted(blocks, key=lambda block: block.order)
-    rows = sum(block.rows for block in blocks)
-    if not rows:
-        raise InfeedError("no rows in the input", where=job.source.kind, do="check the input's path and pattern")
-    spills = {
-        split: tuple(spill for block in blocks for spill in block.spills if spill.split == split)
-        for split in job.splits
-    }
-    shards = {split: _plan_split(found, job.options) for split, found in spills.items()}
-    nulls = tuple(sum(counts) for counts in zip(*(block.nulls for block in blocks), strict=True))
-    return WritePlan(rows, nulls, spills, shards)
-
-
-def shard_tasks(plan: WritePlan) -> list[ShardTask]:
-    return [ShardTask(split, index) for split, shards in plan.shards.items() for index in range(shards.count)]
+    bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit)
+    number = 0
+    for number, batch in enumerate(job.read(task.what, bad_rows=bad_rows), start=1):
+        yield _spill_batch(batch, (task.order, number), bad_rows.take(), task.split, job)
+    if rejected := bad_rows.take():
+        yield _spill_batch(_no_rows(job.schema), (task.order, number + 1), rejected, task.split, job)
 
 
 def write_shard(task: ShardTask, plan: WritePlan, job: Job) -> Shard:
@@ -190,65 +192,91 @@ def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
     shards = sorted(shards, key=lambda shard: shard.file)
     for shard in shards:
         files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))
+    if plan.rejected:
+        files.write_bytes(files.join(job.root, REJECTS), to_jsonl(plan.rejected))
     manifest = Manifest(
         source=job.source,
         options=job.options.as_dict(),
-        schema=columns.describe(job.schema, plan.nulls),
-        splits={split: Split.of(_shards_of(shards, split)) for split in job.splits},
+        schema=() if job.serialized else columns.describe(written_schema(job.schema, job.options), plan.nulls),
+        splits={split: Split.of(_shards_of(shards, split), plan.shards[split].reason) for split in job.splits},
+        rejected=Rejected(len(plan.rejected), REJECTS if plan.rejected else None),
+        filtered=plan.filtered,
+        balanced=plan.balanced,
+        warnings=tuple(_warnings(plan, job)),
         rows_read=plan.rows,
     )
     manifest.write(job.root)
     return manifest
 
 
-def _split_rows(batch: pa.RecordBatch, examples: pa.LargeBinaryArray, job: Job) -> dict[str, npt.NDArray[np.int64]]:
-    if job.buckets is None:
-        raise ValueError("a task without a split needs buckets")
-    if job.buckets.feature is not None:
-        assigned = assign_splits(_feature_keys(batch, job.buckets.feature), job.buckets)
-    else:
-        assigned = assign_splits(examples, job.buckets)
-        if job.options.compat != "tfx":
-            _assign_rows_with_nulls(assigned, batch, job.buckets)
-    return rows_by_split(assigned, job.buckets.names)
+def _warnings(plan: WritePlan, job: Job) -> Iterator[str]:
+    for field, rounded in zip(written_schema(job.schema, job.options), plan.rounded, strict=True):
+        if rounded:
+            yield f"column {field.name!r}: {field.type} values rounded to float32: {rounded}"
 
 
-def _assign_rows_with_nulls(assigned: npt.NDArray[np.int64], batch: pa.RecordBatch, buckets: Buckets) -> None:
-    """TFX hashes its own bytes, with an empty list for a null; splits go by these even where others are written."""
-    missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
-    if missing:
-        rows = np.flatnonzero(np.any(missing, axis=0))
-        keys = encode_examples(batch.take(pa.array(rows)), empty_lists=True)
-        assigned[rows] = assign_splits(keys, buckets)
+def _check_options(job: Job) -> None:
+    """Tries every option on a batch without rows, so that a wrong name is told before anything is read."""
+    if job.buckets is not None:
+        assign.check_splits(job.buckets, job.options.split_by)
+    elif job.options.split_by is not None:
+        raise InfeedError(
+            f"split by {job.options.split_by.how}, but the input is split already",
+            where=f"splits {', '.join(job.splits)}",
+            do="give one input split, or leave out split_by",
+        )
+    strangers = set(job.options.balance.splits) - set(job.splits) if job.options.balance else set()
+    if strangers:
+        raise InfeedError(
+            f"no split named {min(strangers)!r}", where="balance", do=f"choose one of {', '.join(job.splits)}"
+        )
+    _arrange(_no_rows(job.schema), None if job.buckets else job.splits[0], job)
 
 
-def _feature_keys(batch: pa.RecordBatch, feature: str) -> pa.LargeBinaryArray:
-    where = f"split by feature {feature!r}"
-    if feature not in batch.schema.names:
-        raise InfeedError("no such column", where=where, do=f"choose one of {', '.join(batch.schema.names[:10])}")
-    column = batch.column(batch.schema.get_field_index(feature))
-    if columns.kind_of(column.type) not in ("int", "bytes"):
-        raise InfeedError(f"a column of type {column.type}", where=where, do="choose a column of integers or text")
-    if column.null_count:
-        raise InfeedError("an empty value", where=where, do="choose a column without empty values")
-    return encode_feature(column, feature)
+def _arrange(batch: pa.RecordBatch, split: str | None, job: Job) -> Arranged:
+    return arrange(batch, split, buckets=job.buckets, options=job.options, serialized=job.serialized)
+
+
+def _spill_batch(
+    batch: pa.RecordBatch, order: tuple[int, int], rejected: tuple[BadRow, ...], split: str | None, job: Job
+) -> Block:
+    arranged = _arrange(batch, split, job)
+    framed = frame_records(arranged.examples)
+    spills = [
+        _spill(framed, rows, split, order, arranged.strata, job) for split, rows in arranged.rows.items() if len(rows)
+    ]
+    return Block(
+        order=order,
+        rows=batch.num_rows + len(rejected),
+        filtered=batch.num_rows - len(framed),
+        rejected=rejected,
+        nulls=tuple(column.null_count for column in arranged.written.columns),
+        rounded=tuple(columns.count_rounded(column) for column in arranged.written.columns),
+        spills=tuple(spill for found in spills for spill in found),
+    )
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def _spill(
-    framed: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], split: str, order: tuple[int, int], job: Job
-) -> Spill:
-    path = files.join(job.temporary, "spills", f"{order[0]:06d}-{order[1]:06d}-{split}.arrow")
-    return write_spill(path, split, framed.take(pa.array(rows)), _seed(job, job.splits.index(split), *order))
+    framed: pa.LargeBinaryArray,
+    rows: npt.NDArray[np.int64],
+    split: str | None,
+    order: tuple[int, int],
+    strata: Strata,
+    job: Job,
+) -> list[Spill]:
+    name = f"{order[0]:06d}-{order[1]:06d}-{split or 'all'}.arrow"
+    seed = _seed(job, job.splits.index(split) if split else len(job.splits), *order)
+    path = files.join(job.temporary, "spills", name)
+    return write_spill(path, split, framed.take(pa.array(rows)), seed, strata.take(rows))
 
 
 def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
     """A seed of its own for every place where rows are shuffled."""
     return None if job.options.shuffle_seed is None else (job.options.shuffle_seed, *place)
-
-
-def _plan_split(spills: Sequence[Spill], options: IngestOptions) -> ShardPlan:
-    size, records = sum(spill.bytes for spill in spills), sum(spill.records for spill in spills)
-    return plan_shards(size, records, options.shards)
 
 
 def _windows(shard: int, count: int, spills: Sequence[Spill], *, interleave: bool) -> list[list[Slice]]:

@@ -7,7 +7,7 @@ over the whole split that never holds more than a block or a window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,31 +18,70 @@ from infeed.components.dataset import files
 from infeed.components.dataset.records import data_of
 from infeed.components.dataset.shards import Slice
 
+_CHUNK_BYTES = 1 << 18  # what is read of a spill, at least; on an object store a request each
+_ROWS = b"rows of a chunk"
 Seed = tuple[int, ...] | None  # None keeps the order
 
 
 @dataclass(frozen=True)
-class Spill:
-    """Where the records of one block and split lie; `bytes` counts the records, not the file."""
+class Strata:
+    """The stratum of each row, as a number from 0, and the labels that each number stands for."""
 
-    split: str
+    numbers: npt.NDArray[np.int64]
+    labels: Sequence[tuple[Hashable, Hashable]]
+
+    @classmethod
+    def none(cls, rows: int) -> Strata:
+        """One stratum of all rows."""
+        return cls(np.zeros(rows, np.int64), [(None, None)])
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Strata:
+        return Strata(self.numbers[rows], self.labels)
+
+
+@dataclass(frozen=True)
+class Spill:
+    """Where some records of one block and split lie: a whole spill file, or the run of one stratum in it.
+
+    Args:
+      split: None until the labels of all blocks are counted, where splits are stratified.
+      start: the first record's number in the file.
+      bytes: of the records, not the file.
+      strata: the labels that these records share: of the stratified split, and of the balance.
+    """
+
+    split: str | None
     path: str
+    start: int
     records: int
     bytes: int
+    strata: tuple[Hashable, Hashable] = (None, None)
 
 
-def write_spill(path: str, split: str, framed: pa.LargeBinaryArray, seed: Seed) -> Spill:
-    """Writes framed records, shuffled by `seed`."""
-    records = _shuffle(framed, seed)
-    batch = pa.RecordBatch.from_arrays([records], ["record"])
-    with files.open_output(path) as file, pa.ipc.new_file(file, batch.schema) as writer:
-        writer.write_batch(batch)
-    return Spill(split, path, len(records), len(data_of(records)))
+def write_spill(path: str, split: str | None, framed: pa.LargeBinaryArray, seed: Seed, strata: Strata) -> list[Spill]:
+    """Writes framed records, shuffled by `seed`, those of a stratum together: one spill for each."""
+    order = np.arange(len(framed)) if seed is None else permutation(len(framed), seed)
+    order = order[np.argsort(strata.numbers[order], kind="stable")]
+    records = framed.take(pa.array(order))
+    rows = max(1, len(records) * _CHUNK_BYTES // max(len(data_of(records)), 1))
+    schema = pa.schema([("record", pa.large_binary())], metadata={_ROWS: str(rows)})
+    with files.open_output(path) as file, pa.ipc.new_file(file, schema) as writer:
+        writer.write_table(pa.Table.from_arrays([records], schema=schema), max_chunksize=rows)
+    return list(_spills_of(path, split, records, strata))
+
+
+def _spills_of(path: str, split: str | None, records: pa.LargeBinaryArray, strata: Strata) -> Iterator[Spill]:
+    start = 0
+    for number, count in enumerate(np.bincount(strata.numbers, minlength=len(strata.labels)).tolist()):
+        if count:
+            size = len(data_of(records.slice(start, count)))
+            yield Spill(split, path, start, count, size, strata.labels[number])
+        start += count
 
 
 def read_slices(spills: Sequence[Spill], slices: Sequence[Slice], seed: Seed) -> pa.LargeBinaryArray:
     """The records of some slices, one slice after the other, then shuffled by `seed`."""
-    read = [_read_spill(spills[one.part].path).slice(one.start, one.stop - one.start) for one in slices]
+    read = [chunk for one in slices for chunk in _read_spill(spills[one.part], one)]
     return _shuffle(pa.concat_arrays(read) if read else pa.array([], pa.large_binary()), seed)
 
 
@@ -56,6 +95,12 @@ def _shuffle(records: pa.LargeBinaryArray, seed: Seed) -> pa.LargeBinaryArray:
     return records if seed is None else records.take(pa.array(permutation(len(records), seed)))
 
 
-def _read_spill(path: str) -> pa.LargeBinaryArray:
-    with files.open_input(path, mapped=True) as file:
-        return pa.ipc.open_file(file).get_batch(0).column(0)
+def _read_spill(spill: Spill, one: Slice) -> Iterator[pa.LargeBinaryArray]:
+    start, stop = spill.start + one.start, spill.start + one.stop
+    with files.open_input(spill.path, mapped=True) as file:
+        reader = pa.ipc.open_file(file)
+        rows = int(reader.schema.metadata[_ROWS])
+        for chunk in range(start // rows, -(-stop // rows)):
+            first = chunk * rows
+            records = reader.get_batch(chunk).column(0)
+            yield records[max(start - first, 0) : min(stop - first, rows)]

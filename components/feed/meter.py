@@ -17,7 +17,7 @@ class Meter:
 
     def __init__(self) -> None:
         with tf.device("cpu:0"):
-            self._waited = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="seconds_waited_for_input")
+            self.waited = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="seconds_waited_for_input")
 
     def next(self, iterator: Any) -> Any:
         """The iterator's next batch, timed. Call it where the batch is used, inside the `tf.function`."""
@@ -26,17 +26,17 @@ class Meter:
             batch = next(iterator)
         with tf.control_dependencies(_local_tensors(batch)):
             arrived = tf.timestamp()
-        self._waited.assign_add(arrived - asked)
+        self.waited.assign_add(arrived - asked)
         return batch
 
     @property
     def seconds(self) -> float:
         """Seconds waited since the last reset."""
-        return float(self._waited.numpy())
+        return float(self.waited.numpy())
 
     def reset(self) -> None:
         """Starts again at zero."""
-        self._waited.assign(0.0)
+        self.waited.assign(0.0)
 
 
 def _local_tensors(batch: Any) -> list[tf.Tensor]:

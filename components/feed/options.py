@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from infeed.components.errors import InfeedError
 
-Tier = Literal["auto", "columns", "stream"]
+Tier = Literal["auto", "columns", "disk", "stream"]
 Flip = Literal["none", "horizontal"]
 
 
@@ -18,13 +18,18 @@ class FeedOptions:
     Attributes:
       batch_size: records in a global batch, over all replicas.
       seed: orders shards and records and drives augmentation; the same seed gives the same run.
-      tier: `columns` decodes a split once and holds it in memory, `stream` reads it again each epoch; `auto` takes
-        `columns` where the decoded split fits.
+      tier: `columns` decodes a split once and holds it in memory, `disk` holds it in files, `stream` reads it again
+        each epoch; `auto` takes the first in which the decoded split fits.
       cache_records: whether `stream` keeps the serialized records in memory; None where they fit.
       shuffle_records: records in the shuffle buffer of `stream`; None sizes it to the split and the memory there is.
       readers: shards read at a time; None means one per CPU core, at most one per shard.
       memory_fraction: share of the machine's (or the cgroup's) memory that columns, cache and shuffle buffer may take.
         A third leaves room for the model, TensorFlow's own buffers and the page cache.
+      disk_fraction: share of the free disk under `cache_dir` that `disk` may take.
+      cache_dir: local folder where `disk` keeps its files, for later trainings too; every host has its own. What no
+        training has used for thirty days is removed, and what was used longest ago where room is needed.
+      skip_corrupt: corrupt records that may be left out, at most; all files are then read once beforehand to find them.
+        0 stops at the first one.
     """
 
     batch_size: int = 128
@@ -34,6 +39,9 @@ class FeedOptions:
     shuffle_records: int | None = None
     readers: int | None = None
     memory_fraction: float = 1 / 3
+    disk_fraction: float = 1 / 2
+    cache_dir: str = "~/.cache/tfx-infeed"
+    skip_corrupt: int = 0
 
     def __post_init__(self) -> None:
         _at_least_one("batch_size", self.batch_size)
@@ -41,14 +49,47 @@ class FeedOptions:
             value = getattr(self, name)
             if value is not None:
                 _at_least_one(name, value)
+        if self.skip_corrupt < 0:
+            raise InfeedError(f"skip_corrupt is {self.skip_corrupt}", where="FeedOptions", do="Use 0 or more.")
         if self.tier not in get_args(Tier):
             raise InfeedError(
                 f"tier is {self.tier!r}", where="FeedOptions", do=f"Use one of {', '.join(get_args(Tier))}."
             )
-        if not 0 < self.memory_fraction < 1:
+        for name in ("memory_fraction", "disk_fraction"):
+            share = getattr(self, name)
+            if not 0 < share < 1:
+                raise InfeedError(f"{name} is {share}", where="FeedOptions", do="Use a share between 0 and 1.")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Which worker this process is, and of how many; each makes its own part of every global batch."""
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
             raise InfeedError(
-                f"memory_fraction is {self.memory_fraction}", where="FeedOptions", do="Use a share between 0 and 1."
+                f"worker {self.index} of {self.count}", where="Workers", do="Number the workers from 0 to count - 1."
             )
+
+    def part_of(self, batch_size: int) -> int:
+        """Records of a global batch that fall to each worker.
+
+        Raises:
+          InfeedError: the workers cannot share a batch evenly.
+        """
+        if batch_size % self.count:
+            raise InfeedError(
+                f"a global batch of {batch_size:,} records cannot be shared evenly by {self.count:,} workers",
+                where="FeedOptions.batch_size",
+                do=f"Use a multiple of {self.count:,}.",
+            )
+        return batch_size // self.count
+
+
+ALONE = Workers()
 
 
 @dataclass(frozen=True)
@@ -76,12 +117,17 @@ class Augment:
       flip: `horizontal` mirrors half of the pictures, left to right.
       rotate: up to so many degrees either way, bilinear, edges reflected.
       cutout: side in pixels of one square a picture that is set to the mean; it may stick out at the border.
+      brightness: adds up to this share of the full range to all of a picture's pixels, or takes it away.
+      contrast: multiplies what each pixel differs from its picture's and channel's mean by a factor of 1 - contrast to
+        1 + contrast. After both, pixels are cut off at 0 and 255.
     """
 
     shift: int = 0
     flip: Flip = "none"
     rotate: float = 0.0
     cutout: int = 0
+    brightness: float = 0.0
+    contrast: float = 0.0
 
     def __post_init__(self) -> None:
         if self.flip not in get_args(Flip):
@@ -89,6 +135,9 @@ class Augment:
         for name in ("shift", "rotate", "cutout"):
             if getattr(self, name) < 0:
                 raise InfeedError(f"{name} is {getattr(self, name)}", where="Augment", do="Use 0 or more.")
+        for name in ("brightness", "contrast"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InfeedError(f"{name} is {getattr(self, name)}", where="Augment", do="Use a share from 0 to 1.")
 
     def describe(self) -> str:
         """In words, for the plan; empty where nothing is changed."""
@@ -96,6 +145,8 @@ class Augment:
             f"shifts by up to {self.shift} px with reflected edges" if self.shift else "",
             "mirrors half of them" if self.flip == "horizontal" else "",
             f"rotates by up to {self.rotate:g} degrees" if self.rotate else "",
+            f"changes brightness by up to {self.brightness:.0%}" if self.brightness else "",
+            f"changes contrast by up to {self.contrast:.0%}" if self.contrast else "",
             f"cuts out {self.cutout} x {self.cutout} px" if self.cutout else "",
         ]
         return ", ".join(part for part in parts if part)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from infeed.components.feed.build import Stages
-from infeed.components.feed.plan import Sample
+from infeed.components.feed.capacity import Sample
 from infeed.components.feed.shards import ShardFile
 
 _RECORDS = 256

@@ -25,12 +25,13 @@ class Trainer(TfxTrainer):
         can be said in `options.examples_are`.
       transform_graph: what a Transform component gave.
       options: how to train.
+      hyperparameters: what a Tuner found best; they come on top of `options.hparams`.
       schema: accepted for pipelines that wire it; the transform graph carries its own.
       train_args: splits to train on, and `num_steps` to end after exactly so many steps.
       eval_args: splits to evaluate on, and `num_steps` to look at only so many batches.
 
     Raises:
-      InfeedError: the model function does not exist.
+      InfeedError: the model function or the callbacks function does not exist.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Trainer(TfxTrainer):
         transform_graph: types.BaseChannel,
         options: TrainOptions,
         *,
+        hyperparameters: types.BaseChannel | None = None,
         schema: types.BaseChannel | None = None,
         train_args: trainer_pb2.TrainArgs | None = None,
         eval_args: trainer_pb2.EvalArgs | None = None,
@@ -46,10 +48,12 @@ class Trainer(TfxTrainer):
         settings: dict[str, Any] = options.to_dict()
         if isinstance(examples, OutputChannel) and examples.output_key == "transformed_examples":
             settings["examples_are"] = "transformed"
+        callbacks = options.callbacks_fn
         super().__init__(
             run_fn=RUN_FN,
             examples=examples,
             transform_graph=transform_graph,
+            hyperparameters=hyperparameters,
             schema=schema,
             train_args=train_args,
             eval_args=eval_args,
@@ -57,5 +61,6 @@ class Trainer(TfxTrainer):
                 "infeed": settings,
                 # Part of the execution's cache key: an edited model function has to be trained again.
                 "model_fn_digest": user_code.digest(options.model_fn, "model_fn"),
+                **({"callbacks_fn_digest": user_code.digest(callbacks, "callbacks_fn")} if callbacks else {}),
             },
         )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from infeed.components.dataset import files
 from infeed.components.feed import augment
 from infeed.components.feed.build import Stages, build
+from infeed.components.feed.corrupt import Corrupt, naming_corrupt_records, without_corrupt
 from infeed.components.feed.machine import Machine
+from infeed.components.feed.options import ALONE, Workers
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
 from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import shard_files
@@ -27,26 +31,35 @@ class Feed:
     plan: InputPlan
     stages: Stages
 
-    def dataset(self) -> tf.data.Dataset:
-        """({feature: [batch, ...]}, label [batch]), endless in training, once through in evaluation."""
-        return build(self.plan, self.stages)
+    def dataset(self, *, workers: Workers = ALONE, start_step: int = 0) -> tf.data.Dataset:
+        """({feature: [batch, ...]}, label [batch]), endless in training, once through in evaluation.
+
+        Args:
+          workers: which worker this is; it makes its part of every global batch.
+          start_step: number of the first batch, counted from the beginning of training.
+        """
+        with naming_corrupt_records(self.plan.shards):
+            return build(self.plan, self.stages, workers=workers, start_step=start_step)
 
 
 def make_feed(patterns: Sequence[str], graph: TransformGraph, options: TrainOptions, *, training: bool) -> Feed:
     """Plans the reading of TFX's file patterns.
 
     Raises:
-      InfeedError: there is no record to read.
+      InfeedError: there is no record to read, or too many are corrupt.
     """
-    shards = shard_files(patterns)
+    shards, corrupt = shard_files(patterns), tuple[Corrupt, ...]()
+    if options.feed.skip_corrupt:
+        shards, corrupt = without_corrupt(shards, options.feed.skip_corrupt)
     stages = _stages(graph, options, training=training)
-    sample = measure(shards, stages)
+    with naming_corrupt_records(shards):
+        sample = measure(shards, stages)
     images = image_names(graph.transformed_spec, options)
     normalisation = options.normalise.describe() if images and options.normalise else ""
     changes = options.augment.describe() if images and training and options.augment else ""
     augmentation = f"{changes}, {normalisation}" if changes else ""
-    spec = FeedSpec(training, sample, augmentation, normalisation)
-    return Feed(plan(shards, spec, options.feed, Machine.here()), stages)
+    spec = FeedSpec(training, sample, augmentation, normalisation, tuple(map(str, corrupt)))
+    return Feed(plan(shards, spec, options.feed, Machine.here(cache_dir=options.feed.cache_dir)), stages)
 
 
 def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[str, Any]:
@@ -76,13 +89,22 @@ def _stages(graph: TransformGraph, options: TrainOptions, *, training: bool) -> 
             features[name] = tf.cast(features[name], tf.uint8)
         return _checked(features, label, graph.label) if training else _usable_rows(features, label)
 
-    def augment_batch(batch: Labelled, number: tf.Tensor) -> Labelled:
-        return _augment(batch, number, options), batch[1]
+    def augment_batch(batch: Labelled, number: tf.Tensor, workers: Workers) -> Labelled:
+        return _augment(batch, number, workers, options), batch[1]
 
     def normalise_batch(batch: Labelled) -> Labelled:
         return normalise_images(batch[0], options), batch[1]
 
-    return Stages(parse, transform, augment_batch, normalise_batch)
+    return Stages(parse, transform, augment_batch, normalise_batch, _key(graph, options, training))
+
+
+def _key(graph: TransformGraph, options: TrainOptions, training: bool) -> str:
+    """Names what `parse` and `transform` do: the graph's own files, and the options that they look at."""
+    digest = hashlib.sha256(repr((graph.label, list(options.images), options.examples_are, training)).encode())
+    folder = graph.output.transform_savedmodel_dir
+    for file in files.list_files(folder, depth=2):
+        digest.update(files.relative(file.path, folder).encode() + files.read_bytes(file.path))
+    return digest.hexdigest()
 
 
 def _checked(features: dict[str, Any], label: tf.Tensor, name: str) -> Labelled:
@@ -112,10 +134,10 @@ def _gather(value: Any, rows: tf.Tensor) -> Any:
     return tf.gather(value, rows)
 
 
-def _augment(batch: Labelled, number: tf.Tensor, options: TrainOptions) -> dict[str, Any]:
+def _augment(batch: Labelled, number: tf.Tensor, workers: Workers, options: TrainOptions) -> dict[str, Any]:
     change, scale = options.augment, options.normalise
     assert change is not None, "the plan augments only where the options say how"
     assert scale is not None, "TrainOptions takes no augment without normalise"
     seed = tf.stack([tf.constant(options.feed.seed, tf.int64), number])
     features, images = batch[0], image_names(batch[0], options)
-    return features | {name: augment.augment(features[name], change, scale, seed) for name in images}
+    return features | {name: augment.augment(features[name], change, scale, seed, workers) for name in images}

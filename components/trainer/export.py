@@ -51,7 +51,7 @@ class ServingModel(tf.Module):
         features = self._graph.transform(raw)
         features.pop(self._graph.label, None)
         features = normalise_images(features, self._options)
-        output = self._model(features, training=False)
+        output = tf.cast(self._model(features, training=False), tf.float32)  # mixed precision may end in float16
         if self._classes is None:
             return {"prediction": tf.reshape(output, [-1])}
         return {"probabilities": output, "class": tf.gather(self._classes, tf.argmax(output, axis=-1))}

@@ -24,7 +24,7 @@ class ModelSpec:
       task: "classification" or "regression".
       classes: the class names in index order; empty for a regression.
       vocabulary_sizes: for each feature that is an index into a vocabulary, how many words that has.
-      hparams: the user's own, as given in the options.
+      hparams: the user's own, as given in the options, with those of a Tuner on top.
     """
 
     inputs: Mapping[str, tf.TensorSpec]
@@ -42,7 +42,14 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
     """
     import keras
 
-    model = user_code.load(options.model_fn, "model_fn")(spec)
+    function = user_code.load(options.model_fn, "model_fn")
+    policy = keras.config.dtype_policy()
+    if options.mixed_precision:
+        keras.config.set_dtype_policy(f"mixed_{options.mixed_precision}")
+    try:
+        model = function(spec)
+    finally:
+        keras.config.set_dtype_policy(policy)  # layers keep the policy they were made under
     if not isinstance(model, keras.Model):
         raise InfeedError(
             f"the function returned {type(model).__module__}.{type(model).__name__}, not a keras.Model",
@@ -55,4 +62,6 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
             where=options.model_fn,
             do="Call model.compile(optimizer=..., loss=..., metrics=...) before returning it.",
         )
+    if options.xla is not None:
+        model.jit_compile = options.xla
     return model

@@ -13,6 +13,7 @@ from infeed.components.trainer.strategy import check_name
 
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
+Precision = Literal["float16", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,20 @@ class TrainOptions:
       strategy: name of a distribution strategy, see `strategy.NAMES`.
       epochs: most epochs to train; `TrainArgs.num_steps`, where given, ends training earlier.
       patience: epochs without a better validation loss before training stops with the best weights; None never stops.
-      steps_per_call: training steps run in one call of a TensorFlow function. Sixteen made a call of a tiny model about
-        four times cheaper a step; metrics and callbacks see every call, not every step.
-      hparams: handed to `model_fn` as they are.
+      steps_per_call: training steps run in one call of a TensorFlow function; None takes the `steps_per_execution` that
+        the model was compiled with where that is above 1, else 16, which made a tiny model about four times cheaper a
+        step. Metrics and callbacks see every call, not every step.
+      hparams: handed to `model_fn`; those of a Tuner, where the Trainer is given any, come on top.
+      callbacks_fn: a function like `model_fn`, called as `function(spec: CallbackSpec)`; it returns Keras callbacks.
+      class_weight: weight of a class's examples in the loss of training, by class name; classes left out weigh 1.
+      mixed_precision: `float16` (GPU) or `bfloat16` (TPU, newer GPUs and CPUs) computes in it; weights stay float32.
+      xla: whether XLA compiles the training step; None leaves it to the model, True is for one device.
+      checkpoint_seconds: seconds between two checkpoints, at least; None writes none. Writing takes at most a
+        hundredth of the time, so large models are saved less often.
+      checkpoint_dir: a folder that outlives this execution, so that a new one can resume; each training has a folder of
+        its own in there, removed when it has succeeded. None keeps checkpoints in the model run: they serve where the
+        same execution is started again.
+      profile_steps: first and last step, counted from 1, of which a profiler trace is written into the model run.
       feed: how batches are made.
       augment: random changes to the images in training; None for none.
       normalise: how pixels become the model's float inputs; None feeds them as they are.
@@ -44,8 +56,15 @@ class TrainOptions:
     strategy: str = "auto"
     epochs: int = 10
     patience: int | None = None
-    steps_per_call: int = 16
+    steps_per_call: int | None = None
     hparams: Mapping[str, Any] = field(default_factory=dict)
+    callbacks_fn: str | None = None
+    class_weight: Mapping[str, float] = field(default_factory=dict)
+    mixed_precision: Precision | None = None
+    xla: bool | None = None
+    checkpoint_seconds: float | None = 60.0
+    checkpoint_dir: str | None = None
+    profile_steps: Sequence[int] | None = None
     feed: FeedOptions = field(default_factory=FeedOptions)
     augment: Augment | None = None
     normalise: Normalise | None = None
@@ -61,6 +80,14 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise _invalid(name, value, "Use a whole number of at least 1.")
+        if self.mixed_precision not in (None, *get_args(Precision)):
+            raise _invalid("mixed_precision", self.mixed_precision, f"Use one of {', '.join(get_args(Precision))}.")
+        if self.checkpoint_seconds is not None and not self.checkpoint_seconds > 0:
+            raise _invalid("checkpoint_seconds", self.checkpoint_seconds, "Use a number above 0, or None for none.")
+        if self.class_weight and self.task != "classification":
+            raise _invalid("class_weight", dict(self.class_weight), "Use it with the task classification alone.")
+        if self.profile_steps is not None and not _is_range(self.profile_steps):
+            raise _invalid("profile_steps", self.profile_steps, "Give the first and the last step, such as [20, 40].")
         if self.augment and not self.normalise:
             raise _invalid("normalise", None, "Say how augmented pixels are normalised: normalise=Normalise().")
 
@@ -82,6 +109,10 @@ class TrainOptions:
         nested = {"feed": FeedOptions, "augment": Augment, "normalise": Normalise}
         built = {name: kind(**data[name]) for name, kind in nested.items() if data.get(name) is not None}
         return cls(**{**data, **built})
+
+
+def _is_range(steps: Sequence[int]) -> bool:
+    return len(steps) == 2 and 1 <= steps[0] <= steps[1]
 
 
 def _invalid(name: str, value: object, do: str) -> InfeedError:

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from infeed.components.feed.plan import InputPlan
-from infeed.components.trainer.loop import EpochRecord
+from infeed.components.trainer.epochs import EpochRecord
 
 FILE = "input_profile.json"
 FORMAT = 1

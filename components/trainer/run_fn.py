@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import os
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from infeed.components import user_code
 from infeed.components.errors import InfeedError
+from infeed.components.feed.corrupt import naming_corrupt_records
+from infeed.components.feed.options import Workers
 from infeed.components.trainer import loop
+from infeed.components.trainer.callbacks import CallbackSpec, make_callbacks
+from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, remove, saved_step
+from infeed.components.trainer.cluster import Places, chief_writes, meet, workers_here
 from infeed.components.trainer.data import Feed, make_feed
+from infeed.components.trainer.epochs import measure_ceiling
 from infeed.components.trainer.export import ServingModel
 from infeed.components.trainer.graph import TransformGraph
 from infeed.components.trainer.model import ModelSpec, build_model
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.profile import write_profile
-from infeed.components.trainer.strategy import describe, make_strategy
+from infeed.components.trainer.strategy import check_batch_size, check_for_tpu, check_xla, describe, make_strategy
+from infeed.components.trainer.weights import weighted
 
 CUSTOM_CONFIG_KEY = "infeed"
 
@@ -24,53 +35,116 @@ _log = logging.getLogger(__name__)
 
 
 def run_fn(fn_args: Any) -> None:
-    """Trains, exports and reports.
+    """Trains, exports and reports. Every worker calls it; what the chief writes is kept.
 
     Args:
       fn_args: TFX's FnArgs; `custom_config["infeed"]` holds `TrainOptions.to_dict()`.
 
     Raises:
-      InfeedError: an option, the data or the model function is wrong.
+      InfeedError: an option, the data, the model function or the cluster is wrong.
     """
-    options = TrainOptions.from_dict(_options_dict(fn_args))
-    keras.utils.set_random_seed(options.feed.seed)
-    strategy = make_strategy(options.strategy)
+    training = prepare(fn_args)
+    with chief_writes(training.places, training.workers) as places:
+        with naming_corrupt_records((*training.train.plan.shards, *training.evaluation.plan.shards)):
+            fitted = fit(training, places)
+        ServingModel(fitted.model, training.graph, training.options).save(places.model)
+        report(training, fitted, places.run)
+        meet(training.strategy)  # no worker ends before the model is there
+        remove(places.checkpoints)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What stands before the first step."""
+
+    options: TrainOptions
+    workers: Workers
+    strategy: tf.distribute.Strategy
+    graph: TransformGraph
+    train: Feed
+    evaluation: Feed
+    max_steps: int | None
+    eval_steps: int | None
+    places: Places
+
+    @property
+    def epochs(self) -> int:
+        """TFX's own way to say how long is a number of steps; training then ends at exactly that step."""
+        return -(-self.max_steps // self.train.plan.steps_per_epoch) if self.max_steps else self.options.epochs
+
+
+def prepare(fn_args: Any) -> Training:
+    """Reads options, cluster and graph, and plans the feeds."""
+    options = read_options(fn_args)
+    workers = workers_here()
+    strategy = make_strategy(options.strategy, workers)
+    check_batch_size(options.feed.batch_size, strategy)
+    check_xla(options.xla, strategy)
     graph = TransformGraph(fn_args.transform_graph_path, options.label)
-    train = make_feed(fn_args.train_files, graph, options, training=True)
-    evaluation = make_feed(fn_args.eval_files, graph, options, training=False)
-    dataset = train.dataset()
-    _log.info("how training is fed:\n%s", train.plan.describe())
-    with strategy.scope():
-        model = build_model(options, _model_spec(dataset, graph, options))
-    fitted = _fit(model, strategy, dataset, train, evaluation, options, fn_args)
-    ServingModel(model, graph, options).save(fn_args.serving_model_dir)
-    batch = next(iter(dataset))
-    ceiling = loop.measure_ceiling(fitted.run_steps, strategy, batch, train.plan.batch_size)
-    write_profile(
-        fn_args.model_run_dir,
-        train.plan,
-        fitted.epochs,
-        ceiling,
-        strategy=describe(strategy),
-        replicas=strategy.num_replicas_in_sync,
-        hosts=1,
+    return Training(
+        options=options,
+        workers=workers,
+        strategy=strategy,
+        graph=graph,
+        train=make_feed(fn_args.train_files, graph, options, training=True),
+        evaluation=make_feed(fn_args.eval_files, graph, options, training=False),
+        max_steps=fn_args.train_steps,
+        eval_steps=fn_args.eval_steps,
+        places=Places(fn_args.serving_model_dir, fn_args.model_run_dir, _checkpoints(fn_args, options)),
     )
 
 
-def _options_dict(fn_args: Any) -> dict[str, Any]:
-    options = (fn_args.custom_config or {}).get(CUSTOM_CONFIG_KEY)
-    if options is None:
+def read_options(fn_args: Any) -> TrainOptions:
+    """The options that the component passed on, with what a Tuner found on top of the hyperparameters."""
+    given = (fn_args.custom_config or {}).get(CUSTOM_CONFIG_KEY)
+    if given is None:
         raise InfeedError(
             "the Trainer was given no options",
             where=f"custom_config[{CUSTOM_CONFIG_KEY!r}]",
             do="Use infeed.components.trainer.Trainer, or pass TrainOptions(...).to_dict() there.",
         )
-    return dict(options)
+    options = TrainOptions.from_dict(given)
+    tuned = (fn_args.hyperparameters or {}).get("values", {})
+    return dataclasses.replace(options, hparams={**options.hparams, **tuned})
 
 
-def _model_spec(dataset: tf.data.Dataset, graph: TransformGraph, options: TrainOptions) -> ModelSpec:
+def fit(training: Training, places: Places) -> loop.Fitted:
+    """Builds the model and trains it, from where a killed training left off."""
+    options, strategy, graph, plan = training.options, training.strategy, training.graph, training.train.plan
+    start, checkpoints = 0, None
+    if options.checkpoint_seconds is not None:
+        start = saved_step(training.places.checkpoints)
+        checkpoints = Checkpoints(training.places.checkpoints, places.checkpoints, options.checkpoint_seconds, strategy)
+    dataset = training.train.dataset(workers=training.workers, start_step=start)
+    spec = model_spec(dataset, graph, options)
+    if describe(strategy) == "tpu":
+        check_for_tpu(dataset.element_spec[0])
+    _log.info("how training is fed:\n%s", plan.describe())
+    with strategy.scope():
+        # At the last moment: a thread that some library left running may draw from the same generator.
+        keras.utils.set_random_seed(options.feed.seed)
+        model = build_model(options, spec)
+    return loop.fit(
+        model,
+        strategy,
+        weighted(dataset, options.class_weight, graph.classes),
+        training.evaluation.dataset(workers=training.workers).take(training.eval_steps or -1),
+        batch_size=plan.batch_size,
+        steps_per_epoch=plan.steps_per_epoch,
+        steps_per_call=options.steps_per_call or loop.steps_per_call(model),
+        epochs=training.epochs,
+        max_steps=training.max_steps,
+        callbacks=make_callbacks(options, CallbackSpec(places.run, training.workers.index == 0, options.hparams)),
+        checkpoints=checkpoints,
+        start_step=start,
+    )
+
+
+def model_spec(dataset: tf.data.Dataset, graph: TransformGraph, options: TrainOptions) -> ModelSpec:
+    """What the model function is told."""
     features, _ = dataset.element_spec
-    inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype, name) for name, spec in features.items()}
+    # In order of name: the graph gives them in any order, and a model that joins them must find its weights again.
+    inputs = {name: tf.TensorSpec(features[name].shape[1:], features[name].dtype, name) for name in sorted(features)}
     sizes = {
         name: graph.output.vocabulary_size_by_name(name)
         for name in inputs
@@ -79,33 +153,24 @@ def _model_spec(dataset: tf.data.Dataset, graph: TransformGraph, options: TrainO
     return ModelSpec(inputs, options.task, graph.classes, sizes, options.hparams)
 
 
-def _fit(
-    model: keras.Model,
-    strategy: tf.distribute.Strategy,
-    dataset: tf.data.Dataset,
-    train: Feed,
-    evaluation: Feed,
-    options: TrainOptions,
-    fn_args: Any,
-) -> loop.Fitted:
-    plan = train.plan
-    epochs = options.epochs
-    if fn_args.train_steps:  # TFX's own way to say how long; it ends training at exactly that step
-        epochs = -(-fn_args.train_steps // plan.steps_per_epoch)
-    callbacks: list[keras.callbacks.Callback] = [keras.callbacks.TensorBoard(fn_args.model_run_dir, write_graph=False)]
-    if options.patience:
-        callbacks.append(
-            keras.callbacks.EarlyStopping(monitor="val_loss", patience=options.patience, restore_best_weights=True)
-        )
-    return loop.fit(
-        model,
-        strategy,
-        dataset,
-        evaluation.dataset().take(fn_args.eval_steps or -1),
-        batch_size=plan.batch_size,
-        steps_per_epoch=plan.steps_per_epoch,
-        steps_per_call=options.steps_per_call,
-        epochs=epochs,
-        max_steps=fn_args.train_steps,
-        callbacks=callbacks,
+def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
+    """Writes the profile. It trains on, so the model has to be saved before."""
+    strategy, plan = training.strategy, training.train.plan
+    ceiling = measure_ceiling(fitted.train_steps, strategy, next(iter(fitted.train)), plan.batch_size)
+    write_profile(
+        folder,
+        plan,
+        fitted.epochs,
+        ceiling,
+        strategy=describe(strategy),
+        replicas=strategy.num_replicas_in_sync,
+        hosts=training.workers.count,
     )
+
+
+def _checkpoints(fn_args: Any, options: TrainOptions) -> str:
+    """This training's own folder of checkpoints."""
+    data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
+    code = user_code.digest(options.model_fn, "model_fn")
+    base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
+    return checkpoint_folder(base, options.to_dict(), data, fn_args.train_steps, fn_args.eval_steps, code)

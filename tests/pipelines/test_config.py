@@ -74,7 +74,7 @@ def test_each_data_set_gets_a_pipeline_of_its_own(project):
     ("line", "message"),
     [
         ("epochs: 3", "there is no setting 'epochs'(.|\n)*augment, beam_pipeline_args"),
-        ("train: {epoch: 3}", "epoch is 3(.|\n)*The options are: augment, epochs"),
+        ("train: {epoch: 3}", "epoch is 3(.|\n)*The options are: augment, "),
         ("train: {strategy: quantum}", "there is no strategy 'quantum'"),
         ("augment: {shift: -1}\nnormalise: {mean: 0.5, std: 0.5}", "shift is -1"),
         ("blessing: features.py:threshold", "there is no file .*features.py"),

@@ -1,64 +1,79 @@
-"""CSV files -> typed record batches, with the types that TFX's CsvExampleGen gives: int, float or bytes for a column.
+"""CSV files -> typed record batches.
 
-A type is found over the whole input, not a sample: int where every cell reads as a 64-bit integer, else float where
-every cell reads as a number, else bytes. An integer beyond 64 bits makes its column bytes, so that no digit is lost.
-An empty cell is a null.
+The type of a column is given, or found over the whole input, not a sample, in one pass that also finds where rows
+begin, so that several workers share a big file. A cell that stands for "no value" is a null.
 """
 
 from __future__ import annotations
 
 import csv
-import enum
 import io
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import csv as arrow_csv
 
-from infeed.components.dataset import files
+from infeed.components.dataset.manifest import Source
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.ingest import Input
+from infeed.components.example_gen.sources import streams
+from infeed.components.example_gen.sources.csv_options import CsvOptions as CsvOptions
+from infeed.components.example_gen.sources.csv_rows import (
+    TextRows,
+    check_closed,
+    locate,
+    parse_rows,
+    row_starts,
+    whole_rows,
+)
+from infeed.components.example_gen.sources.csv_types import GIVEN, Kind, convert, infer_kind, kind_of_cell
+from infeed.components.example_gen.sources.streams import Block, Span
 
-_INT64 = range(-(1 << 63), 1 << 63)
-_NOT_IN_PYTHON = (b"x", b"X", b"(")  # Arrow reads `0x1F` and `nan(1)` as numbers, Python and TFX as text
 _BLOCK_BYTES = 8 << 20
-_PROBE = 100  # cells that tell whether a cast is worth trying on all
+_HEADER_BYTES = 1 << 16  # enough for nearly every header; a longer one is read on
+_OTHER_DELIMITERS = ",;\t|"
 
 
 @dataclass(frozen=True)
-class CsvOptions:
-    """How the files are written. `delimiter` is one character; cells may be quoted by `"` and hold line breaks."""
+class Header:
+    """Column names, and the rows below them."""
 
-    delimiter: str = ","
-
-    def __post_init__(self) -> None:
-        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
-            raise InfeedError(f"delimiter={self.delimiter!r}", where="CsvOptions", do="give one character, such as ';'")
-
-
-class Kind(enum.IntEnum):
-    """What a column can hold, each more general than the one before."""
-
-    EMPTY = 0
-    INT = 1
-    FLOAT = 2
-    TEXT = 3
-
-    @property
-    def arrow(self) -> pa.DataType:
-        return {Kind.EMPTY: pa.null(), Kind.INT: pa.int64(), Kind.FLOAT: pa.float64(), Kind.TEXT: pa.string()}[self]
+    names: tuple[str, ...]
+    rows: Span
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What one pass over a file found: the kind of each column, and the number of rows."""
+    """What one pass over a file found: the kind of each column without a given type, the rows, and where to cut."""
 
     path: str
+    names: tuple[str, ...]
     kinds: dict[str, Kind]
     rows: int
+    spans: tuple[Span, ...]
+
+
+def open_csv(
+    root: str, patterns: inputs.Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
+) -> Input:
+    """CSV files with the same columns."""
+    csv_options = csv_options or CsvOptions()
+    found = inputs.find(root, patterns)
+    scans = {
+        split: [scan(file.path, csv_options, options.block_bytes, options) for file in matched]
+        for split, matched in found.items()
+    }
+    schema = merge_scans([one for scanned in scans.values() for one in scanned], csv_options)
+    _check_delimiter(schema, csv_options, root)
+    tasks = inputs.as_tasks((split, span) for split, scanned in scans.items() for one in scanned for span in one.spans)
+    read = partial(read_span, schema=schema, options=csv_options, block_bytes=options.block_bytes)
+    return Input(Source.of("csv", root, inputs.all_files(found)), schema, tasks, read)
 
 
 def infer_schema(paths: Sequence[str], options: CsvOptions | None = None) -> pa.Schema:
@@ -66,24 +81,35 @@ def infer_schema(paths: Sequence[str], options: CsvOptions | None = None) -> pa.
 
     Raises:
       InfeedError: no rows, a missing or repeated column name, files with different headers, a row with too many or
-        too few cells, text that is not UTF-8; each with file and line.
+        too few cells, undecodable text; each with file and line.
     """
-    return merge_scans(scan(path, options or CsvOptions()) for path in paths)
+    csv_options = options or CsvOptions()
+    return merge_scans([scan(path, csv_options) for path in paths], csv_options)
 
 
-def scan(path: str, options: CsvOptions, block_bytes: int = _BLOCK_BYTES) -> Scan:
-    """One pass over one file, holding one block at a time."""
-    kinds, rows = dict.fromkeys(read_header(path, options), Kind.EMPTY), 0
-    _check_quotes(path, options)
-    for text in _read_text(path, options, block_bytes):
-        rows += text.num_rows
-        for name, column in zip(text.schema.names, text.columns, strict=True):
-            if kinds[name] < Kind.TEXT:
-                kinds[name] = max(kinds[name], infer_kind(column))
-    return Scan(path, kinds, rows)
+def scan(path: str, options: CsvOptions, block_bytes: int = _BLOCK_BYTES, ingest: IngestOptions | None = None) -> Scan:
+    """One pass over one file, holding one block at a time. Rows that `ingest` would reject count for nothing."""
+    bad_rows = BadRows(ingest.on_bad_row if ingest else "fail", sys.maxsize)
+    header = read_header(path, options)
+    kinds = {name: Kind.EMPTY for name in header.names if name not in options.types}
+    rows, blocks = 0, list[Block]()
+    for block in _read(header.rows, options, block_bytes):
+        if block.final:
+            check_closed(block, options)
+        blocks.append(replace(block, data=b""))
+        rows += _widen(kinds, block, header.names, options, bad_rows)
+        bad_rows.take()
+    plain = streams.is_plain(path, options.encoding)
+    return Scan(
+        path,
+        header.names,
+        kinds,
+        rows,
+        tuple(streams.split_spans(path, blocks, block_bytes)) if plain else (header.rows,),
+    )
 
 
-def merge_scans(scans: Iterable[Scan]) -> pa.Schema:
+def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
     """The schema that fits every file."""
     found = sorted(scans, key=lambda one: one.path)
     if not any(one.rows for one in found):
@@ -91,208 +117,140 @@ def merge_scans(scans: Iterable[Scan]) -> pa.Schema:
         raise InfeedError("a CSV with no rows", where=where, do="give a file with a header line and at least one row")
     first = found[0]
     for other in found[1:]:
-        if list(other.kinds) != list(first.kinds):
+        if other.names != first.names:
             raise InfeedError(
-                f"columns {_names(other.kinds)} differ from {_names(first.kinds)} in {first.path}",
+                f"columns {_names(other.names)} differ from {_names(first.names)} in {first.path}",
                 where=f"{other.path}, line 1",
                 do="give all files the same header",
             )
-    return pa.schema([(name, max(one.kinds[name] for one in found).arrow) for name in first.kinds])
+    unknown = sorted(set(options.types) - set(first.names))
+    if unknown:
+        raise InfeedError(f"no column {unknown[0]!r}", where="types", do=f"name one of {_names(first.names)}")
+    return pa.schema(
+        [
+            (name, GIVEN[options.types[name]] if name in options.types else max(one.kinds[name] for one in found).arrow)
+            for name in first.names
+        ]
+    )
 
 
 def read_blocks(
     path: str, schema: pa.Schema, options: CsvOptions | None = None, block_bytes: int = _BLOCK_BYTES
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file in order, as batches of about `block_bytes` of text, with the types of `schema`."""
-    for text in _read_text(path, options or CsvOptions(), block_bytes):
-        arrays = [_convert(column, field.type) for column, field in zip(text.columns, schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    csv_options = options or CsvOptions()
+    yield from read_span(read_header(path, csv_options).rows, schema, csv_options, block_bytes, bad_rows=BadRows())
 
 
-def read_header(path: str, options: CsvOptions) -> list[str]:
-    """The column names in the first line.
+def read_span(
+    span: Span, schema: pa.Schema, options: CsvOptions, block_bytes: int, *, bad_rows: BadRows
+) -> Iterator[pa.RecordBatch]:
+    """The same for a part of a file; rows that are no rows of `schema` are reported."""
+    for block in _read(span, options, block_bytes):
+        yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
+
+
+def read_header(path: str, options: CsvOptions) -> Header:
+    """The column names, as given or in the first line that is not blank.
 
     Raises:
       InfeedError: an empty file, an empty or repeated name, a line of numbers where the names should be.
     """
-    with _csv_reader(path, options, strict=False) as reader:
-        try:
-            header: list[str] = next(reader, [])
-        except UnicodeDecodeError as error:
-            raise _undecodable(path) or error from None
-    _check_header(header, f"{path}, line 1")
-    return header
+    if not options.header and options.names:
+        _check_names(options.names, "names")
+        return Header(options.names, Span(path))
+    first = next(_read(Span(path), options, _HEADER_BYTES), Block(path, b"", 0, 1, final=True))
+    bounds = row_starts(first.data, options) if first.data else np.zeros(1, np.int64)
+    if len(bounds) < 2:
+        raise InfeedError(
+            "an empty CSV: no header line", where=f"{path}, line 1", do="put the column names in the first line"
+        )
+    found = _cells(first.data[bounds[0] : bounds[1]], options, path)
+    if not options.names:
+        _check_header(found, f"{path}, line 1")
+    elif len(found) != len(options.names):
+        raise InfeedError(
+            f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name every column"
+        )
+    line = first.line + streams.count_lines(first.data[: bounds[1]])
+    return Header(options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line))
 
 
-def infer_kind(cells: pa.StringArray) -> Kind:
-    """The narrowest kind that holds every cell; nulls count for nothing."""
-    cells = cells.drop_null()
-    if not len(cells):
-        return Kind.EMPTY
-    if not _may_mislead(cells):
-        if _try_cast(cells, pa.int64()) is not None:
-            return Kind.INT
-        floats = _try_cast(cells, pa.float64())
-        if floats is not None and not _any_beyond_int64(floats):
-            return Kind.FLOAT
-    return _infer_slowly(cells)
+def _read(span: Span, options: CsvOptions, block_bytes: int) -> Iterator[Block]:
+    return streams.read_blocks(span, options.encoding, block_bytes, partial(whole_rows, options=options))
 
 
-def _infer_slowly(cells: pa.StringArray) -> Kind:
-    kind = Kind.EMPTY
-    for cell in cells.unique():
-        kind = max(kind, _kind_of_cell(cell.as_py().encode()))
-        if kind == Kind.TEXT:
-            break
-    return kind
+def _widen(kinds: dict[str, Kind], block: Block, names: Sequence[str], options: CsvOptions, bad_rows: BadRows) -> int:
+    """Makes each column's kind hold a block's cells as well; the number of rows."""
+    undecided = [name for name, kind in kinds.items() if kind < Kind.TEXT] or names[:1]
+    text = parse_rows(block, names, options, bad_rows, undecided)
+    for name, column in zip(undecided, text.columns.columns, strict=True):
+        if kinds.get(name, Kind.TEXT) < Kind.TEXT:
+            kinds[name] = max(kinds[name], infer_kind(column))
+    return int(text.columns.num_rows)
 
 
-def _kind_of_cell(cell: bytes) -> Kind:
-    # bytes, not str: int() and float() of str accept digits of other scripts, TFX does not.
-    try:
-        return Kind.INT if int(cell) in _INT64 else Kind.TEXT
-    except ValueError:
-        pass
-    try:
-        float(cell)
-    except ValueError:
-        return Kind.TEXT
-    return Kind.FLOAT
+def _convert(rows: TextRows, schema: pa.Schema, options: CsvOptions, bad_rows: BadRows) -> pa.RecordBatch:
+    arrays: list[pa.Array] = []
+    unfit: dict[int, tuple[str, str]] = {}
+    for column, field in zip(rows.columns.columns, schema, strict=True):
+        values, places = convert(column, field.type)
+        arrays.append(values)
+        for place in places:
+            reason = f"{column[place].as_py()!r} is no {options.types[field.name]}"
+            unfit.setdefault(place, (field.name, reason))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return _without(batch, unfit, rows, options, bad_rows) if unfit else batch
 
 
-def _convert(cells: pa.StringArray, to: pa.DataType) -> pa.Array:
-    if pa.types.is_string(to):
-        return cells
-    if pa.types.is_null(to):
-        return pa.nulls(len(cells))
-    converted = _try_cast(cells, to)
-    if converted is not None:
-        return converted
-    read = int if pa.types.is_integer(to) else float  # `1_000`, ` 7`, `+2.5`: Python reads them, Arrow does not
-    return pa.array([None if cell is None else read(cell.encode()) for cell in cells.to_pylist()], to)
+def _without(
+    batch: pa.RecordBatch, unfit: dict[int, tuple[str, str]], rows: TextRows, options: CsvOptions, bad_rows: BadRows
+) -> pa.RecordBatch:
+    places = sorted(unfit)
+    for place, (line, text) in zip(places, locate(rows, places, options), strict=True):
+        column, reason = unfit[place]
+        bad_rows.report(rows.block.bad_row(line, reason, text, column))
+    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), places)))
 
 
-def _try_cast(cells: pa.StringArray, to: pa.DataType) -> pa.Array | None:
-    try:
-        cells[:_PROBE].cast(to)  # Arrow goes on to the end after a cell that fails, at ten times the cost
-        return cells.cast(to)
-    except pa.ArrowInvalid:
-        return None
-
-
-def _may_mislead(cells: pa.StringArray) -> bool:
-    text = bytes(cells.buffers()[2] or b"")
-    return any(sign in text for sign in _NOT_IN_PYTHON)
-
-
-def _any_beyond_int64(floats: pa.DoubleArray) -> bool:
-    finite = pc.if_else(pc.is_finite(floats), pc.abs(floats), 0.0)
-    return bool(pc.max(finite).as_py() >= 2.0**63)
-
-
-def _read_text(path: str, options: CsvOptions, block_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Every cell as text, an empty one as null."""
-    names = read_header(path, options)
-    try:
-        with files.open_input(path) as file:
-            reader = arrow_csv.open_csv(
-                file,
-                # Without threads: with them Arrow reads ahead of a slower consumer, without a bound.
-                read_options=arrow_csv.ReadOptions(block_size=block_bytes, use_threads=False),
-                parse_options=arrow_csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
-                    null_values=[""],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=True,
-                ),
-            )
-            yield from reader
-    except pa.ArrowInvalid as error:
-        explained = _explain(path, len(names), options, str(error))
-        if explained is not None:
-            raise explained from error
+def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
+    if not streams.is_utf8(row):
+        raise InfeedError(
+            f"not {options.encoding} text: {row[:40]!r}", where=f"{path}, line 1", do="name the encoding of the file"
+        )
+    quoting = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
+    cells: list[str] = next(csv.reader(io.StringIO(row.decode(), newline=""), delimiter=options.delimiter, **quoting))
+    return cells
 
 
 def _check_header(header: list[str], where: str) -> None:
-    if not header:
-        raise InfeedError("an empty CSV: no header line", where=where, do="put the column names in the first line")
-    if not all(header):
-        number = header.index("") + 1
-        raise InfeedError(f"column {number} has no name", where=where, do="name every column in the first line")
-    twice = sorted({name for name in header if header.count(name) > 1})
+    if all(kind_of_cell(name.encode()) < Kind.TEXT for name in header):
+        raise InfeedError(
+            f"no header line: {_names(header)} are numbers",
+            where=where,
+            do="put the column names in the first line, or give CsvOptions(header=False, names=...)",
+        )
+    _check_names(header, where)
+
+
+def _check_names(names: Sequence[str], where: str) -> None:
+    if not all(names):
+        raise InfeedError(f"column {names.index('') + 1} has no name", where=where, do="give every column a name")
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InfeedError(f"column {twice[0]!r} stands there twice", where=where, do="give each column its own name")
-    if all(_kind_of_cell(name.encode()) < Kind.TEXT for name in header):
-        raise InfeedError(
-            f"no header line: {_names(header)} are numbers", where=where, do="put the column names in the first line"
-        )
 
 
-def _check_quotes(path: str, options: CsvOptions) -> None:
-    """Arrow takes the rest of the file for one cell when a quote never closes; rows would be lost without a word."""
-    with files.open_input(path) as file:
-        quotes = sum(chunk.count(b'"') for chunk in iter(lambda: file.read(1 << 20), b""))
-    if quotes % 2 == 0:
+def _check_delimiter(schema: pa.Schema, options: CsvOptions, where: str) -> None:
+    if len(schema) > 1 or options.names:
         return
-    with _csv_reader(path, options, strict=True) as reader:
-        line = 1
-        try:
-            for _ in reader:
-                line = reader.line_num + 1
-        except csv.Error as error:
-            if "unexpected end of data" in str(error):
-                where = f"{path}, line {line}"
-                raise InfeedError("a quote that never closes", where=where, do="close it, or double it") from error
-
-
-def _explain(path: str, cells: int, options: CsvOptions, arrow_says: str) -> InfeedError | None:
-    """Finds the line that Arrow stumbled over; slow, so only once something is wrong. None: there are no rows."""
-    undecodable = _undecodable(path)
-    if undecodable is not None:
-        return undecodable
-    rows = -1
-    with _csv_reader(path, options, strict=False) as reader:
-        for row in filter(None, reader):
-            rows += 1
-            if len(row) != cells:
-                return InfeedError(
-                    f"{len(row)} cells where the header names {cells}",
-                    where=f"{path}, line {reader.line_num}",
-                    do="mend the row, or set the delimiter that the file uses",
-                )
-    if not rows:
-        return None
-    return InfeedError(
-        f"unreadable CSV: {arrow_says}", where=path, do="check quotes and delimiter; a long row needs more block_bytes"
-    )
-
-
-def _undecodable(path: str) -> InfeedError | None:
-    with files.open_input(path) as file:
-        for number, line in enumerate(io.BufferedReader(file), start=1):
-            if not _decodes(line):
-                return InfeedError(
-                    f"not UTF-8: {line[:40]!r}",
-                    where=f"{path}, line {number}",
-                    do="save the file as UTF-8",
-                )
-    return None
-
-
-def _decodes(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-@contextmanager
-def _csv_reader(path: str, options: CsvOptions, *, strict: bool) -> Iterator[Any]:
-    with files.open_input(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        yield csv.reader(text, delimiter=options.delimiter, strict=strict)
+    for sign in _OTHER_DELIMITERS:
+        if sign != options.delimiter and sign in schema.names[0]:
+            raise InfeedError(
+                f"a single column named {schema.names[0]!r}",
+                where=where,
+                do=f"give CsvOptions(delimiter={sign!r}), or names= where that is its name",
+            )
 
 
 def _names(names: Iterable[str]) -> str:

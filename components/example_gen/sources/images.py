@@ -1,7 +1,7 @@
-"""Folders of images -> record batches that keep each file's own bytes.
+"""Images -> record batches that keep each file's own bytes, or hold its pixels.
 
-Two layouts: a folder of class folders (`ROOT/cat/1.png`), or a CSV with the columns `path` and `label`, whose paths are
-relative to it. A class's number is its place among all class names, sorted.
+Three layouts: a folder of class folders (`ROOT/cat/1.png`), a CSV with the columns `path` and `label`, whose paths are
+relative to it, or a flat folder without classes. A class's number is its place among all class names, sorted.
 """
 
 from __future__ import annotations
@@ -10,41 +10,26 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from functools import partial
 
 import pyarrow as pa
-from PIL import Image, UnidentifiedImageError
 
 from infeed.components.dataset import files
+from infeed.components.dataset.manifest import Source
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
+from infeed.components.example_gen.ingest import Input
+from infeed.components.example_gen.sources import folders
+from infeed.components.example_gen.sources.folders import Classes, FileRef
+from infeed.components.example_gen.sources.image_codec import Header as Header
+from infeed.components.example_gen.sources.image_codec import ImageOptions as ImageOptions
+from infeed.components.example_gen.sources.image_codec import check_whole, header_of, rewrite
+from infeed.components.example_gen.sources.image_codec import read_header as read_header
 
-CLASS_FOLDERS = "*/*"
-FORMATS = {"PNG": "png", "JPEG": "jpeg"}
-SCHEMA = pa.schema(
-    [
-        ("image/channels", pa.int64()),
-        ("image/encoded", pa.large_binary()),
-        ("image/filename", pa.string()),
-        ("image/format", pa.string()),
-        ("image/height", pa.int64()),
-        ("image/width", pa.int64()),
-        ("label", pa.int64()),
-        ("label/text", pa.string()),
-    ]
-)
 _MANIFEST_COLUMNS = ("path", "label")
 _LAYOUTS = "give a folder with one folder of PNG or JPEG files per class, or a CSV with the columns path and label"
-_CHANNELS = {"1": 1, "L": 1, "I": 1, "I;16": 1, "LA": 2, "PA": 4, "RGB": 3, "RGBA": 4, "CMYK": 4, "YCbCr": 3}
-
-
-@dataclass(frozen=True)
-class ImageRef:
-    """One image file: where it is, its name as it goes into the data, its size in bytes, its class."""
-
-    path: str
-    filename: str
-    size: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -53,17 +38,54 @@ class ImageIndex:
 
     root: str
     classes: tuple[str, ...]
-    images: tuple[ImageRef, ...]
+    images: tuple[FileRef, ...]
 
 
 @dataclass(frozen=True)
-class Header:
-    """What an image file says about itself; `channels` is what decoding it as it is gives."""
+class _Format:
+    """What reading needs to know."""
 
-    format: str
-    height: int
-    width: int
-    channels: int
+    classes: Classes
+    options: ImageOptions
+    block_bytes: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        content = [("image/raw", pa.large_binary())]
+        if self.options.pixels == "encoded":
+            content = [("image/encoded", pa.large_binary()), ("image/format", pa.string())]
+        sizes = [(f"image/{name}", pa.int64()) for name in ("height", "width", "channels")]
+        return pa.schema([*content, ("image/filename", pa.string()), *sizes, *self.classes.fields])
+
+
+def open_images(
+    root: str, patterns: inputs.Patterns, options: IngestOptions, image_options: ImageOptions | None = None
+) -> Input:
+    """Images in class folders, named by a CSV, or in a flat folder; classes are numbered over all splits."""
+    found = inputs.find(root, patterns)
+    refs = {split: _refs(root, patterns[split], matched) for split, matched in found.items()}
+    form = _Format(Classes.of(folders.all_refs(refs)), image_options or ImageOptions(), options.block_bytes)
+    tasks = inputs.as_tasks(
+        (split, block) for split, some in refs.items() for block in folders.plan_blocks(some, options.block_bytes)
+    )
+    return Input(Source.of("image", root, inputs.all_files(found)), form.schema, tasks, partial(read, form=form))
+
+
+def read(refs: Iterable[FileRef], form: _Format, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    """One row an image, in batches of about `block_bytes`; a file that is no whole PNG or JPEG is reported."""
+    rows, size = list[tuple[FileRef, bytes, Header]](), 0
+    for ref in refs:
+        try:
+            content, header = _load(ref.path, form.options)
+        except InfeedError as error:
+            bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
+            continue
+        if rows and size + len(content) > form.block_bytes:
+            yield _batch(rows, form)
+            rows, size = [], 0
+        rows.append((ref, content, header))
+        size += len(content)
+    yield _batch(rows, form)
 
 
 def find_images(root: str) -> ImageIndex:
@@ -75,100 +97,66 @@ def find_images(root: str) -> ImageIndex:
     if files.exists(root) and not files.is_folder(root):
         folder, pattern = root.rpartition("/")[0] or ".", files.name(root)
     else:
-        folder, pattern = root, image_pattern(root)
-    if pattern == CLASS_FOLDERS:
+        folder, pattern = root, _manifest_in(root) or folders.CLASS_FOLDERS
+    if pattern == folders.CLASS_FOLDERS:
         _check_class_folders(folder)
-    return index_images(folder, files.glob(folder, pattern))
+    refs = _refs(folder, pattern, files.glob(folder, pattern))
+    return ImageIndex(folder, Classes.of(refs).names, tuple(refs))
 
 
-def image_pattern(root: str) -> str:
-    """The pattern that finds a folder's images: `*/*`, or the name of the one CSV of paths and labels in it."""
-    manifests = [file.path for file in files.glob(root, "*.csv") if _is_manifest(file.path)]
-    return files.name(manifests[0]) if len(manifests) == 1 else CLASS_FOLDERS
+def default_pattern(root: str) -> str:
+    """The pattern that finds a folder's images: the name of the one CSV of paths and labels in it, `*/*` or `*`."""
+    return _manifest_in(root) or folders.default_pattern(root)
 
 
-def index_images(root: str, found: Sequence[files.FileStat]) -> ImageIndex:
-    """The images among files found: a CSV stands for the images it names, any other file's folder is its class.
-
-    Raises:
-      InfeedError: no images, or a CSV without the columns or the files that it should have.
-    """
-    images = [image for file in found for image in _refs(root, file)]
-    if not images:
-        raise InfeedError("no images found", where=f"{root}, which holds {_contents(root)}", do=_LAYOUTS)
-    return ImageIndex(root, tuple(sorted({image.text for image in images})), tuple(images))
-
-
-def check_images(index: ImageIndex) -> None:
-    """Reads every file's header.
-
-    Raises:
-      InfeedError: the first file that is not an image, or of a format that TensorFlow does not decode here.
-    """
-    for image in index.images:
-        with files.open_input(image.path) as file:
-            read_header(cast(BinaryIO, file), image.path)
+def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
+    """Changes when an image that a CSV names does; None where no CSV of the patterns names any."""
+    named = [
+        files.stat(ref.path)
+        for pattern in patterns
+        if pattern.endswith(".csv")
+        for file in files.glob(root, pattern)
+        for ref in _refs_of_manifest(root, file.path)
+    ]
+    return Source.of("image", root, named).fingerprint if named else None
 
 
-def read_header(file: BinaryIO, path: str) -> Header:
-    """Format and size from an image's header; nothing is decoded.
-
-    Raises:
-      InfeedError: not an image, or neither PNG nor JPEG.
-    """
-    try:
-        with Image.open(file) as image:
-            if image.format not in FORMATS:
-                raise InfeedError(f"a {image.format} image", where=path, do="convert it to PNG or JPEG")
-            return Header(FORMATS[image.format], image.height, image.width, _channels(image))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise InfeedError("not an image", where=path, do="remove it, or replace it by a PNG or JPEG") from error
+def _load(path: str, options: ImageOptions) -> tuple[bytes, Header]:
+    data = files.read_bytes(path)
+    if not options.keeps_bytes:
+        return rewrite(data, path, options)
+    header = header_of(data, path)
+    check_whole(data, header, path)
+    return data, header
 
 
-def plan_blocks(images: Sequence[ImageRef], block_bytes: int) -> Iterator[tuple[ImageRef, ...]]:
-    """Images in order, in groups of about `block_bytes`."""
-    block: list[ImageRef] = []
-    size = 0
-    for image in images:
-        if block and size + image.size > block_bytes:
-            yield tuple(block)
-            block, size = [], 0
-        block.append(image)
-        size += image.size
-    if block:
-        yield tuple(block)
-
-
-def read_block(images: Sequence[ImageRef], classes: Sequence[str]) -> pa.RecordBatch:
-    """One row per image, with the columns of `SCHEMA`.
-
-    Raises:
-      InfeedError: a file that is not an image, or neither PNG nor JPEG.
-    """
-    numbers = {text: number for number, text in enumerate(classes)}
-    encoded = [files.read_bytes(image.path) for image in images]
-    headers = [read_header(io.BytesIO(data), image.path) for data, image in zip(encoded, images, strict=True)]
+def _batch(rows: Sequence[tuple[FileRef, bytes, Header]], form: _Format) -> pa.RecordBatch:
+    contents = [content for _, content, _ in rows]
     columns = {
-        "image/channels": [header.channels for header in headers],
-        "image/encoded": encoded,
-        "image/filename": [image.filename for image in images],
-        "image/format": [header.format for header in headers],
-        "image/height": [header.height for header in headers],
-        "image/width": [header.width for header in headers],
-        "label": [numbers[image.text] for image in images],
-        "label/text": [image.text for image in images],
+        "image/encoded": contents,
+        "image/raw": contents,
+        "image/format": [header.format for _, _, header in rows],
+        "image/filename": [ref.filename for ref, _, _ in rows],
+        "image/height": [header.height for _, _, header in rows],
+        "image/width": [header.width for _, _, header in rows],
+        "image/channels": [header.channels for _, _, header in rows],
+        **form.classes.columns([ref.text for ref, _, _ in rows]),
     }
-    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+    schema = form.schema
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def _refs(root: str, file: files.FileStat) -> Iterable[ImageRef]:
-    if file.path.endswith(".csv"):
-        return _refs_of_manifest(root, file.path)
-    folder = files.name(file.path.rpartition("/")[0])
-    return [ImageRef(file.path, files.relative(file.path, root), file.size, folder)]
+def _refs(root: str, pattern: str, found: Iterable[files.FileStat]) -> list[FileRef]:
+    """The images among files found: a CSV stands for the images it names."""
+    found = list(found)
+    refs = folders.refs_of(root, pattern, [file for file in found if not file.path.endswith(".csv")])
+    refs += [ref for file in found if file.path.endswith(".csv") for ref in _refs_of_manifest(root, file.path)]
+    if not refs:
+        raise InfeedError("no images found", where=f"{root}, which holds {_contents(root)}", do=_LAYOUTS)
+    return refs
 
 
-def _refs_of_manifest(root: str, manifest: str) -> Iterator[ImageRef]:
+def _refs_of_manifest(root: str, manifest: str) -> Iterator[FileRef]:
     text = io.StringIO(files.read_bytes(manifest).decode("utf-8-sig"), newline="")
     reader = csv.DictReader(text)
     missing = [name for name in _MANIFEST_COLUMNS if name not in (reader.fieldnames or [])]
@@ -185,7 +173,13 @@ def _refs_of_manifest(root: str, manifest: str) -> Iterator[ImageRef]:
             raise InfeedError(
                 f"no file {row['path']!r}", where=where, do="give paths relative to the CSV's own folder"
             ) from None
-        yield ImageRef(path, files.relative(path, root), size, row["label"])
+        yield FileRef(path, files.relative(path, root), size, row["label"])
+
+
+def _manifest_in(root: str) -> str | None:
+    """The name of the one CSV of paths and labels in a folder; None where there is none, or more than one."""
+    manifests = [files.name(file.path) for file in files.glob(root, "*.csv") if _is_manifest(file.path)]
+    return manifests[0] if len(manifests) == 1 else None
 
 
 def _is_manifest(path: str) -> bool:
@@ -195,8 +189,8 @@ def _is_manifest(path: str) -> bool:
 
 
 def _check_class_folders(root: str) -> None:
-    folders = [folder for folder in files.list_folders(root) if not files.is_hidden(folder)]
-    for folder in folders:
+    names = [folder for folder in files.list_folders(root) if not files.is_hidden(folder)]
+    for folder in names:
         path = files.join(root, folder)
         if not any(not files.is_hidden(file.path) for file in files.list_files(path)):
             raise InfeedError(
@@ -205,14 +199,8 @@ def _check_class_folders(root: str) -> None:
 
 
 def _contents(folder: str) -> str:
-    folders = [f"{name}/" for name in files.list_folders(folder)]
-    found = folders + [files.name(file.path) for file in files.list_files(folder)]
+    inside = [f"{name}/" for name in files.list_folders(folder)]
+    found = inside + [files.name(file.path) for file in files.list_files(folder)]
     if not found:
         return "nothing" if files.exists(folder) else "nothing: it does not exist"
     return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
-
-
-def _channels(image: Image.Image) -> int:
-    if image.mode == "P":
-        return 4 if "transparency" in image.info else 3  # a palette is decoded to its colours
-    return _CHANNELS.get(image.mode, len(image.getbands()))

@@ -82,3 +82,18 @@ def test_a_manifest_describes_every_column_that_holds_something() -> None:
         Column("b", "float", (2,), 1),
         Column("c", "bytes", None, 2),
     )
+
+
+@pytest.mark.parametrize(
+    ("column", "items", "rounded"),
+    [
+        (pa.float64(), [0.1, 0.5, None, float("nan"), float("inf"), 1e39], 2),
+        (pa.float64(), [float(2**24), float(2**24 + 1)], 1),
+        (pa.decimal128(9, 2), [Decimal("0.10"), Decimal("0.25")], 1),
+        (pa.list_(pa.float64()), [[0.1, 0.5], None, [0.2]], 2),
+        (pa.float32(), [0.1], 0),
+        (pa.int64(), [2**60], 0),
+    ],
+)
+def test_values_that_float32_changes_are_counted(column: pa.DataType, items: list[Any], rounded: int) -> None:
+    assert columns.count_rounded(pa.array(items, column)) == rounded

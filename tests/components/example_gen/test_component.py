@@ -9,6 +9,9 @@ from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.example_gen.sources.csv import CsvOptions
+from infeed.components.example_gen.sources.images import ImageOptions
+from infeed.components.example_gen.sources.jsonl import JsonlOptions
+from infeed.components.example_gen.sources.text import TextOptions
 
 pytestmark = pytest.mark.tfx
 
@@ -44,7 +47,39 @@ def test_options_reach_the_executor(tmp_path: Path) -> None:
     options = IngestOptions(compat="tfx", shards=ShardOptions(count=4))
     asked = request(CsvExampleGen(str(tmp_path), options=options, csv=CsvOptions("\t")))
     assert asked.options == options
-    assert asked.source == {"delimiter": "\t"}
+    assert CsvOptions(**asked.source) == CsvOptions("\t")
+
+
+def test_each_sources_own_options_reach_its_executor(tmp_path: Path) -> None:
+    from infeed.components.example_gen import component
+
+    (tmp_path / "a").write_text("x")
+    csv = CsvOptions(names=("a",), types={"a": "int"})
+    images = ImageOptions("raw", (8, 8))
+    assert CsvOptions(**request(component.CsvExampleGen(str(tmp_path), csv=csv)).source) == csv
+    assert ImageOptions(**request(component.ImageExampleGen(str(tmp_path), images=images)).source) == images
+    jsonl = request(component.JsonlExampleGen(str(tmp_path), jsonl=JsonlOptions("latin-1")))
+    assert (jsonl.patterns, jsonl.source) == ({None: "*"}, {"encoding": "latin-1"})
+    text = request(component.TextExampleGen(str(tmp_path), text=TextOptions("file")))
+    assert (text.patterns, text.source) == ({None: "*"}, {"unit": "file", "encoding": "utf-8"})
+    binary = request(component.BinaryExampleGen(str(tmp_path / "later")))
+    assert (binary.patterns, binary.source) == ({None: "*/*"}, {})
+
+
+def test_an_image_that_a_csv_names_is_seen_by_tfxs_cache(tmp_path: Path) -> None:
+    from infeed.components.example_gen import ImageExampleGen
+
+    def config() -> str:
+        return str(ImageExampleGen(str(tmp_path)).exec_properties["custom_config"])
+
+    (tmp_path / "1.png").write_bytes(b"1")
+    (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n")
+    before = config()
+    assert config() == before
+    (tmp_path / "1.png").write_bytes(b"12")
+    assert config() != before
+    (tmp_path / "1.png").unlink()  # which the executor tells
+    assert "fingerprint" not in config()
 
 
 def test_images_are_looked_for_where_they_lie(tmp_path: Path) -> None:

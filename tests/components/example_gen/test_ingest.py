@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,14 +15,15 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.dataset.manifest import Column, Manifest, Source
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source
+from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.dataset.splits import Buckets
+from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByTime
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen import ingest, inputs
+from infeed.components.example_gen import ingest
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
 from infeed.components.example_gen.ingest import Input, Job, Task
-from infeed.components.example_gen.sources.csv import CsvOptions
+from infeed.components.example_gen.sources.csv import CsvOptions, open_csv
 
 ROWS_PER_BLOCK = 50
 MakeJob = Callable[..., Job]
@@ -34,7 +36,7 @@ def block_of(first: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"row": list(rows), "text": ["x" * (row % 90) for row in rows]}, schema=SCHEMA)
 
 
-def read_table(firsts: tuple[int, ...]) -> list[pa.RecordBatch]:
+def read_table(firsts: tuple[int, ...], *, bad_rows: BadRows) -> list[pa.RecordBatch]:
     return [block_of(first) for first in firsts]
 
 
@@ -149,7 +151,7 @@ def test_input_that_is_split_stays_so(job: MakeJob, read_split: ReadSplit) -> No
 
 def test_a_split_by_feature_keeps_equal_values_together(tmp_path: Path, job: MakeJob) -> None:
     (tmp_path / "a.csv").write_text("user,x\n" + "".join(f"u{row % 20},{row}\n" for row in range(400)))
-    opened = inputs.open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(), CsvOptions())
+    opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(), CsvOptions())
     one = job(opened, None, Buckets((("train", 1), ("eval", 1)), feature="user"))
     manifest = ingest.ingest(opened.tasks, one)
     assert all(split.records % 20 == 0 for split in manifest.splits.values())
@@ -162,13 +164,13 @@ def test_a_split_by_feature_keeps_equal_values_together(tmp_path: Path, job: Mak
 )
 def test_a_split_by_a_feature_that_cannot_be(tmp_path: Path, job: MakeJob, feature: str, message: str) -> None:
     (tmp_path / "a.csv").write_text("user,x,gap\na,0.5,1\nb,1.5,\n")
-    opened = inputs.open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(), CsvOptions())
+    opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(), CsvOptions())
     with pytest.raises(InfeedError, match=message):
         ingest.ingest(opened.tasks, job(opened, None, Buckets((("train", 1),), feature=feature)))
 
 
 def test_nulls_are_counted_and_compat_moves_no_row(tmp_path: Path, cancer: str, job: MakeJob) -> None:
-    opened = inputs.open_csv(cancer, {None: "*"}, IngestOptions(), CsvOptions())
+    opened = open_csv(cancer, {None: "*"}, IngestOptions(), CsvOptions())
     ours = ingest.ingest(opened.tasks, job(opened, IngestOptions()))
     tfx = ingest.ingest(opened.tasks, job(opened, IngestOptions(compat="tfx")))
     assert sum(column.nulls for column in ours.schema) == sum(column.nulls for column in tfx.schema) == 341
@@ -177,13 +179,147 @@ def test_nulls_are_counted_and_compat_moves_no_row(tmp_path: Path, cancer: str, 
     }
 
 
+def accounted(manifest: Manifest) -> bool:
+    written = sum(split.records for split in manifest.splits.values())
+    return (
+        manifest.rows_read + manifest.balanced.repeated
+        == written + manifest.rejected.rows + manifest.filtered + manifest.balanced.dropped
+    )
+
+
+def test_a_filter_keeps_what_passes_and_counts_the_rest(job: MakeJob, read_split: ReadSplit) -> None:
+    one = job(table(), many_shards(filter="row >= 120 and text != 'x'"))
+    manifest = ingest.ingest(table().tasks, one)
+    rows = [row for split in ("train", "eval") for row in rows_of(read_split(one.root, split))]
+    assert sorted(rows) == [row for row in range(120, 300) if row % 90 != 1]
+    assert (manifest.rows_read, manifest.filtered) == (300, 122)
+
+
+def test_chosen_columns_are_written_whatever_the_filter_uses(job: MakeJob, read_split: ReadSplit) -> None:
+    one = job(table(), many_shards(filter="row < 3", columns=("text",), shuffle_seed=None), Buckets((("train", 1),)))
+    manifest = ingest.ingest(table().tasks, one)
+    texts = pa.RecordBatch.from_pydict({"text": ["", "x", "xx"]})
+    assert read_split(one.root, "train") == encode_examples(texts).to_pylist()
+    assert manifest.schema == (Column("text", "bytes", (1,), 0),)
+
+
+def test_stratified_splits_have_their_share_of_every_label(job: MakeJob, read_split: ReadSplit) -> None:
+    one = job(table(), many_shards(split_by=ByLabel("text")))
+    ingest.ingest(table().tasks, one)
+    labels = {split: Counter(row % 90 for row in rows_of(read_split(one.root, split))) for split in ("train", "eval")}
+    assert labels["train"] == {label: 3 if label < 30 else 2 for label in range(90)}  # of 4 and of 3
+    assert labels["eval"] == dict.fromkeys(range(90), 1)
+
+
+def test_splits_cut_by_time(job: MakeJob, read_split: ReadSplit) -> None:
+    one = job(table(), many_shards(split_by=ByTime("row", ("120",)), shuffle_seed=None))
+    ingest.ingest(table().tasks, one)
+    assert rows_of(read_split(one.root, "train")) == list(range(120))
+    assert rows_of(read_split(one.root, "eval")) == list(range(120, 300))
+
+
+@pytest.mark.parametrize(
+    ("sampling", "records", "balanced"), [("over", 4, Balanced(60, 0)), ("under", 3, Balanced(0, 30))]
+)
+def test_balancing_repeats_or_drops_on_the_chosen_split_only(
+    job: MakeJob, read_split: ReadSplit, sampling: Any, records: int, balanced: Balanced
+) -> None:
+    options = many_shards(balance=Balance("text", ("train",), sampling), split_by=ByTime("row", ("10000",)))
+    one = job(table(), options)
+    manifest = ingest.ingest(table().tasks, one)
+    counts = Counter(row % 90 for row in rows_of(read_split(one.root, "train")))
+    assert set(counts.values()) == {records}
+    assert len(counts) == 90
+    assert manifest.balanced == balanced
+    assert accounted(manifest)
+
+
+def test_balancing_after_a_stratified_split_leaves_the_other_splits_alone(job: MakeJob, read_split: ReadSplit) -> None:
+    plain, balanced = (many_shards(split_by=ByLabel("text"), balance=one) for one in (None, Balance("text")))
+    of_plain = ingest.ingest(table().tasks, one := job(table(), plain))
+    eval_rows = sorted(rows_of(read_split(one.root, "eval")))
+    of_balanced = ingest.ingest(table().tasks, one := job(table(), balanced))
+    assert sorted(rows_of(read_split(one.root, "eval"))) == eval_rows
+    assert of_plain.splits["train"].records == 210
+    assert of_balanced.splits["train"].records == 270
+    assert accounted(of_balanced)
+
+
+def reject_odd(firsts: tuple[int, ...], *, bad_rows: BadRows) -> Any:
+    """Every block with its odd rows reported, the last of them after the last batch."""
+    for first in firsts:
+        block = block_of(first)
+        for row in block["row"].to_pylist():
+            if row % 2:
+                bad_rows.report(BadRow("table", row + 1, None, "odd", str(row)))
+        yield block.take(pa.array(range(0, ROWS_PER_BLOCK, 2)))
+    bad_rows.report(BadRow("table", firsts[-1] + 1_000, None, "cut short", ""))
+
+
+def test_rejected_rows_are_counted_and_listed_in_order(job: MakeJob) -> None:
+    opened = Input(table().source, SCHEMA, table().tasks, reject_odd)
+    one = job(opened, many_shards(on_bad_row="reject"))
+    manifest = ingest.ingest(opened.tasks[::-1], one)
+    assert manifest.rejected == Rejected(153, "rejected.jsonl")
+    assert manifest.rows_read == 303
+    listed = [json.loads(line) for line in Path(one.root, "rejected.jsonl").read_text().splitlines()]
+    assert [row["line"] for row in listed if row["reason"] == "odd"] == list(range(2, 301, 2))
+    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", "rejected.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"(?s)odd.*where: table, line 2"),
+        ({"on_bad_row": "reject", "bad_row_limit": 10}, "more than 10 bad rows"),  # within a task
+        ({"on_bad_row": "reject", "bad_row_limit": 100}, "more than 100 bad rows"),  # over all tasks
+    ],
+)
+def test_too_many_bad_rows_leave_nothing(job: MakeJob, options: dict[str, Any], message: str) -> None:
+    opened = Input(table().source, SCHEMA, table().tasks, reject_odd)
+    one = job(opened, many_shards(**options))
+    with pytest.raises(InfeedError, match=message):
+        ingest.ingest(opened.tasks, one)
+    assert leftovers(one.root) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"filter": "rwo > 1"}, "the filter does not fit"),
+        ({"columns": ("row", "rwo")}, r"(?s)no such column: 'rwo'.*columns to keep.*choose one of row, text"),
+        ({"split_by": ByName("usage")}, "no such column: 'usage'"),
+        ({"split_by": ByTime("row", ("1", "2"))}, "2 cuts for the splits train, eval"),
+        ({"balance": Balance("lable")}, "no such column: 'lable'"),
+        ({"balance": Balance("text", ("test",))}, r"(?s)no split named 'test'.*choose one of train, eval"),
+    ],
+)
+def test_options_that_do_not_fit_are_told_before_anything_is_read(
+    job: MakeJob, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InfeedError, match=message):
+        job(table(), IngestOptions(**options))
+
+
+def test_input_that_is_split_is_not_split_again(job: MakeJob) -> None:
+    given = table(2)
+    opened = Input(given.source, SCHEMA, (Task(0, (0,), "train"),), given.read)
+    with pytest.raises(InfeedError, match="split by name, but the input is split already"):
+        job(opened, IngestOptions(split_by=ByName("text")), None)
+
+
+def test_a_filter_that_nothing_passes(job: MakeJob) -> None:
+    with pytest.raises(InfeedError, match="no rows left of 300: 300 filtered out, 0 rejected"):
+        ingest.ingest(table().tasks, job(table(), IngestOptions(filter="row < 0")))
+
+
 def test_no_rows_at_all(job: MakeJob) -> None:
     empty = Input(Source("table", "f", 0, 0), SCHEMA, (), read_table)
     with pytest.raises(InfeedError, match="no rows in the input"):
         ingest.ingest((), job(empty))
 
 
-def break_reading(firsts: tuple[int, ...], breaks: bool = True) -> Any:
+def break_reading(firsts: tuple[int, ...], breaks: bool = True, *, bad_rows: BadRows) -> Any:
     for first in firsts:
         if first >= 200:
             raise RuntimeError("worker lost while reading")
@@ -222,10 +358,29 @@ def test_a_failure_while_writing_leaves_nothing_and_a_rerun_is_right(
     assert sorted(rows) == list(range(300))
 
 
+def test_a_failure_while_publishing_leaves_nothing(job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, rename = job(table(), many_shards()), ingest.files.rename
+
+    def rename_some(source: str, target: str) -> None:
+        if "00002-of" in target:
+            raise OSError("connection lost")
+        rename(source, target)
+
+    monkeypatch.setattr(ingest.files, "rename", rename_some)
+    with pytest.raises(OSError, match="connection lost"):
+        ingest.ingest(table().tasks, one)
+    assert leftovers(one.root) == []
+
+
 def test_a_rerun_over_what_a_killed_worker_left(job: MakeJob, read_split: ReadSplit) -> None:
     one = job(table(), many_shards())
     ingest.ingest(table().tasks, one)
-    for stale in ("Split-train/data_tfrecord-00000-of-00099.gz", ".ingest/spills/000000-000000-train.arrow"):
+    for stale in (
+        "Split-train/data_tfrecord-00000-of-00099.gz",
+        "Split-other/data_tfrecord-00000-of-00001.gz",  # of an attempt with other splits
+        ".ingest/spills/000000-000000-train.arrow",
+        "rejected.jsonl",
+    ):
         Path(one.root, stale).parent.mkdir(parents=True, exist_ok=True)
         Path(one.root, stale).write_bytes(b"half a file")
     ingest.ingest(table().tasks, one)
@@ -236,7 +391,7 @@ def test_a_rerun_over_what_a_killed_worker_left(job: MakeJob, read_split: ReadSp
 
 def test_ingest_needs_neither_beam_nor_tfx_nor_tensorflow() -> None:
     code = (
-        "import sys, infeed.components.example_gen.inputs, infeed.components.example_gen\n"
+        "import sys, infeed.components.example_gen.sources.csv, infeed.components.example_gen\n"
         "found = {'apache_beam', 'tfx', 'tensorflow', 'tfx_bsl'} & set(sys.modules)\n"
         "assert not found, found"
     )

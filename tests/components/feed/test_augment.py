@@ -6,7 +6,7 @@ import scipy.ndimage
 import tensorflow as tf
 
 from infeed.components.feed import augment
-from infeed.components.feed.options import Augment, Normalise
+from infeed.components.feed.options import Augment, Normalise, Workers
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (16, 12, 10, 3), np.uint8)
 SEED = tf.constant([7, 3])
@@ -90,6 +90,33 @@ def test_the_same_seed_repeats_exactly_and_the_next_step_differs():
     options = Augment(shift=2, flip="horizontal", rotate=10.0, cutout=3)
     np.testing.assert_array_equal(run(options), run(options))
     assert not np.array_equal(run(options), run(options, tf.constant([7, 4])))
+
+
+def test_brightness_and_contrast_do_what_numpy_does_image_by_image():
+    options = Augment(brightness=0.2, contrast=0.5)
+    added, factor = (numbers.numpy() for numbers in augment.light(tf.constant(IMAGES.shape), options, SEED))
+    assert np.abs(added).max() <= 51
+    assert np.abs(factor - 1).max() <= 0.5
+    assert len(set(added)) == len(set(factor)) == len(IMAGES)
+    ours = augment.adjust(tf.constant(IMAGES, tf.float32), tf.constant(added), tf.constant(factor)).numpy()
+    for image, more, times, got in zip(IMAGES.astype(np.float64), added, factor, ours, strict=True):
+        mean = image.mean(axis=(0, 1))
+        np.testing.assert_allclose(got, np.clip((image - mean) * times + mean + more, 0, 255), atol=0.01)
+
+
+def test_brightness_and_contrast_come_before_normalisation():
+    got = run(Augment(brightness=1.0, contrast=1.0))
+    assert -1 <= got.min() <= got.max() <= 1
+    assert got.min() == -1  # some pixels are cut off
+
+
+def test_workers_change_each_picture_as_one_worker_alone_would():
+    options = Augment(shift=2, flip="horizontal", rotate=10.0, cutout=3, brightness=0.2, contrast=0.2)
+    halves = [
+        augment.augment(tf.constant(part), options, PLAIN, SEED, Workers(index, 2)).numpy()
+        for index, part in enumerate((IMAGES[:8], IMAGES[8:]))
+    ]
+    np.testing.assert_allclose(np.concatenate(halves), run(options), atol=1e-5)
 
 
 def test_shape_and_type_are_static_inside_a_dataset():

@@ -1,14 +1,18 @@
 """Datasets built from plans over real TFRecord files."""
 
 import collections
+import itertools
+import os
 
 import pytest
 import tensorflow as tf
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Stages, build
+from infeed.components.feed.capacity import Sample
 from infeed.components.feed.machine import Machine
-from infeed.components.feed.options import FeedOptions
-from infeed.components.feed.plan import FeedSpec, Sample, plan
+from infeed.components.feed.options import ALONE, FeedOptions, Workers
+from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import ShardFile
 
@@ -17,34 +21,49 @@ RECORDS = 100
 STAGES = Stages(
     parse=lambda records: tf.strings.to_number(records, tf.int64),
     transform=lambda numbers: ({"number": numbers}, numbers % 2),
-    augment=lambda batch, step: ({"number": batch[0]["number"], "step": tf.fill([tf.size(batch[1])], step)}, batch[1]),
+    augment=lambda batch, step, workers: (
+        {"number": batch[0]["number"], "step": tf.fill([tf.size(batch[1])], step)},
+        batch[1],
+    ),
     normalise=lambda batch: batch,
+    key="numbers",
 )
 
 
-@pytest.fixture(params=["", ".gz"], ids=["plain", "gzip"])
-def shards(tmp_path, request):
+def write_shards(folder, suffix=""):
     made = []
     for shard in range(4):
-        path = str(tmp_path / f"part-{shard}{request.param}")
-        with tf.io.TFRecordWriter(path, "GZIP" if request.param else None) as writer:
+        path = str(folder / f"part-{shard}{suffix}")
+        with tf.io.TFRecordWriter(path, "GZIP" if suffix else None) as writer:
             for number in range(shard, RECORDS, 4):
                 writer.write(str(number).encode())
         made.append(ShardFile(path, RECORDS // 4, 100))
     return made
 
 
-def dataset(shards, *, training, augmentation="", **options):
+@pytest.fixture
+def shards(tmp_path):
+    return write_shards(tmp_path)
+
+
+def dataset(shards, *, training, augmentation="", workers=ALONE, start_step=0, **options):
     sample = Sample(record_bytes=2, feature_bytes=8)
     spec = FeedSpec(training, sample, augmentation)
-    return build(plan(shards, spec, FeedOptions(batch_size=16, **options), MACHINE), STAGES)
+    folder = os.path.join(os.path.dirname(shards[0].path), "cache")
+    made = plan(shards, spec, FeedOptions(batch_size=16, cache_dir=folder, **options), MACHINE)
+    return build(made, STAGES, workers=workers, start_step=start_step)
+
+
+def batches(made, count):
+    return [features["number"].numpy().tolist() for features, _ in made.take(count)]
 
 
 def numbers(batches):
     return [number for features, _ in batches for number in features["number"].numpy().tolist()]
 
 
-TIERS = pytest.mark.parametrize("tier", ["columns", "stream"])
+TIERS = pytest.mark.parametrize("tier", ["columns", "disk", "stream"])
+KEPT = pytest.mark.parametrize("tier", ["columns", "disk"])
 
 
 @pytest.mark.parametrize("cache", [True, False])
@@ -54,15 +73,17 @@ def test_a_stream_shows_every_record_as_often_as_any_other(shards, cache):
     assert seen == dict.fromkeys(range(RECORDS), 4)
 
 
-def test_an_epoch_of_columns_shows_no_record_twice(shards):
-    made = dataset(shards, training=True, tier="columns")
+@KEPT
+def test_an_epoch_shows_no_record_twice(shards, tier):
+    made = dataset(shards, training=True, tier=tier)
     seen = numbers(made.take(12))  # two epochs of six full batches
     assert len(set(seen[:96])) == len(set(seen[96:])) == 96
     assert seen[:96] != seen[96:]
 
 
-def test_what_columns_leave_out_differs_from_epoch_to_epoch(shards):
-    seen = numbers(dataset(shards, training=True, tier="columns").take(6 * 60))
+@KEPT
+def test_what_an_epoch_leaves_out_differs_from_epoch_to_epoch(shards, tier):
+    seen = numbers(dataset(shards, training=True, tier=tier).take(6 * 20))
     assert set(seen) == set(range(RECORDS))
 
 
@@ -84,7 +105,7 @@ def test_training_batches_are_full_and_of_static_shape(shards, tier):
 @TIERS
 def test_training_is_endless(shards, tier):
     made = dataset(shards, training=True, tier=tier)
-    assert made.cardinality() in (tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY)
+    assert made.cardinality() == tf.data.INFINITE_CARDINALITY
     assert len(list(made.take(50))) == 50
 
 
@@ -112,9 +133,82 @@ def test_evaluation_keeps_the_order_of_the_files_and_the_last_short_batch(shards
     assert numbers(made) == numbers(made)
 
 
+@pytest.mark.parametrize(("count", "training", "tier"), [(2, True, "columns"), (4, True, "disk"), (4, False, "disk")])
+def test_the_workers_parts_of_a_step_are_one_workers_batch(shards, count, training, tier):
+    alone = batches(dataset(shards, training=training, tier=tier), 8)
+    parts = [
+        batches(dataset(shards, training=training, tier=tier, workers=Workers(index, count)), 8)
+        for index in range(count)
+    ]
+    assert [list(itertools.chain(*step)) for step in zip(*parts, strict=True)] == alone
+
+
+@pytest.mark.parametrize(
+    ("options", "workers"),
+    [
+        ({"tier": "columns"}, ALONE),
+        ({"tier": "disk"}, Workers(1, 2)),
+        ({"tier": "stream"}, ALONE),
+        ({"tier": "stream", "cache_records": False}, Workers(1, 2)),
+    ],
+    ids=str,
+)
+def test_a_training_begun_at_any_step_goes_on_as_an_uninterrupted_one(shards, options, workers):
+    whole = batches(dataset(shards, training=True, workers=workers, **options), 20)
+    for start in (1, 13):  # six steps and a bit are an epoch
+        assert (
+            batches(dataset(shards, training=True, workers=workers, start_step=start, **options), 7)
+            == (whole[start : start + 7])
+        )
+
+
+@pytest.mark.parametrize(("count", "cache"), [(2, True), (8, False)])  # four files: two each, or a range each
+def test_no_two_workers_stream_the_same_record(shards, count, cache):
+    options = {"tier": "stream", "cache_records": cache}
+    made = [dataset(shards, training=True, workers=Workers(index, count), **options) for index in range(count)]
+    seen = [set(numbers(one.take(14))) for one in made]
+    assert sum(map(len, seen)) == RECORDS
+    assert set.union(*seen) == set(range(RECORDS))
+
+
+def test_workers_stream_evaluation_data_once(shards):
+    parts = [dataset(shards, training=False, tier="stream", workers=Workers(index, 4)) for index in range(4)]
+    assert len({len(list(part)) for part in parts}) == 1  # none waits for another at the end
+    assert sorted(numbers(parts[0]) + [number for one in parts[1:] for number in numbers(one)]) == list(range(RECORDS))
+
+
+def test_workers_that_cannot_share_a_batch_are_refused_with_the_numbers(shards):
+    with pytest.raises(
+        InfeedError, match=r"batch of 16 records cannot be shared evenly by 3 workers(.|\n)*multiple of 3"
+    ):
+        dataset(shards, training=True, workers=Workers(0, 3))
+
+
+def test_disk_gives_the_batches_of_columns(shards):
+    kept = batches(dataset(shards, training=True, tier="disk"), 20)
+    assert kept == batches(dataset(shards, training=True, tier="columns"), 20)
+
+
+def test_what_is_kept_on_disk_is_not_read_again(shards):
+    first = batches(dataset(shards, training=True, tier="disk"), 7)
+    for shard in shards:
+        os.remove(shard.path)
+    assert batches(dataset(shards, training=True, tier="disk"), 7) == first
+
+
 def test_augmentation_is_given_the_number_of_the_step(shards):
     made = dataset(shards, training=True, augmentation="numbers the steps")
     assert [int(features["step"][0]) for features, _ in made.take(3)] == [0, 1, 2]
+    later = dataset(shards, training=True, augmentation="numbers the steps", start_step=7)
+    assert [int(features["step"][0]) for features, _ in later.take(2)] == [7, 8]
+
+
+@TIERS
+def test_compressed_files_give_the_same_batches(shards, tmp_path, tier):
+    compressed = write_shards(tmp_path, ".gz")
+    assert batches(dataset(compressed, training=True, tier=tier), 7) == (
+        batches(dataset(shards, training=True, tier=tier), 7)
+    )
 
 
 def test_a_wrong_count_in_the_manifest_is_an_error_not_a_shorter_epoch(shards):

@@ -1,59 +1,93 @@
+"""Columns in memory and on disk: the same promises."""
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.feed.columns import Columns, evaluation_rows, training_rows
+from infeed.components.feed.columns import hold
+from infeed.components.feed.disk import keep
 
-TEXT = [b"one", b"", b"three", b"four", b"five"]
+TEXT = [b"one", b"", b"three", b"f\xff\x00r", b"five"]
 LISTS = [[1], [], [2, 3], [4], [5, 6, 7]]
+WORDS = [[b"a", b"bc"], [], [b""], [b"def"], [b"g", b"h", b"i"]]
+NESTED = [[[1.0]], [], [[2.0, 3.0], []], [[]], [[4.0]]]
 SPARSE = tf.SparseTensor([[0, 0], [2, 1], [4, 0]], [10, 20, 30], [5, 2])
+NAMES = tf.SparseTensor([[0, 0], [2, 1], [4, 0]], [b"x", b"", b"yz"], [5, 2])
+FEATURES = {
+    "text": TEXT,
+    "pair": [[word, word + b"!"] for word in TEXT],
+    "lists": tf.ragged.constant(LISTS),
+    "words": tf.ragged.constant(WORDS),
+    "nested": tf.ragged.constant(NESTED, ragged_rank=2),
+    "sparse": SPARSE,
+    "names": NAMES,
+    "flag": [True, False, True, False, False],
+    "image": np.arange(20, dtype="u1").reshape(5, 2, 2, 1),
+}
 
 
-@pytest.fixture
-def columns():
-    features = {
-        "text": TEXT,
-        "lists": tf.ragged.constant(LISTS),
-        "sparse": SPARSE,
-        "image": np.ones((5, 2, 2, 1), "u1"),
-    }
-    return Columns(tf.data.Dataset.from_tensor_slices((features, np.arange(5.0))).batch(2))
+def batches(features=FEATURES):
+    return tf.data.Dataset.from_tensor_slices((features, np.arange(5.0))).batch(2)
 
 
-def test_rows_of_every_kind_of_feature_are_taken_in_the_order_asked_for(columns):
-    features, label = columns.take(tf.constant([4, 2, 2]))
+@pytest.fixture(params=["memory", "disk"])
+def make(request, tmp_path):
+    """batches -> Columns"""
+    return hold if request.param == "memory" else lambda made: keep(made, str(tmp_path), "key", 0)
+
+
+def test_rows_of_every_kind_of_feature_are_taken_in_the_order_asked_for(make):
+    columns = make(batches())
+    features, label = columns.take(tf.constant([4, 2, 2], tf.int64))
     assert columns.rows == 5
     assert features["text"].numpy().tolist() == [b"five", b"three", b"three"]
+    assert features["pair"].numpy().tolist() == [[b"five", b"five!"], [b"three", b"three!"], [b"three", b"three!"]]
     assert features["lists"].to_list() == [[5, 6, 7], [2, 3], [2, 3]]
-    assert features["image"].dtype == tf.uint8
-    assert features["image"].shape == [3, 2, 2, 1]
+    assert features["words"].to_list() == [[b"g", b"h", b"i"], [b""], [b""]]
+    assert features["nested"].to_list() == [[[4.0]], [[2.0, 3.0], []], [[2.0, 3.0], []]]
+    assert features["flag"].numpy().tolist() == [False, True, True]
+    assert features["image"].numpy().tolist() == [FEATURES["image"][row].tolist() for row in (4, 2, 2)]
     assert label.numpy().tolist() == [4.0, 2.0, 2.0]
 
 
-def test_sparse_features_come_back_sparse(columns):
-    sparse = columns.take(tf.constant([4, 1]))[0]["sparse"]
-    assert isinstance(sparse, tf.SparseTensor)
-    assert sparse.values.numpy().tolist() == [30]
-    assert sparse.indices.numpy().tolist() == [[0, 0]]
+def test_types_and_static_shapes_are_those_of_what_was_read(make):
+    made = tf.data.Dataset.from_tensors(tf.constant([0, 1], tf.int64)).map(make(batches()).take)
+    for got, read in zip(*(tf.nest.flatten(one.element_spec) for one in (made, batches())), strict=True):
+        assert type(got) is type(read)
+        assert (got.dtype, got.shape[2:]) == (read.dtype, read.shape[2:])
 
 
-def test_the_order_is_a_permutation_that_depends_on_seed_and_epoch_alone():
-    def epochs(seed):
-        rows = np.concatenate(list(training_rows(1000, 100, seed).take(20).as_numpy_iterator()))
-        return rows[:1000].tolist(), rows[1000:].tolist()
-
-    first, second = epochs(3)
-    assert sorted(first) == sorted(second) == list(range(1000))
-    assert first != second
-    assert epochs(3) == (first, second)
-    assert epochs(4)[0] != first
+def test_sparse_features_come_back_sparse(make):
+    features, _ = make(batches()).take(tf.constant([4, 1], tf.int64))
+    for name, value in (("sparse", 30), ("names", b"yz")):
+        assert isinstance(features[name], tf.SparseTensor)
+        assert features[name].values.numpy().tolist() == [value]
+        assert features[name].indices.numpy().tolist() == [[0, 0]]
 
 
-def test_epochs_are_not_correlated():
-    rows = np.stack([np.concatenate(list(training_rows(500, 500, seed).take(2))) for seed in range(20)])
-    correlations = [np.corrcoef(row[:500], row[500:])[0, 1] for row in rows]
-    assert np.abs(np.mean(correlations)) < 0.05  # 20 draws of a deviation of 1 / sqrt(500)
+def test_rows_without_any_value_are_taken_too(make):
+    features, _ = make(batches()).take(tf.constant([1], tf.int64))
+    assert features["text"].numpy().tolist() == [b""]
+    assert features["words"].to_list() == [[]]
+    assert features["names"].values.shape == [0]
+    none, _ = make(batches()).take(tf.zeros([0], tf.int64))
+    assert none["text"].shape == [0]
 
 
-def test_evaluation_rows_are_all_rows_in_order():
-    assert [rows.tolist() for rows in evaluation_rows(5, 2).as_numpy_iterator()] == [[0, 1], [2, 3], [4]]
+def test_a_dense_feature_padded_batch_by_batch_is_padded_anew(make):
+    lists = tf.ragged.constant([[1], [2], [3, 4], [5], [6, 7, 8]])
+    padded = tf.data.Dataset.from_tensor_slices(lists).map(lambda one: one).padded_batch(2)  # widths 1, 2 and 3
+    columns = make(padded)
+    assert not columns.can_be_cut
+    assert columns.take(tf.constant([4, 0], tf.int64)).numpy().tolist() == [[6, 7, 8], [1, 0, 0]]
+
+
+def test_several_batches_taken_at_once_are_the_batches_taken_one_by_one(make):
+    dense = {name: value for name, value in FEATURES.items() if name not in ("sparse", "names")}
+    columns, rows = make(batches(dense)), tf.constant([[4, 2], [0, 1]], tf.int64)
+    assert columns.can_be_cut
+    together = tf.data.Dataset.from_tensors(columns.take_several(rows)).unbatch()
+    for taken, some in zip(together, rows, strict=True):
+        for got, alone in zip(*(tf.nest.flatten(one) for one in (taken, columns.take(some))), strict=True):
+            as_list = "to_list" if isinstance(alone, tf.RaggedTensor) else "numpy"
+            assert str(getattr(got, as_list)()) == str(getattr(alone, as_list)())

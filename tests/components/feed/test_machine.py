@@ -34,3 +34,13 @@ def test_no_limit_means_the_whole_machine(tmp_path):
     assert Machine.here(tmp_path) == unlimited
     assert unlimited.cpus >= 1
     assert unlimited.memory_bytes > 1 << 20
+
+
+def test_free_disk_counts_what_our_own_files_take(tmp_path):
+    assert Machine.here(tmp_path).disk_bytes == 0  # no folder, no disk
+    cache = tmp_path / "not" / "yet"
+    before = Machine.here(tmp_path, str(cache)).disk_bytes
+    assert before > 0
+    (cache / "key").mkdir(parents=True)
+    (cache / "key" / "0.values").write_bytes(bytes(1 << 26))
+    assert abs(Machine.here(tmp_path, str(cache)).disk_bytes - before) < 1 << 25  # others write here meanwhile

@@ -1,9 +1,10 @@
 import pytest
 
 from infeed.components.errors import InfeedError
+from infeed.components.feed.capacity import Sample, Window
 from infeed.components.feed.machine import Machine
 from infeed.components.feed.options import FeedOptions
-from infeed.components.feed.plan import FeedSpec, Sample, plan
+from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.shards import ShardFile
 
 MACHINE = Machine(cpus=4, memory_bytes=3_000_000)  # a third of it, 1 MB, may be used
@@ -31,13 +32,46 @@ def step(made, name):
 def test_a_split_that_fits_decoded_is_held_as_columns():
     made = planned()
     assert made.tier == "columns"
-    assert made.reason == "2,000 records take 800.0 KB decoded, and 1.0 MB may be used"
+    assert made.reason == "2,000 records take 800.0 KB decoded, and 1.0 MB of memory may be used"
     assert names(made) == [*DECODE, "gather", "augment", "prefetch"]
-    assert step(made, "gather").settings == {"size": 128, "permute": True}
+    assert step(made, "gather").settings == {"shuffle": True, "window": None, "batches": 32}
 
 
 def test_columns_are_read_in_the_order_of_the_files_whatever_the_number_of_readers():
     assert step(planned(records=900), "read").settings == {"readers": 2, "block": 900}
+
+
+def test_small_batches_are_gathered_several_in_a_call_and_large_ones_alone():
+    assert "32 batches in a call" in step(planned(), "gather").does
+    assert step(planned(batch_size=1500), "gather").settings["batches"] == 2
+    assert step(planned(batch_size=5000), "gather").settings["batches"] == 1
+
+
+def test_batches_of_pictures_are_gathered_as_few_in_a_call_as_memory_likes():
+    pictures = Sample(record_bytes=10_000, feature_bytes=150_000)
+    made = plan(shards(1, 1000), FeedSpec(True, pictures), FeedOptions(batch_size=16), Machine(4, 1 << 40))
+    assert step(made, "gather").settings["batches"] == 1
+
+
+def test_a_split_too_large_for_memory_is_kept_on_disk():
+    made = planned(records=5000, machine=Machine(4, 3_000_000, disk_bytes=9_000_000))
+    assert made.tier == "disk"
+    assert made.reason == (
+        "10,000 records take 4.0 MB decoded, only 1.0 MB of memory may be used, but 4.5 MB of disk may be used"
+    )
+    assert names(made) == [*DECODE[:-1], "disk", "gather", "augment", "prefetch"]
+    assert step(made, "disk").settings == {"folder": "~/.cache/tfx-infeed", "bytes": 4_000_000}
+
+
+def test_on_disk_as_many_blocks_of_rows_are_shuffled_together_as_memory_holds():
+    gather = step(planned(records=5000, machine=Machine(4, 3_000_000, disk_bytes=9_000_000), batch_size=100), "gather")
+    window = gather.settings["window"]
+    assert window == Window(block=2600, blocks=1)  # about a megabyte, whole batches
+    assert "blocks of 2,600 rows" in gather.does
+
+
+def test_on_disk_all_rows_are_shuffled_together_where_memory_holds_them():
+    assert step(planned(tier="disk"), "gather").settings["window"] is None
 
 
 def test_a_split_too_large_decoded_is_streamed_from_cached_records():
@@ -79,11 +113,11 @@ def test_one_reader_a_core_at_most_one_a_shard(count, cpus, readers):
     assert step(made, "read").settings["readers"] == readers
 
 
-@pytest.mark.parametrize("tier", ["columns", "stream"])
+@pytest.mark.parametrize("tier", ["columns", "disk", "stream"])
 def test_evaluation_is_complete_in_order_and_never_augmented(tier):
     made = planned(training=False, batch_size=300, tier=tier)
-    tail = ["gather", "normalise", "prefetch"] if tier == "columns" else ["normalise", "prefetch"]
-    assert names(made) == [*(DECODE if tier == "columns" else DECODE[:-1]), *tail]
+    kept = [] if tier == "stream" else [tier, "gather"]
+    assert names(made) == [*DECODE[:-1], *kept, "normalise", "prefetch"]
     assert not step(made, "shards").settings.get("permute")
     assert step(made, "read").settings["block"] == 1000  # one file after the other
     assert step(made, "batch").settings["drop_remainder"] is False

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +16,12 @@ import pytest
 from PIL import Image
 
 ROWS = 96
+RUN_SCRIPT = Path(__file__).with_name("run_script.py")
 
 MODELS = """
+import json, os, signal
 import keras
+import numpy as np
 
 def table(spec):
     inputs = {name: keras.Input([1], name=name) for name in spec.inputs}
@@ -22,6 +29,43 @@ def table(spec):
     model = keras.Model(inputs, keras.layers.Dense(len(spec.classes), activation="softmax")(x))
     model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
+
+def dropping(spec):
+    inputs = {name: keras.Input([1], name=name) for name in spec.inputs}
+    x = keras.layers.Dense(8, activation="relu")(keras.layers.Concatenate()(list(inputs.values())))
+    x = keras.layers.Dense(len(spec.classes), activation="softmax")(keras.layers.Dropout(0.5)(x))
+    model = keras.Model(inputs, x)
+    model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+def search(hp):
+    hp.Choice("units", [3, 5])
+
+def tuned(spec):
+    inputs = {name: keras.Input([1], name=name) for name in spec.inputs}
+    x = keras.layers.Dense(spec.hparams["units"], activation="relu")(keras.layers.Concatenate()(list(inputs.values())))
+    model = keras.Model(inputs, keras.layers.Dense(len(spec.classes), activation="softmax")(x))
+    model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=2)
+    return model
+
+def callbacks(spec):
+    return [Watch(spec.folder)]
+
+class Watch(keras.callbacks.Callback):
+    def __init__(self, folder):
+        super().__init__()
+        self._folder, self.steps = folder, 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps += 1
+        if self.steps == int(os.environ.get("KILL_AFTER", 0)):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_train_end(self, logs=None):
+        os.makedirs(self._folder, exist_ok=True)
+        np.savez(f"{self._folder}/weights.npz", *[weight.numpy() for weight in self.model.weights])
+        with open(f"{self._folder}/history.json", "w") as file:
+            json.dump(self.model.history.history, file, default=float)
 
 def number(spec):
     inputs = {name: keras.Input([1], name=name) for name in spec.inputs}
@@ -128,31 +172,63 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[
     return folder, rows
 
 
+def fn_args(place: Path, folder: Path, graph: str, model: str, *, steps: int | None = None, **options: Any) -> Any:
+    """Arguments of FnArgs: train on the examples in `folder`, write `model` and `run` into `place`."""
+    from infeed.components.feed.options import FeedOptions
+    from infeed.components.trainer.options import TrainOptions
+
+    (place / "models.py").write_text(MODELS)
+    settings = {"epochs": 2, "feed": FeedOptions(batch_size=16)} | options
+    if "callbacks_fn" in settings:
+        settings["callbacks_fn"] = f"{place}/models.py:{settings['callbacks_fn']}"
+    train_options = TrainOptions(model_fn=f"{place}/models.py:{model}", **settings)
+    return {
+        "train_files": [f"{folder}/Split-train/*"],
+        "eval_files": [f"{folder}/Split-eval/*"],
+        "train_steps": steps,
+        "transform_graph_path": str(folder / graph / "graph"),
+        "serving_model_dir": str(place / "model"),
+        "model_run_dir": str(place / "run"),
+        "custom_config": {"infeed": train_options.to_dict()},
+    }
+
+
+@pytest.fixture(scope="session")
+def arguments() -> Callable[..., dict[str, Any]]:
+    """arguments(place, folder, graph, model, steps=None, **options) -> those of TFX's FnArgs."""
+    return fn_args
+
+
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., Path]:
-    """train(folder, graph, model, steps=None, **options) -> folder with `model` and `run`."""
+    """train(folder, graph, model, steps=None, hyperparameters=None, **options) -> folder with `model` and `run`."""
 
-    def run(folder: Path, graph: str, model: str, *, steps: int | None = None, **options: Any) -> Path:
+    def run(*args: Any, hyperparameters: Any = None, **options: Any) -> Path:
         from tfx.components.trainer.fn_args_utils import FnArgs
 
-        from infeed.components.feed.options import FeedOptions
-        from infeed.components.trainer.options import TrainOptions
         from infeed.components.trainer.run_fn import run_fn
 
-        (tmp_path / "models.py").write_text(MODELS)
-        settings = {"epochs": 2, "feed": FeedOptions(batch_size=16)} | options
-        train_options = TrainOptions(model_fn=f"{tmp_path}/models.py:{model}", **settings)
-        run_fn(
-            FnArgs(
-                train_files=[f"{folder}/Split-train/*"],
-                eval_files=[f"{folder}/Split-eval/*"],
-                train_steps=steps,
-                transform_graph_path=str(folder / graph / "graph"),
-                serving_model_dir=str(tmp_path / "model"),
-                model_run_dir=str(tmp_path / "run"),
-                custom_config={"infeed": train_options.to_dict()},
-            )
-        )
+        run_fn(FnArgs(hyperparameters=hyperparameters, **fn_args(tmp_path, *args, **options)))
         return tmp_path
 
     return run
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """start(place, *as in train, env={}) -> a process that trains into `place`; whatever happens, it ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(place: Path, *args: Any, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
+        place.mkdir(exist_ok=True)
+        arguments = place / f"fn_args_{len(started)}.json"
+        arguments.write_text(json.dumps(fn_args(place, *args, **options)))
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        process = subprocess.Popen([sys.executable, RUN_SCRIPT, arguments], env={**os.environ, **(env or {})}, **output)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from infeed.components.trainer import loop
+from infeed.components.trainer.epochs import measure_ceiling
 from infeed.components.trainer.strategy import describe, make_strategy
 
 BATCH, STEPS, EPOCHS = 16, 10, 2
@@ -23,20 +24,23 @@ def data():
     return tf.data.Dataset.from_tensor_slices(({"x": x}, y)).batch(BATCH, drop_remainder=True).with_options(options)
 
 
-def build():
+def build(dropout=0.0):
     keras.utils.set_random_seed(0)
     x = keras.Input([4], name="x")
-    model = keras.Model({"x": x}, keras.layers.Dense(1)(keras.layers.Dense(8, activation="tanh")(x)))
+    hidden = keras.layers.Dropout(dropout)(keras.layers.Dense(8, activation="tanh")(x))
+    model = keras.Model({"x": x}, keras.layers.Dense(1)(hidden))
     model.compile("sgd", "mse", metrics=["mae"])
     return model
 
 
-def train_ours(strategy_name, **options):
+def train_ours(strategy_name, *, dropout=0.0, start_step=0, **options):
     strategy = make_strategy(strategy_name)
     with strategy.scope():
-        model = build()
+        model = build(dropout)
     settings = {"steps_per_call": 4, "epochs": EPOCHS, "max_steps": None, "callbacks": []} | options
-    fitted = loop.fit(model, strategy, data().repeat(), data(), batch_size=BATCH, steps_per_epoch=STEPS, **settings)
+    train = data().repeat().skip(start_step)
+    settings |= {"batch_size": BATCH, "steps_per_epoch": STEPS, "start_step": start_step}
+    fitted = loop.fit(model, strategy, train, data(), **settings)
     return model, strategy, fitted
 
 
@@ -51,6 +55,6 @@ if __name__ == "__main__":
         "history": fitted.history,
         "steps": [epoch.steps for epoch in fitted.epochs],
         "waits": [epoch.wait_seconds for epoch in fitted.epochs],
-        "ceiling": loop.measure_ceiling(fitted.run_steps, strategy, next(iter(data())), BATCH, seconds=0.2),
+        "ceiling": measure_ceiling(fitted.train_steps, strategy, next(iter(data())), BATCH, seconds=0.2),
     }
     print(json.dumps(result))

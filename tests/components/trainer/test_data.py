@@ -6,12 +6,12 @@ from infeed.components.feed.options import FeedOptions
 pytestmark = pytest.mark.tfx
 
 
-def feed(folder, *, training, split, graph="class", label="kind", **options):
+def feed(folder, *, training, split, graph="class", label="kind", feed=None, **options):
     from infeed.components.trainer.data import make_feed
     from infeed.components.trainer.graph import TransformGraph
     from infeed.components.trainer.options import TrainOptions
 
-    made = TrainOptions(model_fn="m:f", label=label, feed=FeedOptions(batch_size=8), **options)
+    made = TrainOptions(model_fn="m:f", label=label, feed=FeedOptions(batch_size=8, **(feed or {})), **options)
     loaded = TransformGraph(str(folder / graph / "graph"), label)
     return make_feed([f"{folder}/Split-{split}/*"], loaded, made, training=training).dataset()
 
@@ -61,3 +61,35 @@ def test_pictures_are_cached_as_bytes_and_fed_as_numbers(pictures):
     assert -1 <= features["image"].numpy().min() <= features["image"].numpy().max() <= 1
     plain = feed(pictures[0], training=False, split="eval", label="label/text")
     assert plain.element_spec[0]["image"].dtype.name == "uint8"
+
+
+def test_columns_kept_on_disk_are_those_of_memory_and_of_another_graph_are_others(table, tmp_path):
+    folder, disk = table[0], {"tier": "disk", "cache_dir": str(tmp_path)}
+    held, kept = (feed(folder, training=True, split="train", feed=one) for one in ({"tier": "columns"}, disk))
+    for one, other in zip(held.take(10), kept.take(10), strict=True):
+        for name in one[0]:
+            np.testing.assert_array_equal(one[0][name], other[0][name])
+        np.testing.assert_array_equal(one[1], other[1])
+    feed(folder, training=True, split="train", graph="number", label="n", feed=disk)
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
+
+
+@pytest.mark.parametrize("tier", ["columns", "stream"])
+def test_a_corrupt_record_is_named_or_left_out_where_that_is_allowed(table, tmp_path, example, tier):
+    import tensorflow as tf
+
+    from infeed.components.errors import InfeedError
+
+    path = tmp_path / "Split-train" / "part-0"
+    path.parent.mkdir()
+    (tmp_path / "class").symlink_to(table[0] / "class")
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in table[1][:16]:
+            writer.write(example(row))
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 0xFF  # the last byte of the last record
+    path.write_bytes(data)
+    with pytest.raises(InfeedError, match=r"wrong checksum(.|\n)*part-0, record 15"):
+        feed(tmp_path, training=True, split="train", feed={"tier": tier})
+    left = feed(tmp_path, training=False, split="train", feed={"tier": tier, "skip_corrupt": 1})
+    assert sum(len(label) for _, label in left) == 15

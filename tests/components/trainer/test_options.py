@@ -30,6 +30,10 @@ def test_options_travel_as_json_and_come_back_equal():
         ({"task": "ranking"}, "task is 'ranking'(.|\n)*classification, regression"),
         ({"strategy": "quantum"}, "there is no strategy 'quantum'(.|\n)*auto, one_device, mirrored"),
         ({"augment": Augment()}, "normalise is None"),
+        ({"mixed_precision": "float64"}, "mixed_precision is 'float64'"),
+        ({"checkpoint_seconds": 0}, "checkpoint_seconds is 0"),
+        ({"profile_steps": [5, 2]}, r"profile_steps is \[5, 2\]"),
+        ({"task": "regression", "class_weight": {"a": 2.0}}, "class_weight is"),
     ],
 )
 def test_options_out_of_range_are_refused_when_built(options, message):

@@ -101,6 +101,16 @@ def test_num_steps_ends_training_at_exactly_that_step(table, train):
     assert [epoch["steps"] for epoch in profile["epochs"]] == [4, 2]
 
 
+def test_half_precision_weights_of_classes_and_a_trace_of_steps_go_together(table, train, example):
+    folder, rows = table
+    options = {"mixed_precision": "bfloat16", "class_weight": {"big": 1e4}, "profile_steps": [2, 3]}
+    trained = train(folder, "class", "table", label="kind", epochs=40, **options)
+    answer = answers(load(trained), [example({"x": row["x"]}) for row in rows])
+    assert answer["probabilities"].dtype.name == "float32"
+    assert set(answer["class"].numpy()) == {b"big"}  # the other class hardly counts
+    assert list((trained / "run").glob("plugins/profile/*/*.xplane.pb"))
+
+
 def test_the_same_seed_gives_the_same_model(table, train, example):
     folder, rows = table
     serialized = [example({"x": row["x"]}) for row in rows]

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import gzip
+import json
 import math
+import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
 from infeed.components.example_gen.sources import csv
-from infeed.components.example_gen.sources.csv import CsvOptions, Kind
+from infeed.components.example_gen.sources.csv import CsvOptions
 
 Write = Callable[..., str]
 
@@ -29,31 +35,6 @@ def read(path: str, options: CsvOptions | None = None, **sizes: int) -> dict[str
     schema = csv.infer_schema([path], options)
     batches = list(csv.read_blocks(path, schema, options, **sizes))
     return pa.Table.from_batches(batches, schema).to_pydict()
-
-
-@pytest.mark.parametrize(
-    ("cells", "kind"),
-    [
-        ([None, None], Kind.EMPTY),
-        (["1", "-2", None], Kind.INT),
-        (["9223372036854775807", "-9223372036854775808"], Kind.INT),
-        (["9223372036854775808"], Kind.TEXT),  # beyond 64 bits every digit counts
-        (["0.5", "9223372036854775808"], Kind.TEXT),
-        (["007", " 7", "+7", "1_000"], Kind.INT),  # whatever int() reads, as TFX does
-        (["1", "0.5"], Kind.FLOAT),
-        (["1e5", "nan", "-inf", "Infinity", ".5", "5.", "+1.5"], Kind.FLOAT),
-        (["1e30", "1"], Kind.FLOAT),
-        (["0x1F"], Kind.TEXT),  # Arrow alone would read 31
-        (["nan(1)"], Kind.TEXT),
-        (["1", "two"], Kind.TEXT),
-        (["true"], Kind.TEXT),
-        (["2020-01-01"], Kind.TEXT),
-        ([" "], Kind.TEXT),
-        (["١"], Kind.TEXT),  # a digit to str, not to the bytes that TFX reads  # noqa: RUF001
-    ],
-)
-def test_the_kind_of_a_column(cells: list[str | None], kind: Kind) -> None:
-    assert csv.infer_kind(pa.array(cells, pa.string())) == kind
 
 
 def test_types_are_found_over_the_whole_input(write: Write) -> None:
@@ -119,9 +100,9 @@ def test_blocks_are_bounded_and_in_order(write: Write) -> None:
         ("a,\n1,2\n", r"column 2 has no name.*line 1"),
         ("a,b\n1,2\n\n1,2,3\n", r"3 cells where the header names 2.*data\.csv, line 4"),
         ('a,b\n1,"x\ny"\n1\n', r"1 cells where the header names 2.*data\.csv, line 4"),
-        ("a;b\n1;2,5\n", r"2 cells where the header names 1.*line 2.*delimiter"),
-        (b"a,b\n1,2\n1,\xff\xfe\n", r"not UTF-8: b'1,.xff.xfe.n'.*data\.csv, line 3"),
-        (b"a,\xff\n1,2\n", r"not UTF-8.*data\.csv, line 1"),
+        ("a;b\n1;2,5\n", r"2 cells where the header names 1; is ',' the delimiter.*line 2"),
+        (b"a,b\n1,2\n1,\xff\xfe\n", r"not utf-8 text.*data\.csv, line 3"),
+        (b"a,\xff\n1,2\n", r"not utf-8 text.*data\.csv, line 1"),
         ('a,b\n1,"x\n2,y\n3,z\n', r"a quote that never closes.*data\.csv, line 2"),
     ],
 )
@@ -140,14 +121,130 @@ def test_files_with_other_columns(write: Write) -> None:
         csv.infer_schema(paths)
 
 
-def test_a_row_longer_than_a_block(write: Write) -> None:
+def test_a_row_longer_than_a_block_is_a_block_of_its_own(write: Write) -> None:
     path = write("a,b\n1," + "x" * 5_000 + "\n2,y\n")
-    schema = csv.infer_schema([path])
-    with pytest.raises(InfeedError, match="block_bytes"):
-        list(csv.read_blocks(path, schema, block_bytes=1024))
+    assert read(path, block_bytes=1024) == {"a": [1, 2], "b": ["x" * 5_000, "y"]}
 
 
-@pytest.mark.parametrize("delimiter", ["", "ab", '"', "\n"])
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        ("1,x\n2,y\n", CsvOptions(header=False, names=("a", "b"))),
+        ("u,v\n1,x\n2,y\n", CsvOptions(names=("a", "b"))),
+        ("a,b\n1,'x'\n2,y\n", CsvOptions(quote="'")),
+        ("a|b\n1|x\n2|y\n", CsvOptions("|", quote=None)),
+        ("\n\na,b\r1,x\r2,y\r", CsvOptions()),
+        ("a,b\n1,x\n2,y\n".encode("utf-16"), CsvOptions(encoding="utf-16")),
+        ("\ufeffa,b\n1,x\n2,y\n".encode("utf-16-le"), CsvOptions(encoding="utf-16-le")),
+        ("\ufeff1,x\n2,y\n", CsvOptions(header=False, names=("a", "b"))),
+        (gzip.compress(b"a,b\n1,x\n2,y\n"), CsvOptions()),
+        (gzip.compress(b"a,b\n1,x\n") + gzip.compress(b"2,y\n"), CsvOptions()),
+        (pa.compress(b"a,b\n1,x\n2,y\n", "zstd", asbytes=True), CsvOptions()),
+    ],
+)
+def test_the_same_table_with_options(write: Write, content: str | bytes, options: CsvOptions) -> None:
+    assert read(write(content), options) == {"a": [1, 2], "b": ["x", "y"]}
+
+
+def test_latin_1(write: Write) -> None:
+    assert read(write("a\nKöln\n".encode("latin-1")), CsvOptions(encoding="latin-1")) == {"a": ["Köln"]}
+
+
+def test_words_for_nothing(write: Write) -> None:
+    content = "i,s\n1,NA\nNA,\n3,-\n"
+    assert read(write(content), CsvOptions(nulls=("", "NA", "-"))) == {"i": [1, None, 3], "s": [None, None, None]}
+    assert read(write(content), CsvOptions(nulls=("NA",)))["s"] == [None, "", "-"]
+
+
+def test_given_types_stand(write: Write) -> None:
+    path = write("zip,n,x\n01234,1,5\n00000,2,\n")
+    options = CsvOptions(types={"zip": "bytes", "x": "float"})
+    assert csv.infer_schema([path], options).types == [pa.string(), pa.int64(), pa.float64()]
+    assert read(path, options) == {"zip": ["01234", "00000"], "n": [1, 2], "x": [5.0, None]}
+
+
+def test_quotes_that_are_text(write: Write) -> None:
+    assert read(write('a,b\n1,"x\n2,y"\n'), CsvOptions(quote=None)) == {"a": [1, 2], "b": ['"x', 'y"']}
+
+
+def open_rejecting(path: str, options: CsvOptions | None = None) -> tuple[dict[str, list[Any]], list[BadRow]]:
+    folder, name = path.rsplit("/", 1)
+    opened = csv.open_csv(folder, {None: name}, IngestOptions(on_bad_row="reject", block_bytes=1024), options)
+    bad_rows = BadRows("reject", 100)
+    batches = [batch for task in opened.tasks for batch in opened.read(task.what, bad_rows=bad_rows)]
+    return pa.Table.from_batches(batches, opened.schema).to_pydict(), list(bad_rows.take())
+
+
+def test_bad_rows_are_set_aside_and_do_not_count_for_types(write: Write) -> None:
+    rows = [f'{row},"two\nlines"\n' for row in range(500)]
+    rows[100], rows[300], rows[400] = "1\n", "x,y,z\n", "\n\n1,\xff\n"
+    path = write(("a,b\n" + "".join(rows)).encode("latin-1"))
+    good, bad = open_rejecting(path)
+    assert good["a"] == [row for row in range(500) if row not in (100, 300, 400)]
+    assert [(row.line, row.reason, row.text) for row in sorted(bad, key=lambda row: row.line or 0)] == [
+        (202, "1 cells where the header names 2; is ',' the delimiter?", "1"),
+        (601, "3 cells where the header names 2; is ',' the delimiter?", "x,y,z"),
+        (802, "not utf-8 text", "1,\\xff"),
+    ]
+
+
+def test_cells_that_are_not_of_the_given_type(write: Write) -> None:
+    path = write('n,x\n1,0.5\n"two\n",1\n3,0x1F\n99999999999999999999,nan\n')
+    good, bad = open_rejecting(path, CsvOptions(types={"n": "int", "x": "float"}))
+    assert good == {"n": [1], "x": [0.5]}
+    assert [(row.line, row.column, row.reason) for row in bad] == [
+        (3, "n", "'two\\n' is no int"),
+        (5, "x", "'0x1F' is no float"),
+        (6, "n", "'99999999999999999999' is no int"),
+    ]
+    with pytest.raises(InfeedError, match=r"(?s)'two.n' is no int.*data\.csv, line 3, column 'n'"):
+        read(path, CsvOptions(types={"n": "int"}))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"a,b\n" + b"1,2\n" * 1000)[:-8], r"cannot decompress.*data\.csv"),
+        (gzip.compress(os.urandom(5000))[:2000], r"cannot decompress.*data\.csv"),
+        (pa.compress(b"a,b\n" + b"1,2\n" * 1000, "zstd", asbytes=True)[:-4], r"cannot decompress.*data\.csv"),
+    ],
+)
+def test_compressed_files_cut_short(write: Write, content: bytes, message: str) -> None:
+    with pytest.raises(InfeedError, match=f"(?s){message}"):
+        csv.infer_schema([write(content)])
+
+
+def test_a_wrong_delimiter_names_the_right_one(write: Write) -> None:
+    with pytest.raises(InfeedError, match=r"(?s)a single column named 'a;b'.*CsvOptions\(delimiter=';'\)"):
+        open_rejecting(write("a;b\n1;2\n"))
+    assert open_rejecting(write("a;b\n1;2\n"), CsvOptions(names=("a;b",)))[0] == {"a;b": ["1;2"]}
+
+
+def test_a_quote_that_never_closes_is_an_error_also_where_bad_rows_are_set_aside(write: Write) -> None:
+    with pytest.raises(InfeedError, match=r"(?s)a quote that never closes.*line 3"):
+        open_rejecting(write('a,b\n1,5" pipe\n2,"x\n3,y\n'))
+
+
+@pytest.mark.parametrize("delimiter", ["", "ab", '"', "\n", "ö"])
 def test_impossible_delimiters(delimiter: str) -> None:
     with pytest.raises(InfeedError, match="delimiter="):
         CsvOptions(delimiter)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"header": False}, "no names"),
+        ({"quote": ","}, "quote=','"),
+        ({"types": {"a": "date"}}, r"types\['a'\]='date'"),
+        ({"encoding": "klingon"}, "encoding='klingon'"),
+    ],
+)
+def test_impossible_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InfeedError, match=message):
+        CsvOptions(**options)
+
+
+def test_options_survive_json() -> None:
+    options = CsvOptions(";", None, False, ("a", "b"), ("", "NA"), {"a": "int"}, "latin-1")
+    assert CsvOptions(**json.loads(json.dumps(asdict(options)))) == options

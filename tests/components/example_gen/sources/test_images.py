@@ -4,12 +4,17 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.sources import images
-from infeed.components.example_gen.sources.images import Header
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.sources import image_codec, images
+from infeed.components.example_gen.sources.images import Header, ImageOptions
 
 
 def save(path: Path, size: tuple[int, int] = (4, 3), mode: str = "RGB", **options: Any) -> bytes:
@@ -35,7 +40,6 @@ def test_class_folders(pets: str) -> None:
         ("cat/c.png", "cat"),
         ("dog/b.png", "dog"),
     ]
-    images.check_images(index)
 
 
 @pytest.mark.parametrize("given", ["labels.csv", ""])
@@ -72,35 +76,135 @@ def test_headers(mode: str, options: dict[str, Any], expected: Header) -> None:
     Image.new(mode, (4, 3)).save(file, **options)
     file.seek(0)
     assert images.read_header(file, "x") == expected
+    assert image_codec.header_of(file.getvalue(), "x") == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["PNG", "JPEG"]), st.integers(0, 300), st.integers(0, 255), st.integers(0, 300))
+def test_a_damaged_header_never_makes_an_error_of_another_kind(form: str, place: int, byte: int, cut: int) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (4, 3)).save(file, form)
+    data = bytearray(file.getvalue())
+    data[place % len(data)] = byte
+    try:
+        header = image_codec.header_of(bytes(data[: len(data) - cut]), "x")
+    except InfeedError:
+        return
+    assert min(header.height, header.width, header.channels) > 0
+
+
+def rows(root: str, pattern: str = "*/*", bad_rows: BadRows | None = None, **options: Any) -> list[dict[str, Any]]:
+    opened = images.open_images(root, {None: pattern}, IngestOptions(block_bytes=4096), ImageOptions(**options))
+    batches = [batch for task in opened.tasks for batch in opened.read(task.what, bad_rows=bad_rows or BadRows())]
+    assert all(batch.schema == opened.schema for batch in batches)
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_a_row_keeps_the_files_own_bytes(tmp_path: Path) -> None:
     content = save(tmp_path / "dog" / "b.png")
     save(tmp_path / "cat" / "a.jpg", size=(10, 20), mode="L")
-    index = images.find_images(str(tmp_path))
-    batch = images.read_block(index.images, index.classes)
-    assert batch.schema == images.SCHEMA
-    assert batch.slice(1).to_pylist() == [
-        {
-            "image/channels": 3,
-            "image/encoded": content,
-            "image/filename": "dog/b.png",
-            "image/format": "png",
-            "image/height": 3,
-            "image/width": 4,
-            "label": 1,
-            "label/text": "dog",
-        }
+    assert rows(str(tmp_path))[1] == {
+        "image/channels": 3,
+        "image/encoded": content,
+        "image/filename": "dog/b.png",
+        "image/format": "png",
+        "image/height": 3,
+        "image/width": 4,
+        "label": 1,
+        "label/text": "dog",
+    }
+
+
+def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
+    save(tmp_path / "a.png")
+    assert images.default_pattern(str(tmp_path)) == "*"
+    assert sorted(rows(str(tmp_path), "*")[0]) == [
+        "image/channels",
+        "image/encoded",
+        "image/filename",
+        "image/format",
+        "image/height",
+        "image/width",
     ]
 
 
-def test_blocks_are_bounded_and_in_order(pets: str) -> None:
-    found = images.find_images(pets).images
-    size = max(image.size for image in found)
-    blocks = list(images.plan_blocks(found, size))
-    assert [image for block in blocks for image in block] == list(found)
-    assert all(sum(image.size for image in block) <= size for block in blocks)
-    assert list(images.plan_blocks(found, 1)) == [(image,) for image in found]  # a large image is a block of its own
+def test_raw_pixels(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
+    (tmp_path / "cat").mkdir()
+    Image.fromarray(pixels).save(tmp_path / "cat" / "a.png")
+    (row,) = rows(str(tmp_path), pixels="raw")
+    assert (row["image/height"], row["image/width"], row["image/channels"]) == (5, 7, 3)
+    assert row["image/raw"] == pixels.tobytes()
+    assert not {"image/encoded", "image/format"} & set(row)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "form"), [("a.jpg", "L", "jpeg"), ("a.png", "P", "png"), ("b.jpg", "CMYK", "jpeg")]
+)
+def test_scaled_images_stay_what_they_were(tmp_path: Path, name: str, mode: str, form: str) -> None:
+    save(tmp_path / "cat" / name, size=(40, 30), mode=mode)
+    (row,) = rows(str(tmp_path), size=[10, 20], channels=3)
+    assert (row["image/height"], row["image/width"], row["image/channels"], row["image/format"]) == (10, 20, 3, form)
+    with Image.open(io.BytesIO(row["image/encoded"])) as image:
+        assert (image.size, image.mode, image.format) == ((20, 10), "RGB", form.upper())
+
+
+def test_raw_batches_stay_small_however_well_files_compress(tmp_path: Path) -> None:
+    for number in range(4):
+        save(tmp_path / "cat" / f"{number}.png", size=(40, 40))  # 4,800 bytes decoded, a hundred encoded
+    opened = images.open_images(
+        str(tmp_path), {None: "*/*"}, IngestOptions(block_bytes=4096), ImageOptions(pixels="raw")
+    )
+    assert [batch.num_rows for batch in opened.read(opened.tasks[0].what, bad_rows=BadRows())] == [1, 1, 1, 1]
+
+
+def test_what_is_no_whole_image_is_set_aside(pets: str) -> None:
+    whole = save(Path(pets) / "dog" / "large.png", size=(50, 50))
+    (Path(pets) / "cat" / "cut.png").write_bytes(whole[:-20])
+    (Path(pets) / "cat" / "notes.txt").write_text("meow")
+    save(Path(pets) / "cat" / "old.bmp")
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 50), np.uint8))
+    noise.save(Path(pets) / "dog" / "photo.jpg")
+    photo = (Path(pets) / "dog" / "photo.jpg").read_bytes()
+    (Path(pets) / "dog" / "cut.jpg").write_bytes(photo[:-200])
+    (Path(pets) / "dog" / "trailer.jpg").write_bytes(photo + b"left by a camera" * 10)
+    bad_rows = BadRows("reject", 10)
+    good = rows(pets, bad_rows=bad_rows)
+    assert [row["image/filename"] for row in good if row["label/text"] == "cat"] == ["cat/a.jpg", "cat/c.png"]
+    assert [row["image/filename"] for row in good if row["label/text"] == "dog"][1:] == [
+        "dog/large.png",
+        "dog/photo.jpg",
+        "dog/trailer.jpg",
+    ]
+    assert [(row.file.removeprefix(f"{pets}/"), row.reason.partition(":")[0]) for row in bad_rows.take()] == [
+        ("cat/cut.png", "an image cut short"),
+        ("cat/notes.txt", "not an image"),
+        ("cat/old.bmp", "a BMP image"),
+        ("dog/cut.jpg", "an image cut short"),
+    ]
+
+
+def test_more_bits_than_raw_pixels_hold(tmp_path: Path) -> None:
+    save(tmp_path / "a.png", mode="I;16")
+    with pytest.raises(InfeedError, match="more than 8 bits a channel"):
+        rows(str(tmp_path), "*", pixels="raw")
+    assert rows(str(tmp_path), "*")[0]["image/channels"] == 1
+
+
+def test_an_image_that_a_csv_names_changes_the_fingerprint(tmp_path: Path) -> None:
+    save(tmp_path / "1.png")
+    (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n")
+    before = images.fingerprint_of_named(str(tmp_path), ["labels.csv"])
+    assert before == images.fingerprint_of_named(str(tmp_path), ["labels.csv"])
+    save(tmp_path / "1.png", size=(30, 30))
+    assert before != images.fingerprint_of_named(str(tmp_path), ["labels.csv"])
+    assert images.fingerprint_of_named(str(tmp_path), ["*.png"]) is None
+
+
+@pytest.mark.parametrize("options", [{"pixels": "ascii"}, {"size": (0, 3)}, {"size": (3,)}, {"channels": 2}])
+def test_impossible_options(options: dict[str, Any]) -> None:
+    with pytest.raises(InfeedError, match=f"{next(iter(options))}="):
+        ImageOptions(**options)
 
 
 def test_nothing_there(tmp_path: Path) -> None:
@@ -124,23 +228,11 @@ def test_an_empty_class_folder(pets: str) -> None:
         images.find_images(pets)
 
 
-def test_a_file_that_is_no_image(pets: str) -> None:
-    (Path(pets) / "cat" / "notes.txt").write_text("meow")
-    with pytest.raises(InfeedError, match=r"(?s)not an image.*cat/notes\.txt"):
-        images.check_images(images.find_images(pets))
-
-
-@pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"])
-def test_an_image_cut_short(pets: str, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"meow", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"])
+def test_a_file_that_is_no_image(pets: str, content: bytes) -> None:
     (Path(pets) / "cat" / "cut.png").write_bytes(content)
     with pytest.raises(InfeedError, match=r"(?s)not an image.*cat/cut\.png"):
-        images.check_images(images.find_images(pets))
-
-
-def test_a_format_that_is_not_taken(pets: str) -> None:
-    save(Path(pets) / "cat" / "old.bmp")
-    with pytest.raises(InfeedError, match=r"(?s)a BMP image.*cat/old\.bmp.*convert it to PNG or JPEG"):
-        images.check_images(images.find_images(pets))
+        rows(pets)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,179 @@
+"""The classic contrast: a step that takes as long as its input, fed naively, fed by us, and from constant data.
+
+    python benchmarks/overlap.py --records 4000 --epochs 3
+
+The records are PNG pictures in gzip-compressed TFRecords. The step sleeps as long as the naive input takes for a batch,
+measured first: an accelerator that computes while the CPU is free. The naive input decodes record by record and then
+batches; TensorFlow's own optimisations are off on its side, since they would add the prefetch that it leaves out. Our
+side is the engine's `stream` tier, which reads and decodes everything again in each epoch as well.
+
+Prints one JSON line a figure: seconds an epoch and seconds of it spent waiting, medians over epochs of all turns, and
+what the meter itself costs: a loop over constant batches with and without it.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import tensorflow as tf
+
+from infeed.components.feed.build import Stages, build
+from infeed.components.feed.machine import Machine
+from infeed.components.feed.meter import Meter
+from infeed.components.feed.options import FeedOptions
+from infeed.components.feed.plan import FeedSpec, plan
+from infeed.components.feed.sample import measure
+from infeed.components.feed.shards import ShardFile
+
+SHARDS, SIDE, BATCH = 4, 64, 64
+SPEC = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+METER_STEPS = 20_000
+
+
+@click.command()
+@click.option("--records", default=4_000, show_default=True, help="Pictures.")
+@click.option("--epochs", default=3, show_default=True, help="Epochs a turn; the first of each turn is left out.")
+@click.option("--turns", default=2, show_default=True, help="Turns of each contender.")
+def main(records: int, epochs: int, turns: int) -> None:
+    """Measures how much of the input's time disappears behind the step."""
+    with tempfile.TemporaryDirectory() as folder:
+        shards = write_shards(Path(folder), records)
+        steps = records // BATCH
+        naive, ours = naive_input(shards), our_input(shards)
+        constant = tf.data.Dataset.from_tensors(next(iter(ours))).repeat()
+        run_epoch(iter(naive), steps, 0.0)
+        step_seconds = run_epoch(iter(naive), steps, 0.0)[0] / steps
+        contenders = {"naive": naive, "infeed": ours, "constant": constant}
+        took: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
+        for _ in range(turns):
+            for name, dataset in contenders.items():
+                iterator = iter(dataset)
+                took[name] += [run_epoch(iterator, steps, step_seconds) for _ in range(epochs)][1:]
+    report(took, {"records": records, "batch": BATCH, "step seconds": step_seconds})
+
+
+def write_shards(folder: Path, records: int) -> list[ShardFile]:
+    """Noise over a gradient: as hard to decode as photographs are."""
+    random, shards = np.random.default_rng(0), []
+    gradient = np.linspace(0, 200, SIDE)[:, None, None]
+    for shard in range(SHARDS):
+        path = str(folder / f"part-{shard}.gz")
+        with tf.io.TFRecordWriter(path, "GZIP") as writer:
+            for label in range(records // SHARDS):
+                pixels = (gradient + random.integers(0, 50, [SIDE, SIDE, 3])).astype(np.uint8)
+                features = {
+                    "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[tf.io.encode_png(pixels).numpy()])),
+                    "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+                }
+                writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+        shards.append(ShardFile(path, records // SHARDS, Path(path).stat().st_size))
+    return shards
+
+
+def decode(image: tf.Tensor) -> tf.Tensor:
+    """One PNG, string [] -> uint8 [64, 64, 3]."""
+    return tf.ensure_shape(tf.io.decode_png(image, channels=3), [SIDE, SIDE, 3])
+
+
+def naive_input(shards: list[ShardFile]) -> tf.data.Dataset:
+    """Record by record, nothing in parallel, nothing ahead of time."""
+
+    def one(record: tf.Tensor) -> Any:
+        parsed = tf.io.parse_single_example(record, SPEC)
+        return tf.cast(decode(parsed["image"]), tf.float32) / 255.0, parsed["label"]
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    options.experimental_optimization.inject_prefetch = False
+    dataset = tf.data.TFRecordDataset([shard.path for shard in shards], "GZIP").shuffle(1_000, seed=0).repeat()
+    return dataset.map(one).batch(BATCH, drop_remainder=True).with_options(options)
+
+
+def our_input(shards: list[ShardFile]) -> tf.data.Dataset:
+    """The engine, with nothing kept between epochs."""
+
+    def transform(parsed: Any) -> Any:
+        return {"image": tf.map_fn(decode, parsed["image"], fn_output_signature=tf.uint8)}, parsed["label"]
+
+    def normalise(batch: Any) -> Any:
+        return tf.cast(batch[0]["image"], tf.float32) / 255.0, batch[1]
+
+    stages = Stages(lambda records: tf.io.parse_example(records, SPEC), transform, normalise=normalise)
+    options = FeedOptions(batch_size=BATCH, tier="stream", cache_records=False, shuffle_records=1_000)
+    spec = FeedSpec(training=True, sample=measure(shards, stages), normalisation="divides by 255")
+    return build(plan(shards, spec, options, Machine.here()), stages)
+
+
+def run_epoch(iterator: Any, steps: int, step_seconds: float) -> tuple[float, float]:
+    """Seconds of the epoch, and seconds of it waited, with a step that sleeps."""
+    meter = Meter()
+    loop = looping(meter.next, lambda: tf.numpy_function(sleep, [step_seconds], []))
+    started = time.perf_counter()
+    loop(iterator, steps)
+    return time.perf_counter() - started, meter.seconds
+
+
+def sleep(seconds: np.float32) -> None:
+    """Stands for the accelerator."""
+    time.sleep(float(seconds))
+
+
+def looping(take: Callable[[Any], Any], step: Callable[[], Any]) -> Callable[[Any, int], None]:
+    """A graph of `steps` steps, each after its batch is there."""
+
+    @tf.function
+    def loop(iterator: Any, steps: tf.Tensor) -> None:
+        for _ in tf.range(steps):
+            batch = take(iterator)
+            with tf.control_dependencies(tf.nest.flatten(batch)):
+                step()
+
+    return lambda iterator, steps: loop(iterator, tf.constant(steps))
+
+
+def meter_microseconds() -> float:
+    """What the meter adds to a step that does nothing else: the quickest of five turns with it and without."""
+    iterator = iter(tf.data.Dataset.from_tensors(tf.zeros([8])).repeat())
+    with_meter, without = looping(Meter().next, tf.no_op), looping(next, tf.no_op)
+
+    def timed(loop: Callable[[Any, int], None]) -> float:
+        started = time.perf_counter()
+        loop(iterator, METER_STEPS)
+        return time.perf_counter() - started
+
+    timed(with_meter), timed(without)  # traces
+    turns = [(timed(with_meter), timed(without)) for _ in range(5)]
+    return (min(turn[0] for turn in turns) - min(turn[1] for turn in turns)) / METER_STEPS * 1e6
+
+
+def report(took: dict[str, list[tuple[float, float]]], fields: dict[str, Any]) -> None:
+    """One JSON line a figure."""
+
+    def line(contender: str, figure: str, value: float) -> None:
+        head = {"benchmark": "overlap", **fields, "contender": contender}
+        click.echo(json.dumps({**head, "figure": figure, "value": round(value, 4)}))
+
+    seconds = {name: statistics.median(one[0] for one in epochs) for name, epochs in took.items()}
+    for name, epochs in took.items():
+        waited = statistics.median(one[1] for one in epochs)
+        line(name, "seconds an epoch", seconds[name])
+        line(name, "seconds waited an epoch", waited)
+        line(name, "share of the epoch waited", waited / seconds[name])
+    line("infeed", "times faster than naive", seconds["naive"] / seconds["infeed"])
+    line("infeed", "times the seconds of constant data", seconds["infeed"] / seconds["constant"])
+    added = meter_microseconds()
+    line("meter", "microseconds a step", added)
+    line("meter", "share of this step", added / 1e6 / fields["step seconds"])
+
+
+if __name__ == "__main__":
+    main()

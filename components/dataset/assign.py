@@ -1,0 +1,131 @@
+"""Rows of a record batch -> the number of each one's split, by whichever rule of `splits` applies."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.dataset import columns
+from infeed.components.dataset.encode import encode_examples, encode_feature
+from infeed.components.dataset.splits import Buckets, ByColumns, ByName, ByTime, SplitBy, assign_splits
+from infeed.components.errors import InfeedError
+
+Numbers = npt.NDArray[np.int64]
+
+
+def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | ByTime | ByName) -> Numbers:
+    """The index into `buckets.names` of each row.
+
+    Raises:
+      InfeedError: no such column, one of the wrong type, or a value that belongs to no split.
+    """
+    if isinstance(split_by, ByColumns):
+        return assign_splits(_group_keys(batch, split_by), buckets)
+    where = f"split by column {split_by.column!r}"
+    values = column_of(batch, split_by.column, where)
+    if values.null_count:
+        raise InfeedError("an empty value", where=where, do="filter such rows out, or choose another column")
+    if isinstance(split_by, ByTime):
+        return _by_time(values, split_by.cuts, where)
+    return _by_name(values, buckets.names, where)
+
+
+def assign_by_record(
+    batch: pa.RecordBatch, examples: pa.LargeBinaryArray, buckets: Buckets, *, empty_lists: bool
+) -> Numbers:
+    """The index into `buckets.names` of each row, as TFX's CsvExampleGen has it.
+
+    TFX hashes its own bytes, with an empty list for a null; splits go by these even where others are written.
+
+    Args:
+      examples: what `encode_examples(batch, empty_lists=empty_lists)` gave.
+    """
+    assigned = assign_splits(examples, buckets)
+    missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
+    if missing and not empty_lists:
+        rows = np.flatnonzero(np.any(missing, axis=0))
+        keys = encode_examples(batch.take(pa.array(rows)), empty_lists=True)
+        assigned[rows] = assign_splits(keys, buckets)
+    return assigned
+
+
+def assign_by_feature(batch: pa.RecordBatch, feature: str, buckets: Buckets) -> Numbers:
+    """The index into `buckets.names` of each row, as TFX has it where it splits by a feature.
+
+    Raises:
+      InfeedError: no such column, one of the wrong type, or a null, where TFX would fail as well.
+    """
+    where = f"split by feature {feature!r}"
+    column = column_of(batch, feature, where)
+    if columns.kind_of(column.type) not in ("int", "bytes"):
+        raise InfeedError(f"a column of type {column.type}", where=where, do="choose a column of integers or text")
+    if column.null_count:
+        raise InfeedError("an empty value", where=where, do="choose a column without empty values")
+    return assign_splits(encode_feature(column, feature), buckets)
+
+
+def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:
+    """Raises InfeedError where the rule and the splits do not fit together."""
+    if split_by is not None and buckets.feature is not None:
+        raise InfeedError(
+            f"split by feature {buckets.feature!r} and by {split_by.how}", where="splits", do="choose one of the two"
+        )
+    if isinstance(split_by, ByTime) and len(split_by.cuts) != len(buckets.names) - 1:
+        raise InfeedError(
+            f"{len(split_by.cuts)} cuts for the splits {', '.join(buckets.names)}",
+            where=f"split by column {split_by.column!r}",
+            do="give one cut fewer than there are splits",
+        )
+
+
+def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
+    """Raises InfeedError where there is no such column."""
+    if name not in batch.schema.names:
+        names = ", ".join(batch.schema.names[:10])
+        raise InfeedError(f"no such column: {name!r}", where=where, do=f"choose one of {names}")
+    return batch.column(batch.schema.get_field_index(name))
+
+
+def _group_keys(batch: pa.RecordBatch, split_by: ByColumns) -> pa.LargeBinaryArray:
+    """Salt and values end to end; each value brings its own length, so that no two groups run into each other."""
+    where = f"split by columns {', '.join(split_by.columns)}"
+    features = [encode_feature(column_of(batch, name, where), name) for name in split_by.columns]
+    salt, nothing = (pa.scalar(text, pa.large_binary()) for text in (split_by.salt.encode(), b""))
+    return pc.binary_join_element_wise(salt, *features, nothing)
+
+
+def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.timestamp("us"))
+    limits = [_cut(cut, values.type, where) for cut in cuts]
+    if any(pc.less(after, before).as_py() for before, after in itertools.pairwise(limits)):
+        raise InfeedError(f"cuts {', '.join(cuts)} are not in order", where=where, do="give the earliest first")
+    passed = np.zeros(len(values), np.int64)
+    for limit in limits:
+        passed += pc.greater_equal(values, limit).to_numpy(zero_copy_only=False)
+    return passed
+
+
+def _cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:
+    try:
+        return pc.cast(pa.scalar(text), to)
+    except pa.ArrowInvalid as error:
+        raise InfeedError(f"cut {text!r} does not read as {to}", where=where, do="write it as the column has it") from (
+            error
+        )
+
+
+def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
+    numbers = pc.index_in(values.cast(pa.string()), value_set=pa.array(names, pa.string()))
+    if numbers.null_count:
+        stranger = values.filter(numbers.is_null())[0].as_py()
+        raise InfeedError(
+            f"no split named {stranger!r}",
+            where=where,
+            do=f"name it beside {', '.join(names)}, or filter such rows out",
+        )
+    return np.asarray(numbers, np.int64)

@@ -1,0 +1,152 @@
+"""A row filter: an Arrow expression written as text, or the user's own function.
+
+The text is a small part of Python, read and never run: comparisons, `and`, `or`, `not`, `in`, `is None`, column names
+(or `field("a/b")` for a name that is not a Python name), numbers, texts, True, False, and `time("2020-01-31")`, which
+dates and timestamps compare with.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components import user_code
+from infeed.components.errors import InfeedError
+
+_FUNCTION = re.compile(r"[\w./-]+:\w+")
+_COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_EXAMPLE = (
+    'write it like `fare > 0 and company in ["A", "B"] and tip is not None`, or name a function "module:function"'
+)
+
+
+def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
+    """Whether each row passes; False, never null, where a null leaves it undecided.
+
+    Raises:
+      InfeedError: the filter cannot be read, names a column that is not there, or gives anything but booleans.
+    """
+    kept = _call(batch, text) if _FUNCTION.fullmatch(text) else _evaluate(batch, text)
+    if not pa.types.is_boolean(kept.type) or len(kept) != batch.num_rows:
+        raise InfeedError(
+            f"{len(kept)} values of type {kept.type} for {batch.num_rows} rows",
+            where=f"filter {text!r}",
+            do="give one boolean a row",
+        )
+    return kept.fill_null(False)
+
+
+@functools.cache
+def parse(text: str) -> pc.Expression:
+    """Raises InfeedError on what is not an expression of the kind that this module's head describes."""
+    try:
+        return _translate(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, _UnknownError) as error:
+        raise InfeedError(f"cannot read the filter: {error}", where=f"filter {text!r}", do=_EXAMPLE) from error
+
+
+class _UnknownError(Exception):
+    """A piece of Python that has no meaning here."""
+
+
+def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
+    from pyarrow import dataset  # brings pandas, which takes most of a second
+
+    expression = parse(text)
+    try:
+        table = dataset.dataset(_with_times(batch)).to_table(columns={"kept": expression})
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
+        told = str(error).partition("\n")[0]
+        names = ", ".join(batch.schema.names[:10])
+        raise InfeedError(
+            f"the filter does not fit: {told}", where=f"filter {text!r}", do=f"columns: {names}"
+        ) from error
+    return table["kept"].combine_chunks() if batch.num_rows else pa.array([], table.schema.field("kept").type)
+
+
+def _with_times(batch: pa.RecordBatch) -> pa.Table:
+    """Dates as timestamps: Arrow 10 compares no other dates with those."""
+    table = pa.Table.from_batches([batch])
+    for number, column in enumerate(batch.schema):
+        if pa.types.is_date(column.type):
+            table = table.set_column(number, column.name, table.column(number).cast(pa.timestamp("us")))
+    return table
+
+
+def _call(batch: pa.RecordBatch, text: str) -> pa.Array:
+    kept = _function(text)(batch)
+    if isinstance(kept, pa.ChunkedArray):
+        return kept.combine_chunks()
+    return kept if isinstance(kept, pa.Array) else pa.array(kept)
+
+
+@functools.cache
+def _function(text: str) -> Callable[..., Any]:
+    return user_code.load(text, "filter")
+
+
+def _translate(node: ast.expr) -> Any:
+    match node:
+        case ast.BoolOp(op=op, values=values):
+            join = operator.and_ if isinstance(op, ast.And) else operator.or_
+            return functools.reduce(join, map(_translate, values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return ~_translate(operand)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            pairs = zip([left, *others], ops, others, strict=False)
+            return functools.reduce(operator.and_, (_compare(*pair) for pair in pairs))
+        case ast.Name(id=name):
+            return pc.field(name)
+        case ast.Call(func=ast.Name(id="field"), args=[ast.Constant(value=str(name))], keywords=[]):
+            return pc.field(name)
+        case ast.Call(func=ast.Name(id="time"), args=[ast.Constant(value=str(text))], keywords=[]):
+            return pc.scalar(_time(text))
+        case _:
+            return pc.scalar(_constant(node))
+
+
+def _compare(left: ast.expr, op: ast.cmpop, right: ast.expr) -> Any:
+    match op:
+        case ast.Is() | ast.IsNot() if isinstance(right, ast.Constant) and right.value is None:
+            missing = _translate(left).is_null()
+            return missing if isinstance(op, ast.Is) else ~missing
+        case ast.In() | ast.NotIn() if isinstance(right, ast.List | ast.Tuple):
+            value = _translate(left)
+            among = value.isin([_constant(item) for item in right.elts])
+            return among if isinstance(op, ast.In) else ~among & value.is_valid()
+        case _ if type(op) in _COMPARE:
+            return _COMPARE[type(op)](_translate(left), _translate(right))
+    raise _UnknownError(f"`{ast.unparse(ast.Compare(left, [op], [right]))}`")
+
+
+def _time(text: str) -> pa.Scalar:
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return pc.cast(pa.scalar(text), kind)
+        except pa.ArrowInvalid:  # noqa: PERF203 (at most twice)
+            continue
+    raise _UnknownError(f"`{text}` is no time such as 2020-01-31T12:00:00, or 2020-01-31T12:00:00Z")
+
+
+def _constant(node: ast.expr) -> Any:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        raise _UnknownError(f"`{ast.unparse(node)}`") from None
+    if not isinstance(value, bool | int | float | str):
+        raise _UnknownError(f"`{ast.unparse(node)}`")
+    return value

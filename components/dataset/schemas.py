@@ -1,0 +1,122 @@
+"""One flat schema for many files: structs become columns, and files that differ a little are read as one.
+
+    {"trip": {"fare": 1.5, "tips": null}}  ->  trip.fare = 1.5, trip.tips = null
+
+A null struct makes all of its columns null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import types
+
+from infeed.components.dataset import columns
+from infeed.components.errors import InfeedError
+
+
+@dataclass(frozen=True)
+class FileSchema:
+    """What one file says about its columns."""
+
+    path: str
+    schema: pa.Schema
+
+
+def flatten_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of `flatten_batch`; what the file says beside names and types is left out."""
+    while any(types.is_struct(field.type) for field in schema):
+        schema = pa.schema([inner for field in schema for inner in field.flatten()])
+    return pa.schema([(field.name, field.type) for field in schema])
+
+
+def flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A column for every field of a nested struct, named with dots."""
+    while any(types.is_struct(field.type) for field in batch.schema):
+        table = pa.Table.from_batches([batch]).flatten()
+        arrays = [one.chunk(0) if one.num_chunks else pa.array([], one.type) for one in table.columns]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    return batch
+
+
+def unify(found: Sequence[FileSchema]) -> pa.Schema:
+    """The flat schema that all files can be read with: columns that a file lacks are null there.
+
+    Raises:
+      InfeedError: a type without a place in a tf.Example, a name that stands twice in a file, or two files whose types
+        of a column do not go together; each with the files.
+    """
+    merged: dict[str, tuple[pa.DataType, str]] = {}
+    for one in found:
+        flat = flatten_schema(one.schema)
+        _check(flat, one.path)
+        for field in flat:
+            before, first = merged.get(field.name, (pa.null(), one.path))
+            fitting = _common_type(before, field.type)
+            if fitting is None:
+                raise InfeedError(
+                    f"column {field.name!r} is {field.type}, but {before} in {first}",
+                    where=one.path,
+                    do="write both files with one type",
+                )
+            merged[field.name] = (fitting, first if before == fitting else one.path)
+    return pa.schema([(name, fitting) for name, (fitting, _) in merged.items()])
+
+
+def fill(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A flat batch with the columns and types of `schema`; a column that it lacks is null."""
+    if batch.schema.equals(schema, check_metadata=False):
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    places = {name: place for place, name in enumerate(batch.schema.names)}
+    arrays = [
+        _cast(batch.column(places[field.name]), field.type)
+        if field.name in places
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
+    return column if column.type == to else column.cast(to)
+
+
+def _check(flat: pa.Schema, path: str) -> None:
+    twice = sorted({name for name in flat.names if flat.names.count(name) > 1})
+    if twice:
+        raise InfeedError(f"column {twice[0]!r} stands there twice", where=path, do="give each column its own name")
+    for field in flat:
+        _check_type(field, path)
+
+
+def _check_type(field: pa.Field, path: str) -> None:
+    try:
+        columns.kind_of(field.type)
+    except InfeedError as error:
+        raise InfeedError(error.what, where=f"{path}, column {field.name!r}", do=error.do) from error
+
+
+def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """A type that holds the values of both without loss; None where there is none."""
+    if one == other or types.is_null(other):
+        return one
+    if types.is_null(one):
+        return other
+    if types.is_integer(one) and types.is_integer(other):
+        return None if types.is_uint64(one) or types.is_uint64(other) else pa.int64()
+    if (types.is_float32(one) and types.is_float64(other)) or (types.is_float64(one) and types.is_float32(other)):
+        return pa.float64()
+    for text, large in ((_TEXT, pa.large_string()), (_BINARY, pa.large_binary())):
+        if _plain(one) in text and _plain(other) in text:
+            return large
+    return None
+
+
+def _plain(column: pa.DataType) -> pa.DataType:
+    return column.value_type if types.is_dictionary(column) else column
+
+
+_TEXT = (pa.string(), pa.large_string())
+_BINARY = (pa.binary(), pa.large_binary())

@@ -1,0 +1,121 @@
+"""The statements that are sent: for a query or the name of a table, whatever the database's dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import sqlalchemy as sa
+
+from infeed.components.errors import InfeedError
+
+_EVERYTHING: Any = sa.text("*")
+_NO_COLUMN = "rowcount"  # never asked for
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Keys from `low` up to `high`, which is one of them in the `last` range; both None stands for no key at all."""
+
+    column: str
+    low: Any
+    high: Any
+    last: bool
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The smallest and largest key, the number of rows, and that of rows with a key."""
+
+    low: Any
+    high: Any
+    rows: int
+    keyed: int
+
+
+def select_rows(query: str, keys: KeyRange | None = None) -> sa.Executable:
+    """All rows, or those of some keys."""
+    if keys is None:
+        return sa.select(_EVERYTHING).select_from(_table(query)) if _is_table(query) else _text(query)
+    source, key = _source(query, keys.column)
+    return sa.select(_EVERYTHING).select_from(source).where(_within(key, keys))
+
+
+def select_present(query: str, column: str) -> sa.Executable:
+    """One value of a column that is not null."""
+    source, values = _source(query, column)
+    return sa.select(values).select_from(source).where(values.is_not(None)).limit(1)
+
+
+def find_bounds(connection: sa.Connection, query: str, column: str | None) -> Bounds:
+    """Reads the bounds of the keys; without a column there are none, and rows are counted alone."""
+    source, key = _source(query, column or _NO_COLUMN)
+    if column is None:
+        return Bounds(None, None, connection.execute(sa.select(sa.func.count()).select_from(source)).scalar_one(), 0)
+    bounds = sa.select(sa.func.min(key), sa.func.max(key), sa.func.count(), sa.func.count(key)).select_from(source)
+    return Bounds(*connection.execute(bounds).one())
+
+
+def count_rows(connection: sa.Connection, query: str, ranges: list[KeyRange]) -> list[int]:
+    """Rows in each range, all counted by one statement."""
+    if not ranges:
+        return []
+    source, key = _source(query, ranges[0].column)
+    counts = [sa.func.sum(sa.case((_within(key, one), 1), else_=0)) for one in ranges]
+    return [int(count) for count in connection.execute(sa.select(*counts).select_from(source)).one()]
+
+
+def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRange]:
+    """Ranges of equal width from `low` to `high`, both included.
+
+    Raises:
+      InfeedError: keys that cannot be counted with, such as text.
+    """
+    try:
+        cuts = [_cut(low, high, number, partitions) for number in range(1, partitions)]
+    except TypeError:
+        raise InfeedError(
+            f"keys such as {str(low)[:40]!r} cannot be cut into ranges",
+            where=f"partition_column={column!r}",
+            do="choose a column of numbers, dates or times, or none",
+        ) from None
+    bounds = [low, *dict.fromkeys(cut for cut in cuts if cut > low), high]
+    return [KeyRange(column, *pair, last=False) for pair in pairwise(bounds[:-1])] + [
+        KeyRange(column, bounds[-2], high, last=True)
+    ]
+
+
+def _within(key: sa.ColumnElement[Any], keys: KeyRange) -> sa.ColumnElement[bool]:
+    if keys.low is None:
+        return key.is_(None)
+    return sa.and_(key >= keys.low, key <= keys.high if keys.last else key < keys.high)
+
+
+def _cut(low: Any, high: Any, number: int, partitions: int) -> Any:
+    width = (high - low) * number
+    return low + (width // partitions if isinstance(width, int | timedelta) else width / partitions)
+
+
+def _source(query: str, column: str) -> tuple[sa.FromClause, sa.ColumnElement[Any]]:
+    if _is_table(query):
+        table = _table(query, column)
+        return table, table.c[column]
+    rows = _text(query).columns(sa.column(column)).subquery("source")
+    return rows, rows.c[column]
+
+
+def _is_table(query: str) -> bool:
+    """A query has a space in it, the name of a table has none."""
+    return len(query.split()) == 1
+
+
+def _table(name: str, *columns: str) -> sa.TableClause:
+    schema, _, table = name.strip().rpartition(".")
+    return sa.table(table, *map(sa.column, columns), schema=schema or None)
+
+
+def _text(query: str) -> sa.TextClause:
+    # A colon is the query's own, no parameter of ours; the line ends a comment that nothing else may end.
+    return sa.text(query.rstrip().rstrip(";").replace(":", r"\:") + "\n")

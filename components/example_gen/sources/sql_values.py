@@ -1,0 +1,98 @@
+"""Rows as database drivers give them -> record batches.
+
+| Python, as drivers give it | Arrow |
+|---|---|
+| bool, int, float, str, bytes | bool, int64, float64, string, binary |
+| date, datetime | date32, timestamp |
+| Decimal | float64 |
+| UUID, dict (JSON) | string |
+| list (an array) | list |
+| None | null |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from infeed.components.dataset import columns
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
+
+Row = tuple[Any, ...]
+_CONVERTERS: dict[type, Callable[[Any], Any]] = {
+    Decimal: float,
+    UUID: str,
+    dict: lambda value: json.dumps(value, default=str, ensure_ascii=False),
+    memoryview: bytes,
+    bytearray: bytes,
+}
+_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
+_SHOWN = 300  # characters of a bad row
+_REMEDY = "cast it in the query: CAST(column AS type)"
+
+
+def infer_field(name: str, values: Sequence[Any], where: str) -> pa.Field:
+    """A column's type, from some of its values; null where all are None.
+
+    Raises:
+      InfeedError: values of more than one kind, or of one that has no place in a tf.Example.
+    """
+    try:
+        column = pa.array([_plain(value) for value in values])
+        columns.kind_of(column.type)
+    except _UNFIT as error:
+        raise InfeedError(f"mixed or odd values: {error}", where=f"{where}, column {name!r}", do=_REMEDY) from error
+    except InfeedError as error:
+        raise InfeedError(error.what, where=f"{where}, column {name!r}", do=_REMEDY) from error
+    return pa.field(name, column.type)
+
+
+def to_batch(rows: Sequence[Row], schema: pa.Schema, where: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
+    """Rows, without those that hold a value which does not fit its column's type."""
+    try:
+        return _convert(rows, schema)
+    except _UNFIT:
+        return _convert(
+            [row for number, row in enumerate(rows) if _fits(row, schema, where, bad_rows, first_row + number)], schema
+        )
+
+
+def _fits(row: Row, schema: pa.Schema, where: str, bad_rows: BadRows, number: int) -> bool:
+    unfit = [(field, value) for field, value in zip(schema, row, strict=True) if not _fits_column(value, field.type)]
+    if unfit:
+        field, value = unfit[0]
+        reason = f"{value!r:.40} where the column holds {field.type}"
+        bad_rows.report(BadRow(where, number, field.name, reason, str(row)[:_SHOWN]))
+    return not unfit
+
+
+def _fits_column(value: Any, to: pa.DataType) -> bool:
+    try:
+        _to_array([value], to)
+    except _UNFIT:
+        return False
+    return True
+
+
+def _convert(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+    cells = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    return pa.RecordBatch.from_arrays(
+        [_to_array(values, field.type) for field, values in zip(schema, cells, strict=True)], schema=schema
+    )
+
+
+def _to_array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
+    # In two steps: asked for integers, Arrow makes 1 of 1.5 without a word; its cast refuses.
+    column = pa.array([_plain(value) for value in values])
+    return column if column.type == to else column.cast(to)
+
+
+def _plain(value: Any) -> Any:
+    convert = _CONVERTERS.get(type(value))
+    return value if convert is None else convert(value)

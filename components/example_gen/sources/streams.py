@@ -1,0 +1,188 @@
+"""Text files as blocks of whole rows: decompressed, recoded to UTF-8, a bounded piece at a time.
+
+A plain UTF-8 file can be read from any row on: a big one becomes several spans, for as many workers. A compressed or
+recoded file is one span. Compression is told from a file's first bytes, not from its name.
+"""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from isal import igzip, isal_zlib
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRow
+
+_BLOCKS_PER_SPAN = 8  # what one worker reads at a time: small enough to share out, large enough to be worth a task
+_MAX_ROW_BYTES = 256 << 20  # beyond this it is no row, but a quote that never closes or a file without line ends
+_SHOWN_BYTES = 200  # of a bad row
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_BAD_COMPRESSION: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes `start` to `stop` (not included; None is the end) of a decoded file; `line` is the first's, from 1."""
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+    line: int = 1
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole rows of a file, as UTF-8; the last block of a span is `final`."""
+
+    path: str
+    data: bytes
+    start: int
+    line: int
+    final: bool
+
+    def bad_row(self, line: int | None, reason: str, row: bytes, column: str | None = None) -> BadRow:
+        text = row[:_SHOWN_BYTES].decode(errors="backslashreplace").rstrip("\r\n")
+        return BadRow(self.path, line, column, reason, text)
+
+
+def check_encoding(encoding: str, options: str) -> None:
+    """Raises InfeedError where Python knows no such encoding."""
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise InfeedError(f"encoding={encoding!r}", where=options, do="give one such as utf-8 or latin-1") from None
+
+
+def read_blocks(span: Span, encoding: str, block_bytes: int, whole_rows: Callable[[bytes], int]) -> Iterator[Block]:
+    """The rows of a span in order, in blocks of about `block_bytes`; a byte order mark is left out.
+
+    Args:
+      whole_rows: how many bytes of a piece that begins with a row are whole rows.
+
+    Raises:
+      InfeedError: a file that cannot be decompressed or decoded, a row of more than 256 MB.
+    """
+    pending, start, line = b"", span.start, span.line
+    for piece in _pieces(span, encoding, block_bytes):
+        pending += piece
+        if not start and pending.startswith(codecs.BOM_UTF8):
+            start, pending = len(codecs.BOM_UTF8), pending.removeprefix(codecs.BOM_UTF8)
+        whole = whole_rows(pending) if len(pending) >= block_bytes else 0
+        if whole:
+            yield Block(span.path, pending[:whole], start, line, final=False)
+            line += count_lines(pending[:whole])
+            start, pending = start + whole, pending[whole:]
+        elif len(pending) > _MAX_ROW_BYTES:
+            raise InfeedError(
+                f"a row of more than {_MAX_ROW_BYTES >> 20} MB",
+                where=f"{span.path}, line {line}",
+                do="close the quote that opens there, or give the file line ends",
+            )
+    if pending:
+        yield Block(span.path, pending, start, line, final=True)
+
+
+def whole_lines(data: bytes) -> int:
+    """`whole_rows` of formats in which a row is a line."""
+    return data.rfind(b"\n") + 1
+
+
+def numbered_lines(block: Block) -> Iterator[tuple[int, bytes]]:
+    """(number, content without its end) of each line; slow, for a block in which something is wrong."""
+    return enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.line)
+
+
+def find_line_spans(path: str, encoding: str, block_bytes: int) -> list[Span]:
+    """The spans of a file in which a row is a line."""
+    if not is_plain(path, encoding):
+        return [Span(path)]
+    return split_spans(path, read_blocks(Span(path), encoding, block_bytes, whole_lines), block_bytes)
+
+
+def split_spans(path: str, blocks: Iterable[Block], block_bytes: int) -> list[Span]:
+    """Spans of some blocks each, that together are all blocks of a plain file."""
+    starts: list[tuple[int, int]] = []
+    for block in blocks:
+        if not starts or block.start - starts[-1][0] >= _BLOCKS_PER_SPAN * block_bytes:
+            starts.append((block.start, block.line))
+    stops = [*(start for start, _ in starts[1:]), None]
+    return [Span(path, start, stop, line) for (start, line), stop in zip(starts, stops, strict=False)]
+
+
+def is_plain(path: str, encoding: str) -> bool:
+    """Whether the bytes of a file are its text, so that reading may begin at any row."""
+    with files.open_input(path) as file:
+        return not _is_recoded(encoding) and not file.read(len(_ZSTD)).startswith((_GZIP, _ZSTD))
+
+
+def count_lines(data: bytes) -> int:
+    """Line ends: CR LF, LF, or CR alone in files that have no LF."""
+    return data.count(b"\n") or data.count(b"\r")
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        pa.array([data], pa.large_binary()).cast(pa.large_string())  # Arrow checks without a copy
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
+    with files.open_input(span.path) as file:
+        reader = _open_decompressed(file)
+        reader = _Recoder(reader, encoding) if _is_recoded(encoding) else reader
+        try:
+            _skip(reader, span.start, block_bytes)
+            left = float("inf") if span.stop is None else span.stop - span.start
+            while left > 0 and (piece := reader.read(int(min(left, block_bytes)))):
+                left -= len(piece)
+                yield piece
+        except UnicodeDecodeError as error:
+            raise InfeedError(f"not {encoding}: {error.reason}", where=span.path, do="name its encoding") from error
+        except _BAD_COMPRESSION as error:
+            if reader is file:
+                raise
+            raise InfeedError(
+                f"cannot decompress: {error}", where=span.path, do="copy or compress the file again"
+            ) from error
+
+
+def _open_decompressed(file: pa.NativeFile) -> Any:
+    magic = file.read(len(_ZSTD))
+    file.seek(0)
+    if magic.startswith(_GZIP):
+        return igzip.IGzipFile(fileobj=file, mode="rb")
+    return pa.CompressedInputStream(file, "zstd") if magic == _ZSTD else file
+
+
+def _is_recoded(encoding: str) -> bool:
+    return codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig")
+
+
+def _skip(reader: Any, size: int, block_bytes: int) -> None:
+    if isinstance(reader, pa.NativeFile) and reader.seekable():
+        reader.seek(size)
+        return
+    while size:
+        size -= len(reader.read(min(size, block_bytes)))
+
+
+class _Recoder:
+    """Reads text of another encoding as UTF-8; bytes that are no text in it stay, for whoever checks rows to find."""
+
+    def __init__(self, file: Any, encoding: str) -> None:
+        self._file, self._decoder = file, codecs.getincrementaldecoder(encoding)("surrogateescape")
+
+    def read(self, size: int) -> bytes:
+        while True:
+            piece = self._file.read(size)
+            text = self._decoder.decode(piece, final=not piece)
+            if text or not piece:
+                return text.encode(errors="surrogateescape")

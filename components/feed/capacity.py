@@ -1,0 +1,122 @@
+"""What of a split fits where: its sizes beside what this machine may use, and what follows from that, with reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from infeed.components.feed.machine import Machine
+from infeed.components.feed.options import FeedOptions
+
+Tier = Literal["columns", "disk", "stream"]
+
+# A shuffle buffer is filled before the first batch leaves it; a larger one makes the first step wait for seconds.
+_MAX_UNCACHED_SHUFFLE = 100_000
+# Rows gathered in one call, and bytes at most: below that a call costs more than its rows, above it memory is lost.
+_GATHER_ROWS = 4096
+_GATHER_BYTES = 4 << 20
+# Neighbouring rows that are read from disk as one: enough that seeking between them costs little.
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sizes measured on the first records of a split, in bytes a record (see `sample.measure`)."""
+
+    record_bytes: float
+    feature_bytes: float
+
+
+@dataclass(frozen=True)
+class Window:
+    """Rows shuffled together where not all can be: `blocks` blocks of `block` neighbouring rows each.
+
+    A block is a whole number of batches, so that only the last window of an epoch can end in a short one.
+    """
+
+    block: int
+    blocks: int
+
+    @property
+    def rows(self) -> int:
+        return self.block * self.blocks
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the split takes, beside what may be taken."""
+
+    records: int
+    sample: Sample
+    options: FeedOptions
+    machine: Machine
+
+    @property
+    def memory(self) -> float:
+        """Bytes of memory that may be taken."""
+        return self.machine.memory_bytes * self.options.memory_fraction
+
+    @property
+    def disk(self) -> float:
+        """Bytes of disk that may be taken."""
+        return self.machine.disk_bytes * self.options.disk_fraction
+
+    @property
+    def decoded(self) -> float:
+        """Bytes of all decoded features."""
+        return self.records * self.sample.feature_bytes
+
+    def tier(self) -> tuple[Tier, str]:
+        """Which tier, and why."""
+        takes = f"{self.records:,} records take {size(self.decoded)} decoded"
+        memory, disk = f"{size(self.memory)} of memory may be used", f"{size(self.disk)} of disk may be used"
+        if self.options.tier != "auto":
+            return self.options.tier, f"asked for in FeedOptions.tier; {takes}, {memory} and {disk}"
+        if self.decoded <= self.memory:
+            return "columns", f"{takes}, and {memory}"
+        if self.decoded <= self.disk:
+            return "disk", f"{takes}, only {memory}, but {disk}"
+        return "stream", f"{takes}, only {memory}, and only {disk}"
+
+    def cache(self) -> tuple[bool, str]:
+        """Whether `stream` keeps the serialized records, and why."""
+        serialized = self.records * self.sample.record_bytes
+        if self.options.cache_records is not None:
+            return self.options.cache_records, "asked for in FeedOptions.cache_records"
+        fits = serialized <= self.memory
+        return fits, f"serialized they take {size(serialized)} of the {size(self.memory)} that may be used"
+
+    def shuffle(self, cached: bool) -> tuple[int, str]:
+        """Records in the shuffle buffer of `stream`, and why."""
+        if self.options.shuffle_records is not None:
+            return min(self.options.shuffle_records, self.records), "asked for in FeedOptions.shuffle_records"
+        if cached:
+            return self.records, "the buffer points at what is cached, so a full shuffle takes no more memory"
+        fits = max(1, int(self.memory / self.sample.record_bytes))
+        if self.records <= min(fits, _MAX_UNCACHED_SHUFFLE):
+            return self.records, "the whole split fits, so the shuffle is a full one"
+        buffer = min(fits, _MAX_UNCACHED_SHUFFLE)
+        return buffer, f"{self.records:,} records would not fit or take too long to fill; shards are permuted as well"
+
+    def window(self) -> Window | None:
+        """Rows of `disk` that are shuffled together; None for all."""
+        if self.decoded <= self.memory:
+            return None
+        batch = self.options.batch_size
+        block = batch * max(1, int(_BLOCK_BYTES / (batch * self.sample.feature_bytes)))
+        return Window(block, max(1, int(self.memory / (block * self.sample.feature_bytes))))
+
+    def batches_a_call(self) -> int:
+        """Batches gathered from columns in one call."""
+        batch = self.options.batch_size
+        by_bytes = _GATHER_BYTES / (batch * max(1, self.sample.feature_bytes))
+        return max(1, int(min(_GATHER_ROWS / batch, by_bytes)))
+
+
+def size(count: float) -> str:
+    """Bytes in words: `1.2 GB`."""
+    for unit in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

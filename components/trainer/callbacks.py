@@ -1,0 +1,97 @@
+"""The callbacks of a training: the user's own, TensorBoard, early stopping, and a trace of chosen steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components import user_code
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.options import TrainOptions
+
+
+@dataclass(frozen=True)
+class CallbackSpec:
+    """What a callbacks function is told.
+
+    Attributes:
+      folder: the model run's, for logs; the worker that is not the chief gets a scratch folder.
+      chief: whether this process is the one whose model is kept. Every worker has to stop at the same step, so stop
+        training only for reasons that all of them see, such as metrics.
+      hparams: as the model function gets them.
+    """
+
+    folder: str
+    chief: bool
+    hparams: Mapping[str, Any]
+
+
+def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.callbacks.Callback]:
+    """All callbacks, the user's first.
+
+    Raises:
+      InfeedError: the callbacks function does not exist, or gives something other than a list of Keras callbacks.
+    """
+    callbacks = _of_the_user(options.callbacks_fn, spec) if options.callbacks_fn else []
+    if spec.chief:
+        callbacks.append(keras.callbacks.TensorBoard(spec.folder, write_graph=False))
+    if options.patience:
+        stop = keras.callbacks.EarlyStopping(monitor="val_loss", patience=options.patience, restore_best_weights=True)
+        callbacks.append(stop)
+    if options.profile_steps and spec.chief:
+        callbacks.append(ProfileSteps(spec.folder, *options.profile_steps))
+    return callbacks
+
+
+def _of_the_user(function: str, spec: CallbackSpec) -> list[keras.callbacks.Callback]:
+    callbacks = list(user_code.load(function, "callbacks_fn")(spec))
+    for callback in callbacks:
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise InfeedError(
+                f"the function returned a {type(callback).__name__} among its callbacks",
+                where=function,
+                do="Return a list of keras.callbacks.Callback objects.",
+            )
+    return callbacks
+
+
+class ProfileSteps(keras.callbacks.Callback):
+    """Writes a TensorFlow profiler trace of steps `first` to `last`, counted from 1, where TensorBoard finds it.
+
+    Calls are traced whole: of a call of 16 steps that holds one of the chosen steps, all 16 are in the trace.
+    """
+
+    def __init__(self, folder: str, first: int, last: int) -> None:
+        super().__init__()
+        self._folder, self._first, self._last = folder, first, last
+        self._steps_before_epoch = 0
+        self._running = False
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._steps_before_epoch = epoch * self.params["steps"]
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        call = range(self._steps_before_epoch + batch + 1, self._steps_before_epoch + batch + 1 + self._per_call)
+        if not self._running and call.stop > self._first and call.start <= self._last:
+            tf.profiler.experimental.start(self._folder)
+            self._running = True
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self._running and self._steps_before_epoch + batch + 1 >= self._last:
+            self._stop()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        if self._running:
+            self._stop()
+
+    @property
+    def _per_call(self) -> int:
+        return int(self.model.steps_per_execution)
+
+    def _stop(self) -> None:
+        tf.profiler.experimental.stop()
+        self._running = False

@@ -1,0 +1,85 @@
+"""The graphs that train and evaluate: many steps a call, the wait for input measured, right under every strategy.
+
+Keras' own step functions return the metrics of every step, and under several workers those cannot be brought together
+(Keras 3 fails there with `Invalid reduction dimension`). These run Keras' `train_step` and `test_step` for their side
+effects alone; metrics are read once a call, across all replicas of all workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components.feed.meter import Meter
+
+TrainSteps = Callable[[Any, tf.Tensor], None]  # (iterator, how many steps)
+TestSteps = Callable[[Any, tf.Tensor], tf.Tensor]  # (iterator, at most how many) -> whether there was any batch
+
+
+def prepare(model: keras.Model, strategy: tf.distribute.Strategy, element_spec: Any) -> None:
+    """Creates the variables of metrics and optimizer outside the loops, and reads metrics across replicas.
+
+    Two private names of Keras are leaned on here; a test guards them.
+    """
+    with strategy.scope():
+        model._symbolic_build(data_batch=element_spec)
+    # Keras would do it again from a batch that it takes out of the iterator, and drops.
+    model._maybe_symbolic_build = lambda iterator=None, data_batch=None: None
+    read = tf.function(model.get_metrics_result)
+
+    def get_metrics_result() -> dict[str, Any]:
+        if tf.inside_function():  # `train_step` asks too, where one replica knows its own share alone
+            return {}
+        with strategy.scope():
+            return read()  # type: ignore[no-any-return]
+
+    model.get_metrics_result = get_metrics_result
+
+
+def make_train_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter) -> TrainSteps:
+    """A graph that takes `count` batches from an iterator and trains on each."""
+    step = _replica_step(model.train_step, model)
+
+    @tf.function(reduce_retracing=True)
+    def train_steps(iterator: Any, count: tf.Tensor) -> None:
+        for _ in tf.range(count):
+            batch = meter.next(iterator)
+            strategy.run(step, args=(batch,))
+
+    return train_steps  # type: ignore[no-any-return]
+
+
+def make_test_steps(model: keras.Model, strategy: tf.distribute.Strategy) -> TestSteps:
+    """A graph that evaluates on up to `count` batches; of a short last one a replica may get nothing."""
+    step = _replica_step(model.test_step, model)
+
+    @tf.autograph.experimental.do_not_convert
+    def step_unless_empty(batch: Any) -> None:
+        rows = tf.shape(tf.nest.flatten(batch, expand_composites=True)[-1])[0]  # the label is last
+        tf.cond(rows > 0, lambda: step(batch), lambda: None)
+
+    @tf.function(reduce_retracing=True)
+    def test_steps(iterator: Any, count: tf.Tensor) -> tf.Tensor:
+        seen = False
+        for _ in tf.range(count):
+            batch = iterator.get_next_as_optional()
+            if not batch.has_value():
+                break
+            strategy.run(step_unless_empty, args=(batch.get_value(),))
+            seen = True
+        return seen
+
+    return test_steps  # type: ignore[no-any-return]
+
+
+def _replica_step(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
+    compiled = tf.function(keras_step, jit_compile=True) if model.jit_compile else keras_step
+
+    @tf.autograph.experimental.do_not_convert
+    def replica_step(batch: Any) -> None:
+        compiled(batch)
+
+    return replica_step  # type: ignore[no-any-return]

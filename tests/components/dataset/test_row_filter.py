@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from infeed.components.dataset.row_filter import passes
+from infeed.components.errors import InfeedError
+
+BATCH = pa.RecordBatch.from_pydict(
+    {
+        "fare": [1.5, 0.0, None, 9.0],
+        "company": ["A", "B", "C", None],
+        "trip/miles": [1, -2, 3, 4],
+        "cash": [True, False, True, False],
+        "day": [datetime.date(2020, 1, day) for day in (1, 2, 3, 4)],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("fare > 0", [0, 3]),  # a null does not pass
+        ("0 < fare <= 5", [0]),
+        ("fare is None", [2]),
+        ("fare is not None and not cash", [1, 3]),
+        ('company in ["A", "C"] or fare == 9', [0, 2, 3]),
+        ("company not in ('A',) and company != 'B'", [2]),
+        ('field("trip/miles") >= -2 and cash', [0, 2]),
+        ("field('trip/miles') == -2", [1]),
+        ('day >= time("2020-01-03")', [2, 3]),
+        (" cash\n", [0, 2]),
+        ("True", [0, 1, 2, 3]),
+    ],
+)
+def test_rows_that_pass(text: str, rows: list[int]) -> None:
+    kept = passes(BATCH, text).to_pylist()
+    assert [row for row, passed in enumerate(kept) if passed] == rows
+    assert None not in kept
+
+
+def test_a_batch_without_rows() -> None:
+    assert len(passes(BATCH.slice(0, 0), "fare > 0")) == 0
+
+
+def test_a_function_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import pyarrow.compute as pc\ndef keep(b):\n    return pc.greater(b['fare'], 1)\n"
+    )
+    assert passes(BATCH, f"{tmp_path}/mine.py:keep").to_pylist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fare >", "cannot read the filter"),
+        ("__import__('os').system('ls')", "cannot read the filter: `__import__"),
+        ("fare + 1 > 2", r"cannot read the filter: `fare \+ 1`"),
+        ("nobody > 1", r"(?s)does not fit: .*nobody.*columns: fare, company"),
+        ("company > 1", "the filter does not fit"),
+        ("day > time('soon')", "`soon` is no time such as"),
+        ("fare", "4 values of type double for 4 rows"),
+    ],
+)
+def test_a_filter_that_cannot_be(text: str, message: str) -> None:
+    with pytest.raises(InfeedError, match=message):
+        passes(BATCH, text)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.ingest import Input
+from infeed.components.example_gen.sources import avro, avro_schema
+
+UTC = dt.timezone.utc
+NOON = dt.datetime(2020, 2, 29, 12, tzinfo=UTC)
+PLACE = {"type": "record", "name": "Place", "fields": [{"name": "name", "type": "string"}]}
+
+# Each line: an Avro type, a value, what comes out.
+TYPES = [
+    ("boolean", False, pa.bool_(), False),
+    ("int", 0, pa.int32(), 0),
+    ("long", -(2**63), pa.int64(), -(2**63)),
+    ("float", 0.0, pa.float32(), 0.0),
+    ("double", 0.1, pa.float64(), 0.1),
+    ("string", "", pa.string(), ""),
+    ("bytes", b"\x00\xff", pa.binary(), b"\x00\xff"),
+    (["null", "int"], None, pa.int32(), None),
+    (["int", "null"], 0, pa.int32(), 0),
+    (["null", "int", "long"], 2**40, pa.int64(), 2**40),
+    (["int", "double"], 1.5, pa.float64(), 1.5),
+    ("null", None, pa.null(), None),
+    ({"type": "enum", "name": "E", "symbols": ["a", "b"]}, "b", pa.string(), "b"),
+    ({"type": "fixed", "name": "F", "size": 2}, b"ab", pa.binary(2), b"ab"),
+    ({"type": "array", "items": "long"}, [0, 1], pa.list_(pa.int64()), [0, 1]),
+    ({"type": "int", "logicalType": "date"}, dt.date(2020, 2, 29), pa.date32(), dt.date(2020, 2, 29)),
+    ({"type": "long", "logicalType": "timestamp-millis"}, NOON, pa.timestamp("ms", "UTC"), NOON),
+    ({"type": "long", "logicalType": "timestamp-micros"}, NOON, pa.timestamp("us", "UTC"), NOON),
+    (
+        {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2},
+        Decimal("1.25"),
+        pa.decimal128(5, 2),
+        Decimal("1.25"),
+    ),
+    ({"type": "long", "logicalType": "made-up"}, 7, pa.int64(), 7),  # to be ignored, says the specification
+]
+
+
+def schema_of(**fields: Any) -> dict[str, Any]:
+    types = [{"name": name, "type": type} for name, type in fields.items()]
+    return {"type": "record", "name": "Row", "namespace": "a.b", "fields": types}
+
+
+def write(folder: Path, schema: Any, rows: list[dict[str, Any]], name: str = "a.avro", **options: Any) -> Path:
+    with open(folder / name, "wb") as file:
+        fastavro.writer(file, schema, rows, **options)
+    return folder / name
+
+
+def open_(folder: Path, block_bytes: int = 8 << 20) -> Input:
+    return avro.open_avro(str(folder), {None: "*"}, IngestOptions(block_bytes=block_bytes))
+
+
+def rows_of(opened: Input) -> Iterator[dict[str, Any]]:
+    for task in opened.tasks:
+        for batch in opened.read(task.what, bad_rows=BadRows()):
+            assert batch.schema == opened.schema
+            yield from batch.to_pylist()
+
+
+@pytest.mark.parametrize(("type", "value", "arrow", "expected"), TYPES, ids=lambda value: str(value)[:40])
+def test_the_table_of_types(tmp_path: Path, type: Any, value: Any, arrow: pa.DataType, expected: Any) -> None:
+    write(tmp_path, schema_of(x=type), [{"x": value}])
+    opened = open_(tmp_path)
+    assert opened.schema.field("x").type == arrow
+    assert list(rows_of(opened)) == [{"x": expected}]
+
+
+def test_a_uuid_is_its_text(tmp_path: Path) -> None:
+    text = "0f9e7a2c-0000-4000-8000-000000000000"
+    write(tmp_path, schema_of(x={"type": "string", "logicalType": "uuid"}), [{"x": text}])
+    assert list(rows_of(open_(tmp_path))) == [{"x": text}]
+
+
+def test_records_within_records(tmp_path: Path) -> None:
+    schema = schema_of(start=PLACE, stop=["null", "Place"])  # the second by name, which lies in the row's namespace
+    write(tmp_path, schema, [{"start": {"name": ""}, "stop": None}, {"start": {"name": "a"}, "stop": {"name": "b"}}])
+    assert list(rows_of(open_(tmp_path))) == [
+        {"start.name": "", "stop.name": None},
+        {"start.name": "a", "stop.name": "b"},
+    ]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_blocks_are_shared_out_and_keep_their_order(tmp_path: Path, codec: str) -> None:
+    rows = [{"n": number, "text": f"row {number}" * 3} for number in range(5_000)]
+    write(tmp_path, schema_of(n="long", text="string"), rows, codec=codec, sync_interval=2_000)
+    opened = open_(tmp_path, block_bytes=10_000)
+    assert len(opened.tasks) >= 3
+    assert list(rows_of(opened)) == rows
+
+
+def test_files_with_other_columns_are_read_as_one(tmp_path: Path) -> None:
+    write(tmp_path, schema_of(x="int"), [{"x": 1}])
+    write(tmp_path, schema_of(y="string", x="long"), [{"y": "", "x": 2**40}], name="b.avro")
+    assert list(rows_of(open_(tmp_path))) == [{"x": 1, "y": None}, {"x": 2**40, "y": ""}]
+
+
+def test_files_that_disagree_are_both_named(tmp_path: Path) -> None:
+    write(tmp_path, schema_of(x="int"), [])
+    write(tmp_path, schema_of(x="string"), [], name="b.avro")
+    with pytest.raises(InfeedError, match=r"(?s)'x' is string, but int32 in .*a\.avro.*where: .*b\.avro"):
+        open_(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("type", "says"),
+    [
+        ({"type": "map", "values": "int"}, "Avro's map"),
+        (["int", "string"], "a union of int32 and string"),
+        ({"type": "array", "items": PLACE}, "struct"),
+        ({"type": "array", "items": {"type": "array", "items": "int"}}, "lists of lists"),
+        ({"type": "record", "name": "Tree", "fields": [{"name": "left", "type": ["null", "Tree"]}]}, "within itself"),
+    ],
+    ids=str,
+)
+def test_a_type_without_a_place(tmp_path: Path, type: Any, says: str) -> None:
+    write(tmp_path, schema_of(x=type), [])
+    with pytest.raises(InfeedError, match=rf"(?s){says}.*a\.avro, column 'x"):
+        open_(tmp_path)
+
+
+def test_a_file_of_something_else_than_records() -> None:
+    with pytest.raises(InfeedError, match="Avro of long, not of records"):
+        avro_schema.to_arrow("long", "a.avro")
+
+
+def whole(tmp_path: Path) -> bytes:
+    rows = [{"n": number, "s": ["a", "b"][number % 2]} for number in range(3_000)]
+    schema = schema_of(n="long", s={"type": "enum", "name": "S", "symbols": ["a", "b"]})
+    return write(tmp_path, schema, rows, sync_interval=1_000).read_bytes()
+
+
+@pytest.mark.parametrize("kept", [0, 3, 60])
+def test_a_file_cut_short_in_its_header(tmp_path: Path, kept: int) -> None:
+    content = whole(tmp_path)
+    (tmp_path / "a.avro").write_bytes(content[:kept])
+    with pytest.raises(InfeedError, match=r"(?s)not Avro, or cut short.*a\.avro"):
+        open_(tmp_path)
+
+
+@pytest.mark.parametrize("missing", [1, 10, 500])
+def test_a_file_cut_short_in_a_block(tmp_path: Path, missing: int) -> None:
+    content = whole(tmp_path)
+    (tmp_path / "a.avro").write_bytes(content[:-missing])
+    with pytest.raises(InfeedError, match=r"(?s)a block ends too early.*a\.avro, row 2\d\d\d"):
+        open_(tmp_path)
+
+
+def test_a_file_with_broken_values_names_the_row(tmp_path: Path) -> None:
+    content = bytearray(whole(tmp_path))
+    content[-30] = 0x7E  # an enum's number beyond its symbols
+    content[-31] = 0x7E
+    (tmp_path / "a.avro").write_bytes(content)
+    with pytest.raises(InfeedError, match=r"(?s)unreadable Avro.*a\.avro, row 29\d\d"):
+        list(rows_of(open_(tmp_path)))
+
+
+def test_a_codec_that_nobody_knows(tmp_path: Path) -> None:
+    content = whole(tmp_path).replace(b"\x08null", b"\x08lzma")
+    (tmp_path / "a.avro").write_bytes(content)
+    with pytest.raises(InfeedError, match=r"(?s)Avro.*a\.avro"):
+        list(rows_of(open_(tmp_path)))

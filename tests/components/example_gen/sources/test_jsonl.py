@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
+from infeed.components.example_gen.ingest import Input
+from infeed.components.example_gen.sources import jsonl
+from infeed.components.example_gen.sources.jsonl import JsonlOptions
+
+
+def open_jsonl(root: Path, *contents: str | bytes, on_bad_row: Any = "fail", encoding: str = "utf-8") -> Input:
+    for number, content in enumerate(contents):
+        (root / f"{number}.jsonl").write_bytes(content.encode() if isinstance(content, str) else content)
+    options = IngestOptions(block_bytes=1024, on_bad_row=on_bad_row)
+    return jsonl.open_jsonl(str(root), {None: "*"}, options, JsonlOptions(encoding))
+
+
+def read(opened: Input) -> tuple[list[dict[str, Any]], list[BadRow]]:
+    bad_rows = BadRows("reject", 1_000)
+    batches = [batch for task in opened.tasks for batch in opened.read(task.what, bad_rows=bad_rows)]
+    assert all(batch.schema == opened.schema for batch in batches)
+    return [row for batch in batches for row in batch.to_pylist()], list(bad_rows.take())
+
+
+def rows(root: Path, *contents: str | bytes, **options: Any) -> list[dict[str, Any]]:
+    found, bad = read(open_jsonl(root, *contents, **options))
+    assert not bad
+    return found
+
+
+def test_values_survive(tmp_path: Path) -> None:
+    line = {"i": 0, "big": -(2**63), "f": 0.0, "b": False, "s": "", "n": None, "l": [1, 2], "u": "grün\n"}
+    assert rows(tmp_path, json.dumps(line)) == [line]
+
+
+def test_objects_become_columns_with_dots(tmp_path: Path) -> None:
+    opened = open_jsonl(tmp_path, '{"a": {"b": 1, "c": {"d": "x"}}}\n{"a": null}\n{"e": [0.5]}\n')
+    assert opened.schema == pa.schema([("a.b", pa.int64()), ("a.c.d", pa.string()), ("e", pa.list_(pa.float64()))])
+    assert read(opened)[0] == [
+        {"a.b": 1, "a.c.d": "x", "e": None},
+        {"a.b": None, "a.c.d": None, "e": None},
+        {"a.b": None, "a.c.d": None, "e": [0.5]},
+    ]
+
+
+def test_types_are_found_over_the_whole_input(tmp_path: Path) -> None:
+    first = '{"x": 1, "y": null, "z": []}\n' * 500
+    opened = open_jsonl(tmp_path, first, '{"x": 0.5}\n{"y": true, "z": ["a"]}\n')
+    assert opened.schema.types == [pa.float64(), pa.bool_(), pa.list_(pa.string())]
+    assert len(read(opened)[0]) == 502
+
+
+def test_text_that_looks_like_a_date_stays_text(tmp_path: Path) -> None:
+    dates = [{"d": "2020-01-01"}, {"d": "2020-01-01 00:00:00"}]
+    assert rows(tmp_path, "\n".join(json.dumps(row) for row in dates)) == dates
+
+
+def test_numbers_that_arrow_refuses(tmp_path: Path) -> None:
+    found = rows(tmp_path, '{"f": 1e30}\n{"f": 1e400}\n{"f": NaN}\n{"f": 9007199254740993}\n')
+    assert [row["f"] for row in found[:2]] == [1e30, math.inf]
+    assert math.isnan(found[2]["f"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"a": 1}\n{"a": 2}',
+        b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n',
+        gzip.compress(b'{"a": 1}\n{"a": 2}\n'),
+        pa.compress(b'{"a": 1}\n{"a": 2}\n', "zstd", asbytes=True),
+    ],
+)
+def test_the_same_rows_written_in_other_ways(tmp_path: Path, content: bytes) -> None:
+    assert rows(tmp_path, content) == [{"a": 1}, {"a": 2}]
+
+
+def test_another_encoding(tmp_path: Path) -> None:
+    assert rows(tmp_path, '{"a": "ü"}\n'.encode("utf-16"), encoding="utf-16") == [{"a": "ü"}]
+
+
+BAD_LINES = [
+    ('{"a": "x"}', "a", "text where rows before have a number"),
+    ('{"a": [1]}', "a", "a list where rows before have a number"),
+    ('{"a": true}', "a", "true or false where rows before have a number"),
+    ('{"a": 18446744073709551616}', "a", "18446744073709551616 does not fit into a signed 64-bit integer"),
+    ('{"s": {"t": 1}}', "s.t", "a number where rows before have text"),
+    ('{"l": [1, null]}', "l", "a null inside a list"),
+    ('{"l": [1, "x"]}', "l", "text where rows before have a number"),
+    ('{"a": 1, "a": 2}', "a", "a name that stands there twice"),
+    ("[1]", None, "not a JSON object"),
+    ('{"a": 1} {"a": 2}', None, "not JSON: Extra data at character 10"),
+    ('{"a": 1', None, "not JSON: Expecting ',' delimiter at character 8"),
+    ('{"a": "\xff"}', None, "not UTF-8 text"),
+]
+
+
+@pytest.mark.parametrize(("line", "column", "reason"), BAD_LINES)
+def test_a_bad_line_is_named_or_set_aside(tmp_path: Path, line: str, column: str | None, reason: str) -> None:
+    good = ['{"a": 1, "s": {"t": "x"}, "l": [1]}'] * 200
+    content = "\n".join([*good, line, *good]).encode("latin-1")
+    found, bad = read(open_jsonl(tmp_path, content, on_bad_row="reject"))
+    assert found == [{"a": 1, "s.t": "x", "l": [1]}] * 400
+    assert [(row.line, row.column, row.reason) for row in bad] == [(201, column, reason)]
+    with pytest.raises(InfeedError, match=r"0\.jsonl, line 201"):
+        open_jsonl(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no rows with values"),
+        (b"{}\n{}\n", "no rows with values"),
+        (b'{"a": [{"b": 1}]}', "column 'a'"),
+        (b'{"a": [[1]]}', "no lists of lists"),
+        (b'{"a.b": 1, "a": {"b": 2}}', "'a.b' stands there twice"),
+        (gzip.compress(b'{"a": 1}\n' * 100)[:-8], "cannot decompress"),
+    ],
+)
+def test_files_that_make_no_table(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(InfeedError, match=message):
+        open_jsonl(tmp_path, content)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(table=st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), max_size=8))
+def test_a_block_at_once_is_what_line_by_line_is(
+    tmp_path_factory: pytest.TempPathFactory, table: list[dict[str, Any]]
+) -> None:
+    content = "".join(json.dumps(row) + "\n" for row in [{"start": 1}, *table])
+    fast = read_or_error(tmp_path_factory.mktemp("fast"), content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "_parse", lambda block, schema: None)
+        slow = read_or_error(tmp_path_factory.mktemp("slow"), content)
+    assert fast == slow
+
+
+def read_or_error(root: Path, content: str) -> Any:
+    try:
+        found, bad = read(open_jsonl(root, content, on_bad_row="reject"))
+    except InfeedError as error:  # lists of objects, or of lists
+        return error.what
+    return sorted(map(repr, found)), [(row.line, row.column) for row in bad]

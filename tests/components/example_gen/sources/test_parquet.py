@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.shards import Part
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen import ingest
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.ingest import Input, Job
+from infeed.components.example_gen.sources import parquet
+from infeed.components.example_gen.sources.parquet import ParquetOptions, RowGroups
+
+ROWS = [
+    {"n": number, "text": "" if number % 2 else "x", "trip": {"fare": 0.0 if number % 3 else None, "paid": False}}
+    for number in range(1_000)
+]
+
+
+def write(folder: Path, name: str, rows: list[dict[str, Any]], **options: Any) -> None:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / name, **options)
+
+
+def rows_of(opened: Input, bad_rows: BadRows | None = None) -> Iterator[dict[str, Any]]:
+    for task in opened.tasks:
+        for batch in opened.read(task.what, bad_rows=bad_rows or BadRows()):
+            assert batch.schema == opened.schema
+            yield from batch.to_pylist()
+
+
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    return {"n": row["n"], "text": row["text"], "trip.fare": row["trip"]["fare"], "trip.paid": row["trip"]["paid"]}
+
+
+def test_every_value_comes_back_in_order(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ROWS, row_group_size=100)
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000))
+    assert len(opened.tasks) > 5
+    assert list(rows_of(opened)) == [flat(row) for row in ROWS]
+
+
+def test_a_big_row_group_comes_in_blocks(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ROWS)
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000))
+    (task,) = opened.tasks
+    sizes = [batch.num_rows for batch in opened.read(task.what, bad_rows=BadRows())]
+    assert max(sizes) < 500
+    assert sum(sizes) == 1_000
+
+
+def test_small_row_groups_go_together() -> None:
+    groups = parquet.plan_groups("a", [Part(10, 40), Part(10, 40), Part(10, 200), Part(10, 40)], block_bytes=100)
+    assert list(groups) == [RowGroups("a", (0, 1), 1), RowGroups("a", (2,), 21), RowGroups("a", (3,), 31)]
+
+
+def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ROWS)
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions(["trip", "n"]))
+    assert opened.schema.names == ["n", "trip.fare", "trip.paid"]
+    assert len(list(rows_of(opened))) == 1_000
+    with pytest.raises(InfeedError, match=r"(?s)no column 'far'.*n, text, trip\.fare"):
+        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions(["far"]))
+
+
+def test_a_file_without_any_of_the_columns_asked_for_still_has_its_rows(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", [{"x": 1}])
+    write(tmp_path, "b.parquet", [{"y": 2}, {"y": 3}])
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(), ParquetOptions(["x"]))
+    assert list(rows_of(opened)) == [{"x": 1}, {"x": None}, {"x": None}]
+
+
+def test_files_with_other_columns_are_read_as_one(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", [{"x": 1}])
+    write(tmp_path, "b.parquet", [{"y": "", "x": None}])
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+    assert list(rows_of(opened)) == [{"x": 1, "y": None}, {"x": None, "y": ""}]
+
+
+def test_files_that_disagree_are_both_named(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", [{"x": 1}])
+    write(tmp_path, "b.parquet", [{"x": "one"}])
+    with pytest.raises(InfeedError, match=r"(?s)'x' is string, but int64 in .*a\.parquet.*where: .*b\.parquet"):
+        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+
+
+def test_a_bad_value_is_counted_over_the_file(tmp_path: Path) -> None:
+    numbers = pa.array([2**63 if row == 777 else row for row in range(1_000)], pa.uint64())
+    pq.write_table(pa.table({"u": numbers}), tmp_path / "a.parquet", row_group_size=100)
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=1_024))
+    with pytest.raises(InfeedError, match=r"(?s)9223372036854775808 does not fit.*a\.parquet, line 778, column 'u'"):
+        list(rows_of(opened))
+    assert len(list(rows_of(opened, BadRows("reject", 1)))) == 999
+
+
+@pytest.mark.parametrize("content", [b"", b"x,y\n1,2\n", b"PAR1 and no more"])
+def test_a_file_that_is_not_parquet(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(InfeedError, match=r"(?s)not Parquet, or cut short.*a\.parquet"):
+        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+
+
+def test_a_file_that_breaks_within(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", ROWS, compression="gzip")
+    content = bytearray((tmp_path / "a.parquet").read_bytes())
+    content[200:800] = bytes(600)
+    (tmp_path / "a.parquet").write_bytes(content)
+    opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+    with pytest.raises(InfeedError, match=r"(?s)unreadable Parquet.*a\.parquet, row groups 0 to 0"):
+        list(rows_of(opened))
+
+
+def test_what_is_lost_is_told(tmp_path: Path, job: Callable[..., Job]) -> None:
+    table = pa.table({"x": [0.1, 0.5, 0.2, 0.0], "u": pa.array([1, 2**63, 3, 4], pa.uint64())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    options = IngestOptions(on_bad_row="reject")
+    opened = parquet.open_parquet(str(tmp_path), {None: "*.parquet"}, options)
+    manifest = ingest.ingest(opened.tasks, job(opened, options))
+    assert manifest.warnings == ("column 'x': double values rounded to float32: 2",)
+    assert (manifest.rows_read, manifest.rejected.rows) == (4, 1)
+    assert Manifest.read(f"{tmp_path}/out") == manifest

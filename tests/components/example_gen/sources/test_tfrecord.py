@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from infeed.components.dataset import records
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.sources import tfrecord
+
+RECORDS = [os.urandom(100) for _ in range(100)]
+
+
+def write(path: Path, payloads: list[bytes]) -> bytes:
+    framed = records.frame_records(pa.array(payloads, pa.large_binary()))
+    records.write_records(str(path), [framed], gzip_level=1 if path.suffix == ".gz" else None)
+    return path.read_bytes()
+
+
+def read(path: Path) -> list[bytes]:
+    return [
+        record
+        for batch in tfrecord.read_blocks(str(path), 1_000, bad_rows=BadRows())
+        for record in batch.column(0).to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("name", ["a", "a.gz"])
+def test_records_pass_untouched_in_blocks(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, RECORDS)
+    assert read(tmp_path / name) == RECORDS
+    blocks = list(tfrecord.read_blocks(f"{tmp_path}/{name}", 1_000, bad_rows=BadRows()))
+    assert [block.num_rows for block in blocks] == [10] * 10
+
+
+@pytest.mark.parametrize(
+    ("name", "keep", "says"),
+    [
+        ("a", 116 * 60 + 5, r"truncated record\n.*a, record 60"),
+        ("a", 116 * 60 + 50, r"truncated record\n.*a, record 60"),
+        ("a.gz", -20, r"cannot decompress(?s:.*)a\.gz, record 9\d"),
+    ],
+)
+def test_a_file_cut_short_names_its_record(tmp_path: Path, name: str, keep: int, says: str) -> None:
+    whole = write(tmp_path / name, RECORDS)
+    (tmp_path / name).write_bytes(whole[:keep])
+    with pytest.raises(InfeedError, match=says):
+        read(tmp_path / name)
+
+
+def test_a_changed_byte_names_its_record(tmp_path: Path) -> None:
+    whole = bytearray(write(tmp_path / "a", RECORDS))
+    whole[116 * 7 + 20] ^= 1
+    (tmp_path / "a").write_bytes(whole)
+    with pytest.raises(InfeedError, match=r"(?s)wrong checksum.*a, record 7"):
+        read(tmp_path / "a")
+
+
+FEATURES = b"\x0a\x03abc"
+FEATURE_LISTS = b"\x12\x01x"
+
+
+@pytest.mark.parametrize(
+    ("record", "is_example", "is_sequence"),
+    [
+        (b"", True, True),
+        (FEATURES, True, True),
+        (FEATURES + FEATURES, True, True),  # protobuf merges them
+        (FEATURES + FEATURE_LISTS, False, True),
+        (b"\x0a\x04abc", False, False),  # ends too early
+        (b"\x0a\xff", False, False),
+        (b"\x89PNG", False, False),
+    ],
+)
+def test_a_look_at_the_first_record(tmp_path: Path, record: bytes, is_example: bool, is_sequence: bool) -> None:
+    write(tmp_path / "a", [record, b"\x89PNG"])
+    opened = tfrecord.open_tfrecords(str(tmp_path), {None: "*"}, IngestOptions())
+    for sequences, fits in ((False, is_example), (True, is_sequence)):
+        if fits:
+            tfrecord.check_examples(opened, sequences=sequences)
+        else:
+            with pytest.raises(InfeedError, match=r"the record is no (tf\.|Sequence)Example"):
+                tfrecord.check_examples(opened, sequences=sequences)

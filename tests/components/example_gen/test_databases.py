@@ -1,0 +1,90 @@
+"""SqlExampleGen in a pipeline, on a real PostgreSQL server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from infeed.components.dataset.manifest import Manifest
+from infeed.components.errors import InfeedError
+
+pytestmark = pytest.mark.tfx
+
+
+@pytest.fixture
+def table(postgres: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Connection]:
+    """A table `t` of 1,000 rows in the database that the variable TRIPS_DB names."""
+    monkeypatch.setenv("TRIPS_DB", postgres)
+    engine = sa.create_engine(postgres, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE t AS SELECT n AS id, 0.0::float8 AS fare, '' AS place FROM generate_series(1, 1000) n"
+        )
+        yield connection
+        connection.exec_driver_sql("DROP TABLE t")
+    engine.dispose()
+
+
+def run(root: Path) -> list[Any]:
+    """The artifacts that there are after one more run."""
+    from ml_metadata import metadata_store
+    from tfx.orchestration import metadata, pipeline
+    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+
+    from infeed.components.example_gen import SqlExampleGen
+
+    gen = SqlExampleGen("TRIPS_DB", table="t", partition_column="id", partitions=3)
+    connection = metadata.sqlite_metadata_connection_config(f"{root}/metadata.sqlite")
+    LocalDagRunner().run(pipeline.Pipeline("p", str(root), connection, [gen], enable_cache=True))
+    return metadata_store.MetadataStore(connection).get_artifacts_by_type("Examples")
+
+
+def test_a_run_is_cached_until_the_table_grows_and_no_password_is_left_anywhere(
+    tmp_path: Path, table: sa.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = table.engine.url
+    caplog.set_level(logging.INFO)
+    (first,) = run(tmp_path)
+    assert Manifest.read(first.uri).rows_read == 1_000
+    assert Manifest.read(first.uri).schema[1].nulls == 0
+    assert len(run(tmp_path)) == 1  # took the first run's
+    table.exec_driver_sql("INSERT INTO t VALUES (1001, 0, '')")
+    second = run(tmp_path)[-1]
+    assert Manifest.read(second.uri).rows_read == 1_001
+
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"TRIPS_DB" in written
+    for secret in (url.password, url.render_as_string(hide_password=False), "s3cret%2Fof%40us"):
+        assert str(secret).encode() not in written
+        assert str(secret) not in caplog.text
+
+
+def test_what_is_read_is_said_once() -> None:
+    from infeed.components.example_gen import SqlExampleGen
+
+    for given in ({}, {"query": "SELECT 1", "table": "t"}):
+        with pytest.raises(InfeedError, match=r"\d of query, table and input_config"):
+            SqlExampleGen("TRIPS_DB", **given)
+
+
+def test_several_queries_are_a_split_each(tmp_path: Path, table: sa.Connection) -> None:
+    from tfx.proto import example_gen_pb2
+    from tfx.types import standard_artifacts
+
+    from infeed.components.example_gen import SqlExampleGen
+
+    queries = {"train": "SELECT * FROM t WHERE id <= 900", "test": "SELECT * FROM t WHERE id > 900"}
+    splits = [example_gen_pb2.Input.Split(name=name, pattern=query) for name, query in queries.items()]
+    made = SqlExampleGen("TRIPS_DB", input_config=example_gen_pb2.Input(splits=splits))
+    artifact = standard_artifacts.Examples()
+    artifact.uri = f"{tmp_path}/out"
+    made.executor_spec.executor_class().Do({}, {"examples": [artifact]}, made.exec_properties)
+    assert {name: split.records for name, split in Manifest.read(artifact.uri).splits.items()} == {
+        "train": 900,
+        "test": 100,
+    }

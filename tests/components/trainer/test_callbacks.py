@@ -1,0 +1,66 @@
+import importlib.util
+from pathlib import Path
+
+import keras
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.callbacks import CallbackSpec, ProfileSteps, make_callbacks
+from infeed.components.trainer.options import TrainOptions
+
+SCRIPT = Path(__file__).with_name("loop_script.py")
+spec = importlib.util.spec_from_file_location("loop_script", SCRIPT)
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+
+
+def made(tmp_path, body="", *, chief=True, **options):
+    file = tmp_path / "mine.py"
+    file.write_text(f"import keras\n\n\ndef callbacks(spec):\n    return {body}\n")
+    if body:
+        options["callbacks_fn"] = f"{file}:callbacks"
+    told = CallbackSpec(str(tmp_path), chief, {"rate": 0.5})
+    return make_callbacks(TrainOptions(model_fn="m:f", label="y", **options), told)
+
+
+def kinds(callbacks):
+    return [type(callback).__name__ for callback in callbacks]
+
+
+def test_the_users_callbacks_come_first_and_know_the_hyperparameters(tmp_path):
+    body = "[keras.callbacks.LearningRateScheduler(lambda epoch: spec.hparams['rate'])]"
+    assert kinds(made(tmp_path, body, patience=2)) == ["LearningRateScheduler", "TensorBoard", "EarlyStopping"]
+
+
+def test_the_chief_alone_writes_logs(tmp_path):
+    assert kinds(made(tmp_path, chief=False, patience=2, profile_steps=[1, 2])) == ["EarlyStopping"]
+
+
+def test_something_else_than_callbacks_is_refused(tmp_path):
+    with pytest.raises(InfeedError, match=r"returned a int among its callbacks(.|\n)*mine\.py:callbacks"):
+        made(tmp_path, "[3]")
+
+
+def test_a_trace_of_the_chosen_steps_is_written_where_tensorboard_looks(tmp_path):
+    class Spans(ProfileSteps):
+        traced = ()
+
+        def on_train_batch_end(self, batch, logs=None):
+            if self._running:
+                self.traced += (int(self.model.optimizer.iterations),)
+            super().on_train_batch_end(batch, logs)
+
+    profile = Spans(str(tmp_path), 13, 15)
+    script.train_ours("one_device", callbacks=[profile])  # epochs of 10 steps in calls of 4, 4 and 2
+    assert profile.traced == (14, 18)  # steps 11 to 14 and 15 to 18
+    assert list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
+
+
+def test_a_model_may_say_how_many_steps_a_call_runs():
+    from infeed.components.trainer.loop import STEPS_PER_CALL, steps_per_call
+
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=5)
+    assert steps_per_call(model) == 5
+    model.compile("sgd", "mse")
+    assert steps_per_call(model) == STEPS_PER_CALL

@@ -1,0 +1,55 @@
+import json
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.options import Workers
+from infeed.components.trainer.cluster import Places, chief_writes, workers_here
+
+CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
+
+
+def environment(task, index, cluster=CLUSTER):
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": task, "index": index}})}
+
+
+@pytest.mark.parametrize(
+    ("environ", "workers"),
+    [
+        ({}, Workers(0, 1)),
+        ({"TF_CONFIG": "{}"}, Workers(0, 1)),
+        (environment("chief", 0), Workers(0, 3)),
+        (environment("worker", 0), Workers(1, 3)),
+        (environment("worker", 1), Workers(2, 3)),
+        (environment("worker", 0, {"worker": ["a:1", "b:1"]}), Workers(0, 2)),  # the first worker is the chief
+        (environment("worker", "1", {"worker": ["a:1", "b:1"]}), Workers(1, 2)),  # some launchers write text
+    ],
+)
+def test_workers_are_numbered_as_tensorflow_does(environ, workers):
+    assert workers_here(environ) == workers
+
+
+def test_a_task_that_does_not_train_is_refused():
+    with pytest.raises(InfeedError, match=r"the task ps 0 does not train(.|\n)*TF_CONFIG"):
+        workers_here(environment("ps", 0))
+
+
+def test_a_broken_tf_config_is_told():
+    with pytest.raises(InfeedError, match=r"not valid JSON(.|\n)*TF_CONFIG"):
+        workers_here({"TF_CONFIG": "{"})
+
+
+def test_the_chief_writes_to_the_places_themselves():
+    places = Places("model", "run", "checkpoints")
+    with chief_writes(places, Workers(0, 2)) as given:
+        assert given is places
+
+
+def test_what_other_workers_write_is_removed(tmp_path):
+    places = Places(str(tmp_path / "model"), str(tmp_path / "run"), str(tmp_path / "checkpoints"))
+    with chief_writes(places, Workers(1, 2)) as given:
+        scratch = tmp_path.__class__(given.model)
+        scratch.mkdir()
+        (scratch / "saved_model.pb").write_text("")
+    assert not scratch.exists()
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,52 @@
+"""A training killed in the middle of an epoch, and started again by the same words."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tfx
+
+# 64 training rows are 4 steps an epoch of 16; EarlyStopping has best weights to remember.
+OPTIONS = {
+    "label": "kind",
+    "epochs": 5,
+    "patience": 4,
+    "steps_per_call": 1,
+    "checkpoint_seconds": 1e-6,
+    "callbacks_fn": "callbacks",
+}
+KILLED_AFTER = 10  # steps: in the middle of the third epoch
+
+
+def finish(process):
+    output, _ = process.communicate(timeout=120)
+    return process.returncode, output
+
+
+def weights(place):
+    with np.load(place / "run" / "weights.npz") as file:
+        return [file[name] for name in file.files]
+
+
+def test_the_resumed_training_ends_with_the_same_weights_bit_for_bit(table, start, train, tmp_path):
+    folder, broken = table[0], tmp_path / "broken"
+    killed = start(broken, folder, "class", "dropping", env={"KILL_AFTER": str(KILLED_AFTER)}, **OPTIONS)
+    whole = train(folder, "class", "dropping", **OPTIONS)
+    code, output = finish(killed)
+    assert code == -signal.SIGKILL, output
+    assert not (broken / "model").exists()
+
+    code, output = finish(start(broken, folder, "class", "dropping", **OPTIONS))
+    assert code == 0, output
+    assert "Epoch 1/5" not in output
+    assert "Epoch 3/5" in output
+    for resumed, straight in zip(weights(broken), weights(whole), strict=True):
+        np.testing.assert_array_equal(resumed, straight)
+
+    histories = [json.loads((place / "run" / "history.json").read_text()) for place in (broken, whole)]
+    assert histories[0] == histories[1]
+    epochs = [json.loads((place / "run" / "input_profile.json").read_text())["epochs"] for place in (broken, whole)]
+    assert [epoch["steps"] for epoch in epochs[0]] == [epoch["steps"] for epoch in epochs[1]] == [4] * 5
+    assert not list((broken / "run" / "checkpoints").glob("*"))

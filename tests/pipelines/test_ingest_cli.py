@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from infeed.components.dataset import files, records
+from infeed.components.dataset.manifest import Manifest
+from infeed.pipelines.cli import main
+
+
+def infeed(*arguments: Any) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Path:
+    """200 rows: user, fare (one in ten empty), day, label (one in four yes)."""
+    path = tmp_path / "in" / "trips.csv"
+    path.parent.mkdir()
+    fares = ["" if row % 10 == 3 else str(row / 4) for row in range(200)]
+    rows = [f"u{row % 17},{fare},2020-01-{1 + row % 28:02},{row % 4 == 0}" for row, fare in enumerate(fares)]
+    path.write_text("user,fare,day,label\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def read(output: str | Path, split: str) -> list[bytes]:
+    shards = files.list_files(f"{output}/Split-{split}")
+    return [record for shard in shards for record in records.read_records(shard.path)]
+
+
+def test_a_table_becomes_a_dataset(trips: Path, tmp_path: Path) -> None:
+    ended = infeed("ingest", trips, tmp_path / "out")
+    assert (ended.exit_code, ended.output.splitlines()[0][:-6]) == (0, f"wrote {tmp_path}/out: 200 rows read in")
+    manifest = Manifest.read(f"{tmp_path}/out")
+    assert [len(read(tmp_path / "out", split)) for split in ("train", "eval")] == [
+        split.records for split in manifest.splits.values()
+    ]
+    assert manifest.splits["train"].reason == "more than 1 would make files smaller than 10 MB"
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+@pytest.mark.parametrize("source", ["in", "in/*.csv", "in/trips.csv"])
+def test_a_source_is_a_folder_a_pattern_or_a_file(trips: Path, tmp_path: Path, source: str) -> None:
+    ended = infeed("ingest", tmp_path / source, tmp_path / "out", "--json")
+    assert json.loads(ended.output)["manifest"]["rows_read"] == 200
+
+
+def ingested(trips: Path, tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    ended = infeed("ingest", trips, tmp_path / "out", "--json", *arguments)
+    assert ended.exit_code == 0, ended.output
+    manifest: dict[str, Any] = json.loads(ended.output)["manifest"]
+    return manifest
+
+
+def counts(manifest: dict[str, Any]) -> dict[str, int]:
+    return {name: split["records"] for name, split in manifest["splits"].items()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--split", "all"], {"all": 200}),
+        (["--split-label", "label"], {"train": 134, "eval": 66}),
+        (["--split", "a", "--split", "b", "--split-time", "day", "--cut", "2020-01-15"], {"a": 102, "b": 98}),
+        (["--split", "True", "--split", "False", "--split-name", "label"], {"True": 50, "False": 150}),
+        (["--filter", "fare is not None", "--split", "all"], {"all": 180}),
+        (["--split", "train", "--balance", "label"], {"train": 300}),
+        (["--split", "train", "--balance", "label", "--balance-by", "under"], {"train": 100}),
+    ],
+)
+def test_rows_go_where_they_are_sent(
+    trips: Path, tmp_path: Path, arguments: list[str], expected: dict[str, int]
+) -> None:
+    assert counts(ingested(trips, tmp_path, *arguments)) == expected
+
+
+def test_groups_stay_together(trips: Path, tmp_path: Path) -> None:
+    ingested(trips, tmp_path, "--split-by", "user", "--columns", "user", "--no-shuffle")
+    train, evaluation = (set(read(tmp_path / "out", split)) for split in ("train", "eval"))
+    assert train
+    assert evaluation
+    assert not train & evaluation
+
+
+def test_shards_and_compression_as_asked(trips: Path, tmp_path: Path) -> None:
+    manifest = ingested(trips, tmp_path, "--shards", "3", "--compression", "none", "--shuffle-seed", "5")
+    assert [shard["file"] for shard in manifest["splits"]["train"]["shards"]] == [
+        f"Split-train/data_tfrecord-{index:05}-of-00003" for index in range(3)
+    ]
+    assert manifest["options"]["shuffle_seed"] == 5
+
+
+def test_settings_of_the_format(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x;y\n1;-\n2;3\n")
+    manifest = ingested(tmp_path / "a.csv", tmp_path, "--set", "delimiter=;", "--set", 'nulls=["-"]')
+    assert [(column["name"], column["type"], column["nulls"]) for column in manifest["schema"]] == [
+        ("x", "int", 0),
+        ("y", "int", 1),
+    ]
+
+
+def test_bad_rows_are_listed(trips: Path, tmp_path: Path) -> None:
+    with trips.open("a") as file:
+        file.write("u1,2\n")
+    assert infeed("ingest", trips, tmp_path / "out").exit_code == 2
+    assert not (tmp_path / "out").exists()
+    manifest = ingested(trips, tmp_path, "--on-bad-row", "reject")
+    assert (manifest["rows_read"], manifest["rejected"]) == (201, {"rows": 1, "file": "rejected.jsonl"})
+    rejected = json.loads((tmp_path / "out" / "rejected.jsonl").read_text())
+    assert (rejected["file"], rejected["line"], rejected["text"]) == (str(trips), 202, "u1,2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", "out"], r"no such file or folder"),
+        (["{trips}", "out", "--filter", "fair > 1"], "the filter does not fit"),
+        (["{trips}", "out", "--split", "train=many"], "share 'many'"),
+        (["{trips}", "out", "--split-by", "user", "--split-label", "label"], "split by columns and by label"),
+        (["{trips}", "out", "--set", "delimiter"], "no value in 'delimiter'"),
+        (["{trips}", "out", "--set", "delimeter=;"], "no setting 'delimeter'"),
+        (["{trips}", "{trips}"], "there is something already"),
+    ],
+)
+def test_a_mistake_ends_with_2_and_says_what_to_do(trips: Path, arguments: list[str], message: str) -> None:
+    ended = infeed("ingest", *(argument.format(trips=trips.parent) for argument in arguments))
+    assert ended.exit_code == 2
+    assert message in ended.output
+    assert "  do:    " in ended.output
+    as_json = infeed("ingest", "--json", *(argument.format(trips=trips.parent) for argument in arguments))
+    assert message in json.loads(as_json.output)["error"]["what"]
+
+
+def test_a_dataset_is_replaced_only_when_asked(trips: Path, tmp_path: Path) -> None:
+    ingested(trips, tmp_path, "--split", "all")
+    assert infeed("ingest", trips, tmp_path / "out").exit_code == 2
+    ingested(trips, tmp_path, "--overwrite")
+    assert sorted(os.listdir(tmp_path / "out")) == ["Split-eval", "Split-train", "manifest.json"]
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+def test_a_dataset_on_an_object_store(trips: Path, tmp_path: Path, s3: str) -> None:
+    files.write_bytes(f"{s3}/in/trips.csv", trips.read_bytes())
+    ended = infeed("ingest", f"{s3}/in", f"{s3}/out", "--shards", "2", "--json")
+    assert ended.exit_code == 0, ended.output
+    ingested(trips, tmp_path, "--shards", "2")
+    for split in ("train", "eval"):
+        assert read(f"{s3}/out", split) == read(tmp_path / "out", split)
+    assert files.list_folders(f"{s3}/out") == ["Split-eval", "Split-train"]
+    assert "200" in infeed("inspect", f"{s3}/out").output
+
+
+def test_neither_tfx_nor_beam_nor_tensorflow_is_imported(trips: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom infeed.pipelines.cli import main\n"
+        f"main(['ingest', {str(trips)!r}, {str(tmp_path / 'out')!r}], standalone_mode=False)\n"
+        "found = {'apache_beam', 'tfx', 'tensorflow', 'tfx_bsl'} & set(sys.modules)\nassert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def start(*arguments: Any, before: str = "") -> subprocess.Popen[str]:
+    code = f"{before}\nfrom infeed.pipelines.cli import main\nif __name__ == '__main__': main()"
+    command = [sys.executable, "-c", code, "ingest", *map(str, arguments)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+STALL = """
+import time
+from infeed.components.example_gen import ingest
+ingest.publish = lambda *arguments: time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("ending", "left"), [(signal.SIGKILL, [".out.unfinished"]), (signal.SIGINT, [])])
+def test_ended_in_the_middle_nothing_is_visible_and_a_second_run_is_right(
+    trips: Path, tmp_path: Path, ending: signal.Signals, left: list[str]
+) -> None:
+    process = start(trips, tmp_path / "out", before=STALL)
+    while not list(tmp_path.glob(".out.unfinished/.ingest/Split-eval/data*")):  # the last shard before `publish`
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(ending)
+    assert process.wait(60) != 0
+    assert sorted(set(os.listdir(tmp_path)) - {"in"}) == left
+    ingested(trips, tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+    assert sum(len(read(tmp_path / "out", split)) for split in ("train", "eval")) == 200
+
+
+def test_no_room_left_is_told_and_nothing_is_kept(trips: Path, tmp_path: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))"
+    process = start(trips, tmp_path / "out", "--compression", "none", before=limit)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert told.startswith("error: no room left to write: File too large\n  where: ")
+    assert os.listdir(tmp_path) == ["in"]
+
+
+@pytest.mark.tfx
+def test_beam_writes_the_same(trips: Path, tmp_path: Path) -> None:
+    here = ingested(trips, tmp_path, "--shards", "3", "--split-label", "label")
+    ended = infeed(
+        "ingest", trips, tmp_path / "beam", "--shards", "3", "--split-label", "label", "--runner", "direct", "--json"
+    )
+    assert ended.exit_code == 0, ended.output
+    assert json.loads(ended.output)["manifest"] == here  # checksums of all shards
+
+
+@pytest.mark.tfx
+def test_a_mistake_on_a_beam_worker_is_told_in_its_own_words(trips: Path, tmp_path: Path) -> None:
+    with trips.open("a") as file:
+        file.write("u1,2\n")
+    arguments = ["--on-bad-row", "reject", "--bad-row-limit", "0", "--runner", "direct"]
+    ended = infeed("ingest", trips, tmp_path / "out", *arguments)
+    assert ended.exit_code == 2
+    assert "more than 0 bad rows" in ended.output
+    assert os.listdir(tmp_path) == ["in"]
