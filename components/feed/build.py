@@ -85,11 +85,13 @@ def build(plan: InputPlan, stages: Stages, *, workers: Workers = ALONE, start_st
     made: Any = None  # a Dataset, or what a builder says it returns
     for step in plan.steps:
         made = _BUILDERS[step.name](made, step, run)
-    return made.with_options(_options())
+    return made.with_options(_options(plan))
 
 
-def _options() -> tf.data.Options:
+def _options(plan: InputPlan) -> tf.data.Options:
     options = tf.data.Options()
+    # Rewriting the graph copies every tensor in it, columns included; the plan leaves nothing to rewrite anyway.
+    options.experimental_optimization.apply_default_optimizations = plan.tier == "stream"
     options.deterministic = True
     # Records are dealt out by us; a second sharding by TensorFlow would drop some of them.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

@@ -4,8 +4,8 @@ FOLDER/KEY/columns.json    of each column its type, shape and number of values
 FOLDER/KEY/0.values        the values of column 0, end to end; of strings their bytes
 FOLDER/KEY/0.splits.0      of a ragged column, where each row begins and ends; strings have one level more
 
-An entry appears under its key only once it is whole. Files are mapped by TensorFlow itself, so no Python runs while
-batches are gathered, and what is in memory is the page cache's, given back when others need it.
+An entry appears under its key only once it is whole. Tensors are made of the mapped files without a copy, so no Python
+runs while batches are gathered, and what is in memory is the page cache's, given back when others need it.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ class _Mapped:
     """One column, taken from its mapped files."""
 
     def __init__(self, stem: str, kept: Kept) -> None:
-        strings = kept.type == "string"
-        column = _map(f"{stem}.values", "uint8" if strings else kept.type, kept.values, () if strings else kept.shape)
+        kind = "uint8" if kept.type in ("string", "bool") else kept.type
+        column = _map(f"{stem}.values", kind, kept.values, () if kept.type == "string" else kept.shape)
         for level in reversed(range(len(kept.levels))):
             splits = _map(f"{stem}.splits.{level}", "int64", kept.levels[level], ())
             column = tf.RaggedTensor.from_row_splits(column, splits, validate=False)
@@ -160,7 +160,7 @@ class _Mapped:
     def __call__(self, rows: tf.Tensor) -> Any:
         taken = tf.gather(self._column, rows)
         if self._kept.type != "string":
-            return taken
+            return tf.cast(taken, tf.bool) if self._kept.type == "bool" else taken
         strings = _strings(taken.flat_values, taken.nested_row_splits[-1])
         if not self._kept.ragged:
             return tf.reshape(strings, [-1, *self._kept.shape])
@@ -171,8 +171,10 @@ def _map(path: str, kind: str, values: int, shape: Sequence[int]) -> tf.Tensor:
     """A tensor [values, *shape] whose memory is the file's."""
     if not values:
         return tf.zeros([0, *shape], kind)  # nothing cannot be mapped
+    # Nobody writes to it, but what is read-only cannot be handed over; a page that is not written to stays the file's.
+    mapped = np.memmap(path, kind, mode="c", shape=(values, *shape))
     with tf.device("cpu:0"):
-        return tf.raw_ops.ImmutableConst(dtype=kind, shape=[values, *shape], memory_region_name=path)
+        return tf.experimental.dlpack.from_dlpack(mapped.__dlpack__())
 
 
 def _strings(values: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:

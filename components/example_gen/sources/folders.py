@@ -22,12 +22,16 @@ _FIELDS = pa.schema([("label", pa.int64()), ("label/text", pa.string())])
 
 @dataclass(frozen=True)
 class FileRef:
-    """One file: where it is, its name as it goes into the data, its size in bytes, its class or None."""
+    """One file: its name, seen from `root`, as it goes into the data; its size in bytes; its class or None."""
 
-    path: str
+    root: str
     filename: str
     size: int
     text: str | None
+
+    @property
+    def path(self) -> str:
+        return files.join(self.root, self.filename)
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class FileBlock:
 
     @classmethod
     def of(cls, refs: Sequence[FileRef]) -> FileBlock:
-        return cls(tuple(zip(*((ref.path, ref.filename, ref.size, ref.text) for ref in refs), strict=True)))
+        return cls(tuple(zip(*((ref.root, ref.filename, ref.size, ref.text) for ref in refs), strict=True)))
 
     def __iter__(self) -> Iterator[FileRef]:
         return (FileRef(*values) for values in zip(*self.columns, strict=True))
@@ -85,9 +89,7 @@ def refs_of(root: str, pattern: str, found: Iterable[files.FileStat]) -> list[Fi
     """The files with their classes, if they have any."""
     classes = has_classes(pattern)
     return [
-        FileRef(
-            file.path, files.relative(file.path, root), file.size, file.path.rsplit("/", 2)[-2] if classes else None
-        )
+        FileRef(root, files.relative(file.path, root), file.size, file.path.rsplit("/", 2)[-2] if classes else None)
         for file in found
     ]
 

@@ -173,7 +173,7 @@ def _refs_of_manifest(root: str, manifest: str) -> Iterator[FileRef]:
             raise InfeedError(
                 f"no file {row['path']!r}", where=where, do="give paths relative to the CSV's own folder"
             ) from None
-        yield FileRef(path, files.relative(path, root), size, row["label"])
+        yield FileRef(root, files.relative(path, root), size, row["label"])
 
 
 def _manifest_in(root: str) -> str | None:

@@ -214,21 +214,34 @@ def train(tmp_path: Path) -> Callable[..., Path]:
     return run
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """start(place, *as in train, env={}) -> a process that trains into `place`; whatever happens, it ends."""
-    started: list[subprocess.Popen[str]] = []
+class Started:
+    """A training in a process of its own. What it prints goes to a file: a full pipe would stop it."""
 
-    def run(place: Path, *args: Any, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
+    def __init__(self, place: Path, arguments: Mapping[str, Any], env: Mapping[str, str]) -> None:
+        number = len(list(place.glob("fn_args_*")))
+        file, self._log = place / f"fn_args_{number}.json", place / f"log_{number}.txt"
+        file.write_text(json.dumps(arguments))
+        with self._log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, RUN_SCRIPT, file], env={**os.environ, **env}, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def finish(self) -> tuple[int, str]:
+        """Exit code and what was printed."""
+        return self.process.wait(timeout=300), self._log.read_text()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Started]]:
+    """start(place, *as in train, env={}) -> a process that trains into `place`; whatever happens, it ends."""
+    started: list[Started] = []
+
+    def run(place: Path, *args: Any, env: Mapping[str, str] | None = None, **options: Any) -> Started:
         place.mkdir(exist_ok=True)
-        arguments = place / f"fn_args_{len(started)}.json"
-        arguments.write_text(json.dumps(fn_args(place, *args, **options)))
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        process = subprocess.Popen([sys.executable, RUN_SCRIPT, arguments], env={**os.environ, **(env or {})}, **output)
-        started.append(process)
-        return process
+        started.append(Started(place, fn_args(place, *args, **options), env or {}))
+        return started[-1]
 
     yield run
-    for process in started:
-        process.kill()
-        process.wait()
+    for one in started:
+        one.process.kill()
+        one.process.wait()

@@ -39,8 +39,8 @@ def test_two_workers_train_to_the_weights_of_one(table, train, start, tmp_path):
     workers = [start(together, folder, "class", "table", env=tf_config(*task, ports), **OPTIONS) for task in tasks]
     alone = train(folder, "class", "table", **OPTIONS)
     for worker in workers:
-        output, _ = worker.communicate(timeout=120)
-        assert worker.returncode == 0, output
+        code, output = worker.finish()
+        assert code == 0, output
 
     weights, history = saved(together)
     expected_weights, expected_history = saved(alone)

@@ -20,11 +20,6 @@ OPTIONS = {
 KILLED_AFTER = 10  # steps: in the middle of the third epoch
 
 
-def finish(process):
-    output, _ = process.communicate(timeout=120)
-    return process.returncode, output
-
-
 def weights(place):
     with np.load(place / "run" / "weights.npz") as file:
         return [file[name] for name in file.files]
@@ -34,11 +29,11 @@ def test_the_resumed_training_ends_with_the_same_weights_bit_for_bit(table, star
     folder, broken = table[0], tmp_path / "broken"
     killed = start(broken, folder, "class", "dropping", env={"KILL_AFTER": str(KILLED_AFTER)}, **OPTIONS)
     whole = train(folder, "class", "dropping", **OPTIONS)
-    code, output = finish(killed)
+    code, output = killed.finish()
     assert code == -signal.SIGKILL, output
     assert not (broken / "model").exists()
 
-    code, output = finish(start(broken, folder, "class", "dropping", **OPTIONS))
+    code, output = start(broken, folder, "class", "dropping", **OPTIONS).finish()
     assert code == 0, output
     assert "Epoch 1/5" not in output
     assert "Epoch 3/5" in output

@@ -107,7 +107,8 @@ def test_half_precision_weights_of_classes_and_a_trace_of_steps_go_together(tabl
     trained = train(folder, "class", "table", label="kind", epochs=40, **options)
     answer = answers(load(trained), [example({"x": row["x"]}) for row in rows])
     assert answer["probabilities"].dtype.name == "float32"
-    assert set(answer["class"].numpy()) == {b"big"}  # the other class hardly counts
+    told, true = answer["class"].numpy().tolist(), [row["kind"] for row in rows]
+    assert told.count(b"big") > true.count(b"big")  # in doubt it is the class that counts
     assert list((trained / "run").glob("plugins/profile/*/*.xplane.pb"))
 
 

@@ -21,11 +21,11 @@ from infeed.components.example_gen.sources.folders import Classes, FileRef
 )
 def test_a_folder_is_a_class_where_the_pattern_leaves_it_open(path: str, pattern: str, expected: str | None) -> None:
     (ref,) = folders.refs_of("/in", pattern, [FileStat(path, 1, 0)])
-    assert (ref.filename, ref.text) == (path.removeprefix("/in/"), expected)
+    assert (ref.path, ref.filename, ref.text) == (path, path.removeprefix("/in/"), expected)
 
 
 def test_classes_are_numbered_in_order() -> None:
-    refs = [FileRef(f"/{text}", text or "", 1, text) for text in ("dog", "cat", None, "dog")]
+    refs = [FileRef("/in", text or "", 1, text) for text in ("dog", "cat", None, "dog")]
     classes = Classes.of(refs)
     assert classes.columns([ref.text for ref in refs]) == {
         "label": [1, 0, None, 1],
@@ -35,7 +35,7 @@ def test_classes_are_numbered_in_order() -> None:
 
 
 def test_blocks_are_bounded_and_in_order() -> None:
-    refs = [FileRef(f"/{number}", "", size, None) for number, size in enumerate((5, 5, 20, 1))]
+    refs = [FileRef("/in", str(number), size, None) for number, size in enumerate((5, 5, 20, 1))]
     assert [list(block) for block in folders.plan_blocks(refs, 10)] == [refs[:2], refs[2:3], refs[3:]]
 
 
