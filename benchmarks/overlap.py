@@ -133,6 +133,7 @@ def looping(take: Callable[[Any], Any], step: Callable[[], Any]) -> Callable[[An
     @tf.function
     def loop(iterator: Any, steps: tf.Tensor) -> None:
         for _ in tf.range(steps):
+            tf.autograph.experimental.set_loop_options(parallel_iterations=1)  # a step waits for the one before
             batch = take(iterator)
             with tf.control_dependencies(tf.nest.flatten(batch)):
                 step()

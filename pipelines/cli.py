@@ -134,8 +134,15 @@ def _run(
             from infeed.pipelines.outcome import read_outcome
             from infeed.pipelines.pipeline import create_pipeline
 
-        report = run_local(create_pipeline(config), on_change=on_change, from_node=from_node)
+        pipeline = create_pipeline(_resumable(config))
+        report = run_local(pipeline, on_change=on_change, from_node=from_node)
     return report, read_outcome(config) if report.succeeded else None
+
+
+def _resumable(config: PipelineConfig) -> PipelineConfig:
+    """With checkpoints where the next run finds them: each run of the Trainer has output folders of its own."""
+    folder = config.train.checkpoint_dir or os.path.join(config.root, "checkpoints")
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=folder))
 
 
 @contextlib.contextmanager
