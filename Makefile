@@ -16,11 +16,11 @@ run: setup  ## digits to a pushed model: the image pipeline on real data
 test: setup  ## all tests
 	$(BIN)/python -m pytest
 
-check: setup  ## lint, strict types, and the tests that need no TFX
+check: setup  ## lint, strict types, and the quick tests that need no TFX
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not tfx"
+	$(BIN)/python -m pytest -m "not tfx and not slow"
 
 clean:  ## remove .venv and all that was built or cached
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,6 +16,8 @@ from infeed.components.dataset import files, records
 from infeed.components.dataset.manifest import Manifest
 from infeed.pipelines.cli import main
 
+pytestmark = pytest.mark.slow
+
 
 def infeed(*arguments: Any) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])

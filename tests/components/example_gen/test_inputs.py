@@ -27,6 +27,7 @@ def test_small_csv_files_are_one_task_each(tmp_path: Path) -> None:
     assert (opened.source.kind, opened.source.files, opened.source.bytes) == ("csv", 2, 10)
 
 
+@pytest.mark.slow
 def test_a_large_csv_file_is_several_tasks(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f'{row},"two\nlines"\n' for row in range(2_000)))
     opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(block_bytes=1024), CsvOptions())

@@ -13,6 +13,8 @@ import pytest
 
 from infeed.components.example_gen import workers
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import os, signal, sys, time
 from infeed.components.example_gen.workers import processes

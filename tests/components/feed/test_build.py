@@ -16,6 +16,8 @@ from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import ShardFile
 
+pytestmark = pytest.mark.slow
+
 MACHINE = Machine(cpus=2, memory_bytes=1 << 30)
 RECORDS = 100
 STAGES = Stages(

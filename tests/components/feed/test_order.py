@@ -7,6 +7,8 @@ from infeed.components.feed.capacity import Window
 from infeed.components.feed.options import Workers
 from infeed.components.feed.order import evaluation_rows, training_rows
 
+pytestmark = pytest.mark.slow
+
 WINDOWS = pytest.mark.parametrize("window", [None, Window(100, 3), Window(20, 1), Window(200, 7)])
 
 

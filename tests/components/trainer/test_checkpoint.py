@@ -11,6 +11,8 @@ import tensorflow as tf
 from infeed.components.trainer import checkpoint
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, pack, plain, saved_step, unpack
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("loop_script.py")
 spec = importlib.util.spec_from_file_location("loop_script", SCRIPT)
 script = importlib.util.module_from_spec(spec)

@@ -29,6 +29,7 @@ def split(path: str, block_bytes: int) -> tuple[Header, list[Span]]:
     return header, streams.split_spans(path, blocks, block_bytes=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(table=TABLES, block_bytes=st.integers(1, 60), line_end=st.sampled_from(["\n", "\r\n"]))
 def test_spans_read_apart_are_the_rows_that_the_csv_module_reads(
