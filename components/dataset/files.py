@@ -183,13 +183,6 @@ def remove(path: str) -> None:
         system.delete_file(inner)
 
 
-def make_folder(path: str) -> None:
-    """Makes a folder and its parents; nothing happens where it exists, or where there are no folders."""
-    system, inner = _resolve(path)
-    if not _is_object_store(system):
-        system.create_dir(inner, recursive=True)
-
-
 def is_local(path: str) -> bool:
     """Whether a path lies on this machine's own file system."""
     return _is_local(_resolve(path)[0])
