@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from infeed.components.dataset import columns
 from infeed.components.dataset.encode import encode_examples, encode_feature
+from infeed.components.dataset.records import values_of
 from infeed.components.dataset.splits import Buckets, ByColumns, ByName, ByTime, SplitBy, assign_splits
 from infeed.components.errors import InfeedError
 
@@ -24,7 +25,7 @@ def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | B
       InfeedError: no such column, one of the wrong type, or a value that belongs to no split.
     """
     if isinstance(split_by, ByColumns):
-        return assign_splits(_group_keys(batch, split_by), buckets)
+        return assign_splits(values_of(_group_keys(batch, split_by)), buckets)
     where = f"split by column {split_by.column!r}"
     values = column_of(batch, split_by.column, where)
     if values.null_count:
@@ -44,13 +45,14 @@ def assign_by_record(
     Args:
       examples: what `encode_examples(batch, empty_lists=empty_lists)` gave.
     """
-    assigned = assign_splits(examples, buckets)
+    keys = list(values_of(examples))
     missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
     if missing and not empty_lists:
         rows = np.flatnonzero(np.any(missing, axis=0))
-        keys = encode_examples(batch.take(pa.array(rows)), empty_lists=True)
-        assigned[rows] = assign_splits(keys, buckets)
-    return assigned
+        with_lists = encode_examples(batch.take(pa.array(rows)), empty_lists=True)
+        for row, key in zip(rows.tolist(), values_of(with_lists), strict=True):
+            keys[row] = key
+    return assign_splits(keys, buckets)
 
 
 def assign_by_feature(batch: pa.RecordBatch, feature: str, buckets: Buckets) -> Numbers:
@@ -65,7 +67,7 @@ def assign_by_feature(batch: pa.RecordBatch, feature: str, buckets: Buckets) -> 
         raise InfeedError(f"a column of type {column.type}", where=where, do="choose a column of integers or text")
     if column.null_count:
         raise InfeedError("an empty value", where=where, do="choose a column without empty values")
-    return assign_splits(encode_feature(column, feature), buckets)
+    return assign_splits(values_of(encode_feature(column, feature)), buckets)
 
 
 def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:

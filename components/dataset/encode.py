@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infeed.components.dataset import columns
+from infeed.components.dataset.by_length import Ints, by_length
 from infeed.components.dataset.records import data_of, fixed_width
 from infeed.components.errors import InfeedError
 
-Ints = npt.NDArray[np.int64]
 Wrap = Callable[[bytes | None, int], bytes]
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
 _KIND_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int": b"\x1a"}
@@ -46,7 +46,7 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
         column = batch.column(batch.schema.get_field_index(name))
         pieces += _encode_column(column, name, _entry_of(name.encode()), empty_lists)
     lengths = sum((_lengths(piece) for piece in pieces), np.zeros(batch.num_rows, np.int64))
-    return _join([_by_length(lengths, lambda length: _FIELD_1 + varint(length)), *pieces])
+    return _join([by_length(lengths, lambda length: _FIELD_1 + varint(length)), *pieces])
 
 
 def encode_feature(column: pa.Array, name: str, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
@@ -118,7 +118,7 @@ def _encode_column(column: pa.Array, name: str, wrap: Wrap, empty_lists: bool) -
         outer = _KIND_TAGS[kind] + varint(size) + inner
         return wrap(outer, len(outer) + max(length, 0))
 
-    return [_by_length(lengths, head), values]
+    return [by_length(lengths, head), values]
 
 
 def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callable[[int], bytes]]:
@@ -163,7 +163,7 @@ def _encode_items(column: pa.Array) -> pa.LargeBinaryArray:
     values = _encode_scalars(items)
     if not pa.types.is_large_binary(items.type):
         return values
-    return _join([_by_length(_lengths(values), lambda length: _FIELD_1 + varint(length)), values])
+    return _join([by_length(_lengths(values), lambda length: _FIELD_1 + varint(length)), values])
 
 
 def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:
@@ -195,13 +195,6 @@ def _from_lengths(data: bytes | memoryview, lengths: Ints) -> pa.LargeBinaryArra
 def _lengths(values: pa.LargeBinaryArray) -> Ints:
     lengths: Ints = pc.binary_length(values).to_numpy(zero_copy_only=False)
     return lengths
-
-
-def _by_length(lengths: Ints, head: Callable[[int], bytes]) -> pa.LargeBinaryArray:
-    """`head(length)` for each row, computed once for each length that occurs."""
-    distinct, which = np.unique(lengths, return_inverse=True)
-    heads = pa.array([head(int(length)) for length in distinct], pa.large_binary())
-    return heads.take(pa.array(which.reshape(-1)))
 
 
 def _join(pieces: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:

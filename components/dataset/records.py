@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from isal import igzip, isal_zlib
 
 from infeed.components.dataset import files, names
+from infeed.components.dataset.by_length import by_length
 from infeed.components.errors import InfeedError
 
 FRAMING_BYTES = 16
@@ -44,11 +45,8 @@ class Written:
 
 def frame_records(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """Payloads -> the same payloads as they stand in a TFRecord file, one value a record."""
-    lengths = pc.binary_length(payloads).to_numpy(zero_copy_only=False).astype("<u8")
-    sizes, which = np.unique(lengths, return_inverse=True)
-    headers = [size.tobytes() + _masked_bytes(google_crc32c.value(size.tobytes())) for size in sizes]
-    header = pa.array(headers, pa.large_binary()).take(pa.array(which.reshape(-1)))
-    return pc.binary_join_element_wise(header, payloads, _footers(payloads), pa.scalar(b"", pa.large_binary()))
+    headers = by_length(pc.binary_length(payloads).to_numpy(zero_copy_only=False), _header)
+    return pc.binary_join_element_wise(headers, payloads, _footers(payloads), pa.scalar(b"", pa.large_binary()))
 
 
 def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_level: int | None) -> Written:
@@ -124,16 +122,21 @@ def data_of(array: pa.LargeBinaryArray) -> memoryview:
     return memoryview(array.buffers()[2] or b"")[offsets[0] : offsets[-1]]
 
 
-def values_of(array: pa.LargeBinaryArray) -> Iterator[memoryview]:
-    """The values of an array without nulls, one by one, without a copy: a third of what Arrow's scalars cost."""
-    data, lengths = data_of(array), pc.binary_length(array).to_numpy(zero_copy_only=False)
+def values_of(array: pa.LargeBinaryArray) -> Iterator[bytes]:
+    """The values of an array without nulls, one by one, at a third of what Arrow's scalars cost."""
+    data, lengths = bytes(data_of(array)), pc.binary_length(array).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
     return (data[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True))
 
 
+def _header(length: int) -> bytes:
+    size = length.to_bytes(8, "little")
+    return size + _masked_bytes(google_crc32c.value(size))
+
+
 def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     checksum = google_crc32c.value
-    crcs = [checksum(bytes(payload)) for payload in values_of(payloads)]  # its C code takes nothing but bytes
+    crcs = [checksum(payload) for payload in values_of(payloads)]
     masked = _masked(np.array(crcs, np.uint32)).astype("<u4")
     return fixed_width(masked.tobytes(), _CRC_BYTES, len(payloads))
 

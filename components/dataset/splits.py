@@ -12,18 +12,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from infeed.components.dataset.records import values_of
 from infeed.components.errors import InfeedError
 
-_WORD_BITS = 16  # a word of the hash; small enough for remainder * 2^16 to stay within 64 bits
+_WORD_BITS = 32  # a word of the hash; remainder * 2^32 stays within 64 bits
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,8 @@ class Buckets:
         for name, share in self.shares:
             if share < 1:
                 raise InfeedError(f"{share} buckets for split {name!r}", where="splits", do="give 1 or more")
+        if (total := sum(share for _, share in self.shares)) > 1 << _WORD_BITS:
+            raise InfeedError(f"{total} buckets in all", where="splits", do=f"give at most {1 << _WORD_BITS}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def split_by_from_dict(fields: Mapping[str, Any]) -> SplitBy:
     return split_by
 
 
-def assign_splits(keys: pa.LargeBinaryArray, buckets: Buckets) -> npt.NDArray[np.int64]:
+def assign_splits(keys: Iterable[bytes], buckets: Buckets) -> npt.NDArray[np.int64]:
     """The index into `buckets.names` of each key.
 
     sha256 of the key as one big-endian integer, modulo the total of buckets, then the split whose range it falls into:
@@ -122,11 +122,11 @@ def assign_splits(keys: pa.LargeBinaryArray, buckets: Buckets) -> npt.NDArray[np
     return np.searchsorted(limits, _remainders(_digests(keys), int(limits[-1])), side="right")
 
 
-def _digests(keys: pa.LargeBinaryArray) -> npt.NDArray[np.uint64]:
-    """sha256 of each key as sixteen 16-bit words, the most significant first: [n, 16]."""
+def _digests(keys: Iterable[bytes]) -> npt.NDArray[np.uint64]:
+    """sha256 of each key as eight 32-bit words, the most significant first: [n, 8]."""
     sha256 = hashlib.sha256
-    digests = b"".join([sha256(key).digest() for key in values_of(keys)])
-    return np.frombuffer(digests, ">u2").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)
+    digests = b"".join([sha256(key).digest() for key in keys])
+    return np.frombuffer(digests, ">u4").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)
 
 
 def _remainders(words: npt.NDArray[np.uint64], divisor: int) -> npt.NDArray[np.int64]:

@@ -271,7 +271,7 @@ def _spill(
     name = f"{order[0]:06d}-{order[1]:06d}-{split or 'all'}.arrow"
     seed = _seed(job, job.splits.index(split) if split else len(job.splits), *order)
     path = files.join(job.temporary, "spills", name)
-    return write_spill(path, split, framed.take(pa.array(rows)), seed, strata.take(rows))
+    return write_spill(path, split, framed, rows, seed, strata)
 
 
 def _seed(job: Job, *place: int) -> tuple[int, ...] | None:

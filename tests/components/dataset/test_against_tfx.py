@@ -150,4 +150,4 @@ def test_every_row_goes_where_tfx_sends_it(values: list[int], shares: list[int],
     ]
     keys = encode_feature(batch.column(0), "key") if by_feature else examples
     buckets = Buckets(tuple((f"s{number}", share) for number, share in enumerate(shares)))
-    assert assign_splits(keys, buckets).tolist() == expected
+    assert assign_splits(keys.to_pylist(), buckets).tolist() == expected

@@ -23,7 +23,7 @@ def written(tmp_path: Path) -> list[Spill]:
         spill
         for number, records in enumerate(RECORDS)
         for spill in spills.write_spill(
-            f"{tmp_path}/{number}", "train", array(records), None, Strata.none(len(records))
+            f"{tmp_path}/{number}", "train", array(records), np.arange(len(records)), None, Strata.none(len(records))
         )
     ]
 
@@ -41,7 +41,7 @@ def test_slices_are_read_one_after_the_other(written: list[Spill]) -> None:
 def test_a_slice_may_reach_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spills, "_CHUNK_BYTES", 3)
     values = [bytes([number]) for number in range(11)]
-    one = spills.write_spill(f"{tmp_path}/a", "train", array(values), None, Strata.none(11))
+    one = spills.write_spill(f"{tmp_path}/a", "train", array(values), np.arange(11), None, Strata.none(11))
     for start in range(11):
         for stop in range(start + 1, 12):
             assert spills.read_slices(one, [Slice(0, start, stop)], None).to_pylist() == values[start:stop]
@@ -49,7 +49,9 @@ def test_a_slice_may_reach_over_chunks(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_stratum_is_a_spill_of_its_own(tmp_path: Path) -> None:
     strata = Strata(np.array([1, 0, 1, 0, 1]), [(None, "a"), (None, "b"), (None, "nobody")])
-    found = spills.write_spill(f"{tmp_path}/0", None, array([b"0", b"1", b"22", b"3", b"4"]), (7,), strata)
+    found = spills.write_spill(
+        f"{tmp_path}/0", None, array([b"0", b"1", b"22", b"3", b"4"]), np.arange(5), (7,), strata
+    )
     assert [(spill.start, spill.records, spill.bytes, spill.strata) for spill in found] == [
         (0, 2, 2, (None, "a")),
         (2, 3, 4, (None, "b")),
@@ -60,7 +62,7 @@ def test_a_stratum_is_a_spill_of_its_own(tmp_path: Path) -> None:
 
 def test_a_seed_shuffles_what_is_written_and_what_is_read(tmp_path: Path) -> None:
     values = [bytes([number]) for number in range(100)]
-    one = spills.write_spill(f"{tmp_path}/a", "train", array(values), (0, 1), Strata.none(100))
+    one = spills.write_spill(f"{tmp_path}/a", "train", array(values), np.arange(100), (0, 1), Strata.none(100))
     stored = spills.read_slices(one, [Slice(0, 0, 100)], None).to_pylist()
     read = spills.read_slices(one, [Slice(0, 0, 100)], (0, 2)).to_pylist()
     assert sorted(stored) == sorted(read) == values
@@ -69,3 +71,11 @@ def test_a_seed_shuffles_what_is_written_and_what_is_read(tmp_path: Path) -> Non
 
 def test_a_permutation_never_changes() -> None:
     assert spills.permutation(8, (0, 1)).tolist() == [7, 4, 5, 1, 6, 2, 0, 3]
+
+
+def test_only_the_rows_asked_for_are_written(tmp_path: Path) -> None:
+    rows = np.array([3, 1])
+    strata = Strata(np.array([0, 1, 0, 1]), [(None, "a"), (None, "b")])
+    found = spills.write_spill(f"{tmp_path}/a", "train", array([b"0", b"1", b"22", b"3"]), rows, None, strata)
+    assert [(spill.records, spill.strata) for spill in found] == [(2, (None, "b"))]
+    assert spills.read_slices(found, [Slice(0, 0, 2)], None).to_pylist() == [b"3", b"1"]
