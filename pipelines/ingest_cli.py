@@ -112,8 +112,10 @@ def _run_on_beam(opened: steps.Input, job: steps.Job, runner: str, beam_options:
 
     from infeed.components.example_gen.transforms import run_pipeline
 
-    arguments = [f"--runner={BEAM_RUNNERS.get(runner, runner)}", *beam_options]
-    run_pipeline(opened.tasks, job, lambda: beam.Pipeline(argv=arguments))
+    if runner == "dask" and not any("dask_npartitions" in one or "dask_partition_size" in one for one in beam_options):
+        beam_options = (*beam_options, "--dask_partition_size=1")  # else 128 tasks of some 64 MB go to one worker
+    # Not as the option --runner: the Dask runner hands every option it finds to its client, which stops at that one.
+    run_pipeline(opened.tasks, job, lambda: beam.Pipeline(BEAM_RUNNERS.get(runner, runner), argv=list(beam_options)))
     return Manifest.read(job.root)
 
 

@@ -85,9 +85,7 @@ def glob(root: str, pattern: str) -> list[FileStat]:
 
     `*` stays within one part of the path, as in a shell; hidden files and `_SUCCESS` markers never match.
     """
-    parts = pattern.split("/")
-    found = list_files(root, depth=len(parts) - 1)
-    return [file for file in found if _matches(relative(file.path, root), parts)]
+    return sorted(_glob(root, *pattern.split("/")), key=lambda file: file.path)
 
 
 def relative(path: str, root: str) -> str:
@@ -141,10 +139,10 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
 
 def read_bytes(path: str) -> bytes:
     """The whole content of a small file."""
-    system, inner = _resolve(path)
-    if _is_local(system):
-        with open(inner, "rb") as local:  # three times faster than pyarrow on files of a few kilobytes
+    if "://" not in path:
+        with open(path, "rb", buffering=0) as local:  # three times faster than pyarrow on files of a few kilobytes
             return local.read()
+    system, inner = _resolve(path)
     with system.open_input_stream(inner, compression=None) as file:
         return bytes(file.read())
 
@@ -241,11 +239,14 @@ def _walk(folder: str, depth: int) -> Iterator[FileStat]:
             yield from _walk(path, depth - 1)
 
 
-def _matches(relative_path: str, parts: list[str]) -> bool:
-    names = relative_path.split("/")
-    return len(names) == len(parts) and all(
-        fnmatch.fnmatchcase(found, part) and not is_hidden(found) for found, part in zip(names, parts, strict=True)
-    )
+def _glob(folder: str, part: str, *rest: str) -> Iterator[FileStat]:
+    for info in _children(folder):
+        if not fnmatch.fnmatchcase(info.base_name, part) or is_hidden(info.base_name):
+            continue
+        if rest and info.type == fs.FileType.Directory:
+            yield from _glob(join(folder, info.base_name), *rest)
+        elif not rest and info.type == fs.FileType.File:
+            yield FileStat(join(folder, info.base_name), info.size, info.mtime_ns or 0)
 
 
 def _delete_quietly(system: fs.FileSystem, path: str) -> None:

@@ -1,7 +1,7 @@
 """Blocks of rows -> shards on disk, in plain functions; `transforms` gives the same steps to Beam.
 
     spill_task     one task's rows: read, filter, encode, split; one spill file a block and split
-    `planning`     what each split holds and in how many shards, from the sizes of all spills
+    plan_shards    what each split holds and in how many shards, from the sizes of all spills; see `planning`
     write_shard    its share of every spill: shuffled, compressed, written
     publish        renames the finished shards into their splits, then writes the manifest
 
@@ -32,7 +32,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen.arrange import Arranged, arrange, written_schema
 from infeed.components.example_gen.bad_rows import REJECTS, BadRow, BadRows, to_jsonl
 from infeed.components.example_gen.planning import Block, ShardTask, WritePlan, plan_writes, shard_tasks
-from infeed.components.example_gen.spills import Spill, Strata, read_slices, write_spill
+from infeed.components.example_gen.spills import Spill, Strata, list_spills, listed_spills, read_slices, write_spill
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -101,6 +101,8 @@ class Job:
         Raises:
           InfeedError: options that do not fit the input's schema or its splits.
         """
+        if not opened.tasks:
+            raise InfeedError("no rows in the input", do="check the input's path and pattern")
         job = cls(root, opened.source, opened.schema, opened.read, opened.serialized, splits, buckets, options)
         _check_options(job)
         return job
@@ -108,6 +110,10 @@ class Job:
     @property
     def temporary(self) -> str:
         return files.join(self.root, TEMPORARY)
+
+    def spills_of(self, split: str) -> str:
+        """The file that lists a split's spills, once they are planned."""
+        return files.join(self.temporary, f"spills-{split}.json")
 
 
 class Each(Protocol):
@@ -134,9 +140,9 @@ def ingest(tasks: Sequence[Task], job: Job, *, each: Each = map, watcher: Watche
         for block in itertools.chain.from_iterable(each(partial(spill_task, job=job), tasks)):
             blocks.append(block)
             watcher.read(block)
-        plan = plan_writes(blocks, job.splits, job.buckets, job.options)
+        plan = plan_shards(blocks, job)
         wanted, shards = shard_tasks(plan), []
-        for shard in each(partial(write_shard, plan=plan, job=job), wanted):
+        for shard in each(partial(write_shard, job=job), wanted):
             shards.append(shard)
             watcher.write(shard, len(wanted))
         return publish(shards, plan, job)
@@ -164,21 +170,29 @@ def _clear(job: Job) -> None:
 
 
 def spill_task(task: Task, job: Job) -> Iterator[Block]:
-    """Reads one task and spills it, block by block."""
+    """Reads one task and spills it, block by block; at least one, so that Beam has something to plan from."""
     bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit)
     number = 0
     for number, batch in enumerate(job.read(task.what, bad_rows=bad_rows), start=1):
         yield _spill_batch(batch, (task.order, number), bad_rows.take(), task.split, job)
-    if rejected := bad_rows.take():
+    if (rejected := bad_rows.take()) or not number:
         yield _spill_batch(_no_rows(job.schema), (task.order, number + 1), rejected, task.split, job)
 
 
-def write_shard(task: ShardTask, plan: WritePlan, job: Job) -> Shard:
+def plan_shards(blocks: Iterable[Block], job: Job) -> WritePlan:
+    """Plans from the sizes of all blocks, and lists each split's spills where `write_shard` finds them."""
+    plan = plan_writes(blocks, job.splits, job.buckets, job.options)
+    for split, spills in plan.spills.items():
+        list_spills(job.spills_of(split), spills)
+    return plan
+
+
+def write_shard(task: ShardTask, job: Job) -> Shard:
     """Writes one whole shard into the temporary folder, a window of records at a time."""
-    spills, count = plan.spills[task.split], plan.shards[task.split].count
-    name = names.shard_name(task.index, count, gzip=job.options.gzip_level is not None)
+    spills = listed_spills(job.spills_of(task.split))
+    name = names.shard_name(task.index, task.count, gzip=job.options.gzip_level is not None)
     file = files.join(names.split_folder(task.split), name)
-    windows = _windows(task.index, count, spills, interleave=job.options.shuffle_seed is not None)
+    windows = _windows(task.index, task.count, spills, interleave=job.options.shuffle_seed is not None)
     records = (
         read_slices(spills, slices, _seed(job, job.splits.index(task.split), task.index, number))
         for number, slices in enumerate(windows)

@@ -50,10 +50,11 @@ class WritePlan:
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard to write."""
+    """One of `count` shards to write."""
 
     split: str
     index: int
+    count: int
 
 
 def plan_writes(
@@ -83,7 +84,9 @@ def plan_writes(
 
 
 def shard_tasks(plan: WritePlan) -> list[ShardTask]:
-    return [ShardTask(split, index) for split, shards in plan.shards.items() for index in range(shards.count)]
+    return [
+        ShardTask(split, index, shards.count) for split, shards in plan.shards.items() for index in range(shards.count)
+    ]
 
 
 def _check_any_left(rows: int, filtered: int, rejected: int) -> None:

@@ -7,6 +7,7 @@ over the whole split that never holds more than a block or a window.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -77,6 +78,17 @@ def _spills_of(path: str, split: str | None, records: pa.LargeBinaryArray, strat
             size = len(data_of(records.slice(start, count)))
             yield Spill(split, path, start, count, size, strata.labels[number])
         start += count
+
+
+def list_spills(path: str, spills: Sequence[Spill]) -> None:
+    """Writes down which spills there are, for whoever reads slices of them; without their labels."""
+    files.write_bytes(
+        path, json.dumps([(one.split, one.path, one.start, one.records, one.bytes) for one in spills]).encode()
+    )
+
+
+def listed_spills(path: str) -> list[Spill]:
+    return [Spill(*fields) for fields in json.loads(files.read_bytes(path))]
 
 
 def read_slices(spills: Sequence[Spill], slices: Sequence[Slice], seed: Seed) -> pa.LargeBinaryArray:

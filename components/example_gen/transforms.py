@@ -1,14 +1,17 @@
 """The steps of `ingest`, given to Beam: wiring only. Elements are tasks, blocks and shards; a row never is one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import apache_beam as beam
 
-from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.manifest import Manifest, Shard
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
-from infeed.components.example_gen.planning import Block, plan_writes, shard_tasks
+from infeed.components.example_gen.planning import Block, ShardTask, WritePlan, shard_tasks
+
+T = TypeVar("T")
 
 
 def run_pipeline(tasks: Sequence[ingest.Task], job: ingest.Job, make_pipeline: Callable[[], beam.Pipeline]) -> None:
@@ -36,46 +39,54 @@ def _infeed_error(error: BaseException | None) -> InfeedError | None:
 
 @dataclass
 class IngestTasks(beam.PTransform):
-    """Root -> one manifest: reads, splits, shards and publishes everything that `tasks` name."""
+    """Root -> one manifest: reads, splits, shards and publishes everything that `tasks` name.
+
+    Gathers and spreads by key alone: a side input would be computed anew on every worker of the Dask runner, whose
+    `Reshuffle` spreads nothing; and each step costs some 20 ms before its first element.
+    """
 
     tasks: Sequence[ingest.Task]
     job: ingest.Job
 
     def expand(self, root: beam.Pipeline) -> "beam.PCollection[Manifest]":
-        blocks = root | "Tasks" >> beam.Create(self.tasks) | "SpillBlocks" >> SpillBlocks(self.job)
-        return blocks | "WriteShards" >> WriteShards(self.job)
-
-
-@dataclass
-class SpillBlocks(beam.PTransform):
-    """Task -> Block, one for each record batch."""
-
-    job: ingest.Job
-
-    def expand(self, tasks: "beam.PCollection[ingest.Task]") -> "beam.PCollection[Block]":
-        return tasks | "Spread" >> beam.Reshuffle() | "Spill" >> beam.FlatMap(ingest.spill_task, self.job)
-
-
-@dataclass
-class WriteShards(beam.PTransform):
-    """Block -> one manifest, once every shard is written."""
-
-    job: ingest.Job
-
-    def expand(self, blocks: "beam.PCollection[Block]") -> "beam.PCollection[Manifest]":
         plan = (
-            blocks
-            | "AllBlocks" >> beam.combiners.ToList()  # [Block, ...]
-            | "Plan" >> beam.Map(plan_writes, self.job.splits, self.job.buckets, self.job.options)  # WritePlan
+            root
+            | "Tasks" >> beam.Create(self.tasks)
+            | "Spill" >> beam.FlatMap(ingest.spill_task, self.job)  # Block, one for each record batch
+            | "KeyBlocks" >> beam.Map(_with_one_key)
+            | "AllBlocks" >> beam.GroupByKey()
+            | "Plan" >> beam.Map(_plan, self.job)  # WritePlan
         )
         shards = (
             plan
-            | "ShardTasks" >> beam.FlatMap(shard_tasks)  # ShardTask
-            | "Spread" >> beam.Reshuffle()
-            | "Write" >> beam.Map(ingest.write_shard, beam.pvalue.AsSingleton(plan), self.job)  # Shard
+            | "ShardTasks" >> beam.FlatMap(_shard_tasks_by_number)
+            | "Spread" >> beam.GroupByKey()
+            | "Write" >> beam.FlatMap(_write, self.job)  # Shard
         )
-        return (
-            shards
-            | "AllShards" >> beam.combiners.ToList()  # [Shard, ...]
-            | "Publish" >> beam.Map(ingest.publish, beam.pvalue.AsSingleton(plan), self.job)  # Manifest
-        )
+        both = {
+            "plan": plan | "KeyPlan" >> beam.Map(_with_one_key),
+            "shards": shards | "KeyShards" >> beam.Map(_with_one_key),
+        }
+        return both | "AllShards" >> beam.CoGroupByKey() | "Publish" >> beam.Map(_publish, self.job)
+
+
+def _with_one_key(element: T) -> tuple[int, T]:
+    return 0, element
+
+
+def _plan(blocks: tuple[int, Iterable[Block]], job: ingest.Job) -> WritePlan:
+    return ingest.plan_shards(blocks[1], job)
+
+
+def _shard_tasks_by_number(plan: WritePlan) -> Iterable[tuple[int, ShardTask]]:
+    return enumerate(shard_tasks(plan))
+
+
+def _write(tasks: tuple[int, Iterable[ShardTask]], job: ingest.Job) -> Iterator[Shard]:
+    return (ingest.write_shard(task, job) for task in tasks[1])
+
+
+def _publish(gathered: tuple[int, dict[str, Any]], job: ingest.Job) -> Manifest:
+    _, both = gathered
+    (plan,) = both["plan"]
+    return ingest.publish(both["shards"], plan, job)

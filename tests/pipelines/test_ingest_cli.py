@@ -218,6 +218,25 @@ def test_beam_writes_the_same(trips: Path, tmp_path: Path) -> None:
     assert json.loads(ended.output)["manifest"] == here  # checksums of all shards
 
 
+def test_a_dask_cluster_writes_the_same_and_says_what_is_wrong(trips: Path, tmp_path: Path) -> None:
+    from dask.distributed import LocalCluster, default_client
+
+    for copy in ("more.csv", "most.csv"):  # a task each
+        trips.with_name(copy).write_bytes(trips.read_bytes())
+    wanted = ("--format", "csv", "--shards", "3")
+    here = json.loads(infeed("ingest", trips.parent, tmp_path / "out", *wanted, "--json").output)["manifest"]
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:  # type: ignore[no-untyped-call]
+        on_dask = ("--runner", "dask", f"--beam-option=--dask_client_address={cluster.scheduler_address}")
+        ended = infeed("ingest", trips.parent, tmp_path / "dask", *wanted, *on_dask, "--json")
+        default_client().close()  # which Beam leaves open: it would miss the cluster, aloud
+        trips.write_text("user,fare\nu1,2\nu2\n")
+        refused = infeed("ingest", trips, tmp_path / "bad", *on_dask)
+    assert ended.exit_code == 0, ended.output
+    assert json.loads(ended.output)["manifest"] == here
+    assert (refused.exit_code, "1 cells where the header names 2" in refused.output) == (2, True), refused.output
+    assert sorted(os.listdir(tmp_path)) == ["dask", "in", "out"]
+
+
 @pytest.mark.tfx
 def test_a_mistake_on_a_beam_worker_is_told_in_its_own_words(trips: Path, tmp_path: Path) -> None:
     with trips.open("a") as file:

@@ -74,9 +74,10 @@ def open_images(
 def read(refs: Iterable[FileRef], form: _Format, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """One row an image, in batches of about `block_bytes`; a file that is no whole PNG or JPEG is reported."""
     rows, size = list[tuple[FileRef, bytes, Header]](), 0
+    load = _load if form.options.keeps_bytes else partial(_load_anew, options=form.options)
     for ref in refs:
         try:
-            content, header = _load(ref.path, form.options)
+            content, header = load(ref.path)
         except InfeedError as error:
             bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
             continue
@@ -121,13 +122,15 @@ def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
     return Source.of("image", root, named).fingerprint if named else None
 
 
-def _load(path: str, options: ImageOptions) -> tuple[bytes, Header]:
+def _load(path: str) -> tuple[bytes, Header]:
     data = files.read_bytes(path)
-    if not options.keeps_bytes:
-        return rewrite(data, path, options)
     header = header_of(data, path)
     check_whole(data, header, path)
     return data, header
+
+
+def _load_anew(path: str, options: ImageOptions) -> tuple[bytes, Header]:
+    return rewrite(files.read_bytes(path), path, options)
 
 
 def _batch(rows: Sequence[tuple[FileRef, bytes, Header]], form: _Format) -> pa.RecordBatch:

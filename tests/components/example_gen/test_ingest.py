@@ -331,7 +331,7 @@ def leftovers(root: str) -> list[str]:
 
 
 def test_a_failure_while_reading_leaves_nothing(job: MakeJob) -> None:
-    one = job(Input(table().source, SCHEMA, (), partial(break_reading, breaks=True)))
+    one = job(Input(table().source, SCHEMA, table().tasks, partial(break_reading, breaks=True)))
     with pytest.raises(RuntimeError, match="while reading"):
         ingest.ingest(table().tasks, one)
     assert leftovers(one.root) == []

@@ -35,7 +35,7 @@ def test_spills_are_planned_in_the_order_of_the_input() -> None:
     }
     assert (plan.rows, plan.nulls) == (13, (3,))
     assert plan.shards["train"].reason == "2 asked for"
-    assert shard_tasks(plan) == [ShardTask(split, index) for split in ("train", "eval") for index in (0, 1)]
+    assert shard_tasks(plan) == [ShardTask(split, index, 2) for split in ("train", "eval") for index in (0, 1)]
 
 
 def test_labels_are_divided_once_all_are_counted() -> None:
