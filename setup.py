@@ -48,6 +48,7 @@ DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {
 TEST = [
     *DASK,
     "flask-cors",  # moto's server
+    "gcp-storage-emulator",  # a server that speaks Google Cloud Storage's protocol
     "hypothesis>=6",
     f"kfp-kubernetes==1.0.0; {TFX_1_16}",  # the newest for protobuf 3; without tolerations
     f"kfp-kubernetes>=2.13,<2.17; {TFX_1_21}",

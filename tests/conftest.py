@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import urllib.request
 from collections.abc import Iterator
 
@@ -32,4 +34,30 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    return f"s3://{BUCKET}/{request.node.name}"
+    return f"s3://{BUCKET}/{_name(request)}"
+
+
+@pytest.fixture(scope="session")
+def gs_endpoint() -> Iterator[str]:
+    """A server that speaks Google Cloud Storage's protocol, with one bucket."""
+    from gcp_storage_emulator.server import create_server
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = create_server("127.0.0.1", port, in_memory=True, default_bucket=BUCKET)
+    server.start()
+    yield f"http://127.0.0.1:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def gs(gs_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """`gs://bucket/NAME-OF-THE-TEST`, reached as Google's own clients reach an emulator."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gs_endpoint)
+    return f"gs://{BUCKET}/{_name(request)}"
+
+
+def _name(request: pytest.FixtureRequest) -> str:
+    """The test's own, without the brackets of its parameters, which a pattern would take for its own."""
+    return re.sub(r"\W+", "-", request.node.name)

@@ -2,7 +2,7 @@
 
 A path is a plain local path or a URI, always a `str`. Everything above this module handles paths with `join` and
 `name` only, so that what works on a laptop works on a bucket. Credentials and endpoints are found as the clients of
-each store find them; for S3 that includes AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL.
+each store find them; that includes AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL for S3, STORAGE_EMULATOR_HOST for Google's.
 
 An object store has no folders and no rename: an object appears whole once its writer closes, so it is written under its
 own name; `rename` copies within the store and deletes.
@@ -25,6 +25,8 @@ from pyarrow import fs
 
 from infeed.components.errors import InfeedError
 
+_ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}
+_PROTOCOLS = {"s3": "https", "gs": "http"}  # of an endpoint that names none
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -176,7 +178,8 @@ def remove(path: str) -> None:
     system, inner = _resolve(path)
     kind = _info(path).type
     if kind == fs.FileType.Directory:
-        system.delete_dir(inner)
+        with suppress(FileNotFoundError):  # after all that is inside, the folder: Google's store may have none
+            system.delete_dir(inner)
     elif kind != fs.FileType.NotFound:
         system.delete_file(inner)
 
@@ -191,8 +194,8 @@ def _resolve(path: str) -> tuple[fs.FileSystem, str]:
     if not is_uri:
         return fs.LocalFileSystem(), os.path.abspath(path)
     authority, _, below = rest.partition("/")
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") if scheme == "s3" else None
-    system, base = _connect(scheme, authority, endpoint)
+    endpoints = [os.environ[name] for name in _ENDPOINTS.get(scheme, ()) if os.environ.get(name)]
+    system, base = _connect(scheme, authority, endpoints[0] if endpoints else None)
     return system, posixpath.join(base, below).rstrip("/") or base
 
 
@@ -200,8 +203,7 @@ def _resolve(path: str) -> tuple[fs.FileSystem, str]:
 def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.FileSystem, str]:
     if endpoint is not None:
         protocol, _, host = endpoint.rpartition("://")
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        return fs.S3FileSystem(endpoint_override=host, scheme=protocol or "https", region=region), authority
+        return _client(scheme, host, protocol or _PROTOCOLS[scheme]), authority
     try:
         system, base = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
     except (OSError, ValueError) as error:
@@ -209,6 +211,13 @@ def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.File
         do = "check the address, the network and the credentials"
         raise InfeedError(f"cannot reach it: {told}", where=f"{scheme}://{authority}", do=do) from error
     return system, base
+
+
+def _client(scheme: str, host: str, protocol: str) -> fs.FileSystem:
+    if scheme == "gs":  # an emulator asks for no credentials
+        return fs.GcsFileSystem(anonymous=True, endpoint_override=host, scheme=protocol)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return fs.S3FileSystem(endpoint_override=host, scheme=protocol, region=region)
 
 
 def _is_object_store(system: fs.FileSystem) -> bool:
@@ -226,8 +235,14 @@ def _info(path: str) -> fs.FileInfo:
 
 def _children(folder: str) -> list[fs.FileInfo]:
     system, inner = _resolve(folder)
-    selector = fs.FileSelector(inner, allow_not_found=True)
-    return list(system.get_file_info(selector))
+    if system.type_name != "gcs":
+        return list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
+    # Of Google's store Arrow lists a folder only where an object marks it; so folders are told from what is in them.
+    below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
+    names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}
+    files = [info for info in below if info.path == posixpath.join(inner, names[info.path])]
+    folders = set(names.values()) - {info.base_name for info in files}
+    return files + [fs.FileInfo(posixpath.join(inner, folder), fs.FileType.Directory) for folder in folders]
 
 
 def _walk(folder: str, depth: int) -> Iterator[FileStat]:

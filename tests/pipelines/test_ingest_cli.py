@@ -150,15 +150,17 @@ def test_a_dataset_is_replaced_only_when_asked(trips: Path, tmp_path: Path) -> N
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
 
-def test_a_dataset_on_an_object_store(trips: Path, tmp_path: Path, s3: str) -> None:
-    files.write_bytes(f"{s3}/in/trips.csv", trips.read_bytes())
-    ended = infeed("ingest", f"{s3}/in", f"{s3}/out", "--shards", "2", "--json")
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_a_dataset_on_an_object_store(trips: Path, tmp_path: Path, scheme: str, request: pytest.FixtureRequest) -> None:
+    store = request.getfixturevalue(scheme)
+    files.write_bytes(f"{store}/in/trips.csv", trips.read_bytes())
+    ended = infeed("ingest", f"{store}/in", f"{store}/out", "--shards", "2", "--json")
     assert ended.exit_code == 0, ended.output
     ingested(trips, tmp_path, "--shards", "2")
     for split in ("train", "eval"):
-        assert read(f"{s3}/out", split) == read(tmp_path / "out", split)
-    assert files.list_folders(f"{s3}/out") == ["Split-eval", "Split-train"]
-    assert "200" in infeed("inspect", f"{s3}/out").output
+        assert read(f"{store}/out", split) == read(tmp_path / "out", split)
+    assert files.list_folders(f"{store}/out") == ["Split-eval", "Split-train"]
+    assert "200" in infeed("inspect", f"{store}/out").output
 
 
 def test_neither_tfx_nor_beam_nor_tensorflow_is_imported(trips: Path, tmp_path: Path) -> None:

@@ -88,38 +88,50 @@ def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["old", "old/a"]
 
 
-def test_an_object_store_serves_what_a_disk_does(s3: str) -> None:
-    files.write_bytes(f"{s3}/deep/a.csv", b"x\n1\n")
-    files.write_bytes(f"{s3}/b.csv", b"x\n")
-    files.write_bytes(f"{s3}/_SUCCESS", b"")
-    assert [files.relative(file.path, s3) for file in files.glob(s3, "*")] == ["b.csv"]
-    assert [(files.relative(file.path, s3), file.size) for file in files.glob(s3, "*/*.csv")] == [("deep/a.csv", 4)]
-    assert files.read_bytes(f"{s3}/deep/a.csv") == b"x\n1\n"
-    assert (files.exists(f"{s3}/deep"), files.is_folder(f"{s3}/deep"), files.list_folders(s3)) == (True, True, ["deep"])
-    with files.open_input(f"{s3}/deep/a.csv", mapped=True) as file:
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gs")])
+def store(request: pytest.FixtureRequest) -> str:
+    """A place of its own in an object store."""
+    return str(request.getfixturevalue(request.param))
+
+
+def test_an_object_store_serves_what_a_disk_does(store: str) -> None:
+    files.write_bytes(f"{store}/deep/a.csv", b"x\n1\n")
+    files.write_bytes(f"{store}/b.csv", b"x\n")
+    files.write_bytes(f"{store}/_SUCCESS", b"")
+    assert [files.relative(file.path, store) for file in files.glob(store, "*")] == ["b.csv"]
+    assert [(files.relative(file.path, store), file.size) for file in files.glob(store, "*/*.csv")] == [
+        ("deep/a.csv", 4)
+    ]
+    assert files.read_bytes(f"{store}/deep/a.csv") == b"x\n1\n"
+    assert (files.exists(f"{store}/deep"), files.is_folder(f"{store}/deep"), files.list_folders(store)) == (
+        True,
+        True,
+        ["deep"],
+    )
+    with files.open_input(f"{store}/deep/a.csv", mapped=True) as file:
         file.seek(2)
         assert file.read() == b"1\n"
 
 
-def test_an_object_is_renamed_by_copy_and_leaves_nothing(s3: str) -> None:
-    files.write_bytes(f"{s3}/unfinished/a", b"text")
-    files.rename(f"{s3}/unfinished/a", f"{s3}/whole/a")
-    files.remove(f"{s3}/unfinished")
-    assert files.list_folders(s3) == ["whole"]
-    assert [file.path for file in files.list_files(f"{s3}/whole")] == [f"{s3}/whole/a"]
+def test_an_object_is_renamed_by_copy_and_leaves_nothing(store: str) -> None:
+    files.write_bytes(f"{store}/unfinished/a", b"text")
+    files.rename(f"{store}/unfinished/a", f"{store}/whole/a")
+    files.remove(f"{store}/unfinished")
+    assert files.list_folders(store) == ["whole"]
+    assert [file.path for file in files.list_files(f"{store}/whole")] == [f"{store}/whole/a"]
     with pytest.raises(FileNotFoundError):
-        files.stat(f"{s3}/unfinished/a")
+        files.stat(f"{store}/unfinished/a")
 
 
-def test_an_object_whose_writer_failed_is_not_kept(s3: str) -> None:
+def test_an_object_whose_writer_failed_is_not_kept(store: str) -> None:
     def write_half() -> None:
-        with files.open_output(f"{s3}/a") as file:
+        with files.open_output(f"{store}/a") as file:
             file.write(b"half")
             raise RuntimeError("worker lost")
 
     with pytest.raises(RuntimeError, match="worker lost"):
         write_half()
-    assert files.list_files(s3) == []
+    assert files.list_files(store) == []
 
 
 def test_a_store_that_nobody_knows() -> None:
@@ -127,7 +139,7 @@ def test_a_store_that_nobody_knows() -> None:
         files.exists("gopher://host/a")
 
 
-def test_bytes_stay_as_they_are_whatever_the_name(s3: str) -> None:
-    files.write_bytes(f"{s3}/a.gz", b"not gzip")
-    assert files.stat(f"{s3}/a.gz").size == len(b"not gzip")
-    assert files.read_bytes(f"{s3}/a.gz") == b"not gzip"
+def test_bytes_stay_as_they_are_whatever_the_name(store: str) -> None:
+    files.write_bytes(f"{store}/a.gz", b"not gzip")
+    assert files.stat(f"{store}/a.gz").size == len(b"not gzip")
+    assert files.read_bytes(f"{store}/a.gz") == b"not gzip"
