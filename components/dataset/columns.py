@@ -154,7 +154,7 @@ def explain_unfit(items: pa.Array, item: int) -> UnfitError:
     if types.is_uint64(items.type):
         what = f"{items[item].as_py()} does not fit into a signed 64-bit integer"
         return UnfitError(what, item=item, do="read the column as text or as a float")
-    what = f"{_ticks(items)[item].as_py()} {_unit(items.type)} since the epoch does not fit into microseconds"
+    what = f"{ticks(items)[item].as_py()} {_unit(items.type)} since the epoch does not fit into microseconds"
     return UnfitError(what, item=item, do="replace it by a date that can be, or by a null")
 
 
@@ -174,8 +174,8 @@ def _beyond(items: pa.Array) -> npt.NDArray[np.int64]:
     limit = _LIMITS.get(_unit(items.type))
     if limit is None:
         return np.empty(0, np.int64)
-    ticks = _ticks(items)
-    return _places(pc.or_(pc.greater(ticks, limit), pc.less(ticks, -limit)))
+    counted = ticks(items)
+    return _places(pc.or_(pc.greater(counted, limit), pc.less(counted, -limit)))
 
 
 def _unit(column: pa.DataType) -> str:
@@ -185,7 +185,8 @@ def _unit(column: pa.DataType) -> str:
     return str(column.unit) if types.is_timestamp(column) else ""
 
 
-def _ticks(items: pa.Array) -> pa.Array:
+def ticks(items: pa.Array) -> pa.Array:
+    """What dates and times are stored as: days, or units of their type, since the epoch, as int64."""
     return items.cast(pa.int32() if types.is_date32(items.type) else pa.int64()).cast(pa.int64())
 
 

@@ -59,7 +59,7 @@ class BigQueryDriver(Driver):
 
 
 class SqlExampleGen(component.QueryBasedExampleGen):
-    """Rows of any database with a SQLAlchemy driver -> sharded tf.Examples.
+    """Rows of any database with a SQLAlchemy or ADBC driver -> sharded tf.Examples.
 
     The connection string is read from the environment, by the driver and by each worker, and stands nowhere else. A
     null is a missing feature; every other value survives.
@@ -69,7 +69,8 @@ class SqlExampleGen(component.QueryBasedExampleGen):
     comment. Kubeflow Pipelines does not ask the database and goes by the query's text alone.
 
     Args:
-      connection_env: name of the environment variable that holds the SQLAlchemy URL.
+      connection_env: name of the environment variable that holds the database's URL: `postgresql+psycopg://...`, by
+        SQLAlchemy, or `postgresql+adbc://...`, by ADBC, which is faster.
       query: what to read, or
       table: its name, `schema.table` where it is in another schema, or
       input_config: several of either, each a split of its own.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,4 +49,13 @@ def _unfit_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, tuple[str, str]]]:
 
 
 def _text_of(row: pa.RecordBatch) -> str:
-    return json.dumps(row.to_pylist()[0], default=str, ensure_ascii=False)[:_SHOWN]
+    cells = {name: _plain(column) for name, column in zip(row.schema.names, row.columns, strict=True)}
+    return json.dumps(cells, default=str, ensure_ascii=False)[:_SHOWN]
+
+
+def _plain(cell: pa.Array) -> Any:
+    """The one value of an array; of dates that Python has no year for, the numbers that they are stored as."""
+    try:
+        return cell[0].as_py()
+    except (OverflowError, ValueError):
+        return columns.ticks(columns.items_of(cell)).to_pylist()

@@ -8,29 +8,33 @@ from contextlib import contextmanager
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
-from sqlalchemy import exc, pool
+from sqlalchemy import exc
 
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources import sql_adbc, sql_alchemy
+from infeed.components.example_gen.sources.sql_database import Database, RefusedError
 
 _HIDDEN = "***"
 
 
 @contextmanager
-def connect(variable: str) -> Iterator[sa.Connection]:
+def connect(variable: str) -> Iterator[Database]:
     """A connection to the database whose URL the environment variable `variable` holds.
 
     Raises:
       InfeedError: no such variable, URL, driver or database, or whatever the database refuses while it is connected.
     """
-    url = _url_of(variable)
-    engine = _engine(url, variable)
+    text = _text_of(variable)
+    url = _parse(text, variable)
+    way = sql_adbc if url.drivername.endswith("+adbc") else sql_alchemy
     try:
-        with engine.connect() as connection:
-            yield connection
-    except exc.SQLAlchemyError as error:
-        raise _told(error, url, variable) from None  # its context may quote the URL
-    finally:
-        engine.dispose()
+        with way.open_database(url) as database:
+            yield database
+    except RefusedError as refused:
+        said = " ".join(without_secrets(str(refused.said), text).split())
+        raise InfeedError(
+            f"{type(refused.said).__name__}: {said}", where=f"the database of {variable}", do=refused.do
+        ) from None
 
 
 def without_secrets(text: str, url: str) -> str:
@@ -48,35 +52,23 @@ def without_secrets(text: str, url: str) -> str:
     return text
 
 
-def _url_of(variable: str) -> str:
-    url = os.environ.get(variable)
-    if not url:
+def _text_of(variable: str) -> str:
+    text = os.environ.get(variable)
+    if not text:
         raise InfeedError(
             f"the environment variable {variable} is not set",
             where="connection_env",
             do=f"export {variable}=postgresql+psycopg://user:password@host/database, or the like, on every worker",
         )
-    return url
+    return text
 
 
-def _engine(url: str, variable: str) -> sa.Engine:
+def _parse(text: str, variable: str) -> sa.URL:
     try:
-        return sa.create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
-    except exc.NoSuchModuleError as error:
-        raise _told(error, url, variable, do="check the part of the URL before ://") from None
-    except ImportError as error:
-        raise _told(error, url, variable, do=f"pip install {error.name}, or name another driver in the URL") from None
-    except (exc.ArgumentError, ValueError, TypeError):
+        return sa.make_url(text)
+    except (exc.ArgumentError, ValueError):
         raise InfeedError(
             "not a SQLAlchemy URL",
             where=f"the environment variable {variable}",
             do="give dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40",
         ) from None
-
-
-def _told(
-    error: Exception, url: str, variable: str, do: str = "check the query, and that the database is there"
-) -> InfeedError:
-    said = getattr(error, "orig", None) or error
-    text = " ".join(without_secrets(str(said), url).split())
-    return InfeedError(f"{type(said).__name__}: {text}", where=f"the database of {variable}", do=do)

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources.sql_database import Database, Statement
 
 _EVERYTHING: Any = sa.text("*")
 _NO_COLUMN = "rowcount"  # never asked for
@@ -35,7 +36,7 @@ class Bounds:
     keyed: int
 
 
-def select_rows(query: str, keys: KeyRange | None = None) -> sa.Executable:
+def select_rows(query: str, keys: KeyRange | None = None) -> Statement:
     """All rows, or those of some keys."""
     if keys is None:
         return sa.select(_EVERYTHING).select_from(_table(query)) if _is_table(query) else _text(query)
@@ -43,28 +44,29 @@ def select_rows(query: str, keys: KeyRange | None = None) -> sa.Executable:
     return sa.select(_EVERYTHING).select_from(source).where(_within(key, keys))
 
 
-def select_present(query: str, column: str) -> sa.Executable:
+def select_present(query: str, column: str) -> Statement:
     """One value of a column that is not null."""
     source, values = _source(query, column)
     return sa.select(values).select_from(source).where(values.is_not(None)).limit(1)
 
 
-def find_bounds(connection: sa.Connection, query: str, column: str | None) -> Bounds:
+def find_bounds(database: Database, query: str, column: str | None) -> Bounds:
     """Reads the bounds of the keys; without a column there are none, and rows are counted alone."""
     source, key = _source(query, column or _NO_COLUMN)
     if column is None:
-        return Bounds(None, None, connection.execute(sa.select(sa.func.count()).select_from(source)).scalar_one(), 0)
+        (rows,) = database.fetch_row(sa.select(sa.func.count()).select_from(source))
+        return Bounds(None, None, rows, 0)
     bounds = sa.select(sa.func.min(key), sa.func.max(key), sa.func.count(), sa.func.count(key)).select_from(source)
-    return Bounds(*connection.execute(bounds).one())
+    return Bounds(*database.fetch_row(bounds))
 
 
-def count_rows(connection: sa.Connection, query: str, ranges: list[KeyRange]) -> list[int]:
+def count_rows(database: Database, query: str, ranges: list[KeyRange]) -> list[int]:
     """Rows in each range, all counted by one statement."""
     if not ranges:
         return []
     source, key = _source(query, ranges[0].column)
     counts = [sa.func.sum(sa.case((_within(key, one), 1), else_=0)) for one in ranges]
-    return [int(count) for count in connection.execute(sa.select(*counts).select_from(source)).one()]
+    return [int(count) for count in database.fetch_row(sa.select(*counts).select_from(source))]
 
 
 def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRange]:

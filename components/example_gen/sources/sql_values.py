@@ -6,7 +6,7 @@
 | date, datetime | date32, timestamp |
 | Decimal | float64 |
 | UUID, dict (JSON) | string |
-| list (an array) | list |
+| list (an array) | list of those |
 | None | null |
 """
 
@@ -23,18 +23,19 @@ import pyarrow as pa
 from infeed.components.dataset import columns
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRow, BadRows
+from infeed.components.example_gen.sources.sql_database import Row
 
-Row = tuple[Any, ...]
 _CONVERTERS: dict[type, Callable[[Any], Any]] = {
     Decimal: float,
     UUID: str,
     dict: lambda value: json.dumps(value, default=str, ensure_ascii=False),
+    list: lambda value: [_plain(item) for item in value],
     memoryview: bytes,
     bytearray: bytes,
 }
-_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
+UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
 _SHOWN = 300  # characters of a bad row
-_REMEDY = "cast it in the query: CAST(column AS type)"
+REMEDY = "cast it in the query: CAST(column AS type)"
 
 
 def infer_field(name: str, values: Sequence[Any], where: str) -> pa.Field:
@@ -45,19 +46,29 @@ def infer_field(name: str, values: Sequence[Any], where: str) -> pa.Field:
     """
     try:
         column = pa.array([_plain(value) for value in values])
-        columns.kind_of(column.type)
-    except _UNFIT as error:
-        raise InfeedError(f"mixed or odd values: {error}", where=f"{where}, column {name!r}", do=_REMEDY) from error
+    except UNFIT as error:
+        raise InfeedError(f"mixed or odd values: {error}", where=f"{where}, column {name!r}", do=REMEDY) from error
+    return checked(pa.field(name, column.type), where)
+
+
+def checked(field: pa.Field, where: str) -> pa.Field:
+    """The same column.
+
+    Raises:
+      InfeedError: its type has no place in a tf.Example.
+    """
+    try:
+        columns.kind_of(field.type)
     except InfeedError as error:
-        raise InfeedError(error.what, where=f"{where}, column {name!r}", do=_REMEDY) from error
-    return pa.field(name, column.type)
+        raise InfeedError(error.what, where=f"{where}, column {field.name!r}", do=REMEDY) from error
+    return field
 
 
 def to_batch(rows: Sequence[Row], schema: pa.Schema, where: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
     """Rows, without those that hold a value which does not fit its column's type."""
     try:
         return _convert(rows, schema)
-    except _UNFIT:
+    except UNFIT:
         return _convert(
             [row for number, row in enumerate(rows) if _fits(row, schema, where, bad_rows, first_row + number)], schema
         )
@@ -75,7 +86,7 @@ def _fits(row: Row, schema: pa.Schema, where: str, bad_rows: BadRows, number: in
 def _fits_column(value: Any, to: pa.DataType) -> bool:
     try:
         _to_array([value], to)
-    except _UNFIT:
+    except UNFIT:
         return False
     return True
 

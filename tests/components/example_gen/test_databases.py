@@ -44,6 +44,17 @@ def run(root: Path) -> list[Any]:
     return metadata_store.MetadataStore(connection).get_artifacts_by_type("Examples")
 
 
+def written_under(root: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in root.rglob("*") if path.is_file())
+
+
+def assert_nowhere(url: sa.URL, written: bytes, logged: str) -> None:
+    """Neither the URL nor its password is there."""
+    for secret in (str(url.password), url.render_as_string(hide_password=False), "s3cret%2Fof%40us"):
+        assert secret.encode() not in written
+        assert secret not in logged
+
+
 def test_a_run_is_cached_until_the_table_grows_and_no_password_is_left_anywhere(
     tmp_path: Path, table: sa.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -57,11 +68,8 @@ def test_a_run_is_cached_until_the_table_grows_and_no_password_is_left_anywhere(
     second = run(tmp_path)[-1]
     assert Manifest.read(second.uri).rows_read == 1_001
 
-    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert b"TRIPS_DB" in written
-    for secret in (url.password, url.render_as_string(hide_password=False), "s3cret%2Fof%40us"):
-        assert str(secret).encode() not in written
-        assert str(secret) not in caplog.text
+    assert b"TRIPS_DB" in written_under(tmp_path)
+    assert_nowhere(url, written_under(tmp_path), caplog.text)
 
 
 def test_what_is_read_is_said_once() -> None:
@@ -72,15 +80,20 @@ def test_what_is_read_is_said_once() -> None:
             SqlExampleGen("TRIPS_DB", **given)
 
 
-def test_several_queries_are_a_split_each(tmp_path: Path, table: sa.Connection) -> None:
+def test_several_queries_are_a_split_each_also_by_adbc(
+    tmp_path: Path, table: sa.Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     from tfx.proto import example_gen_pb2
     from tfx.types import standard_artifacts
 
     from infeed.components.example_gen import SqlExampleGen
 
+    caplog.set_level(logging.INFO)
+    by_adbc = table.engine.url.set(drivername="postgresql+adbc")
+    monkeypatch.setenv("TRIPS_DB", by_adbc.render_as_string(hide_password=False))
     queries = {"train": "SELECT * FROM t WHERE id <= 900", "test": "SELECT * FROM t WHERE id > 900"}
     splits = [example_gen_pb2.Input.Split(name=name, pattern=query) for name, query in queries.items()]
-    made = SqlExampleGen("TRIPS_DB", input_config=example_gen_pb2.Input(splits=splits))
+    made = SqlExampleGen("TRIPS_DB", input_config=example_gen_pb2.Input(splits=splits), partition_column="id")
     artifact = standard_artifacts.Examples()
     artifact.uri = f"{tmp_path}/out"
     made.executor_spec.executor_class().Do({}, {"examples": [artifact]}, made.exec_properties)
@@ -88,3 +101,4 @@ def test_several_queries_are_a_split_each(tmp_path: Path, table: sa.Connection) 
         "train": 900,
         "test": 100,
     }
+    assert_nowhere(by_adbc, written_under(tmp_path), caplog.text)

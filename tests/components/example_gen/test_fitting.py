@@ -45,3 +45,14 @@ def test_all_that_is_wrong_with_a_list_is_found() -> None:
     (fitted,) = fit_batches([wrong], schema, "a", bad_rows)
     assert fitted.to_pydict() == {"l": [[1], None]}
     assert [row.line for row in bad_rows.take()] == [2, 3, 4]
+
+
+def test_a_date_beyond_what_python_knows_is_reported_like_others() -> None:
+    schema = pa.schema([("d", pa.date32())])
+    far = pa.RecordBatch.from_arrays([pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())], schema=schema)
+    bad_rows = BadRows("reject", limit=1)
+    (fitted,) = fit_batches([far], schema, "a", bad_rows)
+    assert fitted.num_rows == 1
+    (row,) = bad_rows.take()
+    assert (row.line, row.text) == (2, f'{{"d": [{2**31 - 1}]}}')
+    assert "does not fit into microseconds" in row.reason

@@ -1,4 +1,4 @@
-"""SQLite stands for every database; `test_sql_postgres` is for what a server does."""
+"""SQLite stands for every database, by SQLAlchemy and by ADBC; `test_sql_postgres` is for what a server does."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ from infeed.components.example_gen.sources.sql import SqlOptions
 UTC = dt.timezone.utc
 ROWS = [(number if number % 10 else None, 0.0, "" if number % 2 else "grün", b"\x00\xff") for number in range(1_000)]
 Execute = Callable[..., None]
+by_sqlalchemy = pytest.mark.parametrize("sqlite", ["sqlite"], indirect=True)
+by_adbc = pytest.mark.parametrize("sqlite", ["sqlite+adbc"], indirect=True)
 
 
-@pytest.fixture
-def sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execute:
-    """Executes statements in the database that the variable SQLITE names."""
-    monkeypatch.setenv("SQLITE", f"sqlite:///{tmp_path}/a.db")
+@pytest.fixture(params=["sqlite", "sqlite+adbc"])
+def sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Execute:
+    """Executes statements in the database that the variable SQLITE names, to be read one way and the other."""
+    monkeypatch.setenv("SQLITE", f"{request.param}:///{tmp_path}/a.db")
 
     def execute(statement: str, rows: list[tuple[Any, ...]] | None = None) -> None:
         with sqlite3.connect(tmp_path / "a.db") as connection:
+            connection.execute("PRAGMA synchronous=OFF")
             connection.executemany(statement, rows) if rows else connection.execute(statement)
 
     return execute
@@ -118,11 +121,13 @@ def test_a_table_that_changes_meanwhile_is_noticed(trips: Execute) -> None:
 
 def test_rows_come_in_blocks_that_fit(trips: Execute) -> None:
     (task,) = (opened := open_("trips", SqlOptions("SQLITE"), block_bytes=20_000)).tasks
-    sizes = [batch.num_rows for batch in opened.read(task.what, bad_rows=BadRows())]
-    assert 5 < len(sizes) < 50
-    assert sum(sizes) == 1_000
+    blocks = list(opened.read(task.what, bad_rows=BadRows()))
+    assert 1 < len(blocks) < 50
+    assert max(block.nbytes for block in blocks) < 20_000
+    assert sum(block.num_rows for block in blocks) == 1_000
 
 
+@by_sqlalchemy
 def test_a_column_that_begins_with_nulls_finds_its_type(sqlite: Execute) -> None:
     sqlite("CREATE TABLE t (x, never)")
     sqlite("INSERT INTO t VALUES (?, ?)", [(None, None)] * 10_500 + [("late", None)])
@@ -131,6 +136,7 @@ def test_a_column_that_begins_with_nulls_finds_its_type(sqlite: Execute) -> None
     assert list(rows_of(opened))[-1] == ("late", None)
 
 
+@by_sqlalchemy
 def test_a_value_of_another_type_is_a_bad_row_never_another_value(sqlite: Execute) -> None:
     sqlite("CREATE TABLE t (n)")
     sqlite("INSERT INTO t VALUES (?)", [(number,) for number in range(10_000)] + [(1.5,), ("x",), (None,), (7,)])
@@ -142,12 +148,54 @@ def test_a_value_of_another_type_is_a_bad_row_never_another_value(sqlite: Execut
     assert [row.text for row in bad_rows.take()] == ["(1.5,)", "('x',)"]
 
 
+@by_sqlalchemy
 @pytest.mark.parametrize("rows", [[(1,), ("x",)], [(b"x",), (1,)]])
 def test_a_column_of_mixed_values_is_refused(sqlite: Execute, rows: list[tuple[Any, ...]]) -> None:
     sqlite("CREATE TABLE t (n)")
     sqlite("INSERT INTO t VALUES (?)", rows)
     with pytest.raises(InfeedError, match=r"(?s)mixed or odd values.*t, column 'n'.*CAST"):
         open_("t", SqlOptions("SQLITE"))
+
+
+@by_adbc
+@pytest.mark.parametrize(
+    ("rows", "read"),
+    [
+        ([(1,), (0.5,)], [1.0, 0.5]),
+        ([(1,), ("x",)], ["1", "x"]),
+        ([(b"\xff",), (1,), ("",)], [b"\xff", b"1", b""]),
+        ([(None,), ("x",)], [None, "x"]),
+    ],
+)
+def test_adbcs_driver_finds_a_type_that_holds_all_of_the_first_rows(
+    sqlite: Execute, rows: list[tuple[Any, ...]], read: list[Any]
+) -> None:
+    sqlite("CREATE TABLE t (n)")
+    sqlite("INSERT INTO t VALUES (?)", rows)
+    assert [value for (value,) in rows_of(open_("t", SqlOptions("SQLITE")))] == read
+
+
+@by_adbc
+def test_a_value_that_does_not_fit_adbcs_type_ends_the_run(sqlite: Execute) -> None:
+    sqlite("CREATE TABLE t (n)")
+    sqlite("INSERT INTO t VALUES (?)", [(number,) for number in range(10_000)] + [(1.5,)])
+    opened = open_("t", SqlOptions("SQLITE"))
+    with pytest.raises(InfeedError, match=r"(?s)column 0: expected INT64 but got DOUBLE.*CAST.*leave \+adbc out"):
+        list(rows_of(opened, BadRows("reject", limit=2)))
+    assert len(list(rows_of(open_("SELECT CAST(n AS REAL) AS n FROM t", SqlOptions("SQLITE"))))) == 10_001
+
+
+@by_adbc
+def test_a_range_that_adbc_finds_another_type_in_is_read_as_planned(sqlite: Execute) -> None:
+    sqlite("CREATE TABLE t (k INTEGER, n)")
+    sqlite("INSERT INTO t VALUES (?, ?)", [(key, {201: 1.5}.get(key, key)) for key in range(403)])
+    opened = open_("SELECT * FROM t ORDER BY k", SqlOptions("SQLITE", "k", partitions=2), block_bytes=2_000)
+    with pytest.raises(InfeedError, match=r"(?s)1\.5 where the column holds int64.*k 201 to 402.*column 'n'"):
+        list(rows_of(opened))
+    bad_rows = BadRows("reject", limit=2)
+    read = list(rows_of(opened, bad_rows))
+    assert (len(read), read[-1]) == (402, (402, 402))
+    assert [row.text for row in bad_rows.take()] == ["(201, 1.5)"]
 
 
 def test_the_fingerprint_changes_with_rows_keys_and_query(trips: Execute) -> None:

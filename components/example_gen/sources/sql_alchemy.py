@@ -1,0 +1,87 @@
+"""Databases by SQLAlchemy and any driver that it knows: rows come as Python's own values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy import exc, pool
+
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.sources import sql_values
+from infeed.components.example_gen.sources.sql_database import Database, RefusedError, Row, Shape, Statement, rows_in
+
+_PROBED_ROWS, _PROBED_AT_A_TIME = 10_000, 100
+
+
+@contextmanager
+def open_database(url: sa.URL) -> Iterator[Database]:
+    """Connects.
+
+    Raises:
+      RefusedError: no such driver or database, or whatever the database refuses while it is connected.
+    """
+    engine = _engine(url)
+    try:
+        with engine.connect() as connection:
+            yield SqlAlchemyDatabase(connection)
+    except exc.SQLAlchemyError as error:
+        raise RefusedError(getattr(error, "orig", None) or error) from None  # its context may quote the URL
+    finally:
+        engine.dispose()
+
+
+class SqlAlchemyDatabase:
+    """A column's type is that of the values in the first rows. What does not fit later is a bad row."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
+        """See `Database`."""
+        names, rows, size = self._first_rows(statement, block_bytes)
+        columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+        fields = [sql_values.infer_field(name, values, where) for name, values in zip(names, columns, strict=True)]
+        return Shape(pa.schema(fields), rows_in(block_bytes, len(rows), size))
+
+    def fetch_row(self, statement: Statement) -> Row:
+        """See `Database`."""
+        return tuple(self._connection.execute(statement).one())
+
+    def read(
+        self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `Database`."""
+        row, size = 1, shape.rows_at_a_time
+        streaming = self._connection.execution_options(stream_results=True, max_row_buffer=size)
+        for some in streaming.execute(statement).partitions(size):
+            rows = [tuple(one) for one in some]
+            yield len(rows), sql_values.to_batch(rows, shape.columns, where, bad_rows, first_row=row)
+            row += len(rows)
+
+    def _first_rows(self, statement: Statement, block_bytes: int) -> tuple[list[str], list[Row], int]:
+        """(names of the columns, some rows, their size in bytes)"""
+        rows: list[Row] = []
+        size = 0
+        with self._connection.execution_options(stream_results=True).execute(statement) as result:
+            names = list(result.keys())
+            for some in result.partitions(_PROBED_AT_A_TIME):
+                rows += [tuple(row) for row in some]
+                size += sum(sys.getsizeof(cell) for row in some for cell in row)
+                if len(rows) >= _PROBED_ROWS or size > block_bytes:
+                    break
+        return names, rows, size
+
+
+def _engine(url: sa.URL) -> sa.Engine:
+    try:
+        return sa.create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
+    except exc.NoSuchModuleError as error:
+        raise RefusedError(error, do="check the part of the URL before ://") from None
+    except ImportError as error:
+        raise RefusedError(error, do=f"pip install {error.name}, or name another driver in the URL") from None
+    except (exc.ArgumentError, ValueError, TypeError) as error:
+        raise RefusedError(error, do="check the URL") from None
