@@ -4,8 +4,9 @@
 
 Prints one JSON line a figure: the median over all turns of wall and CPU seconds an epoch for each contender, then how
 many times faster than another each of ours was. All contenders read the same gzip-compressed TFRecord files, hand out
-batches of the same size and shuffle as far: `stream` through a buffer of as many records as TFX's, `columns` and
-`disk` through all. An epoch is consumed inside one `tf.function`, and does nothing with the batches.
+batches of the same size and shuffle as far: `stream` in windows that move a record as far, by its standard deviation,
+as TFX's buffer does; `columns` and `disk` through all. An epoch is consumed inside one `tf.function`, and does nothing
+with the batches.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from infeed.components.feed.shards import ShardFile, shard_files
 
 SHARDS = 4
 SHUFFLE = 10_000  # TFX's default
+# A buffer of n records moves each by a geometric number of places, of deviation n; a window of n by the difference of
+# two uniform ones, of deviation n / sqrt(6).
+WINDOW = round(SHUFFLE * 6**0.5)
 Specs = dict[str, Any]
 
 
@@ -57,20 +61,22 @@ def main(rows: int, columns: int, batch_sizes: tuple[int, ...], turns: int, naiv
     for kind, make in {"numbers": numbers, "numbers, text and a list": mixed}.items():
         with tempfile.TemporaryDirectory() as folder:
             spec = write_table(Path(folder), make(columns), rows)
+            shards = shard_files([f"{folder}/Split-train/*"])
             for batch_size in batch_sizes:
-                table = Table(folder, spec, rows, batch_size)
+                table = Table(folder, spec, rows, batch_size, shards)
                 took = take_turns(contenders(table, naive), rows // batch_size, turns)
                 report(took, {"table": kind, "rows": rows, "columns": columns, "batch": batch_size})
 
 
 @dataclass(frozen=True)
 class Table:
-    """What is read, and in batches of which size."""
+    """What is read, and in batches of which size. `shards` is what an ExampleGen of ours writes into its manifest."""
 
     folder: str
     spec: Specs
     rows: int
     batch_size: int
+    shards: tuple[ShardFile, ...]
 
     @property
     def pattern(self) -> str:
@@ -130,7 +136,7 @@ def contenders(table: Table, naive: bool) -> dict[str, Callable[[], Epoch]]:
     cache = tempfile.mkdtemp(dir=table.folder)
     made: dict[str, Callable[[], Epoch]] = {
         "tfx": lambda: consume(theirs(table)),
-        "stream": lambda: consume(ours(table, tier="stream", cache_records=False, shuffle_records=SHUFFLE)),
+        "stream": lambda: consume(ours(table, tier="stream", cache_records=False, shuffle_records=WINDOW)),
         "columns": lambda: consume(ours(table, tier="columns")),
         "disk": lambda: consume(ours(table, tier="disk", cache_dir=cache)),
     }
@@ -140,9 +146,10 @@ def contenders(table: Table, naive: bool) -> dict[str, Callable[[], Epoch]]:
 def ours(table: Table, **options: Any) -> tf.data.Dataset:
     """The feed engine, without a transform graph."""
     stages = Stages(lambda some: tf.io.parse_example(some, table.spec), lambda features: features, key="parse")
-    shards: tuple[ShardFile, ...] = shard_files([table.pattern])
     feed = FeedOptions(batch_size=table.batch_size, **options)
-    planned = plan(shards, FeedSpec(True, measure(shards, stages)), feed, Machine.here(cache_dir=feed.cache_dir))
+    planned = plan(
+        table.shards, FeedSpec(True, measure(table.shards, stages)), feed, Machine.here(cache_dir=feed.cache_dir)
+    )
     return build(planned, stages)
 
 

@@ -1,17 +1,24 @@
-"""Random changes to whole batches of images: shift with reflected edges, flip, rotate, brightness, contrast, cut out.
+"""Random changes to whole batches of images: crop, shift with reflected edges, flip, rotate, light, cut out.
 
-Shift, flip and rotation are one affine map, so every picture is resampled once; brightness and contrast are another, of
-its pixels' values. All random numbers are stateless: they
-depend on (seed, step, position in the batch) and on nothing else, so a run can be repeated and resumed exactly.
+All that moves pixels is one affine map, so every picture is resampled once; brightness and contrast are another, of its
+pixels' values. The whole is compiled by XLA, which takes a third of the time of single operations.
+
+All random numbers of a picture are a function of the seed and of its place in the order in which training takes
+pictures (epoch after epoch, step after step) and of nothing else: a run can be repeated, resumed and shared by workers
+without a change of a single picture.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from infeed.components.feed.options import ALONE, Augment, Normalise, Workers
+from infeed.components.feed.warp import warp
 
 
 def normalise(images: tf.Tensor, options: Normalise) -> tf.Tensor:
@@ -22,83 +29,143 @@ def normalise(images: tf.Tensor, options: Normalise) -> tf.Tensor:
 def augment(
     images: tf.Tensor, options: Augment, scale: Normalise, seed: tf.Tensor, workers: Workers = ALONE
 ) -> tf.Tensor:
-    """uint8 [batch, height, width, channels], seed int [2] -> float32 of the same shape, normalised.
+    """uint8 [batch, height, width, channels] -> float32 of the same shape, normalised.
 
-    The images are this worker's part of a global batch: each is changed as it would be if one worker made them all.
+    Args:
+      seed: int64 [2]: the seed of the run, and the number of this step since training began.
+      workers: who makes these images of the global batch; all batches are of one size.
     """
-    pixels = tf.cast(images, tf.float32)
-    if options.shift or options.rotate or options.flip != "none":
-        pixels = warp(pixels, affine(tf.shape(images), options, seed, workers))
-    if options.brightness or options.contrast:
-        pixels = adjust(pixels, *light(tf.shape(images), options, seed, workers))
-    pixels = normalise(pixels, scale)
-    if options.cutout:
-        pixels *= tf.cast(~cutout_mask(tf.shape(images), options.cutout, seed, workers), tf.float32)
-    return tf.ensure_shape(pixels, images.shape)
+    batch = tf.shape(images, tf.int64)[0]
+    numbers = draw(seed[0], (seed[1] * workers.count + workers.index) * batch, batch)
+    change = _change(options, scale, compiled=not why_not_compiled(images.shape))
+    return tf.ensure_shape(change(images, numbers), images.shape)
 
 
-def affine(shape: tf.Tensor, options: Augment, seed: tf.Tensor, workers: Workers = ALONE) -> tf.Tensor:
-    """One map an image, float32 [batch, 8], from output to input coordinates about the picture's centre.
-
-    The layout is that of `tf.raw_ops.ImageProjectiveTransformV3`: (a0, a1, a2, b0, b1, b2, 0, 0) takes the output
-    pixel (x, y) from the input at (a0 x + a1 y + a2, b0 x + b1 y + b2).
-    """
-    batch = shape[0]
-    centre_y, centre_x = (tf.cast(shape[1], tf.float32) - 1) / 2, (tf.cast(shape[2], tf.float32) - 1) / 2
-    draws = _draws(4, batch, _derive(seed, 0), workers)
-    angle = (draws[0] * 2 - 1) * (options.rotate * math.pi / 180)
-    mirror = tf.where(draws[1] < 0.5, -1.0, 1.0) if options.flip == "horizontal" else tf.ones([batch])
-    shift_x, shift_y = (tf.floor(draw * (2 * options.shift + 1)) - options.shift for draw in (draws[2], draws[3]))
-    a0, a1 = mirror * tf.cos(angle), -tf.sin(angle)
-    b0, b1 = mirror * tf.sin(angle), tf.cos(angle)
-    a2 = centre_x + shift_x - a0 * centre_x - a1 * centre_y
-    b2 = centre_y + shift_y - b0 * centre_x - b1 * centre_y
-    zero = tf.zeros([batch])
-    return tf.stack([a0, a1, a2, b0, b1, b2, zero, zero], axis=1)
+def how(shapes: Iterable[Sequence[int | None]]) -> str:
+    """Whether full batches of images of these shapes are changed by compiled code, in words for the plan."""
+    reasons = {reason for shape in shapes if (reason := why_not_compiled(tf.TensorShape(shape)))}
+    return f"not compiled: {'; '.join(sorted(reasons))}" if reasons else "compiled by XLA"
 
 
-def warp(images: tf.Tensor, transforms: tf.Tensor) -> tf.Tensor:
-    """Resamples float32 [batch, height, width, channels] by maps [batch, 8]: bilinear, edges reflected."""
-    return tf.raw_ops.ImageProjectiveTransformV3(
-        images=images,
-        transforms=transforms,
-        output_shape=tf.shape(images)[1:3],
-        interpolation="BILINEAR",
-        fill_mode="REFLECT",
-        fill_value=0.0,
-    )
+def why_not_compiled(shape: tf.TensorShape) -> str:
+    """The reason why images of this shape are not changed by compiled code; empty where they are."""
+    return _why_not_here() if shape.is_fully_defined() else f"XLA wants fixed shapes and these images are {shape}"
 
 
-def light(shape: tf.Tensor, options: Augment, seed: tf.Tensor, workers: Workers = ALONE) -> tuple[tf.Tensor, tf.Tensor]:
-    """For each image what is added to its pixels, and by what their distance from the mean is multiplied: [batch]."""
-    draws = _draws(2, shape[0], _derive(seed, 2), workers) * 2 - 1
-    return draws[0] * (options.brightness * 255), 1 + draws[1] * options.contrast
+class Draws(NamedTuple):
+    """The random numbers of each picture, 0 to 1, float32 [batch] each."""
+
+    angle: tf.Tensor
+    mirror: tf.Tensor
+    shift_x: tf.Tensor
+    shift_y: tf.Tensor
+    brightness: tf.Tensor
+    contrast: tf.Tensor
+    cutout_x: tf.Tensor
+    cutout_y: tf.Tensor
+    area: tf.Tensor
+    aspect: tf.Tensor
+    window_x: tf.Tensor
+    window_y: tf.Tensor
 
 
-def adjust(images: tf.Tensor, added: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-    """Brightness and contrast of float32 [batch, height, width, channels], 0 to 255, by numbers [batch]."""
-    added, factor = (numbers[:, tf.newaxis, tf.newaxis, tf.newaxis] for numbers in (added, factor))
+# Philox (Salmon 2011) turns a key and a counter into four numbers: a picture has three counters for itself.
+_COUNTERS = len(Draws._fields) // 4
+_PHILOX = 1
+
+
+def draw(seed: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> Draws:
+    """The numbers of the pictures `first` to `first + count - 1` of the run."""
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.stack([tf.cast(seed, tf.int64), 0]))
+    counter += tf.cast(tf.stack([first * _COUNTERS, 0]), tf.uint64)
+    shape = tf.stack([count, len(Draws._fields)])
+    numbers = tf.raw_ops.StatelessRandomUniformV2(shape=shape, key=key, counter=counter, alg=_PHILOX)
+    return Draws(*tf.unstack(numbers, axis=1))
+
+
+def affine(height: tf.Tensor, width: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
+    """One map a picture for `warp`, float32 [batch, 6]: mirrored, scaled and rotated about the centre, then moved."""
+    height, width = tf.cast(height, tf.float32), tf.cast(width, tf.float32)
+    mirror = tf.where(draws.mirror < (0.5 if options.flip == "horizontal" else 0.0), -1.0, 1.0)
+    angle = _either_way(draws.angle) * (options.rotate * math.pi / 180)
+    part_x, part_y = window(options, draws)
+    a0, a1 = mirror * part_x * tf.cos(angle), -part_y * tf.sin(angle)
+    b0, b1 = mirror * part_x * tf.sin(angle), part_y * tf.cos(angle)
+    centre_x, centre_y = (width - 1) / 2, (height - 1) / 2
+    move_x = _shift(draws.shift_x, options) + _either_way(draws.window_x) * (1 - part_x) * width / 2
+    move_y = _shift(draws.shift_y, options) + _either_way(draws.window_y) * (1 - part_y) * height / 2
+    a2 = centre_x + move_x - a0 * centre_x - a1 * centre_y
+    b2 = centre_y + move_y - b0 * centre_x - b1 * centre_y
+    return tf.stack([a0, a1, a2, b0, b1, b2], axis=1)
+
+
+def window(options: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor]:
+    """Shares of the picture's width and height that are cropped, [batch] each; no more than all of it."""
+    area = options.crop + draws.area * (1 - options.crop)
+    aspect = tf.exp(_either_way(draws.aspect) * math.log(options.stretch))
+    return tf.minimum(tf.sqrt(area * aspect), 1.0), tf.minimum(tf.sqrt(area / aspect), 1.0)
+
+
+def adjust(images: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
+    """Brightness and contrast of float32 [batch, height, width, channels], 0 to 255."""
+    added = _each(_either_way(draws.brightness)) * (options.brightness * 255)
+    factor = 1 + _each(_either_way(draws.contrast)) * options.contrast
     mean = tf.reduce_mean(images, axis=[1, 2], keepdims=True)
     return tf.clip_by_value(images * factor + (mean * (1 - factor) + added), 0, 255)
 
 
-def cutout_mask(shape: tf.Tensor, side: int, seed: tf.Tensor, workers: Workers = ALONE) -> tf.Tensor:
+def cutout_mask(height: tf.Tensor, width: tf.Tensor, side: int, draws: Draws) -> tf.Tensor:
     """bool [batch, height, width, 1], true inside a square of `side` pixels round a random pixel (DeVries 2017)."""
-    batch, height, width = shape[0], shape[1], shape[2]
-    draws = _draws(2, batch, _derive(seed, 1), workers)[..., tf.newaxis]
-    top = tf.cast(draws[0] * tf.cast(height, tf.float32), tf.int32) - side // 2
-    left = tf.cast(draws[1] * tf.cast(width, tf.float32), tf.int32) - side // 2
+    top = tf.cast(draws.cutout_y * tf.cast(height, tf.float32), tf.int32)[:, tf.newaxis] - side // 2
+    left = tf.cast(draws.cutout_x * tf.cast(width, tf.float32), tf.int32)[:, tf.newaxis] - side // 2
     y, x = tf.range(height)[tf.newaxis], tf.range(width)[tf.newaxis]
     rows, columns = (y >= top) & (y < top + side), (x >= left) & (x < left + side)
     return (rows[:, :, tf.newaxis] & columns[:, tf.newaxis, :])[..., tf.newaxis]
 
 
-def _draws(kinds: int, batch: tf.Tensor, seed: tf.Tensor, workers: Workers) -> tf.Tensor:
-    """Numbers from 0 to 1, float32 [kinds, batch]: those of this worker's part of the global batch."""
-    draws = tf.random.stateless_uniform([kinds, batch * workers.count], seed)
-    return draws[:, batch * workers.index :][:, :batch]
+def _changed(images: tf.Tensor, draws: Draws, options: Augment, scale: Normalise) -> tf.Tensor:
+    """Moves pixels, then changes their values, then cuts out: what was cut out is the mean of normalised pixels."""
+    height, width = tf.shape(images)[1], tf.shape(images)[2]
+    pixels = tf.cast(images, tf.float32)
+    resampled = bool(options.rotate) or options.crop < 1 or options.stretch > 1
+    if resampled or options.shift or options.flip != "none":
+        pixels = warp(images, affine(height, width, options, draws), whole=not resampled)
+    if options.brightness or options.contrast:
+        pixels = adjust(pixels, options, draws)
+    pixels = normalise(pixels, scale)
+    if options.cutout:
+        pixels = tf.where(cutout_mask(height, width, options.cutout, draws), 0.0, pixels)
+    return pixels
 
 
-def _derive(seed: tf.Tensor, stream: int) -> tf.Tensor:
-    """A seed for one use of many: adding numbers to a seed would make neighbouring steps share their draws."""
-    return tf.random.experimental.stateless_fold_in(tf.cast(seed, tf.int32), stream)
+@cache
+def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
+    """`_changed` with its options; the same function each time, so that it is compiled once for each shape."""
+    change = partial(_changed, options=options, scale=scale)
+    return tf.function(change, jit_compile=True, autograph=False) if compiled else change
+
+
+@cache
+def _why_not_here() -> str:
+    """TensorFlow may have been built without XLA, or without its compiler for this processor."""
+    try:
+        with tf.init_scope(), tf.device("cpu:0"):
+            tf.function(tf.negative, jit_compile=True, autograph=False)(tf.zeros([]))
+    except tf.errors.OpError as error:
+        return f"XLA says: {error.message.splitlines()[0]}"
+    return ""
+
+
+def _either_way(numbers: tf.Tensor) -> tf.Tensor:
+    """0 to 1 -> -1 to 1."""
+    return numbers * 2 - 1
+
+
+def _shift(numbers: tf.Tensor, options: Augment) -> tf.Tensor:
+    """0 to 1 -> whole pixels, -shift to shift."""
+    return tf.floor(numbers * (2 * options.shift + 1)) - options.shift
+
+
+def _each(numbers: tf.Tensor) -> tf.Tensor:
+    """[batch] -> [batch, 1, 1, 1]."""
+    return numbers[:, tf.newaxis, tf.newaxis, tf.newaxis]

@@ -10,21 +10,29 @@ from infeed.components.feed.options import FeedOptions
 
 Tier = Literal["columns", "disk", "stream"]
 
-# A shuffle buffer is filled before the first batch leaves it; a larger one makes the first step wait for seconds.
-_MAX_UNCACHED_SHUFFLE = 100_000
-# Rows gathered in one call, and bytes at most: below that a call costs more than its rows, above it memory is lost.
-_GATHER_ROWS = 4096
-_GATHER_BYTES = 4 << 20
+# A window is read before its first batch is made; a larger one makes the first step wait for seconds.
+_MAX_SHUFFLE = 100_000
+# Windows in memory at a time: one in use, one ready, and the records of the next.
+_WINDOWS = 3
+# Rows made in one call, and bytes at most: below that a call costs more than its rows, above it memory is lost.
+_CALL_ROWS = 4096
+_CALL_BYTES = 4 << 20
+# Decoded, a split this small is kept even for a single epoch: it costs little, and the order is exact.
+_CHEAP_BYTES = 64 << 20
 # Neighbouring rows that are read from disk as one: enough that seeking between them costs little.
 _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Sizes measured on the first records of a split, in bytes a record (see `sample.measure`)."""
+    """Measured on the first records of a split (see `sample.measure`): sizes in bytes a record.
+
+    `can_be_cut` says whether batches may be made several at once (see `columns.can_be_cut`).
+    """
 
     record_bytes: float
     feature_bytes: float
+    can_be_cut: bool = True
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,7 @@ class Capacity:
     sample: Sample
     options: FeedOptions
     machine: Machine
+    epochs: int | None = None
 
     @property
     def memory(self) -> float:
@@ -72,6 +81,8 @@ class Capacity:
         memory, disk = f"{size(self.memory)} of memory may be used", f"{size(self.disk)} of disk may be used"
         if self.options.tier != "auto":
             return self.options.tier, f"asked for in FeedOptions.tier; {takes}, {memory} and {disk}"
+        if self.epochs == 1 and self.decoded > _CHEAP_BYTES:
+            return "stream", f"{takes}, and a single epoch gains nothing from what is kept decoded"
         if self.decoded <= self.memory:
             return "columns", f"{takes}, and {memory}"
         if self.decoded <= self.disk:
@@ -83,20 +94,20 @@ class Capacity:
         serialized = self.records * self.sample.record_bytes
         if self.options.cache_records is not None:
             return self.options.cache_records, "asked for in FeedOptions.cache_records"
+        if self.epochs == 1:
+            return False, "each record is read but once"
         fits = serialized <= self.memory
         return fits, f"serialized they take {size(serialized)} of the {size(self.memory)} that may be used"
 
-    def shuffle(self, cached: bool) -> tuple[int, str]:
-        """Records in the shuffle buffer of `stream`, and why."""
+    def shuffle(self) -> tuple[int, str]:
+        """Records that `stream` shuffles together, and why."""
         if self.options.shuffle_records is not None:
             return min(self.options.shuffle_records, self.records), "asked for in FeedOptions.shuffle_records"
-        if cached:
-            return self.records, "the buffer points at what is cached, so a full shuffle takes no more memory"
-        fits = max(1, int(self.memory / self.sample.record_bytes))
-        if self.records <= min(fits, _MAX_UNCACHED_SHUFFLE):
+        fits = max(1, int(self.memory / (_WINDOWS * self.sample.record_bytes)))
+        if self.records <= min(fits, _MAX_SHUFFLE):
             return self.records, "the whole split fits, so the shuffle is a full one"
-        buffer = min(fits, _MAX_UNCACHED_SHUFFLE)
-        return buffer, f"{self.records:,} records would not fit or take too long to fill; shards are permuted as well"
+        window = min(fits, _MAX_SHUFFLE)
+        return window, f"{self.records:,} records would not fit or take too long to read; shards are permuted as well"
 
     def window(self) -> Window | None:
         """Rows of `disk` that are shuffled together; None for all."""
@@ -106,11 +117,13 @@ class Capacity:
         block = batch * max(1, int(_BLOCK_BYTES / (batch * self.sample.feature_bytes)))
         return Window(block, max(1, int(self.memory / (block * self.sample.feature_bytes))))
 
+    def rows_a_call(self) -> int:
+        """Rows that are decoded, or gathered, in one call."""
+        return max(1, int(min(_CALL_ROWS, _CALL_BYTES / max(1, self.sample.feature_bytes))))
+
     def batches_a_call(self) -> int:
-        """Batches gathered from columns in one call."""
-        batch = self.options.batch_size
-        by_bytes = _GATHER_BYTES / (batch * max(1, self.sample.feature_bytes))
-        return max(1, int(min(_GATHER_ROWS / batch, by_bytes)))
+        """Batches of training that are made in one call."""
+        return max(1, self.rows_a_call() // self.options.batch_size) if self.sample.can_be_cut else 1
 
 
 def size(count: float) -> str:

@@ -36,17 +36,17 @@ class Layout:
         by_type: dict[tf.DType, list[int]] = {}
         others = []
         for place, one in enumerate(tf.nest.flatten(spec)):
-            if _is_static(one):
+            if is_static(one):
                 by_type.setdefault(one.dtype, []).append(place)
             else:
                 others.append(place)
         return cls(spec, tuple(map(tuple, by_type.values())), tuple(others))
 
-    def columns_of(self, batch: Batch) -> list[Any]:
+    def columns_of(self, *batch: Batch) -> tuple[Any, ...]:
         """The dense [batch, width] and ragged [batch, ...] tensors that a batch adds to the columns."""
         tensors = tf.nest.flatten(batch)
         packs = [tf.concat([_packed(tensors[place]) for place in pack], axis=1) for pack in self.packs]
-        return [*packs, *(part for place in self.others for part in _gatherable(tensors[place]))]
+        return (*packs, *(part for place in self.others for part in _gatherable(tensors[place])))
 
     def batch_of(self, columns: Sequence[Any]) -> Batch:
         """The opposite of `columns_of`."""
@@ -67,39 +67,38 @@ class Columns:
     layout: Layout
     columns: tuple[Take, ...]
 
-    @property
-    def can_be_cut(self) -> bool:
-        """Whether batches may be taken several at once: sparse and padded ones are as wide as their values need."""
-        return all(
-            isinstance(spec, tf.RaggedTensorSpec) or _is_static(spec) for spec in tf.nest.flatten(self.layout.spec)
-        )
-
     def take(self, rows: tf.Tensor) -> Batch:
         """The rows of the given numbers, int64 [batch], in their order."""
         return self.layout.batch_of([column(rows) for column in self.columns])
 
-    def take_several(self, rows: tf.Tensor) -> Batch:
-        """The rows of several batches, int64 [batches, batch], as tensors of [batches, batch, ...]."""
-        batches, size = tf.shape(rows, tf.int64)[0], rows.shape[1]
 
-        def cut(tensor: Any) -> Any:
-            if isinstance(tensor, tf.RaggedTensor):
-                return tf.RaggedTensor.from_uniform_row_length(tensor, size, nrows=batches)
-            return tf.reshape(tensor, [batches, size, *tensor.shape[1:]])
+def can_be_cut(spec: Any) -> bool:
+    """Whether batches may be made several at once: sparse and padded ones are as wide as their values need."""
+    return all(isinstance(one, tf.RaggedTensorSpec) or is_static(one) for one in tf.nest.flatten(spec))
 
-        return tf.nest.map_structure(cut, self.take(tf.reshape(rows, [-1])))
+
+def cut(rows: Batch, batches: int, size: int) -> Batch:
+    """[batches * size, ...] each -> [batches, size, ...]."""
+
+    def one(tensor: Any) -> Any:
+        if isinstance(tensor, tf.RaggedTensor):
+            return tf.RaggedTensor.from_uniform_row_length(tensor, size, nrows=batches)
+        return tf.reshape(tensor, [batches, size, *tensor.shape[1:]])
+
+    return tf.nest.map_structure(one, rows)
 
 
 def hold(batches: tf.data.Dataset) -> Columns:
     """Reads `batches` of nested tensors to their end, into memory; the last batch may be short."""
     layout = Layout.of(batches.element_spec)
-    parts = [layout.columns_of(batch) for batch in batches]
+    parts = list(batches.map(layout.columns_of, num_parallel_calls=tf.data.AUTOTUNE))
     with tf.device("cpu:0"):  # where input is made; a GPU's memory is for the model
         columns = [tf.concat(column, axis=0) for column in zip(*parts, strict=True)]
     return Columns(int(columns[0].shape[0]), layout, tuple(partial(tf.gather, column) for column in columns))
 
 
-def _is_static(spec: Any) -> bool:
+def is_static(spec: Any) -> bool:
+    """Whether rows are dense and of a shape known beforehand."""
     return isinstance(spec, tf.TensorSpec) and spec.shape[1:].is_fully_defined()
 
 
@@ -110,7 +109,7 @@ def _width(spec: tf.TensorSpec) -> int:
 
 def _packed(tensor: tf.Tensor) -> tf.Tensor:
     """[batch, ...] -> [batch, width]."""
-    return tf.reshape(tensor, [tensor.shape[0], tensor.shape[1:].num_elements()])
+    return tf.reshape(tensor, [tf.shape(tensor)[0], tensor.shape[1:].num_elements()])
 
 
 def _unpacked(tensor: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:

@@ -83,8 +83,8 @@ def _write(batches: tf.data.Dataset, layout: Layout, entry: Path) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=".", suffix=f".{entry.name}", dir=entry.parent))
     try:
         writers: dict[int, _Writer] = {}
-        for batch in batches:
-            for number, column in enumerate(layout.columns_of(batch)):
+        for columns in batches.map(layout.columns_of, num_parallel_calls=tf.data.AUTOTUNE):
+            for number, column in enumerate(columns):
                 if number not in writers:
                     writers[number] = _Writer(f"{unfinished}/{number}", column)
                 writers[number].add(column)

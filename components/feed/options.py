@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from infeed.components.errors import InfeedError
@@ -19,17 +21,22 @@ class FeedOptions:
       batch_size: records in a global batch, over all replicas.
       seed: orders shards and records and drives augmentation; the same seed gives the same run.
       tier: `columns` decodes a split once and holds it in memory, `disk` holds it in files, `stream` reads it again
-        each epoch; `auto` takes the first in which the decoded split fits.
+        each epoch; `auto` takes the first in which the decoded split fits, but for one epoch of much data `stream`.
       cache_records: whether `stream` keeps the serialized records in memory; None where they fit.
-      shuffle_records: records in the shuffle buffer of `stream`; None sizes it to the split and the memory there is.
+      shuffle_records: records that `stream` shuffles together; None fits them to the split and the memory there is.
       readers: shards read at a time; None means one per CPU core, at most one per shard.
-      memory_fraction: share of the machine's (or the cgroup's) memory that columns, cache and shuffle buffer may take.
+      memory_fraction: share of the machine's (or the cgroup's) memory that columns, held records and windows may take.
         A third leaves room for the model, TensorFlow's own buffers and the page cache.
       disk_fraction: share of the free disk under `cache_dir` that `disk` may take.
       cache_dir: local folder where `disk` keeps its files, for later trainings too; every host has its own. What no
         training has used for thirty days is removed, and what was used longest ago where room is needed.
       skip_corrupt: corrupt records that may be left out, at most; all files are then read once beforehand to find them.
         0 stops at the first one.
+      mix: share of each split that is trained on, by its name, where there are several; shares need not add up to 1.
+      class_shares: share of each class in training, by its name, or `equal`; classes left out are not trained on.
+      weight: a transformed feature that says how much an example counts in the loss; the model does not see it.
+      static_shapes: fills the last short batch of evaluation with rows of weight 0, so that all are of one shape; None
+        does so under the strategy `tpu`.
     """
 
     batch_size: int = 128
@@ -42,9 +49,18 @@ class FeedOptions:
     disk_fraction: float = 1 / 2
     cache_dir: str = "~/.cache/tfx-infeed"
     skip_corrupt: int = 0
+    mix: Mapping[str, float] = field(default_factory=dict)
+    class_shares: Mapping[str, float] | Literal["equal"] = field(default_factory=dict)
+    weight: str | None = None
+    static_shapes: bool | None = None
 
     def __post_init__(self) -> None:
         _at_least_one("batch_size", self.batch_size)
+        _check_shares("mix", self.mix)
+        if self.class_shares != "equal":
+            _check_shares("class_shares", self.class_shares)
+        if self.mix and self.class_shares:
+            raise InfeedError("mix and class_shares are given both", where="FeedOptions", do="Choose one of them.")
         for name in ("shuffle_records", "readers"):
             value = getattr(self, name)
             if value is not None:
@@ -116,6 +132,9 @@ class Augment:
       shift: pads by so many pixels with reflection and crops at random: a shift of up to `shift` pixels each way.
       flip: `horizontal` mirrors half of the pictures, left to right.
       rotate: up to so many degrees either way, bilinear, edges reflected.
+      crop: takes a window of a random share, from `crop` to 1, of the picture's area, at a random place, and resizes it
+        to the size of the whole picture (Szegedy 2015, `RandomResizedCrop`).
+      stretch: changes that window's width to height by up to this factor either way; 4/3 is usual.
       cutout: side in pixels of one square a picture that is set to the mean; it may stick out at the border.
       brightness: adds up to this share of the full range to all of a picture's pixels, or takes it away.
       contrast: multiplies what each pixel differs from its picture's and channel's mean by a factor of 1 - contrast to
@@ -125,6 +144,8 @@ class Augment:
     shift: int = 0
     flip: Flip = "none"
     rotate: float = 0.0
+    crop: float = 1.0
+    stretch: float = 1.0
     cutout: int = 0
     brightness: float = 0.0
     contrast: float = 0.0
@@ -135,6 +156,10 @@ class Augment:
         for name in ("shift", "rotate", "cutout"):
             if getattr(self, name) < 0:
                 raise InfeedError(f"{name} is {getattr(self, name)}", where="Augment", do="Use 0 or more.")
+        if not 0 < self.crop <= 1:
+            raise InfeedError(f"crop is {self.crop}", where="Augment", do="Use a share of the area above 0, at most 1.")
+        if self.stretch < 1:
+            raise InfeedError(f"stretch is {self.stretch}", where="Augment", do="Use a factor of at least 1.")
         for name in ("brightness", "contrast"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InfeedError(f"{name} is {getattr(self, name)}", where="Augment", do="Use a share from 0 to 1.")
@@ -145,11 +170,22 @@ class Augment:
             f"shifts by up to {self.shift} px with reflected edges" if self.shift else "",
             "mirrors half of them" if self.flip == "horizontal" else "",
             f"rotates by up to {self.rotate:g} degrees" if self.rotate else "",
+            f"crops to no less than {self.crop:.0%} of the area and resizes" if self.crop < 1 else "",
+            f"stretches by up to {self.stretch:.3g}" if self.stretch > 1 else "",
             f"changes brightness by up to {self.brightness:.0%}" if self.brightness else "",
             f"changes contrast by up to {self.contrast:.0%}" if self.contrast else "",
             f"cuts out {self.cutout} x {self.cutout} px" if self.cutout else "",
         ]
         return ", ".join(part for part in parts if part)
+
+
+def _check_shares(name: str, shares: object) -> None:
+    if not isinstance(shares, Mapping):
+        raise InfeedError(f"{name} is {shares!r}", where="FeedOptions", do='Map names to shares: {"a": 0.7, "b": 0.3}.')
+    if shares and not (all(share >= 0 and math.isfinite(share) for share in shares.values()) and any(shares.values())):
+        raise InfeedError(
+            f"{name} is {dict(shares)!r}", where="FeedOptions", do="Use shares of at least 0, one of them above it."
+        )
 
 
 def _at_least_one(name: str, value: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from infeed.components.feed.capacity import Window
+from infeed.components.feed.mix import Group, draw
 from infeed.components.feed.options import ALONE, Workers
 
 
@@ -16,21 +19,28 @@ def training_rows(
     workers: Workers = ALONE,
     start_step: int = 0,
     window: Window | None = None,
+    groups: Sequence[Group] = (),
 ) -> tf.data.Dataset:
     """Row numbers of endless full batches, from step `start_step` on: int64 [batch_size / workers.count].
 
     An epoch is a new permutation; what does not fill its last batch is left out, other rows each time. Where there are
     fewer rows than a batch, rows are repeated. All workers' parts of a step, end to end, are the batch that one worker
     alone would make.
+
+    Where there are `groups`, an epoch is of just as many batches, and its rows are those that `mix.draw` gives.
     """
     part, steps = workers.part_of(batch_size), max(1, rows // batch_size)
     windows = -(-rows // window.rows) if window else 1
 
     def batches_of(place: tf.Tensor) -> tf.Tensor:  # windows are counted through all epochs -> int64 [steps, part]
         epoch, number = tf.stack([seed, place // windows]), place % windows
-        some = _rows_of_window(rows, window, epoch, number) if window else tf.range(rows, dtype=tf.int64)
+        if groups:
+            some = draw(groups, steps * batch_size, seed, place)
+        else:
+            some = _rows_of_window(rows, window, epoch, number) if window else tf.range(rows, dtype=tf.int64)
         order = tf.random.experimental.stateless_shuffle(some, _derive(epoch, 2 + number))
-        order = tf.tile(order, [-(-batch_size // rows)])  # once, unless a batch is larger than the split
+        if not groups:
+            order = tf.tile(order, [-(-batch_size // rows)])  # once, unless a batch is larger than the split
         full = tf.size(order) // batch_size * batch_size
         return tf.reshape(order[:full], [-1, workers.count, part])[:, workers.index]
 

@@ -13,12 +13,18 @@ from infeed.components.feed.options import Workers
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One TFRecord file of a split; `bytes` is its size on disk, `crc32c` of the file as it lies there, in hex."""
+    """One TFRecord file of a `split`; `bytes` is its size on disk, `crc32c` of the file as it lies there, in hex."""
 
     path: str
     records: int
     bytes: int
     crc32c: str = ""
+    split: str = ""
+
+    @property
+    def identity(self) -> tuple[str, int, int, str]:
+        """The same wherever a file of this content lies."""
+        return posixpath.basename(self.path), self.records, self.bytes, self.crc32c
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def _split_shards(pattern: str) -> list[ShardFile]:
             f"there is no split {split!r}", where=root, do=f"The splits there are: {', '.join(sorted(splits))}."
         )
     return [
-        ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c)
+        ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, split)
         for shard in splits[split].shards
         if shard.records
     ]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infeed.components.feed.capacity import Capacity, Window
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.shards import ShardFile
+from infeed.components.feed.shares import Shares
 
-# Records decoded at a time where the batches of training come later; larger ones gained nothing.
-_DECODE_BATCH = 1024
-# Records read in a row from one shard before turning to the next: turning after sixteen made reading twice as dear.
-_BLOCK_LENGTH = 256
+# Records read in a row from one shard before turning to the next; they travel together from there on, because what is
+# done with records one by one costs more than reading them.
+_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,12 @@ def shards_in_order(shards: Sequence[ShardFile], reason: str) -> Step:
     return Step("shards", f"lists {_shards(len(shards))} in order", reason, {"permute": False})
 
 
-def shards_permuted(shards: Sequence[ShardFile]) -> Step:
+def shards_permuted(shards: Sequence[ShardFile], shares: Shares | None) -> Step:
     does = f"permutes {_shards(len(shards))} by seed and epoch"
-    return Step("shards", does, "neighbours on disk do not stay neighbours in training", {"permute": True})
+    if shares:
+        does += ", those of each split by themselves"
+    why = "neighbours on disk do not stay neighbours in training"
+    return Step("shards", does, why, {"permute": True, "shares": shares})
 
 
 def read(shards: Sequence[ShardFile], capacity: Capacity, *, in_order: bool) -> Step:
@@ -42,32 +45,62 @@ def read(shards: Sequence[ShardFile], capacity: Capacity, *, in_order: bool) -> 
     if readers == len(shards):
         why = "as many as there are shards"
     does = f"{'reads' if in_order else 'interleaves'} {_shards(readers)} at a time"
+    block = capacity.rows_a_call() if in_order else _BLOCK
+    does += f", in blocks of {block:,} records"
     if in_order:
-        does += ", records in the order of the files"
-    # A block as long as the longest shard makes readers work ahead without mixing what they read.
-    block = max(shard.records for shard in shards) if in_order else _BLOCK_LENGTH
-    return Step("read", does, why, {"readers": readers, "block": block})
+        does += " and in the order of the files"
+    # As many blocks in a row as the longest shard has make readers work ahead without mixing what they read.
+    in_a_row = -(-max(shard.records for shard in shards) // block) if in_order else 1
+    return Step("read", does, why, {"readers": readers, "block": block, "in_a_row": in_a_row})
 
 
 def cache(reason: str) -> Step:
-    return Step("cache", "keeps the serialized records in memory after the first epoch", reason)
+    return Step("cache", "holds the serialized records in memory", reason)
 
 
 def shuffle(size: int, reason: str) -> Step:
-    does = f"draws from a buffer of {size:,} records, anew each epoch"
-    return Step("shuffle", does, f"{reason}; before batching, so that batches differ between epochs", {"buffer": size})
+    does = f"shuffles up to {size:,} records together, window after window"
+    return Step("shuffle", does, f"{reason}; before batching, so that batches differ between epochs", {"window": size})
+
+
+def mix(window: int, shares: Shares) -> Step:
+    does = f"draws windows of {window:,} records by share and shuffles each: {shares.describe()}"
+    why = f"asked for in {shares.option}; each split goes round its own records without end"
+    return Step("mix", does, why, {"window": window, "shares": shares})
 
 
 def repeat() -> Step:
     return Step("repeat", "goes round without end", "no batch is cut short and no step waits at the end of an epoch")
 
 
+def read_ahead() -> Step:
+    does = "reads the next window while this one is used"
+    return Step("prefetch", does, "training does not wait where a window ends", {"elements": 1})
+
+
 def batch(size: int, reason: str, *, drop: bool) -> Step:
     return Step("batch", f"gathers {size:,} records", reason, {"size": size, "drop_remainder": drop})
 
 
-def decode_batch() -> Step:
-    return batch(_DECODE_BATCH, "parsing and decoding are vectorised, so they want large batches", drop=False)
+def decode_batch(capacity: Capacity) -> Step:
+    return batch(capacity.rows_a_call(), "parsing and decoding are vectorised, so they want large batches", drop=False)
+
+
+def training_batch(capacity: Capacity) -> Step:
+    size, batches = capacity.options.batch_size, capacity.batches_a_call()
+    why = "static shapes, and the vectorised steps below run once for all of them"
+    made = batch(size * batches, why, drop=True)
+    return replace(made, does=f"{made.does}, {batches} batches") if batches > 1 else made
+
+
+def cut(capacity: Capacity) -> Step:
+    size, batches = capacity.options.batch_size, capacity.batches_a_call()
+    return Step(
+        "cut",
+        f"cuts {batches} batches of {size:,} out of what was made in one call",
+        "a call costs more than a small batch",
+        {"batches": batches},
+    )
 
 
 def parse() -> Step:
@@ -92,7 +125,7 @@ def on_disk(capacity: Capacity) -> Step:
     )
 
 
-def gather_shuffled(capacity: Capacity, window: Window | None) -> Step:
+def gather_shuffled(capacity: Capacity, window: Window | None, shares: Shares | None) -> Step:
     rows, batches = capacity.options.batch_size, capacity.batches_a_call()
     does = f"gathers {rows:,} rows at a time, in an order of all rows made from seed and epoch"
     reason = "an exact shuffle for a few bytes a row, and static shapes"
@@ -102,9 +135,12 @@ def gather_shuffled(capacity: Capacity, window: Window | None) -> Step:
             f"by seed and epoch; gathers {rows:,} rows at a time"
         )
         reason = f"{window.rows:,} rows fit in memory, so each part of the files is read once an epoch"
+    if shares:
+        does = f"gathers {rows:,} rows at a time, drawn by share and shuffled by seed and epoch: {shares.describe()}"
+        reason = f"asked for in {shares.option}; each goes round its own rows, none twice before all others"
     if batches > 1:
-        does, reason = f"{does}, {batches} batches in a call", f"{reason}; a call costs more than a small batch"
-    return Step("gather", does, reason, {"shuffle": True, "window": window, "batches": batches})
+        does = f"{does}, {batches} batches in a call"
+    return Step("gather", does, reason, {"shuffle": True, "window": window, "batches": batches, "shares": shares})
 
 
 def gather_in_order(options: FeedOptions) -> Step:
@@ -112,9 +148,16 @@ def gather_in_order(options: FeedOptions) -> Step:
     return Step("gather", does, "evaluation data is complete: the last short batch is kept", {"shuffle": False})
 
 
+def fill(size: int) -> Step:
+    does = f"fills the last short batch up to {size:,} rows, of weight 0"
+    return Step("fill", does, "the device wants one shape for all batches", {"size": size})
+
+
 def augment(does: str) -> Step:
     return Step(
-        "augment", does, "random work comes after the cache, seeded by the step, so a run can be repeated exactly"
+        "augment",
+        does,
+        "random work comes after what is kept, seeded by each picture's place, so a run can be repeated",
     )
 
 
@@ -123,9 +166,8 @@ def normalise(does: str) -> Step:
 
 
 def prefetch() -> Step:
-    return Step(
-        "prefetch", "prepares the next batches while the step runs", "last, so that every step above overlaps it"
-    )
+    reason = "last, so that every step above overlaps it"
+    return Step("prefetch", "prepares the next batches while the step runs", reason, {"elements": None})
 
 
 def _shards(count: int) -> str:

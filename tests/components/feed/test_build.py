@@ -39,7 +39,7 @@ def write_shards(folder, suffix=""):
         with tf.io.TFRecordWriter(path, "GZIP" if suffix else None) as writer:
             for number in range(shard, RECORDS, 4):
                 writer.write(str(number).encode())
-        made.append(ShardFile(path, RECORDS // 4, 100))
+        made.append(ShardFile(path, RECORDS // 4, 100, split="old" if shard < 3 else "new"))
     return made
 
 
@@ -48,9 +48,20 @@ def shards(tmp_path):
     return write_shards(tmp_path)
 
 
-def dataset(shards, *, training, augmentation="", workers=ALONE, start_step=0, **options):
-    sample = Sample(record_bytes=2, feature_bytes=8)
-    spec = FeedSpec(training, sample, augmentation)
+def dataset(
+    shards,
+    *,
+    training,
+    augmentation="",
+    workers=ALONE,
+    start_step=0,
+    can_be_cut=True,
+    class_names=(),
+    static_shapes=False,
+    **options,
+):
+    sample = Sample(record_bytes=2, feature_bytes=8, can_be_cut=can_be_cut)
+    spec = FeedSpec(training, sample, augmentation, class_names=class_names, static_shapes=static_shapes)
     folder = os.path.join(os.path.dirname(shards[0].path), "cache")
     made = plan(shards, spec, FeedOptions(batch_size=16, cache_dir=folder, **options), MACHINE)
     return build(made, STAGES, workers=workers, start_step=start_step)
@@ -64,20 +75,38 @@ def numbers(batches):
     return [number for features, _ in batches for number in features["number"].numpy().tolist()]
 
 
-TIERS = pytest.mark.parametrize("tier", ["columns", "disk", "stream"])
-KEPT = pytest.mark.parametrize("tier", ["columns", "disk"])
+COLUMNS, DISK = {"tier": "columns"}, {"tier": "disk"}
+CACHED, STREAM = ({"tier": "stream", "cache_records": cached} for cached in (True, False))
+TIERS = pytest.mark.parametrize("tier", [COLUMNS, DISK, CACHED, STREAM], ids=["columns", "disk", "cached", "stream"])
+KEPT = pytest.mark.parametrize("tier", [COLUMNS, DISK, CACHED], ids=["columns", "disk", "cached"])
 
 
-@pytest.mark.parametrize("cache", [True, False])
-def test_a_stream_shows_every_record_as_often_as_any_other(shards, cache):
-    made = dataset(shards, training=True, tier="stream", cache_records=cache)
+@pytest.mark.parametrize("window", [None, 30])
+def test_a_stream_shows_every_record_as_often_as_any_other(shards, window):
+    made = dataset(shards, training=True, shuffle_records=window, **STREAM)
     seen = collections.Counter(numbers(made.take(25)))  # 400 records, four times round
     assert seen == dict.fromkeys(range(RECORDS), 4)
 
 
+def test_a_stream_shuffles_windows_of_records_that_are_about_as_long(shards):
+    made = dataset(shards[:1], training=True, shuffle_records=10, **STREAM)  # 25 records: 9, 9 and 7 of them
+    seen = [number // 4 for number in numbers(made.take(25))]  # sixteen times round, of 0 to 24
+    for begin in range(0, 400, 25):
+        epoch = seen[begin : begin + 25]
+        assert [sorted(epoch[:9]), sorted(epoch[9:18]), sorted(epoch[18:])] == [
+            list(range(9)), list(range(9, 18)), list(range(18, 25)),
+        ]  # fmt: skip
+    assert len({tuple(seen[begin : begin + 25]) for begin in range(0, 400, 25)}) == 16
+
+
+def test_several_batches_made_in_one_call_are_the_batches_made_one_by_one(shards):
+    alone = dataset(shards, training=True, can_be_cut=False, **STREAM)
+    assert numbers(alone.take(20)) == numbers(dataset(shards, training=True, **STREAM).take(20))
+
+
 @KEPT
 def test_an_epoch_shows_no_record_twice(shards, tier):
-    made = dataset(shards, training=True, tier=tier)
+    made = dataset(shards, training=True, **tier)
     seen = numbers(made.take(12))  # two epochs of six full batches
     assert len(set(seen[:96])) == len(set(seen[96:])) == 96
     assert seen[:96] != seen[96:]
@@ -85,7 +114,7 @@ def test_an_epoch_shows_no_record_twice(shards, tier):
 
 @KEPT
 def test_what_an_epoch_leaves_out_differs_from_epoch_to_epoch(shards, tier):
-    seen = numbers(dataset(shards, training=True, tier=tier).take(6 * 20))
+    seen = numbers(dataset(shards, training=True, **tier).take(6 * 20))
     assert set(seen) == set(range(RECORDS))
 
 
@@ -99,14 +128,14 @@ def test_a_batch_larger_than_the_split_repeats_records(shards):
 
 @TIERS
 def test_training_batches_are_full_and_of_static_shape(shards, tier):
-    features, label = dataset(shards, training=True, tier=tier).element_spec
+    features, label = dataset(shards, training=True, **tier).element_spec
     assert features["number"].shape == [16]
     assert label.shape == [16]
 
 
 @TIERS
 def test_training_is_endless(shards, tier):
-    made = dataset(shards, training=True, tier=tier)
+    made = dataset(shards, training=True, **tier)
     assert made.cardinality() == tf.data.INFINITE_CARDINALITY
     assert len(list(made.take(50))) == 50
 
@@ -114,7 +143,7 @@ def test_training_is_endless(shards, tier):
 @TIERS
 def test_the_seed_decides_the_order(shards, tier):
     def order(seed):
-        return numbers(dataset(shards, training=True, seed=seed, tier=tier).take(12))
+        return numbers(dataset(shards, training=True, seed=seed, **tier).take(12))
 
     assert order(1) == order(1)
     assert order(1) != order(2)
@@ -129,18 +158,19 @@ def test_the_order_of_columns_does_not_depend_on_the_number_of_readers(shards, r
 @TIERS
 @pytest.mark.parametrize("readers", [1, 3])
 def test_evaluation_keeps_the_order_of_the_files_and_the_last_short_batch(shards, tier, readers):
-    made = dataset(shards, training=False, tier=tier, readers=readers)
+    made = dataset(shards, training=False, **tier, readers=readers)
     assert numbers(made) == [number for shard in range(4) for number in range(shard, RECORDS, 4)]
     assert made.cardinality() == 7
     assert numbers(made) == numbers(made)
 
 
-@pytest.mark.parametrize(("count", "training", "tier"), [(2, True, "columns"), (4, True, "disk"), (4, False, "disk")])
+@pytest.mark.parametrize(
+    ("count", "training", "tier"), [(2, True, COLUMNS), (4, True, DISK), (4, False, DISK), (2, True, CACHED)]
+)
 def test_the_workers_parts_of_a_step_are_one_workers_batch(shards, count, training, tier):
-    alone = batches(dataset(shards, training=training, tier=tier), 8)
+    alone = batches(dataset(shards, training=training, **tier), 8)
     parts = [
-        batches(dataset(shards, training=training, tier=tier, workers=Workers(index, count)), 8)
-        for index in range(count)
+        batches(dataset(shards, training=training, workers=Workers(index, count), **tier), 8) for index in range(count)
     ]
     assert [list(itertools.chain(*step)) for step in zip(*parts, strict=True)] == alone
 
@@ -148,10 +178,12 @@ def test_the_workers_parts_of_a_step_are_one_workers_batch(shards, count, traini
 @pytest.mark.parametrize(
     ("options", "workers"),
     [
-        ({"tier": "columns"}, ALONE),
-        ({"tier": "disk"}, Workers(1, 2)),
-        ({"tier": "stream"}, ALONE),
-        ({"tier": "stream", "cache_records": False}, Workers(1, 2)),
+        (COLUMNS, ALONE),
+        (DISK, Workers(1, 2)),
+        (CACHED, Workers(1, 2)),
+        (STREAM, ALONE),
+        ({**STREAM, "shuffle_records": 30}, Workers(1, 2)),
+        ({**STREAM, "shuffle_records": 20, "mix": {"old": 1, "new": 3}}, Workers(1, 2)),
     ],
     ids=str,
 )
@@ -164,10 +196,9 @@ def test_a_training_begun_at_any_step_goes_on_as_an_uninterrupted_one(shards, op
         )
 
 
-@pytest.mark.parametrize(("count", "cache"), [(2, True), (8, False)])  # four files: two each, or a range each
-def test_no_two_workers_stream_the_same_record(shards, count, cache):
-    options = {"tier": "stream", "cache_records": cache}
-    made = [dataset(shards, training=True, workers=Workers(index, count), **options) for index in range(count)]
+@pytest.mark.parametrize("count", [2, 8])  # four files: two each, or a range each
+def test_no_two_workers_stream_the_same_record(shards, count):
+    made = [dataset(shards, training=True, workers=Workers(index, count), **STREAM) for index in range(count)]
     seen = [set(numbers(one.take(14))) for one in made]
     assert sum(map(len, seen)) == RECORDS
     assert set.union(*seen) == set(range(RECORDS))
@@ -198,6 +229,56 @@ def test_what_is_kept_on_disk_is_not_read_again(shards):
     assert batches(dataset(shards, training=True, tier="disk"), 7) == first
 
 
+@KEPT
+def test_splits_are_mixed_by_share_batch_after_batch_of_all_epochs(shards, tier):
+    made = numbers(dataset(shards, training=True, mix={"old": 1, "new": 1}, **tier).take(12))  # two epochs of 96
+    assert [sum(number % 4 == 3 for number in made[begin : begin + 96]) for begin in (0, 96)] == [48, 48]
+    assert set(made) == set(range(RECORDS))  # of 75 old ones 96 are drawn: all have come
+
+
+def test_a_stream_mixes_splits_by_share_in_each_window(shards):
+    made = dataset(shards, training=True, mix={"old": 1, "new": 3}, shuffle_records=20, **STREAM)
+    seen = numbers(made.take(25))[:300]  # 15 windows
+    assert [sum(number % 4 == 3 for number in seen[begin : begin + 20]) for begin in range(0, 300, 20)] == [15] * 15
+    times = collections.Counter(seen)
+    assert {times[number] for number in range(RECORDS) if number % 4 < 3} == {1}  # once round the old ones
+    assert {times[number] for number in range(RECORDS) if number % 4 == 3} == {9}
+
+
+def test_a_split_without_a_share_is_not_read(shards):
+    made = dataset(shards, training=True, mix={"old": 0, "new": 1}, **STREAM)
+    assert {number % 4 for number in numbers(made.take(7))} == {3}
+
+
+def test_a_share_too_small_for_a_window_is_refused_with_its_size(shards):
+    with pytest.raises(InfeedError, match=r"windows of 10 records hold none of the split 'new'(.|\n)*larger share"):
+        dataset(shards, training=True, mix={"old": 1, "new": 0.01}, shuffle_records=10, **STREAM)
+
+
+@pytest.mark.parametrize("tier", [COLUMNS, DISK], ids=["columns", "disk"])
+def test_classes_are_drawn_by_share(shards, tier):
+    made = dataset(shards, training=True, class_names=("even", "odd"), class_shares={"odd": 3, "even": 1}, **tier)
+    assert sum(number % 2 for number in numbers(made.take(6))) == 72  # of 96
+    assert {number for number in numbers(made.take(12)) if number % 2} == set(range(1, RECORDS, 2))
+
+
+@TIERS
+def test_the_last_short_batch_of_evaluation_is_filled_up_with_rows_of_weight_0(shards, tier):
+    made = dataset(shards, training=False, static_shapes=True, **tier)
+    assert [spec.shape for spec in tf.nest.flatten(made.element_spec)] == [[16], [16], [16]]
+    weights = [weight.numpy().tolist() for _, _, weight in made]
+    assert weights == [[1.0] * 16] * 6 + [[1.0] * 4 + [0.0] * 12]
+
+
+def test_what_has_no_static_shape_is_refused_by_name(shards):
+    made = plan(
+        shards, FeedSpec(False, Sample(2, 8), static_shapes=True), FeedOptions(tier="stream", batch_size=16), MACHINE
+    )
+    text = Stages(parse=lambda records: records, transform=lambda records: ({"words": records}, tf.size(records)))
+    with pytest.raises(InfeedError, match=r"feature 'words' is no dense number of a fixed shape(.|\n)*vocabulary"):
+        build(made, text)
+
+
 def test_augmentation_is_given_the_number_of_the_step(shards):
     made = dataset(shards, training=True, augmentation="numbers the steps")
     assert [int(features["step"][0]) for features, _ in made.take(3)] == [0, 1, 2]
@@ -208,15 +289,15 @@ def test_augmentation_is_given_the_number_of_the_step(shards):
 @TIERS
 def test_compressed_files_give_the_same_batches(shards, tmp_path, tier):
     compressed = write_shards(tmp_path, ".gz")
-    assert batches(dataset(compressed, training=True, tier=tier), 7) == (
-        batches(dataset(shards, training=True, tier=tier), 7)
+    assert batches(dataset(compressed, training=True, **tier), 7) == (
+        batches(dataset(shards, training=True, **tier), 7)
     )
 
 
 def test_a_wrong_count_in_the_manifest_is_an_error_not_a_shorter_epoch(shards):
     wrong = [ShardFile(shard.path, shard.records + 1, shard.bytes) for shard in shards]
     with pytest.raises(
-        tf.errors.FailedPreconditionError, match="expected to contain 104 elements but contained only 100"
+        tf.errors.FailedPreconditionError, match="expected to contain 26 elements but contained only 25"
     ):
         numbers(dataset(wrong, training=False, tier="stream"))
 
@@ -225,3 +306,4 @@ def test_a_sample_measures_bytes_a_record(shards):
     sample = measure(shards, STAGES)
     assert sample.record_bytes == pytest.approx(1.88, abs=0.01)  # "0", "4", "8" and 22 numbers of two digits
     assert sample.feature_bytes == 16  # two int64
+    assert sample.can_be_cut

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.feed.columns import hold
+from infeed.components.feed.columns import can_be_cut, cut, hold
 from infeed.components.feed.disk import keep
 
 TEXT = [b"one", b"", b"three", b"f\xff\x00r", b"five"]
@@ -78,15 +78,16 @@ def test_a_dense_feature_padded_batch_by_batch_is_padded_anew(make):
     lists = tf.ragged.constant([[1], [2], [3, 4], [5], [6, 7, 8]])
     padded = tf.data.Dataset.from_tensor_slices(lists).map(lambda one: one).padded_batch(2)  # widths 1, 2 and 3
     columns = make(padded)
-    assert not columns.can_be_cut
+    assert not can_be_cut(padded.element_spec)
     assert columns.take(tf.constant([4, 0], tf.int64)).numpy().tolist() == [[6, 7, 8], [1, 0, 0]]
 
 
 def test_several_batches_taken_at_once_are_the_batches_taken_one_by_one(make):
     dense = {name: value for name, value in FEATURES.items() if name not in ("sparse", "names")}
     columns, rows = make(batches(dense)), tf.constant([[4, 2], [0, 1]], tf.int64)
-    assert columns.can_be_cut
-    together = tf.data.Dataset.from_tensors(columns.take_several(rows)).unbatch()
+    assert can_be_cut(batches(dense).element_spec)
+    several = tf.data.Dataset.from_tensors(tf.reshape(rows, [-1])).map(columns.take)
+    together = several.map(lambda *batch: cut(batch, 2, 2)).unbatch()
     for taken, some in zip(together, rows, strict=True):
         for got, alone in zip(*(tf.nest.flatten(one) for one in (taken, columns.take(some))), strict=True):
             as_list = "to_list" if isinstance(alone, tf.RaggedTensor) else "numpy"

@@ -20,16 +20,6 @@ def counted(times):
     return tf.data.Dataset.from_generator(batches, output_signature=tf.TensorSpec([None], tf.int64))
 
 
-class FailsHalfway:
-    """Batches whose reading breaks after the first, as a full disk would break it."""
-
-    element_spec = tf.TensorSpec([None], tf.int64)
-
-    def __iter__(self):
-        yield tf.constant([1, 2], tf.int64)
-        raise OSError(28, "No space left on device")
-
-
 def age(entry, seconds):
     os.utime(entry, (time.time() - seconds,) * 2)
 
@@ -49,9 +39,18 @@ def test_another_key_is_another_entry(tmp_path):
     assert len(times) == 2
 
 
-def test_nothing_half_written_is_left_or_read(tmp_path):
-    with pytest.raises(InfeedError, match=r"cannot be kept on disk: No space left(.|\n)*tier='stream'"):
-        disk.keep(FailsHalfway(), str(tmp_path), "key", 0)
+def test_nothing_half_written_is_left_or_read(tmp_path, monkeypatch):
+    written = []
+
+    def add(writer, column):
+        written.append(column)
+        if len(written) > 1:  # the second batch finds the disk full
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(disk._Writer, "add", add)
+        with pytest.raises(InfeedError, match=r"cannot be kept on disk: No space left(.|\n)*tier='stream'"):
+            disk.keep(counted([]), str(tmp_path), "key", 0)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
     assert disk.keep(counted([]), str(tmp_path), "key", 0).rows == 6
 

@@ -13,6 +13,11 @@ from infeed.components.feed.options import Augment, FeedOptions, Normalise, Work
         ({"tier": "cloud"}, r"tier is 'cloud'(.|\n)*auto, columns, disk, stream"),
         ({"memory_fraction": 1.5}, "memory_fraction is 1.5"),
         ({"disk_fraction": 0}, "disk_fraction is 0"),
+        ({"mix": {"a": -1.0, "b": 2.0}}, r"mix is \{'a': -1.0(.|\n)*shares of at least 0"),
+        ({"mix": {"a": 0.0}}, r"mix is(.|\n)*one of them above it"),
+        ({"class_shares": {"a": float("nan")}}, "class_shares is"),
+        ({"class_shares": "even"}, r"class_shares is 'even'(.|\n)*Map names to shares"),
+        ({"mix": {"a": 1.0}, "class_shares": "equal"}, "mix and class_shares are given both"),
     ],
 )
 def test_feed_options_out_of_range_are_refused_when_built(options, message):
@@ -35,6 +40,17 @@ def test_negative_shift_is_refused():
         Augment(shift=-1)
 
 
+@pytest.mark.parametrize("crop", [0, 1.5])
+def test_a_crop_is_a_share_of_the_area(crop):
+    with pytest.raises(InfeedError, match=f"crop is {crop}"):
+        Augment(crop=crop)
+
+
+def test_a_stretch_below_one_is_refused():
+    with pytest.raises(InfeedError, match=r"stretch is 0\.5"):
+        Augment(stretch=0.5)
+
+
 def test_normalising_by_a_deviation_of_zero_is_refused():
     with pytest.raises(InfeedError, match="std is 0"):
         Normalise(std=0)
@@ -42,6 +58,10 @@ def test_normalising_by_a_deviation_of_zero_is_refused():
 
 def test_augmentation_describes_only_what_it_does():
     assert Augment(shift=2, cutout=4).describe() == "shifts by up to 2 px with reflected edges, cuts out 4 x 4 px"
+    assert (
+        Augment(crop=0.08, stretch=4 / 3).describe()
+        == "crops to no less than 8% of the area and resizes, stretches by up to 1.33"
+    )
     assert Augment().describe() == ""
 
 

@@ -6,6 +6,7 @@ from infeed.components.feed.machine import Machine
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.shards import ShardFile
+from infeed.components.feed.shares import Shares
 
 MACHINE = Machine(cpus=4, memory_bytes=3_000_000)  # a third of it, 1 MB, may be used
 SAMPLE = Sample(record_bytes=100, feature_bytes=400)
@@ -33,18 +34,32 @@ def test_a_split_that_fits_decoded_is_held_as_columns():
     made = planned()
     assert made.tier == "columns"
     assert made.reason == "2,000 records take 800.0 KB decoded, and 1.0 MB of memory may be used"
-    assert names(made) == [*DECODE, "gather", "augment", "prefetch"]
-    assert step(made, "gather").settings == {"shuffle": True, "window": None, "batches": 32}
+    assert names(made) == [*DECODE, "gather", "cut", "augment", "prefetch"]
+    assert step(made, "gather").settings == {"shuffle": True, "window": None, "batches": 32, "shares": None}
 
 
 def test_columns_are_read_in_the_order_of_the_files_whatever_the_number_of_readers():
-    assert step(planned(records=900), "read").settings == {"readers": 2, "block": 900}
+    made = planned(records=9000, tier="columns")
+    assert step(made, "read").settings == {"readers": 2, "block": 4096, "in_a_row": 3}
 
 
 def test_small_batches_are_gathered_several_in_a_call_and_large_ones_alone():
     assert "32 batches in a call" in step(planned(), "gather").does
-    assert step(planned(batch_size=1500), "gather").settings["batches"] == 2
+    assert step(planned(batch_size=1500), "cut").settings == {"batches": 2}
     assert step(planned(batch_size=5000), "gather").settings["batches"] == 1
+    assert "cut" not in names(planned(batch_size=5000))
+
+
+def test_batches_that_are_as_wide_as_their_values_need_are_made_one_by_one():
+    sparse = FeedSpec(True, Sample(100, 400, can_be_cut=False))
+    assert "cut" not in names(plan(shards(2, 1000), sparse, FeedOptions(tier="stream"), MACHINE))
+
+
+def test_decoding_takes_as_many_records_at_a_time_as_memory_likes():
+    assert step(planned(), "batch").settings["size"] == 4096
+    pictures = FeedSpec(True, Sample(record_bytes=10_000, feature_bytes=150_000))
+    made = plan(shards(1, 1000), pictures, FeedOptions(), Machine(4, 1 << 40))
+    assert step(made, "batch").settings["size"] == step(made, "read").settings["block"] == 27
 
 
 def test_batches_of_pictures_are_gathered_as_few_in_a_call_as_memory_likes():
@@ -59,7 +74,7 @@ def test_a_split_too_large_for_memory_is_kept_on_disk():
     assert made.reason == (
         "10,000 records take 4.0 MB decoded, only 1.0 MB of memory may be used, but 4.5 MB of disk may be used"
     )
-    assert names(made) == [*DECODE[:-1], "disk", "gather", "augment", "prefetch"]
+    assert names(made) == [*DECODE[:-1], "disk", "gather", "cut", "augment", "prefetch"]
     assert step(made, "disk").settings == {"folder": "~/.cache/tfx-infeed", "bytes": 4_000_000}
 
 
@@ -78,24 +93,26 @@ def test_a_split_too_large_decoded_is_streamed_from_cached_records():
     made = planned(records=2000)  # 4,000 x 400 bytes decoded, 4,000 x 100 as records
     assert made.tier == "stream"
     assert names(made) == [
-        "shards", "read", "cache", "shuffle", "repeat", "batch", "parse", "transform", "augment", "prefetch",
+        "shards", "read", "cache", "gather", "parse", "transform", "cut", "augment", "prefetch",
     ]  # fmt: skip
     assert "they take 400.0 KB of the 1.0 MB that may be used" in step(made, "cache").reason
-    assert step(made, "shuffle").settings == {"buffer": 4000}  # what is cached is shuffled in full
 
 
 def test_nothing_is_cached_that_does_not_fit():
     made = planned(records=10_000)  # 20,000 x 100 bytes
-    assert "cache" not in names(made)
-    assert step(made, "shuffle").settings == {"buffer": 10_000}
+    assert names(made) == [
+        "shards", "read", "shuffle", "repeat", "prefetch", "batch", "parse", "transform", "cut", "augment", "prefetch",
+    ]  # fmt: skip
+    assert step(made, "shuffle").settings == {"window": 3333}  # of 100 bytes, three windows at a time
     assert "20,000 records would not fit" in step(made, "shuffle").reason
+    assert step(made, "batch").settings == {"size": 4096, "drop_remainder": True}
 
 
 def test_options_override_the_plan_and_are_named_as_the_reason():
     made = planned(tier="stream", cache_records=False, shuffle_records=7, readers=1)
     assert made.reason.startswith("asked for in FeedOptions.tier")
     assert "cache" not in names(made)
-    assert step(made, "shuffle").settings == {"buffer": 7}
+    assert step(made, "shuffle").settings == {"window": 7}
     assert step(made, "shuffle").reason.startswith("asked for in FeedOptions.shuffle_records")
     assert step(made, "read").settings["readers"] == 1
 
@@ -119,7 +136,7 @@ def test_evaluation_is_complete_in_order_and_never_augmented(tier):
     kept = [] if tier == "stream" else [tier, "gather"]
     assert names(made) == [*DECODE[:-1], *kept, "normalise", "prefetch"]
     assert not step(made, "shards").settings.get("permute")
-    assert step(made, "read").settings["block"] == 1000  # one file after the other
+    assert step(made, "read").settings["in_a_row"] == 1  # one file after the other
     assert step(made, "batch").settings["drop_remainder"] is False
     assert made.steps_per_epoch == 7  # 2,000 records: six full batches and a short one
 
@@ -140,3 +157,65 @@ def test_every_step_gives_its_reason_and_the_last_is_a_prefetch():
 def test_a_split_without_records_is_refused():
     with pytest.raises(InfeedError, match="there is no record to read"):
         planned(records=0)
+
+
+SPLITS = [ShardFile(f"Split-{split}/part-0", 1000, 50_000, split=split) for split in ("old", "new")]
+
+
+def mixed(*, epochs=None, training=True, machine=MACHINE, **options):
+    spec = FeedSpec(training, SAMPLE, class_names=("no", "yes"), epochs=epochs)
+    return plan(SPLITS, spec, FeedOptions(**options), machine)
+
+
+@pytest.mark.parametrize("tier", ["columns", "disk"])
+def test_rows_drawn_by_share_are_drawn_from_all_of_the_split(tier):
+    gather = step(mixed(tier=tier, mix={"old": 1, "new": 3}, machine=Machine(4, 1000)), "gather")
+    assert gather.settings["shares"] == Shares("split", ("old", "new"), (1.0, 3.0))
+    assert gather.settings["window"] is None
+    assert "drawn by share and shuffled by seed and epoch: 25 % of 'old', 75 % of 'new'" in gather.does
+    assert gather.reason.startswith("asked for in FeedOptions.mix")
+
+
+def test_evaluation_data_is_never_drawn_by_share():
+    assert step(mixed(training=False, class_shares="equal"), "gather").settings == {"shuffle": False}
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_stream_says_why_it_cannot_draw_classes_by_share(cached):
+    with pytest.raises(
+        InfeedError, match=r"knows the class of a record too late(.|\n)*disk, or weigh with class_weight"
+    ):
+        mixed(tier="stream", class_shares="equal", cache_records=cached)
+
+
+def test_a_stream_mixes_splits_window_by_window():
+    made = mixed(tier="stream", cache_records=False, mix={"old": 1, "new": 1}, shuffle_records=100)
+    assert names(made)[:5] == ["shards", "read", "mix", "prefetch", "batch"]
+    assert "windows of 100 records by share" in step(made, "mix").does
+
+
+def test_a_stream_that_holds_its_records_mixes_splits():
+    made = mixed(tier="stream", cache_records=True, mix={"old": 1, "new": 1})
+    assert step(made, "gather").settings["shares"].by == "split"
+
+
+def test_what_is_read_once_is_not_kept_unless_that_is_cheap():
+    large = [ShardFile("Split-train/part-0", 1_000_000, 50_000_000)]
+    made = plan(large, FeedSpec(True, SAMPLE, epochs=1), FeedOptions(), Machine(4, 1 << 40))
+    assert made.tier == "stream"
+    assert made.reason == (
+        "1,000,000 records take 400.0 MB decoded, and a single epoch gains nothing from what is kept decoded"
+    )
+    assert "cache" not in names(made)
+    assert plan(large, FeedSpec(True, SAMPLE, epochs=2), FeedOptions(), Machine(4, 1 << 40)).tier == "columns"
+    assert mixed(epochs=1).tier == "columns"
+
+
+@pytest.mark.parametrize("tier", ["columns", "disk", "stream"])
+def test_evaluation_batches_of_one_shape_are_filled_up_before_the_last_prefetch(tier):
+    spec = FeedSpec(False, SAMPLE, static_shapes=True)
+    made = plan(shards(1, 1000), spec, FeedOptions(batch_size=300, tier=tier), MACHINE)
+    assert names(made)[-2:] == ["fill", "prefetch"]
+    assert "fill" not in names(
+        plan(shards(1, 1000), FeedSpec(True, SAMPLE, static_shapes=True), FeedOptions(), MACHINE)
+    )

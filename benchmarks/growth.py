@@ -1,0 +1,141 @@
+"""How the cost of feeding grows with rows, batch size and shards, for each tier.
+
+    python benchmarks/growth.py --plot docs/growth.svg
+
+Prints one JSON line a figure, the microseconds of CPU that a row takes, and draws them. A table of two whole numbers
+and two fractions is written as gzip-compressed TFRecords; each tier is measured in epochs after its first. The first of
+`columns` and `disk`, which decodes all rows, is measured too, with the half second in which TensorFlow builds its
+graphs. Takes some ten minutes, 4 GB of memory and 2 GB of disk.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import matplotlib as mpl
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from feed import Epoch, Specs, Table, clock, consume, one_turn, ours, settle, since
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from infeed.components.dataset import names, records
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.feed.shards import shard_files
+
+ROWS, BATCH, SHARDS = 200_000, 1024, 4  # where something else grows
+BLOCK = 100_000  # rows encoded at a time
+SPECS: Specs = {
+    "whole": tf.io.FixedLenFeature([2], tf.int64),
+    "fraction": tf.io.FixedLenFeature([2], tf.float32),
+}
+TITLES = {"rows": "rows of the table", "batch": "rows of a batch", "shards": "shards of the table"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement: what grows, and all three sizes."""
+
+    grows: str
+    rows: int = ROWS
+    batch: int = BATCH
+    shards: int = SHARDS
+
+    @property
+    def at(self) -> int:
+        """The size of what grows."""
+        return int(getattr(self, self.grows))
+
+
+@click.command()
+@click.option("--most-rows", default=10_000_000, show_default=True, help="Rows of the largest table.")
+@click.option("--turns", default=3, show_default=True, help="Epochs measured, of which the median is taken.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="An SVG or PNG file to draw into.")
+def main(most_rows: int, turns: int, plot: str | None) -> None:
+    """Measures how the cost of feeding grows."""
+    figures: dict[str, dict[str, dict[int, float]]] = {}
+    for case in cases(most_rows):
+        with tempfile.TemporaryDirectory() as folder:
+            write_table(Path(folder), case.rows, case.shards)
+            table = Table(folder, SPECS, case.rows, case.batch, shard_files([f"{folder}/Split-train/*"]))
+            for tier, cost in measured(table, turns):
+                figures.setdefault(case.grows, {}).setdefault(tier, {})[case.at] = cost
+                click.echo(json.dumps({"benchmark": "feed growth", case.grows: case.at, "figure": tier, "value": cost}))
+    if plot:
+        draw(figures, plot)
+
+
+def cases(most_rows: int) -> Iterator[Case]:
+    yield from (Case("rows", rows=10**power, shards=16) for power in range(4, 8) if 10**power <= most_rows)
+    yield from (Case("batch", batch=batch) for batch in (32, 128, 512, 2048, 8192))
+    yield from (Case("shards", shards=shards) for shards in (1, 4, 16, 64, 200))
+
+
+def write_table(folder: Path, rows: int, shards: int) -> None:
+    random = np.random.default_rng(0)
+    for shard in range(shards):
+        path = f"{folder}/Split-train/{names.shard_name(shard, shards, gzip=True)}"
+        records.write_records(path, blocks(random, rows // shards), gzip_level=1)
+
+
+def blocks(random: np.random.Generator, rows: int) -> Iterator[pa.LargeBinaryArray]:
+    for begin in range(0, rows, BLOCK):
+        count = min(BLOCK, rows - begin)
+        whole = pa.FixedSizeListArray.from_arrays(pa.array(random.integers(0, 10_000, 2 * count)), 2)
+        fraction = pa.FixedSizeListArray.from_arrays(pa.array(random.normal(size=2 * count).astype(np.float32)), 2)
+        batch = pa.RecordBatch.from_arrays([whole, fraction], ["whole", "fraction"])
+        yield records.frame_records(encode_examples(batch))
+
+
+def measured(table: Table, turns: int) -> Iterator[tuple[str, float]]:
+    """(name, microseconds of CPU a row) of each tier."""
+    steps = table.rows // table.batch_size
+    for tier, options in {
+        "stream": {"cache_records": False},
+        "columns": {},
+        "disk": {"cache_dir": f"{table.folder}/cache"},
+    }.items():
+        started = clock()
+        epoch: Epoch = consume(ours(table, tier=tier, **options))
+        epoch(steps)
+        settle()
+        if tier != "stream":
+            yield f"{tier}, first epoch", a_row(since(started).cpu / steps, table)
+        yield tier, a_row(statistics.median(one_turn(epoch, steps).cpu for _ in range(turns)) / steps, table)
+
+
+def a_row(seconds_a_step: float, table: Table) -> float:
+    return round(1e6 * seconds_a_step / table.batch_size, 4)
+
+
+def draw(figures: dict[str, dict[str, dict[int, float]]], path: str) -> None:
+    """A panel for each thing that grows."""
+    mpl.rcParams.update({"svg.hashsalt": "growth", "font.size": 9})
+    figure, panels = plt.subplots(1, len(figures), figsize=(11, 3.6), sharey=True, layout="constrained")
+    for panel, (grows, tiers) in zip(np.atleast_1d(panels), figures.items(), strict=True):
+        draw_panel(panel, TITLES[grows], tiers)
+    first = np.atleast_1d(panels)[0]
+    first.set_ylabel("microseconds of CPU a row")
+    figure.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
+    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None, facecolor="white")
+
+
+def draw_panel(panel: Axes, title: str, tiers: dict[str, dict[int, float]]) -> None:
+    for tier, costs in tiers.items():
+        name, first = tier.split(",")[0], "," in tier
+        colour = {"stream": "#b5482a", "columns": "#2a62b5", "disk": "#3b8a4f"}[name]
+        panel.plot(*zip(*costs.items(), strict=True), ":" if first else "-", color=colour, marker="o", ms=3, label=tier)
+    panel.set(xscale="log", yscale="log", xlabel=title)
+    panel.grid(color="#dddddd", lw=0.5)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+if __name__ == "__main__":
+    main()
