@@ -1,11 +1,16 @@
 """The classic contrast: a step that takes as long as its input, fed naively, fed by us, and from constant data.
 
     python benchmarks/overlap.py --records 4000 --epochs 3
+    python benchmarks/overlap.py --work decode
 
 The records are PNG pictures in gzip-compressed TFRecords. The step sleeps as long as the naive input takes for a batch,
-measured first: an accelerator that computes while the CPU is free. The naive input decodes record by record and then
-batches; TensorFlow's own optimisations are off on its side, since they would add the prefetch that it leaves out. Our
-side is the engine's `stream` tier, which reads and decodes everything again in each epoch as well.
+measured first: an accelerator that computes while the CPU is free. By default most of the input's work sleeps as well,
+so many seconds a record on both sides: what is measured then is how much is done at the same time, not how much CPU
+there is to do it with. `--work decode` leaves that out and makes the pictures larger: then the CPU decodes.
+
+The naive input works record by record and then batches; TensorFlow's own optimisations are off on its side, since they
+would add the prefetch that it leaves out. Our side is the engine's `stream` tier, which reads and decodes everything
+again in each epoch as well.
 
 Prints one JSON line a figure: seconds an epoch and seconds of it spent waiting, medians over epochs of all turns, and
 what the meter itself costs: a loop over constant batches with and without it.
@@ -18,6 +23,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +39,45 @@ from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import ShardFile
 
-SHARDS, SIDE, BATCH = 4, 64, 64
+SHARDS, BATCH = 4, 64
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 METER_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the input does for a record: pictures of so many pixels a side to decode, and seconds to sleep."""
+
+    side: int
+    sleep: float
+
+    def decode(self, image: tf.Tensor) -> tf.Tensor:
+        """One PNG, string [] -> uint8 [side, side, 3]."""
+        return tf.ensure_shape(tf.io.decode_png(image, channels=3), [self.side, self.side, 3])
+
+    def wait_for(self, images: tf.Tensor) -> tf.Tensor:
+        """Pictures [..., height, width, channels], after the emulated work on as many records."""
+        if not self.sleep:
+            return images
+        records = tf.cast(tf.reduce_prod(tf.shape(images)[:-3]), tf.float32)
+        with tf.control_dependencies([tf.numpy_function(sleep, [records * self.sleep], [])]):
+            return tf.identity(images)
+
+
+WORK = {"sleep": Work(side=16, sleep=0.0006), "decode": Work(side=64, sleep=0.0)}
 
 
 @click.command()
 @click.option("--records", default=4_000, show_default=True, help="Pictures.")
 @click.option("--epochs", default=3, show_default=True, help="Epochs a turn; the first of each turn is left out.")
 @click.option("--turns", default=2, show_default=True, help="Turns of each contender.")
-def main(records: int, epochs: int, turns: int) -> None:
+@click.option("--work", type=click.Choice(list(WORK)), default="sleep", show_default=True, help="Of the input.")
+def main(records: int, epochs: int, turns: int, work: str) -> None:
     """Measures how much of the input's time disappears behind the step."""
     with tempfile.TemporaryDirectory() as folder:
-        shards = write_shards(Path(folder), records)
+        shards = write_shards(Path(folder), records, WORK[work].side)
         steps = records // BATCH
-        naive, ours = naive_input(shards), our_input(shards)
+        naive, ours = naive_input(shards, WORK[work]), our_input(shards, WORK[work])
         constant = tf.data.Dataset.from_tensors(next(iter(ours))).repeat()
         run_epoch(iter(naive), steps, 0.0)
         step_seconds = run_epoch(iter(naive), steps, 0.0)[0] / steps
@@ -57,18 +87,18 @@ def main(records: int, epochs: int, turns: int) -> None:
             for name, dataset in contenders.items():
                 iterator = iter(dataset)
                 took[name] += [run_epoch(iterator, steps, step_seconds) for _ in range(epochs)][1:]
-    report(took, {"records": records, "batch": BATCH, "step seconds": step_seconds})
+    report(took, {"records": records, "batch": BATCH, "work": work, "step seconds": step_seconds})
 
 
-def write_shards(folder: Path, records: int) -> list[ShardFile]:
+def write_shards(folder: Path, records: int, side: int) -> list[ShardFile]:
     """Noise over a gradient: as hard to decode as photographs are."""
     random, shards = np.random.default_rng(0), []
-    gradient = np.linspace(0, 200, SIDE)[:, None, None]
+    gradient = np.linspace(0, 200, side)[:, None, None]
     for shard in range(SHARDS):
         path = str(folder / f"part-{shard}.gz")
         with tf.io.TFRecordWriter(path, "GZIP") as writer:
             for label in range(records // SHARDS):
-                pixels = (gradient + random.integers(0, 50, [SIDE, SIDE, 3])).astype(np.uint8)
+                pixels = (gradient + random.integers(0, 50, [side, side, 3])).astype(np.uint8)
                 features = {
                     "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[tf.io.encode_png(pixels).numpy()])),
                     "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
@@ -78,17 +108,13 @@ def write_shards(folder: Path, records: int) -> list[ShardFile]:
     return shards
 
 
-def decode(image: tf.Tensor) -> tf.Tensor:
-    """One PNG, string [] -> uint8 [64, 64, 3]."""
-    return tf.ensure_shape(tf.io.decode_png(image, channels=3), [SIDE, SIDE, 3])
-
-
-def naive_input(shards: list[ShardFile]) -> tf.data.Dataset:
+def naive_input(shards: list[ShardFile], work: Work) -> tf.data.Dataset:
     """Record by record, nothing in parallel, nothing ahead of time."""
 
     def one(record: tf.Tensor) -> Any:
         parsed = tf.io.parse_single_example(record, SPEC)
-        return tf.cast(decode(parsed["image"]), tf.float32) / 255.0, parsed["label"]
+        image = work.wait_for(work.decode(parsed["image"]))
+        return tf.cast(image, tf.float32) / 255.0, parsed["label"]
 
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -98,11 +124,12 @@ def naive_input(shards: list[ShardFile]) -> tf.data.Dataset:
     return dataset.map(one).batch(BATCH, drop_remainder=True).with_options(options)
 
 
-def our_input(shards: list[ShardFile]) -> tf.data.Dataset:
+def our_input(shards: list[ShardFile], work: Work) -> tf.data.Dataset:
     """The engine, with nothing kept between epochs."""
 
     def transform(parsed: Any) -> Any:
-        return {"image": tf.map_fn(decode, parsed["image"], fn_output_signature=tf.uint8)}, parsed["label"]
+        images = tf.map_fn(work.decode, parsed["image"], fn_output_signature=tf.uint8)
+        return {"image": work.wait_for(images)}, parsed["label"]
 
     def normalise(batch: Any) -> Any:
         return tf.cast(batch[0]["image"], tf.float32) / 255.0, batch[1]
@@ -123,7 +150,7 @@ def run_epoch(iterator: Any, steps: int, step_seconds: float) -> tuple[float, fl
 
 
 def sleep(seconds: np.float32) -> None:
-    """Stands for the accelerator."""
+    """Stands for work that leaves the CPU free."""
     time.sleep(float(seconds))
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from infeed.components.example_gen.sources.jsonl import JsonlOptions as JsonlOptions
     from infeed.components.example_gen.sources.parquet import ParquetOptions as ParquetOptions
     from infeed.components.example_gen.sources.text import TextOptions as TextOptions
+    from infeed.components.feed.inputs import Input as Input
+    from infeed.components.feed.inputs import InputSpec as InputSpec
     from infeed.components.feed.options import Augment as Augment
     from infeed.components.feed.options import FeedOptions as FeedOptions
     from infeed.components.feed.options import Normalise as Normalise
@@ -77,6 +79,7 @@ _NAMES = {
     "example_gen.sources.jsonl": ("JsonlOptions",),
     "example_gen.sources.parquet": ("ParquetOptions",),
     "example_gen.sources.text": ("TextOptions",),
+    "feed.inputs": ("Input", "InputSpec"),
     "feed.options": ("Augment", "FeedOptions", "Normalise"),
     "input_report.component": ("InputReport",),
     "trainer.callbacks": ("CallbackSpec",),

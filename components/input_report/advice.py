@@ -46,8 +46,10 @@ class Situation:
 
 def advise(now: Situation) -> tuple[str, ...]:
     """All advice that applies, what is easiest to do first. Empty where nothing is worth changing."""
-    cached = _keep_in_memory(now)
-    input_rules = (cached, _write_more_shards(now), None if cached else _speed_up_what_is_left(now))
+    of_the_feed = "read" in now.profile.plan.step_names  # a user's own input function has neither tiers nor shards
+    cached = _keep_in_memory(now) if of_the_feed else None
+    shards = _write_more_shards(now) if of_the_feed else None
+    input_rules = (cached, shards, None if cached else _speed_up_what_is_left(now))
     rules = (*(input_rules if now.gain >= WORTH_ACTING else ()), _grow_the_batch(now))
     return tuple(sentence for sentence in rules if sentence)
 

@@ -75,8 +75,7 @@ class Checkpoints(keras.callbacks.Callback):
             self._memory = tf.Variable(b"", dtype=tf.string, trainable=False)
         self._saved = tf.train.Checkpoint(variables=[*variables, *self._more], step=self._step, memory=self._memory)
         self._manager = tf.train.CheckpointManager(self._saved, self._write_to, max_to_keep=_KEPT)
-        self._last = (self._progress.done, time.perf_counter())
-        self._due = self._progress.done + self._progress.per_call
+        self._from_here()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if self._progress.to_skip:
@@ -84,14 +83,32 @@ class Checkpoints(keras.callbacks.Callback):
         if self._newest:
             self._restore()
         elif self._progress.done >= self._due:
+            self._save_if_time()
+
+    def _from_here(self) -> None:
+        """The next call is the first that this process makes."""
+        self._last = (self._progress.done, time.perf_counter())
+        self._due, self._pause = self._progress.done + self._progress.per_call, 0.0
+
+    def _save_if_time(self) -> None:
+        """Saves, or looks again later. When is said in steps: all workers have to save at the same one."""
+        step, since = self._last
+        passed = self._agreed_since(since)
+        rate, left = (self._progress.done - step) / passed, self._pause - passed
+        if left <= 0:
+            started = time.perf_counter()
             self._save()
+            left = self._pause = max(self._seconds, _PAUSE * self._agreed_since(started))
+            self._last = (self._progress.done, time.perf_counter())
+        self._due = self._progress.done + max(1, int(rate * left))
+
+    def _agreed_since(self, moment: float) -> float:
+        return agreed(time.perf_counter() - moment, self._strategy)
 
     def _save(self) -> None:
-        started = time.perf_counter()
         self._step.assign(self._progress.done)
         self._memory.assign(pack({str(i): _plain_attributes(one) for i, one in enumerate(self._remembering())}))
         self._manager.save(checkpoint_number=self._progress.done)
-        self._schedule(started)
 
     def _restore(self) -> None:
         self._saved.restore(self._newest).assert_consumed()
@@ -100,15 +117,7 @@ class Checkpoints(keras.callbacks.Callback):
         for i, one in enumerate(self._remembering()):
             for name, value in memory[str(i)].items():
                 setattr(one, name, value)
-
-    def _schedule(self, started: float) -> None:
-        """Sets the next checkpoint by a number of steps, not by the clock: all workers have to save at the same one."""
-        now, done = time.perf_counter(), self._progress.done
-        step, since = self._last
-        rate = agreed((done - step) / (started - since), self._strategy)
-        pause = max(self._seconds, _PAUSE * agreed(now - started, self._strategy))
-        self._last = (done, now)
-        self._due = done + max(1, int(rate * pause))
+        self._from_here()
 
     def _remembering(self) -> list[Any]:
         return [*self._callbacks, self.model.history]  # Keras puts its History callback there

@@ -1,11 +1,11 @@
-"""Who trains together: the cluster that TF_CONFIG describes, as TensorFlow, Kubeflow and Vertex AI set it."""
+"""Who trains together: the cluster that TF_CONFIG or, on Vertex AI, CLUSTER_SPEC describes."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,31 @@ from infeed.components.feed.options import Workers
 
 _TRAINING_TASKS = ("chief", "worker")  # in the order in which TensorFlow numbers them
 
+# https://cloud.google.com/vertex-ai/docs/training/distributed-training: the place of a pool says what its machines do.
+_VERTEX_POOLS = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2": "ps", "workerpool3": "evaluator"}
+
+
+def adopt_cluster_spec(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Sets TF_CONFIG, which TensorFlow reads, from the CLUSTER_SPEC that Vertex AI sets on each machine of a job.
+
+    A TF_CONFIG that stands beside it is not relied upon: Google's may call the first machine `master`, a task that
+    TensorFlow 2 does not know.
+
+    Raises:
+      InfeedError: CLUSTER_SPEC is no JSON.
+    """
+    if environ.get("CLUSTER_SPEC"):
+        environ["TF_CONFIG"] = json.dumps(tf_config(_config(environ, "CLUSTER_SPEC")))
+
+
+def tf_config(cluster_spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of TF_CONFIG for a value of CLUSTER_SPEC: the same machines, with TensorFlow's names of their tasks."""
+    task = cluster_spec["task"]
+    return {
+        "cluster": {_VERTEX_POOLS[pool]: machines for pool, machines in cluster_spec["cluster"].items()},
+        "task": {"type": _VERTEX_POOLS[task["type"]], "index": int(task["index"])},
+    }
+
 
 def workers_here(environ: Mapping[str, str] = os.environ) -> Workers:
     """Which worker of how many this process is; worker 0 is the chief, which exports and reports.
@@ -24,7 +49,7 @@ def workers_here(environ: Mapping[str, str] = os.environ) -> Workers:
     Raises:
       InfeedError: TF_CONFIG is no JSON, or names a task that does not train, such as an evaluator.
     """
-    config = _config(environ.get("TF_CONFIG", ""))
+    config = _config(environ, "TF_CONFIG")
     cluster = config.get("cluster", {})
     tasks = [(kind, index) for kind in _TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
     if not tasks:
@@ -40,12 +65,13 @@ def workers_here(environ: Mapping[str, str] = os.environ) -> Workers:
     return Workers(tasks.index(here), len(tasks))
 
 
-def _config(text: str) -> dict[str, Any]:
+def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
+    text = environ.get(name)
     try:
         return json.loads(text) if text else {}
     except ValueError as error:
         raise InfeedError(
-            f"not valid JSON: {error}", where="environment variable TF_CONFIG", do="Mend it, or unset it."
+            f"not valid JSON: {error}", where=f"environment variable {name}", do="Mend it, or unset it."
         ) from error
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed.meter import Meter
 from infeed.components.trainer.cluster import agreed, distribute
 from infeed.components.trainer.steps import TrainSteps
@@ -42,7 +43,17 @@ class Progress:
 
     @classmethod
     def resumed(cls, done: int, per_epoch: int, per_call: int, total: float) -> Progress:
-        """After `done` steps: Keras starts the broken epoch again, so its first calls are skipped."""
+        """After `done` steps: Keras starts the broken epoch again, so its first calls are skipped.
+
+        Raises:
+          InfeedError: no call of so many steps ends there.
+        """
+        if done % per_epoch % per_call:
+            raise InfeedError(
+                f"a checkpoint was written after {done:,} steps, and no call of {per_call} steps ends there",
+                where="steps_per_call",
+                do="Use as many as when it was written, or remove the folder of checkpoints.",
+            )
         return cls(per_epoch, per_call, total, done - done % per_epoch, done % per_epoch)
 
     def take(self) -> int:

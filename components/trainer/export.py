@@ -5,8 +5,8 @@
                         `_` for what cannot stand in an argument's name (`image/encoded` is `image_encoded`)
     transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator
 
-Predictions of a classification are `probabilities` float32 [batch, classes], `class` string [batch]; of a regression
-`prediction` float32 [batch].
+Predictions of a classification are `probabilities` float32 [batch, classes], `class` string [batch] (its index, int64,
+where the label has no vocabulary); of a regression `prediction` float32 [batch].
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class ServingModel(tf.Module):
         self._graph = graph
         self._options = options
         self._classes = tf.constant(graph.classes) if graph.classes else None
+        self._is_regression = options.task == "regression"
         self._arguments = argument_names(graph.serving_spec)
         # Saved with the model, for clients that know the features' own names; parallel lists, string [features].
         self.raw_features = tf.Variable(list(self._arguments), trainable=False)
@@ -49,12 +50,14 @@ class ServingModel(tf.Module):
 
     def _predict(self, raw: dict[str, Any]) -> dict[str, tf.Tensor]:
         features = self._graph.transform(raw)
-        features.pop(self._graph.label, None)
+        for name in self._graph.not_inputs:
+            features.pop(name, None)
         features = normalise_images(features, self._options)
         output = tf.cast(self._model(features, training=False), tf.float32)  # mixed precision may end in float16
-        if self._classes is None:
+        if self._is_regression:
             return {"prediction": tf.reshape(output, [-1])}
-        return {"probabilities": output, "class": tf.gather(self._classes, tf.argmax(output, axis=-1))}
+        best = tf.argmax(output, axis=-1)
+        return {"probabilities": output, "class": best if self._classes is None else tf.gather(self._classes, best)}
 
     def _serving_default(self) -> Any:
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)

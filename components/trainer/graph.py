@@ -16,18 +16,21 @@ Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ..
 
 
 class TransformGraph:
-    """A TransformGraph artifact on disk, with the label's name."""
+    """A TransformGraph artifact on disk, with the names of the label and of the examples' weights, if there are any."""
 
-    def __init__(self, path: str, label: str) -> None:
+    def __init__(self, path: str, label: str, weight: str | None = None) -> None:
+        self.path = path
         self.output = tft.TFTransformOutput(path)
         self.label = label
+        self.not_inputs = [label] if weight is None else [label, weight]
         self.layer = self.output.transform_features_layer()
-        if label not in self._transform_io[1]:
-            raise InfeedError(
-                f"the transform graph gives no feature {label!r}",
-                where="option label of the Trainer",
-                do=f"It gives: {', '.join(sorted(self._transform_io[1]))}. Name one of those.",
-            )
+        for option, name in (("label", label), ("feed.weight", weight)):
+            if name is not None and name not in self._transform_io[1]:
+                raise InfeedError(
+                    f"the transform graph gives no feature {name!r}",
+                    where=f"option {option} of the Trainer",
+                    do=f"It gives: {', '.join(sorted(self._transform_io[1]))}. Name one of those.",
+                )
 
     @property
     def raw_spec(self) -> dict[str, Any]:
@@ -55,7 +58,7 @@ class TransformGraph:
     def serving_spec(self) -> dict[str, Any]:
         """Parsing spec of the raw features that the model's inputs depend on: what a client has to send."""
         inputs, outputs = self._transform_io
-        wanted = [tensor for name, tensor in outputs.items() if name != self.label]
+        wanted = [tensor for name, tensor in outputs.items() if name not in self.not_inputs]
         # Not by control dependencies: TensorFlow ties every output to every lookup table.
         sources = graph_tools.retrieve_sources([t.op for t in _parts(wanted)], ignore_control_dependencies=True)
         needed = {name for name, tensor in inputs.items() if any(part in sources for part in _parts(tensor))}

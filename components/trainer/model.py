@@ -38,7 +38,8 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
     """Calls the user's function.
 
     Raises:
-      InfeedError: there is no such function, or it gives something other than a compiled Keras 3 model.
+      InfeedError: there is no such function, or it gives something other than a compiled Keras 3 model with one number
+        a class.
     """
     import keras
 
@@ -62,6 +63,18 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
             where=options.model_fn,
             do="Call model.compile(optimizer=..., loss=..., metrics=...) before returning it.",
         )
+    _check_output(model, options, spec)
     if options.xla is not None:
         model.jit_compile = options.xla
     return model
+
+
+def _check_output(model: keras.Model, options: TrainOptions, spec: ModelSpec) -> None:
+    """One sigmoid for two classes trains, but serving takes the class with the highest of several probabilities."""
+    shape = getattr(model, "output_shape", None)  # a subclassed model does not know it yet
+    if spec.classes and isinstance(shape, tuple) and shape[-1] != len(spec.classes):
+        raise InfeedError(
+            f"the model gives {shape[-1]} numbers an example, and there are {len(spec.classes)} classes",
+            where=options.model_fn,
+            do="End it in len(spec.classes) probabilities, with the loss sparse_categorical_crossentropy.",
+        )

@@ -11,6 +11,8 @@ from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.strategy import check_name
 
+CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's custom_config
+
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
 Precision = Literal["float16", "bfloat16"]
@@ -42,6 +44,9 @@ class TrainOptions:
         its own in there, removed when it has succeeded. None keeps checkpoints in the model run: they serve where the
         same execution is started again.
       profile_steps: first and last step, counted from 1, of which a profiler trace is written into the model run.
+      input_fn: a function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
+        evaluation; the batches that it returns are fed instead of those of the Examples. Of `feed`, only `batch_size`
+        and `seed` count then.
       feed: how batches are made.
       augment: random changes to the images in training; None for none.
       normalise: how pixels become the model's float inputs; None feeds them as they are.
@@ -65,6 +70,7 @@ class TrainOptions:
     checkpoint_seconds: float | None = 60.0
     checkpoint_dir: str | None = None
     profile_steps: Sequence[int] | None = None
+    input_fn: str | None = None
     feed: FeedOptions = field(default_factory=FeedOptions)
     augment: Augment | None = None
     normalise: Normalise | None = None
@@ -88,8 +94,16 @@ class TrainOptions:
             raise _invalid("class_weight", dict(self.class_weight), "Use it with the task classification alone.")
         if self.profile_steps is not None and not _is_range(self.profile_steps):
             raise _invalid("profile_steps", self.profile_steps, "Give the first and the last step, such as [20, 40].")
+        if self.augment and self.input_fn:
+            raise _invalid("augment", self.augment, "Change pictures in input_fn; augment is for the feed's batches.")
         if self.augment and not self.normalise:
             raise _invalid("normalise", None, "Say how augmented pixels are normalised: normalise=Normalise().")
+
+    @property
+    def user_functions(self) -> dict[str, str]:
+        """The user's own functions that training calls, by the option that names them."""
+        named = {"model_fn": self.model_fn, "callbacks_fn": self.callbacks_fn, "input_fn": self.input_fn}
+        return {option: function for option, function in named.items() if function}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` gives equal options back."""

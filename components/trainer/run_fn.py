@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,18 +19,17 @@ from infeed.components.feed.options import Workers
 from infeed.components.trainer import loop
 from infeed.components.trainer.callbacks import CallbackSpec, make_callbacks
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, remove, saved_step
-from infeed.components.trainer.cluster import Places, chief_writes, meet, workers_here
-from infeed.components.trainer.data import Feed, make_feed
+from infeed.components.trainer.cluster import Places, adopt_cluster_spec, chief_writes, meet, workers_here
+from infeed.components.trainer.data import Feed
 from infeed.components.trainer.epochs import measure_ceiling
 from infeed.components.trainer.export import ServingModel
 from infeed.components.trainer.graph import TransformGraph
 from infeed.components.trainer.model import ModelSpec, build_model
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
+from infeed.components.trainer.own_input import make_input
 from infeed.components.trainer.profile import write_profile
 from infeed.components.trainer.strategy import check_batch_size, check_for_tpu, check_xla, describe, make_strategy
 from infeed.components.trainer.weights import weighted
-
-CUSTOM_CONFIG_KEY = "infeed"
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,9 @@ def run_fn(fn_args: Any) -> None:
       InfeedError: an option, the data, the model function or the cluster is wrong.
     """
     training = prepare(fn_args)
-    with chief_writes(training.places, training.workers) as places:
-        with naming_corrupt_records((*training.train.plan.shards, *training.evaluation.plan.shards)):
+    inputs = training.train, training.evaluation
+    with closing(inputs[0]), closing(inputs[1]), chief_writes(training.places, training.workers) as places:
+        with naming_corrupt_records([shard for one in inputs for shard in one.plan.shards]):
             fitted = fit(training, places)
         ServingModel(fitted.model, training.graph, training.options).save(places.model)
         report(training, fitted, places.run)
@@ -76,21 +77,29 @@ class Training:
 def prepare(fn_args: Any) -> Training:
     """Reads options, cluster and graph, and plans the feeds."""
     options = read_options(fn_args)
+    adopt_cluster_spec()
     workers = workers_here()
     strategy = make_strategy(options.strategy, workers)
     check_batch_size(options.feed.batch_size, strategy)
     check_xla(options.xla, strategy)
-    graph = TransformGraph(fn_args.transform_graph_path, options.label)
+    graph = TransformGraph(fn_args.transform_graph_path, options.label, options.feed.weight)
+    max_steps = fn_args.train_steps
+    train = make_input(fn_args.train_files, graph, options, training=True, workers=workers, num_steps=max_steps)
+    evaluation = make_input(fn_args.eval_files, graph, options, training=False, workers=workers)
     return Training(
         options=options,
         workers=workers,
         strategy=strategy,
         graph=graph,
-        train=make_feed(fn_args.train_files, graph, options, training=True),
-        evaluation=make_feed(fn_args.eval_files, graph, options, training=False),
-        max_steps=fn_args.train_steps,
+        train=train,
+        evaluation=evaluation,
+        max_steps=max_steps,
         eval_steps=fn_args.eval_steps,
-        places=Places(fn_args.serving_model_dir, fn_args.model_run_dir, _checkpoints(fn_args, options)),
+        places=Places(
+            fn_args.serving_model_dir,
+            fn_args.model_run_dir,
+            _checkpoints(fn_args, options, train.identity, evaluation.identity),
+        ),
     )
 
 
@@ -142,7 +151,7 @@ def fit(training: Training, places: Places) -> loop.Fitted:
 
 def model_spec(dataset: tf.data.Dataset, graph: TransformGraph, options: TrainOptions) -> ModelSpec:
     """What the model function is told."""
-    features, _ = dataset.element_spec
+    features = dataset.element_spec[0]
     # In order of name: the graph gives them in any order, and a model that joins them must find its weights again.
     inputs = {name: tf.TensorSpec(features[name].shape[1:], features[name].dtype, name) for name in sorted(features)}
     sizes = {
@@ -168,9 +177,8 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
     )
 
 
-def _checkpoints(fn_args: Any, options: TrainOptions) -> str:
+def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
     """This training's own folder of checkpoints."""
-    data = [fn_args.train_files, fn_args.eval_files, fn_args.transform_graph_path]
-    code = user_code.digest(options.model_fn, "model_fn")
+    code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
     base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
-    return checkpoint_folder(base, options.to_dict(), data, fn_args.train_steps, fn_args.eval_steps, code)
+    return checkpoint_folder(base, options.to_dict(), fed, fn_args.train_steps, fn_args.eval_steps, code)

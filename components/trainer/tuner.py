@@ -66,7 +66,7 @@ class Tuner(TfxTuner):
       eval_args: splits to evaluate on.
 
     Raises:
-      InfeedError: the model function or the search function does not exist.
+      InfeedError: a function that the options name, or the search function, does not exist.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Tuner(TfxTuner):
             custom_config={
                 "infeed": options.to_dict(),
                 _SEARCH: dataclasses.asdict(search),
-                "model_fn_digest": user_code.digest(options.model_fn, "model_fn"),
+                **{f"{name}_digest": user_code.digest(text, name) for name, text in options.user_functions.items()},
                 "search_fn_digest": user_code.digest(search.search_fn, "search_fn"),
             },
         )
@@ -100,6 +100,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     Raises:
       InfeedError: an option, the data or a function of the user is wrong, or there are several workers.
     """
+    import keras
     import keras_tuner
 
     from infeed.components.trainer.model import build_model
@@ -121,6 +122,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
 
     def build(hp: keras_tuner.HyperParameters) -> Any:
         declare(hp)
+        keras.utils.set_random_seed(options.feed.seed)  # what differs between trials is hyperparameters alone
         return build_model(options, dataclasses.replace(spec, hparams={**options.hparams, **hp.values}))
 
     kind = {"random": keras_tuner.RandomSearch, "bayesian": keras_tuner.BayesianOptimization}[search.algorithm]

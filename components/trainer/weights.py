@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from infeed.components.errors import InfeedError
 
 def weighted(dataset: tf.data.Dataset, class_weight: Mapping[str, float], classes: Sequence[str]) -> tf.data.Dataset:
     """(features, label [batch]) -> (features, label, weight float32 [batch]), as Keras takes them.
+
+    Weights that the batches have already are multiplied by those of the classes.
 
     Args:
       dataset: labels are class indices.
@@ -32,7 +35,7 @@ def weighted(dataset: tf.data.Dataset, class_weight: Mapping[str, float], classe
         )
     weights = tf.constant([class_weight.get(name, 1.0) for name in classes], tf.float32)
 
-    def with_weight(features: Any, label: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
-        return features, label, tf.gather(weights, label)
+    def with_weight(features: Any, label: tf.Tensor, *weight: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        return features, label, math.prod(weight, start=tf.gather(weights, label))
 
     return dataset.map(with_weight, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

@@ -68,6 +68,13 @@ def test_shards_do_not_matter_once_records_are_cached(profile: Make) -> None:
     assert "shards" not in advice(profile(steps=CACHED), split_of(1, 900_000_000))
 
 
+def test_an_input_function_of_the_users_own_has_neither_tiers_nor_shards(profile: Make) -> None:
+    said = advice(profile(steps=("input_fn", "prefetch"), bytes=0), split_of(1, 900_000_000))
+    assert "memory" not in said
+    assert "shards" not in said
+    assert "input_fn runs on every record in every epoch" in said
+
+
 def test_steps_of_less_than_a_millisecond_want_a_larger_batch(profile: Make) -> None:
     said = advice(profile(epochs=[(1.0, 0.0), (0.1, 0.0)], ceiling=10_000.0))  # 100 steps of 1 ms
     assert said.startswith(

@@ -201,15 +201,19 @@ def arguments() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., Path]:
-    """train(folder, graph, model, steps=None, hyperparameters=None, **options) -> folder with `model` and `run`."""
+    """train(folder, graph, model, steps=None, hyperparameters=None, place=None, **options) -> `place` with the results.
 
-    def run(*args: Any, hyperparameters: Any = None, **options: Any) -> Path:
+    They are the folders `model` and `run`; a place of its own is the test's `tmp_path`.
+    """
+
+    def run(*args: Any, hyperparameters: Any = None, place: Path = tmp_path, **options: Any) -> Path:
+        place.mkdir(exist_ok=True)
         from tfx.components.trainer.fn_args_utils import FnArgs
 
         from infeed.components.trainer.run_fn import run_fn
 
-        run_fn(FnArgs(hyperparameters=hyperparameters, **fn_args(tmp_path, *args, **options)))
-        return tmp_path
+        run_fn(FnArgs(hyperparameters=hyperparameters, **fn_args(place, *args, **options)))
+        return place
 
     return run
 

@@ -3,13 +3,16 @@
 Logical devices can be made only before TensorFlow starts, so the tests run this in a process of its own.
 """
 
+import contextlib
 import json
+import os
 import sys
+import tempfile
 
 import keras
 import tensorflow as tf
 
-from infeed.components.trainer import loop
+from infeed.components.trainer import checkpoint, loop
 from infeed.components.trainer.epochs import measure_ceiling
 from infeed.components.trainer.strategy import describe, make_strategy
 
@@ -24,24 +27,50 @@ def data():
     return tf.data.Dataset.from_tensor_slices(({"x": x}, y)).batch(BATCH, drop_remainder=True).with_options(options)
 
 
-def build(dropout=0.0):
+def build(dropout=0.0, *, optimizer="sgd", jit_compile="auto"):
     keras.utils.set_random_seed(0)
     x = keras.Input([4], name="x")
     hidden = keras.layers.Dropout(dropout)(keras.layers.Dense(8, activation="tanh")(x))
     model = keras.Model({"x": x}, keras.layers.Dense(1)(hidden))
-    model.compile("sgd", "mse", metrics=["mae"])
+    model.compile(optimizer, "mse", metrics=["mae"], jit_compile=jit_compile)
     return model
 
 
-def train_ours(strategy_name, *, dropout=0.0, start_step=0, **options):
-    strategy = make_strategy(strategy_name)
+def train_ours(strategy, *, dropout=0.0, start_step=0, compiled=None, **options):
+    """`strategy` is one, or the name of one."""
+    strategy = make_strategy(strategy) if isinstance(strategy, str) else strategy
     with strategy.scope():
-        model = build(dropout)
+        model = build(dropout, **(compiled or {}))
     settings = {"steps_per_call": 4, "epochs": EPOCHS, "max_steps": None, "callbacks": []} | options
     train = data().repeat().skip(start_step)
     settings |= {"batch_size": BATCH, "steps_per_epoch": STEPS, "start_step": start_step}
     fitted = loop.fit(model, strategy, train, data(), **settings)
     return model, strategy, fitted
+
+
+class BreakOff(keras.callbacks.Callback):
+    """Raises KeyboardInterrupt in the second epoch, after its second call."""
+
+    calls = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.calls += 1
+        if self.calls == 5:
+            raise KeyboardInterrupt
+
+
+def broken_and_resumed(strategy):
+    """The model; a process has one strategy, as in a training, for the collective operations of two would meet."""
+    checkpoint._PAUSE = 0
+    with tempfile.TemporaryDirectory() as folder:
+
+        def train(*callbacks, start_step=0):
+            checkpoints = checkpoint.Checkpoints(folder, folder, 1e-9, strategy)
+            return train_ours(strategy, callbacks=callbacks, checkpoints=checkpoints, start_step=start_step)[0]
+
+        with contextlib.suppress(KeyboardInterrupt):
+            train(BreakOff())
+        return train(keras.callbacks.Callback(), start_step=checkpoint.saved_step(folder))
 
 
 if __name__ == "__main__":
@@ -55,6 +84,8 @@ if __name__ == "__main__":
         "history": fitted.history,
         "steps": [epoch.steps for epoch in fitted.epochs],
         "waits": [epoch.wait_seconds for epoch in fitted.epochs],
+        "resumed": [weight.numpy().tolist() for weight in broken_and_resumed(strategy).weights],
         "ceiling": measure_ceiling(fitted.train_steps, strategy, next(iter(data())), BATCH, seconds=0.2),
     }
-    print(json.dumps(result))
+    print(json.dumps(result), flush=True)
+    os._exit(0)  # where an exception has cut a distributed loop short, TensorFlow may wait for its threads for ever

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from infeed.components.errors import InfeedError
 from infeed.components.trainer import checkpoint
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, pack, plain, saved_step, unpack
+from infeed.components.trainer.epochs import Progress
 
 pytestmark = pytest.mark.slow
 
@@ -52,10 +54,10 @@ class Remembers(keras.callbacks.Callback):
         self._epochs += 1
 
 
-def train(folder, *callbacks, start_step=0):
+def train(folder, *callbacks, start_step=0, epochs=3):
     checkpoints = Checkpoints(folder, folder, 1e-9, tf.distribute.get_strategy())
     return script.train_ours(
-        "one_device", epochs=3, callbacks=callbacks, checkpoints=checkpoints, start_step=start_step, dropout=0.5
+        "one_device", epochs=epochs, callbacks=callbacks, checkpoints=checkpoints, start_step=start_step, dropout=0.5
     )
 
 
@@ -83,6 +85,33 @@ def test_resuming_gives_the_same_weights_history_and_records(broken, tmp_path_fa
     assert [epoch.steps for epoch in fitted.epochs] == [10, 10, 10]
     assert remembers.batches == 9  # calls; those of the first process are remembered
     assert remembers._epochs == 2
+
+
+def test_early_stopping_counts_on_over_a_break(tmp_path, monkeypatch):
+    def early():  # the loss only falls, so the first epoch stays the best, and two more may follow
+        return keras.callbacks.EarlyStopping("val_loss", mode="max", patience=2, restore_best_weights=True)
+
+    monkeypatch.setattr(checkpoint, "_PAUSE", 0)
+    folder = str(tmp_path / "broken")
+    with pytest.raises(BrokenOffError):
+        train(folder, early(), Stop(1, 7), epochs=6)
+    resumed, _, fitted = train(folder, early(), Stop(), epochs=6, start_step=saved_step(folder))
+    straight, _, expected = train(str(tmp_path / "straight"), early(), Stop(), epochs=6)
+    assert len(fitted.epochs) == len(expected.epochs) == 3
+    for ours, theirs in zip(resumed.weights, straight.weights, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_a_checkpoint_waits_until_its_time_has_come_however_slow_the_first_steps_were(tmp_path):
+    folder = str(tmp_path)
+    checkpoints = Checkpoints(folder, folder, 3600, tf.distribute.get_strategy())
+    script.train_ours("one_device", epochs=3, callbacks=[], checkpoints=checkpoints)
+    assert saved_step(folder) == 4  # the one after the first call, and none since
+
+
+def test_a_checkpoint_that_no_call_ends_at_is_refused():
+    with pytest.raises(InfeedError, match=r"written after 13 steps, and no call of 4 steps ends there"):
+        Progress.resumed(13, per_epoch=10, per_call=4, total=30)
 
 
 def test_without_a_checkpoint_training_starts_at_the_beginning(tmp_path):

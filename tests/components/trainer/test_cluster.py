@@ -4,7 +4,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Workers
-from infeed.components.trainer.cluster import Places, chief_writes, workers_here
+from infeed.components.trainer.cluster import Places, adopt_cluster_spec, chief_writes, tf_config, workers_here
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
 
@@ -32,6 +32,39 @@ def test_workers_are_numbered_as_tensorflow_does(environ, workers):
 def test_a_task_that_does_not_train_is_refused():
     with pytest.raises(InfeedError, match=r"the task ps 0 does not train(.|\n)*TF_CONFIG"):
         workers_here(environment("ps", 0))
+
+
+# As https://cloud.google.com/vertex-ai/docs/training/distributed-training shows it.
+VERTEX = {
+    "cluster": {"workerpool0": ["job-workerpool0-0:2222"], "workerpool1": ["job-1-0:2222", "job-1-1:2222"]},
+    "environment": "cloud",
+    "task": {"type": "workerpool1", "index": 1, "trial": ""},
+    "job": "{}",
+}
+
+
+def test_the_pools_of_vertex_ai_become_tensorflows_tasks():
+    assert tf_config(VERTEX) == {
+        "cluster": {"chief": ["job-workerpool0-0:2222"], "worker": ["job-1-0:2222", "job-1-1:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_a_machine_of_vertex_ai_knows_its_number_whatever_tf_config_says():
+    environ = {"CLUSTER_SPEC": json.dumps(VERTEX), **environment("master", 0, {"master": ["a:1"]})}
+    adopt_cluster_spec(environ)
+    assert workers_here(environ) == Workers(2, 3)
+
+
+def test_without_a_cluster_spec_tf_config_stays():
+    environ = environment("chief", 0)
+    adopt_cluster_spec(environ)
+    assert environ == environment("chief", 0)
+
+
+def test_a_broken_cluster_spec_is_told():
+    with pytest.raises(InfeedError, match=r"not valid JSON(.|\n)*CLUSTER_SPEC"):
+        adopt_cluster_spec({"CLUSTER_SPEC": "{"})
 
 
 def test_a_broken_tf_config_is_told():

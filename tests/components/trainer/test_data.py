@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 
 pytestmark = pytest.mark.tfx
@@ -12,7 +13,7 @@ def feed(folder, *, training, split, graph="class", label="kind", feed=None, **o
     from infeed.components.trainer.options import TrainOptions
 
     made = TrainOptions(model_fn="m:f", label=label, feed=FeedOptions(batch_size=8, **(feed or {})), **options)
-    loaded = TransformGraph(str(folder / graph / "graph"), label)
+    loaded = TransformGraph(str(folder / graph / "graph"), label, made.feed.weight)
     return make_feed([f"{folder}/Split-{split}/*"], loaded, made, training=training).dataset()
 
 
@@ -48,7 +49,7 @@ def test_an_evaluation_record_of_an_unknown_class_is_left_out(with_a_stranger):
 def test_training_on_a_record_of_an_unknown_class_stops_with_the_reason(with_a_stranger):
     import tensorflow as tf
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match="no 'kind', or a class that Transform did not see"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no label kind, or a class that Transform did not see"):
         list(feed(with_a_stranger, training=True, split="odd").take(3))
 
 
@@ -78,8 +79,6 @@ def test_columns_kept_on_disk_are_those_of_memory_and_of_another_graph_are_other
 def test_a_corrupt_record_is_named_or_left_out_where_that_is_allowed(table, tmp_path, example, tier):
     import tensorflow as tf
 
-    from infeed.components.errors import InfeedError
-
     path = tmp_path / "Split-train" / "part-0"
     path.parent.mkdir()
     (tmp_path / "class").symlink_to(table[0] / "class")
@@ -93,3 +92,31 @@ def test_a_corrupt_record_is_named_or_left_out_where_that_is_allowed(table, tmp_
         feed(tmp_path, training=True, split="train", feed={"tier": tier})
     left = feed(tmp_path, training=False, split="train", feed={"tier": tier, "skip_corrupt": 1})
     assert sum(len(label) for _, label in left) == 15
+
+
+@pytest.mark.parametrize("tier", ["columns", "stream"])
+def test_a_feature_that_weighs_the_examples_is_kept_from_the_model(table, tier):
+    options = {"weight": "n", "tier": tier}
+    made = feed(table[0], training=False, split="eval", graph="number", label="x", feed=options)
+    features, _, weight = next(iter(made))
+    assert "n" not in features
+    np.testing.assert_allclose(weight, [row["n"] for row in table[1][:8]], rtol=1e-6)
+
+
+def test_a_weight_below_0_stops_training_with_the_reason(table):
+    import tensorflow as tf
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"weight is below 0 or no number; FeedOptions.weight"):
+        list(feed(table[0], training=True, split="train", graph="number", label="n", feed={"weight": "x"}).take(1))
+
+
+def test_a_weight_that_the_graph_does_not_give_is_refused(table):
+    with pytest.raises(InfeedError, match=r"gives no feature 'importance'(.|\n)*feed.weight(.|\n)*kind, x, z"):
+        feed(table[0], training=True, split="train", feed={"weight": "importance"})
+
+
+def test_class_shares_are_given_by_the_names_in_the_vocabulary(table):
+    shares = {"big": 1.0, "small": 3.0}
+    made = feed(table[0], training=True, split="train", feed={"class_shares": shares, "tier": "columns"})
+    labels = np.concatenate([label.numpy() for _, label in made.take(8)])  # an epoch: two thirds of the 96 rows
+    assert np.bincount(labels).tolist() == [16, 48]  # classes are sorted

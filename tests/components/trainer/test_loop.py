@@ -29,6 +29,20 @@ def test_it_trains_to_the_same_weights_as_keras(by_keras):
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
 
 
+def falling():
+    return keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=3, decay_rate=0.5))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [lambda: {"optimizer": falling()}, lambda: {"jit_compile": True}])
+def test_schedules_and_xla_give_what_keras_makes_of_them(compiled):
+    theirs = script.build(**compiled())
+    theirs.fit(script.data(), epochs=script.EPOCHS, verbose=0)
+    ours, _, _ = script.train_ours("one_device", compiled=compiled())
+    for one, other in zip(ours.weights, theirs.weights, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6)
+
+
 def test_the_history_is_that_of_keras(by_keras):
     _, _, fitted = script.train_ours("one_device")
     assert fitted.history.keys() == by_keras[1].keys()
@@ -79,6 +93,12 @@ def test_mirrored_over_two_devices_trains_to_the_same_weights(mirrored, by_keras
     assert (mirrored["strategy"], mirrored["replicas"]) == ("mirrored", 2)
     for ours, theirs in zip(mirrored["weights"], by_keras[0].weights, strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
+
+
+@pytest.mark.tfx
+def test_mirrored_goes_on_where_it_broke_off(mirrored):
+    for ours, theirs in zip(mirrored["resumed"], mirrored["weights"], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-7)
 
 
 @pytest.mark.tfx

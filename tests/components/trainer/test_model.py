@@ -30,6 +30,17 @@ def test_a_model_that_is_not_compiled_is_refused(tmp_path):
         build_model(options(tmp_path, ["return keras.Sequential([keras.Input([2])])"]), SPEC)
 
 
+def test_one_sigmoid_for_two_classes_is_refused(tmp_path):
+    body = [
+        "model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1, activation='sigmoid')])",
+        "model.compile('sgd', 'binary_crossentropy')",
+        "return model",
+    ]
+    spec = ModelSpec({}, "classification", ("no", "yes"), {}, {})
+    with pytest.raises(InfeedError, match=r"gives 1 numbers an example, and there are 2 classes"):
+        build_model(options(tmp_path, body), spec)
+
+
 def test_something_other_than_a_keras_model_is_refused(tmp_path):
     with pytest.raises(InfeedError, match=r"returned builtins\.int, not a keras\.Model"):
         build_model(options(tmp_path, ["return 3"]), SPEC)

@@ -1,14 +1,21 @@
-"""Two processes on one machine train together, as Vertex AI and Kubeflow would start them."""
+"""Two processes on one machine train together, as Kubeflow and Vertex AI would start them.
+
+They keep their columns on disk, and the one that they are compared with holds them in memory: the batches are the same.
+"""
 
 import json
+import signal
 import socket
 
 import numpy as np
 import pytest
 
+from infeed.components.feed.options import FeedOptions
+
 pytestmark = pytest.mark.tfx
 
-OPTIONS = {"label": "kind", "epochs": 3, "callbacks_fn": "callbacks"}
+OPTIONS = {"label": "kind", "epochs": 3, "steps_per_call": 1, "checkpoint_seconds": 1e-6, "callbacks_fn": "callbacks"}
+KILLED_AFTER = 6  # steps: in the middle of the second epoch
 
 
 def free_ports(count):
@@ -26,21 +33,38 @@ def tf_config(task, index, ports):
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": task, "index": index}})}
 
 
+def cluster_spec(task, index, ports):
+    pools = {"workerpool0": [f"localhost:{ports[0]}"], "workerpool1": [f"localhost:{port}" for port in ports[1:]]}
+    pool = {"chief": "workerpool0", "worker": "workerpool1"}[task]
+    return {
+        "CLUSTER_SPEC": json.dumps({"cluster": pools, "task": {"type": pool, "index": index}, "environment": "cloud"})
+    }
+
+
 def saved(place):
     with np.load(place / "run" / "weights.npz") as file:
         weights = [file[name] for name in file.files]
     return weights, json.loads((place / "run" / "history.json").read_text())
 
 
-def test_two_workers_train_to_the_weights_of_one(table, train, start, tmp_path):
-    folder, _ = table
-    ports, together = free_ports(2), tmp_path / "together"
-    tasks = [("chief", 0), ("worker", 0)]
-    workers = [start(together, folder, "class", "table", env=tf_config(*task, ports), **OPTIONS) for task in tasks]
-    alone = train(folder, "class", "table", **OPTIONS)
-    for worker in workers:
+def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table, train, start, tmp_path):
+    together, given = tmp_path / "together", (table[0], "class", "table")
+    on_disk = FeedOptions(batch_size=16, tier="disk", cache_dir=str(tmp_path / "cache"))
+
+    def start_both(describe, **env):
+        ports = free_ports(2)
+        places = [describe(*task, ports) | env for task in (("chief", 0), ("worker", 0))]
+        return [start(together, *given, env=place, feed=on_disk, **OPTIONS) for place in places]
+
+    killed = start_both(tf_config, KILL_AFTER=str(KILLED_AFTER))
+    alone = train(*given, place=tmp_path / "alone", **OPTIONS)
+    for worker in killed:
+        code, output = worker.finish()
+        assert code == -signal.SIGKILL, output
+    for worker in start_both(cluster_spec):
         code, output = worker.finish()
         assert code == 0, output
+        assert "Epoch 1/3" not in output
 
     weights, history = saved(together)
     expected_weights, expected_history = saved(alone)
@@ -53,4 +77,4 @@ def test_two_workers_train_to_the_weights_of_one(table, train, start, tmp_path):
     assert (profile["strategy"], profile["hosts"], profile["replicas"]) == ("multi_worker_mirrored", 2, 2)
     assert [epoch["examples"] for epoch in profile["epochs"]] == [64, 64, 64]
     assert (together / "model" / "saved_model.pb").exists()
-    assert len(list((together / "run" / "train").iterdir())) == 1  # one worker's TensorBoard log
+    assert len(list((together / "run" / "train").iterdir())) == 2  # TensorBoard logs: the chief's alone, of each start

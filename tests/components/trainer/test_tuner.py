@@ -4,10 +4,11 @@ import json
 import shutil
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
+import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.feed.options import FeedOptions
 
 pytestmark = pytest.mark.tfx
 
@@ -33,14 +34,34 @@ def test_trials_do_not_read_the_training_data_again(searching, tmp_path):
     assert {trial.hyperparameters.get("units") for trial in trials} == {3, 5}
 
 
-def test_the_trainer_builds_the_model_with_what_the_tuner_found(table, train):
-    best = {"space": [], "values": {"units": 7}}  # as KerasTuner's HyperParameters.get_config gives it
-    place = train(
-        table[0], "class", "tuned", label="kind", hparams={"units": 2}, hyperparameters=best, callbacks_fn="callbacks"
+def test_in_a_pipeline_the_trainer_builds_the_model_that_the_tuner_found_best(table, tmp_path, arguments):
+    from tfx import v1 as tfx
+
+    from infeed.components import SearchOptions, Trainer, TrainOptions, Tuner
+
+    arguments(tmp_path, table[0], "class", "tuned", label="kind")  # writes models.py
+    options = TrainOptions(f"{tmp_path}/models.py:tuned", "kind", epochs=1, feed=FeedOptions(batch_size=16))
+    splits = {"split_names": json.dumps(["train", "eval"])}
+    kinds = tfx.types.standard_artifacts
+    examples = tfx.dsl.Importer(str(table[0]), kinds.Examples, properties=splits).with_id("examples")
+    graph = tfx.dsl.Importer(str(table[0] / "class" / "graph"), kinds.TransformGraph).with_id("graph")
+    given = {"examples": examples.outputs["result"], "transform_graph": graph.outputs["result"], "options": options}
+    tuner = Tuner(**given, search=SearchOptions(f"{tmp_path}/models.py:search", trials=2))
+    trainer = Trainer(**given, hyperparameters=tuner.outputs["best_hyperparameters"])
+    store = tfx.orchestration.metadata.sqlite_metadata_connection_config(str(tmp_path / "metadata.db"))
+    nodes = [examples, graph, tuner, trainer]
+    tfx.orchestration.LocalDagRunner().run(
+        tfx.dsl.Pipeline("tuned", str(tmp_path / "out"), metadata_connection_config=store, components=nodes)
     )
-    with np.load(place / "run" / "weights.npz") as file:
-        assert file["arr_1"].shape == (7,)
-    assert json.loads((place / "run" / "input_profile.json").read_text())["epochs"][0]["steps"] == 4
+
+    (best,) = (tmp_path / "out").glob("Tuner/best_hyperparameters/*/best_hyperparameters.txt")
+    units = json.loads(best.read_text())["values"]["units"]
+    (model,) = (tmp_path / "out").glob("Trainer/model/*/Format-Serving")
+    assert units in {3, 5}
+    served = tf.saved_model.load(str(model))
+    shapes = [variable.shape.as_list() for variable in served.signatures["serving_default"].variables]
+    assert [units] in shapes
+    assert len(list((tmp_path / "out").glob("Trainer/model_run/*/input_profile.json"))) == 1
 
 
 def test_a_search_over_nothing_is_refused():

@@ -14,6 +14,11 @@ def test_an_example_weighs_what_its_class_does_and_else_one():
     assert weight.numpy().tolist() == [0.5, 5, 1]
 
 
+def test_weights_that_examples_have_already_are_multiplied():
+    own = BATCHES.map(lambda features, label: (features, label, tf.constant([1.0, 2.0, 3.0])))
+    assert next(iter(weighted(own, {"c": 5.0}, ["a", "b", "c"])))[2].numpy().tolist() == [1, 10, 3]
+
+
 def test_without_weights_the_dataset_is_left_alone():
     assert weighted(BATCHES, {}, ["a"]) is BATCHES
 

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.options import FeedOptions
+from infeed.components.trainer.options import TrainOptions
+
+pytestmark = pytest.mark.tfx
+
+OPTIONS = TrainOptions(model_fn="m:f", label="y", epochs=50, strategy="auto", feed=FeedOptions(batch_size=64, seed=7))
+
+
+def exec_properties(**given: Any) -> dict[str, Any]:
+    config = json.dumps({"infeed": OPTIONS.to_dict(), "model_fn_digest": "d"})
+    return {"custom_config": config, "train_args": "{}", "run_fn": "r", **given}
+
+
+def options(**given: Any) -> TrainOptions:
+    from infeed.components.trainer.executor import with_runtime_options
+
+    changed = with_runtime_options(exec_properties(**given))
+    assert set(changed) == {"custom_config", "train_args", "run_fn"}
+    config = json.loads(changed["custom_config"])
+    assert config["model_fn_digest"] == "d"
+    return TrainOptions.from_dict(config["infeed"])
+
+
+def test_what_a_run_sets_wins_over_the_options() -> None:
+    changed = options(epochs=3, batch_size=32, strategy="mirrored")
+    assert (changed.epochs, changed.strategy) == (3, "mirrored")
+    assert changed.feed == FeedOptions(batch_size=32, seed=7)
+
+
+def test_the_rest_stays() -> None:
+    given = json.loads(json.dumps(OPTIONS.to_dict()))
+    assert options() == TrainOptions.from_dict(given)
+    assert options(epochs=3) == TrainOptions.from_dict({**given, "epochs": 3})
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [({"epochs": 0}, r"epochs is 0"), ({"batch_size": 0}, r"batch_size"), ({"strategy": "q"}, r"no strategy 'q'")],
+)
+def test_a_wrong_value_is_told(given: dict[str, Any], error: str) -> None:
+    with pytest.raises(InfeedError, match=error):
+        options(**given)
+
+
+def test_training_gets_them(tmp_path: Path, table: Any, arguments: Callable[..., dict[str, Any]]) -> None:
+    from tfx.types import standard_artifacts
+
+    from infeed.components.trainer.component import RUN_FN
+    from infeed.components.trainer.executor import Executor
+
+    examples, graph = standard_artifacts.Examples(), standard_artifacts.TransformGraph()
+    examples.uri, examples.split_names = str(table[0]), '["train", "eval"]'
+    graph.uri = str(table[0] / "class" / "graph")
+    model, run = standard_artifacts.Model(), standard_artifacts.ModelRun()
+    model.uri, run.uri = str(tmp_path / "model"), str(tmp_path / "run")
+    given = arguments(tmp_path, table[0], "class", "table", label="kind", epochs=9)["custom_config"]
+    Executor().Do(
+        {"examples": [examples], "transform_graph": [graph]},
+        {"model": [model], "model_run": [run]},
+        {
+            "custom_config": json.dumps(given),
+            "train_args": "{}",
+            "eval_args": "{}",
+            "run_fn": RUN_FN,
+            "epochs": 1,
+            "batch_size": 8,
+        },
+    )
+    profile = json.loads((tmp_path / "run" / "input_profile.json").read_text())
+    assert len(profile["epochs"]) == 1
+    assert profile["batch_size"] == 8
+
+
+def test_the_component_takes_runtime_parameters(tmp_path: Path) -> None:
+    from tfx.orchestration.data_types import RuntimeParameter
+    from tfx.types import channel_utils, standard_artifacts
+
+    from infeed.components.trainer.component import Trainer
+    from infeed.components.trainer.executor import Executor
+
+    (tmp_path / "m.py").write_text("def f(spec): ...\n")
+    epochs = RuntimeParameter("epochs", ptype=int, default=3)
+    trainer = Trainer(
+        channel_utils.as_channel([standard_artifacts.Examples()]),
+        channel_utils.as_channel([standard_artifacts.TransformGraph()]),
+        TrainOptions(model_fn=f"{tmp_path}/m.py:f", label="y"),
+        epochs=epochs,
+        strategy="mirrored",
+    )
+    assert trainer.exec_properties["epochs"] is epochs
+    assert trainer.exec_properties["strategy"] == "mirrored"
+    assert "batch_size" not in trainer.exec_properties
+    assert trainer.executor_spec.executor_class is Executor
