@@ -2,10 +2,10 @@
 BIN = .venv/bin
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test check clean
+.PHONY: help setup run test test-image check clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup:  ## make .venv, or bring it up to date
 	@scripts/setup.sh
@@ -15,6 +15,9 @@ run: setup  ## digits to a pushed model: the image pipeline on real data
 
 test: setup  ## all tests
 	$(BIN)/python -m pytest
+
+test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
+	@scripts/test-image.sh
 
 check: setup  ## lint, strict types, and the quick tests that need no TFX
 	$(BIN)/ruff check

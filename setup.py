@@ -47,6 +47,8 @@ LIBRARIES = [
 DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {TFX_1_21}"]  # Beam on a Dask cluster
 TEST = [
     *DASK,
+    "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's other way to a database; 1.12 is the last for Python 3.10
+    "adbc-driver-sqlite>=1.10,<2",
     "flask-cors",  # moto's server
     "gcp-storage-emulator",  # a server that speaks Google Cloud Storage's protocol
     "hypothesis>=6",

@@ -17,15 +17,20 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from infeed.pipelines.config import TEMPLATES, Overrides, PipelineConfig, read_project, resolve
+from infeed.pipelines.build_cli import build
+from infeed.pipelines.compile_cli import compile_
+from infeed.pipelines.config import TEMPLATES, Overrides, PipelineConfig, read_project, resolve, resumable
+from infeed.pipelines.doctor_cli import doctor
 from infeed.pipelines.exits import EXIT_FAILED, errors
 from infeed.pipelines.ingest_cli import ingest
 from infeed.pipelines.inspect_cli import inspect
-from infeed.pipelines.kubeflow import check_output, compile_kubeflow
 from infeed.pipelines.live import show_nodes
 from infeed.pipelines.logs import quiet
 from infeed.pipelines.new import create_project
 from infeed.pipelines.nodes import RunReport
+from infeed.pipelines.project_options import project_options
+from infeed.pipelines.rehearse_cli import rehearse_
+from infeed.pipelines.submit_cli import submit
 
 if TYPE_CHECKING:
     from infeed.pipelines.outcome import Outcome
@@ -37,29 +42,8 @@ def main() -> None:
     """TFX components that keep accelerators fed."""
 
 
-def _project_options(command: Any) -> Any:
-    """The argument and options that say what the pipeline is made of."""
-    options = [
-        click.argument("project", default="image", metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]"),
-        click.option("--data", help="Folder of class folders with pictures, or CSV file.", metavar="PATH"),
-        click.option("--delimiter", help="Between the cells of a CSV.  [default: ,]", metavar="SIGN"),
-        click.option("--label", help="Column to learn, for a table.", metavar="COLUMN"),
-        click.option(
-            "--task", type=click.Choice(["classification", "regression"]), help="Told from the label by default."
-        ),
-        click.option("--root", help="Folder for everything that is written.  [default: runs/NAME]", metavar="DIR"),
-        click.option("--epochs", type=click.IntRange(min=1), help="Most epochs to train."),
-        click.option("--batch-size", type=click.IntRange(min=1), help="Records in a global batch."),
-        click.option("--strategy", help="Distribution strategy: auto, one_device or mirrored.", metavar="NAME"),
-        click.option("--debug", is_flag=True, help="Show tracebacks."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @main.command()
-@_project_options
+@project_options
 @click.option("--from", "from_node", help="Run only this node and what depends on it.", metavar="NODE")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def run(project: str, from_node: str | None, as_json: bool, debug: bool, **overrides: Any) -> None:
@@ -71,26 +55,6 @@ def run(project: str, from_node: str | None, as_json: bool, debug: bool, **overr
             report, outcome = _run(config, console, log, from_node, as_json)
             _tell(report, outcome, config, log, console, as_json)
     sys.exit(0 if report.succeeded else EXIT_FAILED)
-
-
-@main.command(name="compile")
-@_project_options
-@click.option("--output", required=True, help="File to write: *.json or *.yaml.", metavar="FILE")
-@click.option("--image", required=True, help="Container image with this package, in which every step runs.")
-def compile_(project: str, output: str, image: str, debug: bool, **overrides: Any) -> None:
-    """Compile the same pipeline for Kubeflow Pipelines (v2)."""
-    with errors(as_json=False, debug=debug):
-        check_output(output)
-        config = resolve(read_project(project), Overrides(**overrides))
-        with quiet(Path(config.root) / "logs" / "compile.log") as console:
-            from infeed.pipelines.baseline import latest_blessed
-            from infeed.pipelines.pipeline import create_pipeline
-
-            pipeline = create_pipeline(config, baseline=latest_blessed)
-            compile_kubeflow(pipeline, output, image=image)
-            console.print(
-                f"wrote {output}: pipeline {config.name!r}, {len(pipeline.components)} nodes", highlight=False
-            )
 
 
 @main.command()
@@ -134,15 +98,9 @@ def _run(
             from infeed.pipelines.outcome import read_outcome
             from infeed.pipelines.pipeline import create_pipeline
 
-        pipeline = create_pipeline(_resumable(config))
+        pipeline = create_pipeline(resumable(config))
         report = run_local(pipeline, on_change=on_change, from_node=from_node)
     return report, read_outcome(config) if report.succeeded else None
-
-
-def _resumable(config: PipelineConfig) -> PipelineConfig:
-    """With checkpoints where the next run finds them: each run of the Trainer has output folders of its own."""
-    folder = config.train.checkpoint_dir or os.path.join(config.root, "checkpoints")
-    return dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=folder))
 
 
 @contextlib.contextmanager
@@ -224,5 +182,10 @@ def _short(path: str | Path) -> str:
     return relative if len(relative) < len(str(path)) else str(path)
 
 
+main.add_command(build)
+main.add_command(compile_)
+main.add_command(doctor)
 main.add_command(ingest)
 main.add_command(inspect)
+main.add_command(submit)
+main.add_command(rehearse_)

@@ -27,6 +27,7 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.strategy import check_name
 from infeed.components.transform.features import Feature, Label, check_features, features_from_json
 from infeed.pipelines import bundled
+from infeed.pipelines.deploy import Deploy
 from infeed.pipelines.survey import Survey, TableSurvey, Task, survey_images, survey_table
 
 Source = Literal["csv", "images"]
@@ -79,6 +80,7 @@ class PipelineConfig:
       max_wait_fraction: withhold InputReport's blessing where training waited for a larger share of its time.
       enable_cache: take a node's earlier outputs where its inputs and options are the same.
       beam_pipeline_args: Beam's own, such as `--runner=DataflowRunner`.
+      deploy: how and where the compiled pipeline runs; nothing for a run on this machine.
     """
 
     name: str
@@ -92,6 +94,7 @@ class PipelineConfig:
     max_wait_fraction: float | None = None
     enable_cache: bool = True
     beam_pipeline_args: tuple[str, ...] = ()
+    deploy: Deploy = field(default_factory=Deploy)
 
     @property
     def artifacts(self) -> str:
@@ -145,6 +148,7 @@ class Project:
     blessing: Any = None
     max_wait_fraction: float | None = None
     beam_pipeline_args: tuple[str, ...] = ()
+    deploy: Any = field(default_factory=dict)
 
     def reference(self, text: str) -> str:
         """`model.py:build_model` as something that can be loaded from anywhere."""
@@ -211,7 +215,14 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         blessing=_blessing(project, survey),
         max_wait_fraction=project.max_wait_fraction,
         beam_pipeline_args=tuple(project.beam_pipeline_args),
+        deploy=Deploy.from_dict(project.deploy),
     )
+
+
+def resumable(config: PipelineConfig) -> PipelineConfig:
+    """With checkpoints where the next attempt finds them: each run of the Trainer has output folders of its own."""
+    folder = config.train.checkpoint_dir or os.path.join(config.root, "checkpoints")
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=folder))
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -302,8 +313,9 @@ def _train_options(project: Project, given: Overrides, survey: Survey, label: st
         if getattr(given, name) is not None:
             settings[name] = getattr(given, name)
     feed = {f.name: settings.pop(f.name) for f in dataclasses.fields(FeedOptions) if f.name in settings}
-    if settings.get("callbacks_fn"):
-        settings["callbacks_fn"] = project.reference(settings["callbacks_fn"])
+    for function in ("callbacks_fn", "input_fn"):
+        if settings.get(function):
+            settings[function] = project.reference(settings[function])
     augment = project.value(project.augment, survey, "augment")
     return TrainOptions.from_dict(
         {

@@ -12,11 +12,17 @@ import click
 from infeed.components.errors import InfeedError
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+EXIT_LOST = 3  # a run elsewhere was or may have been started, and how it ends was not seen
+EXIT_INTERRUPTED = 130  # Ctrl-C, as shells have it
+
+
+class LostError(InfeedError):
+    """Something elsewhere was asked for, and whether it has begun is not known: to ask again could begin it twice."""
 
 
 @contextlib.contextmanager
 def errors(as_json: bool, debug: bool) -> Iterator[None]:
-    """Tells of bad input without a traceback, and exits with 2."""
+    """Tells of bad input without a traceback, and exits with 2; with 3 for a `LostError`."""
     try:
         yield
     except InfeedError as error:
@@ -26,4 +32,4 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
             click.echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
         else:
             click.echo(f"error: {error}", err=True)
-        sys.exit(EXIT_BAD_INPUT)
+        sys.exit(EXIT_LOST if isinstance(error, LostError) else EXIT_BAD_INPUT)

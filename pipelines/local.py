@@ -23,7 +23,7 @@ from tfx.orchestration.portable import launcher, runtime_parameter_utils, tfx_ru
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.failure import last_error, own_words
-from infeed.pipelines.nodes import NodeReport, NodeState, OnChange, RunReport
+from infeed.pipelines.nodes import Board, NodeReport, NodeState, OnChange, RunReport
 from infeed.pipelines.partial_run import start_from
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class _VisibleRunner(tfx_runner.IrBasedRunner):
 
     def _run_nodes(self, pipeline: Any, deployment: Any, store: metadata.Metadata) -> RunReport:
         nodes = [node.pipeline_node for node in pipeline.nodes]
-        board = _Board([_before_the_run(node) for node in nodes], self._on_change)
+        board = Board([_before_the_run(node) for node in nodes], self._on_change)
         for node in nodes:
             if _is_skipped(node):
                 continue
@@ -79,23 +79,6 @@ class _VisibleRunner(tfx_runner.IrBasedRunner):
             if report.state is NodeState.FAILED:
                 break
         return board.report()
-
-
-class _Board:
-    """The state of every node, passed on whole at each change."""
-
-    def __init__(self, nodes: Sequence[NodeReport], on_change: OnChange) -> None:
-        self._nodes = {node.name: node for node in nodes}
-        self._on_change = on_change
-        self._started = time.monotonic()
-        on_change(tuple(nodes))
-
-    def post(self, node: NodeReport) -> None:
-        self._nodes[node.name] = node
-        self._on_change(tuple(self._nodes.values()))
-
-    def report(self) -> RunReport:
-        return RunReport(tuple(self._nodes.values()), seconds=time.monotonic() - self._started)
 
 
 def _is_skipped(node: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,12 +21,19 @@ class NodeState(str, Enum):
 
 @dataclass(frozen=True)
 class NodeReport:
-    """One node: its state, the seconds it took (0 until it has finished) and, if it failed, the error's own words."""
+    """One node as it stands.
+
+    Attributes:
+      seconds: that it took; 0 until it has finished.
+      error: its own words, if it failed.
+      note: what else there is to say in a few words, such as the number of an attempt.
+    """
 
     name: str
     state: NodeState = NodeState.WAITING
     seconds: float = 0.0
     error: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,3 +55,22 @@ class RunReport:
 
 OnChange = Callable[[Sequence[NodeReport]], None]
 """Called with every node of the pipeline, in the order of execution, each time one of them changes its state."""
+
+
+class Board:
+    """The state of every node, passed on whole at each change."""
+
+    def __init__(self, nodes: Sequence[NodeReport], on_change: OnChange) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._on_change = on_change
+        self._started = time.monotonic()
+        on_change(tuple(nodes))
+
+    def post(self, node: NodeReport) -> None:
+        """Replaces what was said of this node."""
+        self._nodes[node.name] = node
+        self._on_change(tuple(self._nodes.values()))
+
+    def report(self) -> RunReport:
+        """All nodes, and the seconds since the board was made."""
+        return RunReport(tuple(self._nodes.values()), seconds=time.monotonic() - self._started)

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOP_FOLDERS = ("components", "pipelines", "templates")
-CARRIED = ("*.py", "py.typed", "*.yaml", "*.html.j2", "*.md")
+CARRIED = ("*.py", "py.typed", "*.yaml", "*.html.j2", "*.md", "Dockerfile", "requirements*.txt")
 
 
 def pip(*arguments: str | Path) -> None:

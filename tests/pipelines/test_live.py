@@ -80,6 +80,14 @@ def test_the_running_node_ticks_without_being_told() -> None:
     assert times == ["0.5", "1.0"]
 
 
+def test_nodes_that_run_elsewhere_side_by_side_tick_on_from_what_is_known_of_each() -> None:
+    clock = Clock()
+    table = TableView("run.log", clock)
+    table([NodeReport("Trainer", NodeState.RUNNING, 90), NodeReport("InputReport", NodeState.RUNNING, 20)])
+    clock.now += 5
+    assert [line.split(maxsplit=3)[-1] for line in drawn(table) if "running" in line] == ["1 min 35 s", "25.0 s"]
+
+
 def test_a_failed_node_is_told_from_a_finished_one_without_colour() -> None:
     table = TableView("run.log", Clock())
     table([NodeReport("Trainer", NodeState.FAILED, 3.25)])
@@ -88,6 +96,12 @@ def test_a_failed_node_is_told_from_a_finished_one_without_colour() -> None:
 
 def test_before_the_nodes_are_known_the_table_says_what_takes_so_long() -> None:
     assert "loading TFX" in "".join(drawn(TableView("run.log", Clock())))
+
+
+def test_other_runs_have_other_words_while_nothing_is_known_and_under_the_table() -> None:
+    table = drawn(TableView("stops waiting", Clock(), label="Ctrl-C", loading="starting"))
+    assert "starting" in "".join(table)
+    assert table[-1] == "Ctrl-C: stops waiting"
 
 
 def test_a_long_log_path_is_folded_and_never_cut() -> None:
@@ -101,6 +115,28 @@ def test_the_table_fits_the_terminal(width: int) -> None:
     table([*NODES, NodeReport("latest_blessed_model_resolver")])
     assert max(len(line) for line in drawn(table, width)) <= width
     assert any(line.startswith("latest_blessed_model_resolver") for line in drawn(table, width))
+
+
+def test_notes_have_a_column_where_there_is_room() -> None:
+    table = TableView("run.log", Clock())
+    table([NodeReport("Trainer", NodeState.DONE, 3.25, note="attempt 2 of 3"), NodeReport("Pusher")])
+    assert any(line.endswith("3.2 s  attempt 2 of 3") for line in drawn(table, width=80))
+    assert max(len(line) for line in drawn(table, width=60)) <= 60
+    assert any(line.endswith("3.2 s") for line in drawn(table, width=60))
+
+
+def test_off_a_terminal_a_note_stands_behind_the_time() -> None:
+    console = screen(terminal=False)
+    with show_nodes(console, "run.log") as on_change:
+        for note in ("", "driver", "", "attempt 2 of 3"):
+            on_change([NodeReport("Trainer", NodeState.RUNNING, note=note)])
+        on_change([NodeReport("Trainer", NodeState.DONE, 3.25, note="attempt 2 of 3")])
+    assert lines(console) == [
+        "Trainer                         running",
+        "Trainer                         running            driver",
+        "Trainer                         running            attempt 2 of 3",
+        "Trainer                         done     3.2 s     attempt 2 of 3",
+    ]
 
 
 def changes(*states: NodeState) -> list[Sequence[NodeReport]]:

@@ -12,7 +12,7 @@ WAITING = NodeReport("Pusher")
 
 def test_a_report_is_json_as_it_stands() -> None:
     nodes = json.loads(json.dumps(asdict(RunReport((DONE,), seconds=2.0))))["nodes"]
-    assert nodes == [{"name": "ImageExampleGen", "state": "done", "seconds": 1.9, "error": None}]
+    assert nodes == [{"name": "ImageExampleGen", "state": "done", "seconds": 1.9, "error": None, "note": ""}]
 
 
 def test_a_run_succeeded_unless_a_node_failed() -> None:

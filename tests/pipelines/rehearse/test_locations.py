@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.rehearse.locations import Locations, Map
+
+
+def mapped(text: str, *maps: str) -> object:
+    return Locations([Map.parse(map_) for map_ in maps]).apply(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("gs://a/data", "/x/data"),
+        ("gs://a", "/x"),
+        ("gs://ab/data", "gs://ab/data"),  # another bucket
+        ("gs://a-b", "gs://a-b"),
+        ('{"base": "gs://a/data"}', '{"base": "/x/data"}'),
+        ("--temp=gs://a/tmp,gs://a/b", "--temp=/x/tmp,/x/b"),
+        ("/data/gs", "/data/gs"),
+    ],
+)
+def test_a_bucket_becomes_a_folder_wherever_it_stands(text: str, result: str) -> None:
+    assert mapped(text, "gs://a=/x") == result
+
+
+def test_the_longest_source_counts() -> None:
+    assert mapped("gs://a/data/b gs://a/out", "gs://a=/x", "gs://a/data=/y") == "/y/b /x/out"
+
+
+def test_one_map_can_stand_for_all_buckets() -> None:
+    assert mapped("gs://a/data", "gs://=/x") == "/x/a/data"
+
+
+def test_a_mounted_folder_can_be_another_one_here() -> None:
+    assert mapped("/mnt/data/a.csv", "/mnt/data=/home/me") == "/home/me/a.csv"
+
+
+def test_a_folder_is_seen_from_here() -> None:
+    assert Map.parse("gs://a=data/") == Map("gs://a", os.path.abspath("data"))
+
+
+def test_a_place_mapped_to_itself_is_used_as_it_is() -> None:
+    Locations([Map.parse("gs://a=gs://a")]).check_no_others(["gs://a/data"])
+    with pytest.raises(InfeedError, match="gs://b/data"):
+        Locations([Map.parse("gs://a=gs://a")]).check_no_others(["gs://a/data", "gs://b/data"])
+
+
+def test_programs_may_name_what_they_like() -> None:
+    Locations([]).check_no_others({"command": ["python", "-c", "print('gs://a/b')"], "description": "as gs://a/b"})
+
+
+@pytest.mark.parametrize("text", ["gs://a", "=x", "gs://a="])
+def test_a_map_has_two_sides(text: str) -> None:
+    with pytest.raises(InfeedError, match="has not two sides"):
+        Map.parse(text)

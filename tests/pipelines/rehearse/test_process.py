@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from infeed.pipelines.rehearse.process import run
+
+pytestmark = pytest.mark.slow
+
+# Starts a process that would go on, says which, and waits for it.
+PARENT = (
+    "import subprocess, sys; "
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+    "print(child.pid, flush=True); child.wait()"
+)
+
+
+def is_running(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().split()[2] != "Z"
+
+
+def test_what_a_process_started_ends_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        status = run([sys.executable, "-c", PARENT], cwd=".", env={}, log=file, dies_when=lambda: bool(log.read_text()))
+    assert status == -15
+    assert not is_running(int(log.read_text()))
+
+
+def test_output_and_status_are_the_processs_own(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.environ['NAME'], os.getcwd()); sys.exit(4)"
+    with (tmp_path / "log").open("w") as file:
+        assert run([sys.executable, "-c", code], cwd=str(tmp_path), env={"NAME": "x"}, log=file) == 4
+    assert (tmp_path / "log").read_text() == f"x {tmp_path}\n"

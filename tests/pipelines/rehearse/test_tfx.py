@@ -1,0 +1,102 @@
+"""Jobs that `infeed compile` makes of real TFX pipelines, rehearsed as a user does it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infeed.pipelines.compiled import CompiledJob
+
+pytestmark = pytest.mark.tfx
+
+INFEED = Path(sys.executable).with_name("infeed")
+DEPLOY = "deploy: {image: 'registry.example/infeed:1', resources: {default: {retries: 1}}}\n"
+
+
+def infeed(*words: object, cwd: Path) -> str:
+    done = subprocess.run([INFEED, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The template of tables: run here, and compiled and rehearsed, where the first step dies once and leaves files."""
+    folder = tmp_path_factory.mktemp("table")
+    infeed("new", "tabular", "project", cwd=folder)
+    project = folder / "project"
+    with (project / "config.yaml").open("a") as config:
+        config.write(DEPLOY)
+    run = json.loads(infeed("run", "config.yaml", "--root", folder / "run", "--epochs", 3, "--json", cwd=project))
+    options = ("--root", folder / "there", "--epochs", 3, "--target", "vertex")
+    infeed("compile", "config.yaml", *options, "--output", "job.json", cwd=project)
+    options = ("--root", folder / "rehearsal", "--leave", "CsvExampleGen", "--json")
+    rehearsal = json.loads(infeed("rehearse", "job.json", *options, cwd=project))
+    [pushed] = (folder / "there" / "serving").iterdir()
+    return SimpleNamespace(
+        run=run, rehearsal=rehearsal, job=project / "job.json", here=Path(run["outcome"]["pushed"]), there=pushed
+    )
+
+
+def test_every_step_of_the_job_is_done(table: SimpleNamespace) -> None:
+    names = {node["name"] for node in table.rehearsal["report"]["nodes"]}
+    assert names == set(CompiledJob.read(table.job).spec["root"]["dag"]["tasks"])
+    assert {node["state"] for node in table.rehearsal["report"]["nodes"]} == {"done"}
+
+
+def test_the_step_that_died_was_retried_among_what_it_had_left(table: SimpleNamespace) -> None:
+    [node] = (node for node in table.rehearsal["report"]["nodes"] if node["name"] == "CsvExampleGen")
+    assert node["note"] == "attempt 2 of 2, 1 killed on purpose"
+
+
+def test_it_ends_with_the_same_pushed_model_as_the_run_on_this_machine(table: SimpleNamespace) -> None:
+    [[blessing]] = [outputs["blessing"] for outputs in table.rehearsal["outputs"].values() if "blessing" in outputs]
+    assert blessing["metadata"]["blessed"] == table.run["outcome"]["blessed"] == 1
+    layouts = [
+        sorted(str(path.relative_to(pushed)) for path in pushed.rglob("*")) for pushed in (table.here, table.there)
+    ]
+    assert layouts[0] == layouts[1]
+
+
+def test_both_models_predict_the_same(table: SimpleNamespace) -> None:
+    [data] = (table.here.parents[1] / "data").glob("*.csv")
+    script = (
+        "import dataclasses, json, sys; from infeed.pipelines.predict import predict; "
+        "print(json.dumps([[dataclasses.asdict(p) for p in predict(model, [sys.argv[1]])] for model in sys.argv[2:]]))"
+    )
+    command = [sys.executable, "-c", script, str(data), str(table.here), str(table.there)]
+    here, there = json.loads(
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    )
+    assert len(here) == 569
+    assert [one["value"] for one in here] == [one["value"] for one in there]
+    assert [one["probability"] for one in here] == pytest.approx([one["probability"] for one in there], abs=1e-5)
+
+
+def test_a_job_of_schema_2_0_hands_its_types_over(trial: ModuleType, jobs: ModuleType, tmp_path: Path) -> None:
+    from infeed.pipelines.kubeflow import compile_kubeflow
+
+    pipeline = trial.csv_pipeline(tmp_path)
+    output = compile_kubeflow(pipeline, str(tmp_path / "job.json"), image="image:1", target="vertex", schema="2.0")
+    compiled = only(CompiledJob.read(output), "CsvExampleGen")
+    rehearsal = jobs.run(compiled, tmp_path / "root")
+    assert jobs.states(rehearsal) == {"CsvExampleGen": "done"}, jobs.node(rehearsal, "CsvExampleGen").error
+    [examples] = rehearsal.outputs["CsvExampleGen"]["examples"]
+    assert json.loads(examples.metadata["split_names"]) == ["train", "eval"]
+    assert examples.metadata["custom:span"] == 0  # TFX marks what it writes beside the property of the same name
+    assert "xor_checksum" in examples.metadata["input_fingerprint"]  # of the driver
+    assert list(Path(examples.uri, "Split-train").iterdir())
+
+
+def only(job: CompiledJob, name: str) -> CompiledJob:
+    """The job without its other tasks."""
+    tasks: dict[str, Any] = job.spec["root"]["dag"]["tasks"]
+    for other in tasks.keys() - {name}:
+        del tasks[other]
+    return job
