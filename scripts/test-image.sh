@@ -193,7 +193,8 @@ say "adding the tests"
 build_suite || { say "THE TESTS CANNOT BE ADDED TO THE IMAGE" && exit 1; }
 say "running the tests in the image"
 # What tests the set-up of a checkout has no place in an image. A test that hangs tells where, and cannot hold up all.
-if in_suite timeout 3000 python -m pytest -p no:cacheprovider -o faulthandler_timeout=600 \
+if in_suite timeout 3000 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+    -p no:cacheprovider -o faulthandler_timeout=600 \
     --ignore tests/test_setup.py --ignore tests/scripts "$@"; then
     say "THE IMAGE WAS BUILT, AND THE TESTS PASS INSIDE IT"
 else

@@ -14,6 +14,17 @@ from collections.abc import Iterator
 import pytest
 
 BUCKET = "bucket"
+# Minutes each: begun first, so that at the end no process waits long for the other.
+_LONG = ("rehearse/test_tfx.py", "pipelines/test_run.py", "pipelines/test_drop_in.py", "trainer/test_multi_worker.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.as_posix().endswith(_LONG))
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes go by the argument's name: compressed ones hold the time, and all processes must call a test the same."""
+    return argname if isinstance(val, bytes) else None
 
 
 @pytest.fixture(scope="session")

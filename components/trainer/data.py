@@ -60,11 +60,13 @@ def make_feed(
     *,
     training: bool,
     num_steps: int | None = None,
+    runs: int = 1,
 ) -> Feed:
     """Plans the reading of TFX's file patterns.
 
     Args:
       num_steps: of the training, where that is not a number of epochs.
+      runs: how often the whole training is gone through: what a search decodes once serves all of its trials.
 
     Raises:
       InfeedError: there is no record to read, or too many are corrupt.
@@ -81,6 +83,7 @@ def make_feed(
     shapes = [graph.transformed_spec[name].shape for name in images]
     augmentation = f"{changes}, {normalisation}, {augment.how(shapes)}" if changes else ""
     records = sum(shard.records for shard in shards)
+    epochs = -(-num_steps * options.feed.batch_size // records) if num_steps else options.epochs
     spec = FeedSpec(
         training,
         sample,
@@ -88,7 +91,7 @@ def make_feed(
         normalisation,
         left_out=tuple(map(str, corrupt)),
         class_names=graph.classes,
-        epochs=-(-num_steps * options.feed.batch_size // records) if num_steps else options.epochs,
+        epochs=runs * epochs,
         static_shapes=options.strategy == "tpu" if options.feed.static_shapes is None else options.feed.static_shapes,
     )
     made = plan(shards, spec, options.feed, Machine.here(cache_dir=options.feed.cache_dir))

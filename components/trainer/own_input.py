@@ -28,25 +28,27 @@ def make_input(
     training: bool,
     workers: Workers = ALONE,
     num_steps: int | None = None,
+    runs: int = 1,
 ) -> Feed:
     """What the user's input function gives, where the options name one, else the feed of TFX's file patterns.
 
     Args:
       num_steps: of the training; an epoch, where neither the function nor its dataset tells how long one is.
+      runs: how often the whole training is gone through.
 
     Raises:
       InfeedError: as `make_feed`, or the function gives what cannot be trained or evaluated on.
     """
     function, batch_size = options.input_fn, options.feed.batch_size
     if not function:
-        return make_feed(patterns, graph, options, training=training, num_steps=num_steps)
+        return make_feed(patterns, graph, options, training=training, num_steps=num_steps, runs=runs)
     part = workers.part_of(batch_size)
     signature = _signature(graph, options, part if training else None)
     seed, hparams = options.feed.seed, options.hparams
     spec = InputSpec(tuple(patterns), graph.path, training, part, workers, seed, hparams, signature)
     given = call_input_fn(function, spec)
     if given is None:
-        return make_feed(patterns, graph, options, training=training, num_steps=num_steps)
+        return make_feed(patterns, graph, options, training=training, num_steps=num_steps, runs=runs)
 
     def make(_: Workers, start_step: int) -> tf.data.Dataset:
         batches = dataset_of(given, spec, start_step)

@@ -74,8 +74,12 @@ class Training:
         return -(-self.max_steps // self.train.plan.steps_per_epoch) if self.max_steps else self.options.epochs
 
 
-def prepare(fn_args: Any) -> Training:
-    """Reads options, cluster and graph, and plans the feeds."""
+def prepare(fn_args: Any, *, runs: int = 1) -> Training:
+    """Reads options, cluster and graph, and plans the feeds.
+
+    Args:
+      runs: how often the whole training is gone through, as by the trials of a search.
+    """
     options = read_options(fn_args)
     adopt_cluster_spec()
     workers = workers_here()
@@ -84,8 +88,10 @@ def prepare(fn_args: Any) -> Training:
     check_xla(options.xla, strategy)
     graph = TransformGraph(fn_args.transform_graph_path, options.label, options.feed.weight)
     max_steps = fn_args.train_steps
-    train = make_input(fn_args.train_files, graph, options, training=True, workers=workers, num_steps=max_steps)
-    evaluation = make_input(fn_args.eval_files, graph, options, training=False, workers=workers)
+    train = make_input(
+        fn_args.train_files, graph, options, training=True, workers=workers, num_steps=max_steps, runs=runs
+    )
+    evaluation = make_input(fn_args.eval_files, graph, options, training=False, workers=workers, runs=runs)
     return Training(
         options=options,
         workers=workers,

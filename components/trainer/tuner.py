@@ -107,7 +107,8 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     from infeed.components.trainer.run_fn import model_spec, prepare
     from infeed.components.trainer.weights import weighted
 
-    training = prepare(fn_args)
+    search = SearchOptions(**fn_args.custom_config[_SEARCH])
+    training = prepare(fn_args, runs=search.trials)
     if training.workers.count > 1:
         raise InfeedError(
             f"a search runs on one machine, and TF_CONFIG names {training.workers.count} workers",
@@ -115,7 +116,6 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
             do="Give the Tuner one worker; the Trainer after it may have many.",
         )
     options, graph, plan = training.options, training.graph, training.train.plan
-    search = SearchOptions(**fn_args.custom_config[_SEARCH])
     declare = user_code.load(search.search_fn, "search_fn")
     train = training.train.dataset()  # here rows are decoded where the plan holds columns; trials only gather them
     spec = model_spec(train, graph, options)

@@ -120,3 +120,17 @@ def test_class_shares_are_given_by_the_names_in_the_vocabulary(table):
     made = feed(table[0], training=True, split="train", feed={"class_shares": shares, "tier": "columns"})
     labels = np.concatenate([label.numpy() for _, label in made.take(8)])  # an epoch: two thirds of the 96 rows
     assert np.bincount(labels).tolist() == [16, 48]  # classes are sorted
+
+
+@pytest.mark.parametrize(("runs", "tier"), [(1, "stream"), (3, "columns")])
+def test_what_a_search_reads_in_every_trial_is_decoded_once(table, monkeypatch, runs, tier):
+    from infeed.components.feed import capacity
+    from infeed.components.trainer.data import make_feed
+    from infeed.components.trainer.graph import TransformGraph
+    from infeed.components.trainer.options import TrainOptions
+
+    monkeypatch.setattr(capacity, "_CHEAP_BYTES", 0)
+    graph = TransformGraph(str(table[0] / "class" / "graph"), "kind")
+    options = TrainOptions(model_fn="m:f", label="kind", epochs=1, feed=FeedOptions(batch_size=8))
+    made = make_feed([f"{table[0]}/Split-train/*"], graph, options, training=True, runs=runs)
+    assert made.plan.tier == tier
