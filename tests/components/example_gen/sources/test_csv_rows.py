@@ -30,7 +30,7 @@ def split(path: str, block_bytes: int) -> tuple[Header, list[Span]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(table=TABLES, block_bytes=st.integers(1, 60), line_end=st.sampled_from(["\n", "\r\n"]))
 def test_spans_read_apart_are_the_rows_that_the_csv_module_reads(
     tmp_path_factory: pytest.TempPathFactory, table: list[list[str]], block_bytes: int, line_end: str
