@@ -75,7 +75,7 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=[name for folder in TOP_FOLDERS for name in packages_under(folder)],
     package_dir={f"infeed.{folder}": folder for folder in TOP_FOLDERS},
-    package_data={"": ["py.typed", "*.yaml", "*.html.j2", "*.md"], "infeed.pipelines": ["image/*"]},
+    package_data={"": ["py.typed", "*.yaml", "*.html.j2", "*.md"], "infeed.pipelines.image": ["Dockerfile", "*.txt"]},
     install_requires=STACK + LIBRARIES,
     extras_require={"dask": DASK, "test": TEST},
     entry_points={"console_scripts": ["infeed = infeed.pipelines.cli:main"]},

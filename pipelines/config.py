@@ -27,7 +27,7 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.strategy import check_name
 from infeed.components.transform.features import Feature, Label, check_features, features_from_json
 from infeed.pipelines import bundled
-from infeed.pipelines.deploy import Deploy
+from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.survey import Survey, TableSurvey, Task, survey_images, survey_table
 
 Source = Literal["csv", "images"]

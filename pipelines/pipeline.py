@@ -19,10 +19,10 @@ import tensorflow_model_analysis as tfma  # only after tfx: the other order fail
 
 from infeed.components import CsvExampleGen, CsvOptions, ImageExampleGen, InputReport, Trainer, Transform
 from infeed.components.example_gen.sources.images import default_pattern
-from infeed.pipelines import vertex
 from infeed.pipelines.baseline import latest_other_blessed
 from infeed.pipelines.config import Blessing, PipelineConfig
-from infeed.pipelines.vertex_options import VertexOptions
+from infeed.pipelines.deploy import vertex
+from infeed.pipelines.deploy.vertex_options import VertexOptions
 
 _SERVING = "serving_default"
 _TRANSFORM = "transform_features"

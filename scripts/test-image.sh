@@ -58,7 +58,7 @@ choose_engine() {
 }
 
 working_engine() {
-    "$python" -c 'from infeed.pipelines.containers import find_engine; print(find_engine().name)' 2>/dev/null
+    "$python" -c 'from infeed.pipelines.image.containers import find_engine; print(find_engine().name)' 2>/dev/null
 }
 
 is_root() { [ "$(id -u)" = 0 ]; }
@@ -158,8 +158,8 @@ build_suite() {
 	END
     "$python" - "$scratch/suite" "$suite" "$scratch" <<-'END' || return
 	import pathlib, subprocess, sys
-	from infeed.pipelines.build_settings import pip_secrets
-	from infeed.pipelines.containers import Build, find_engine
+	from infeed.pipelines.image.settings import pip_secrets
+	from infeed.pipelines.image.containers import Build, find_engine
 	context, tag, scratch = sys.argv[1:]
 	build = Build(context, tag, secrets=pip_secrets(pathlib.Path(scratch)))
 	done = subprocess.run(find_engine().build(build), capture_output=True, text=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from infeed.pipelines.containers import Mount, run_command
+from infeed.pipelines.image.containers import Mount, run_command
 
 
 class Launcher(Protocol):

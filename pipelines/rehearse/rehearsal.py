@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from infeed.pipelines.compiled import CompiledJob
-from infeed.pipelines.nodes import OnChange, RunReport
+from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.local.nodes import OnChange, RunReport
 from infeed.pipelines.rehearse.dag import leaves, read_tasks
 from infeed.pipelines.rehearse.faults import Faults
 from infeed.pipelines.rehearse.launch import Here, InImage, Launcher

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.nodes import NodeState
+from infeed.pipelines.local.nodes import NodeState
 from infeed.pipelines.rehearse import placeholders, values
 from infeed.pipelines.rehearse.dag import Spec, Task
 from infeed.pipelines.rehearse.store import Artifact

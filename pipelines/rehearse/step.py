@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.nodes import NodeState
+from infeed.pipelines.local.nodes import NodeState
 from infeed.pipelines.rehearse import executor_io, placeholders, process
 from infeed.pipelines.rehearse.dag import Spec, Task
 from infeed.pipelines.rehearse.executor_io import Place

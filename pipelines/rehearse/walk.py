@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.nodes import Board, NodeReport, NodeState, OnChange
+from infeed.pipelines.local.nodes import Board, NodeReport, NodeState, OnChange
 from infeed.pipelines.rehearse import condition, queries
 from infeed.pipelines.rehearse.dag import Task, leaves
 from infeed.pipelines.rehearse.scope import Bundle, Result, Scope, dag_outputs, gather

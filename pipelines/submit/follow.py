@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 
-from infeed.pipelines.nodes import NodeState
+from infeed.pipelines.local.nodes import NodeState
 from infeed.pipelines.submit.run import Run, RunState, Status, Step
 
 POLL_SECONDS = 5.0

@@ -17,8 +17,8 @@ import yaml
 from google.protobuf import json_format
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.compiled import CompiledJob
-from infeed.pipelines.nodes import NodeState
+from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.local.nodes import NodeState
 from infeed.pipelines.submit.kubeflow_client import ONCE, PATIENT, Client, get
 from infeed.pipelines.submit.kubeflow_errors import told, told_when_starting, without_secrets
 from infeed.pipelines.submit.kubeflow_steps import gather

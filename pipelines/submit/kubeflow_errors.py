@@ -14,7 +14,7 @@ import urllib3
 from google.auth.exceptions import GoogleAuthError
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.exits import LostError
+from infeed.pipelines.commands.exits import LostError
 
 _CREDENTIALS = (
     "inside the cluster mount a service account token for the audience pipelines.kubeflow.org; elsewhere put one into "

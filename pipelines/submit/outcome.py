@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from infeed.pipelines.exits import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST
+from infeed.pipelines.commands.exits import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST
 from infeed.pipelines.submit.follow import blames_image
 from infeed.pipelines.submit.run import Run, RunState, Status
 

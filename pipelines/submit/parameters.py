@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.compiled import CompiledJob
+from infeed.pipelines.deploy.compiled import CompiledJob
 
 # The types that schema 2.1 has beside STRING, with an example of each: ParameterType.ParameterTypeEnum in
 # https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1/pipeline_spec.proto

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from infeed.pipelines.compiled import CompiledJob
-from infeed.pipelines.nodes import NodeReport, NodeState
+from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.local.nodes import NodeReport, NodeState
 
 
 @dataclass(frozen=True)

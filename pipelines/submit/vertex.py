@@ -19,7 +19,7 @@ from google.cloud.aiplatform_v1.services.pipeline_service import PipelineService
 from google.cloud.aiplatform_v1.types import PipelineJob
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.compiled import CompiledJob
+from infeed.pipelines.deploy.compiled import CompiledJob
 from infeed.pipelines.submit.run import (
     Request,
     RunState,

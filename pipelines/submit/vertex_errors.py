@@ -13,7 +13,7 @@ from google.auth import exceptions as auth
 from google.protobuf import json_format
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.exits import LostError
+from infeed.pipelines.commands.exits import LostError
 
 _LOGIN = "gcloud auth application-default login, or let GOOGLE_APPLICATION_CREDENTIALS name a key file"
 _REQUEST = re.compile(r"^[A-Z]+ https?://\S+: ")  # what google-api-core puts before the server's own words

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from google.cloud.aiplatform_v1.types import PipelineTaskDetail
 
-from infeed.pipelines.nodes import NodeState
+from infeed.pipelines.local.nodes import NodeState
 from infeed.pipelines.submit.run import Step
 from infeed.pipelines.submit.vertex_logs import log_filter
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from infeed.pipelines.containers import problem
+from infeed.pipelines.image.containers import problem
 
 
 @pytest.fixture
@@ -44,3 +46,30 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngines:
     monkeypatch.setenv("PATH", str(folder))
     problem.cache_clear()
     return FakeEngines(folder)
+
+
+@pytest.fixture(scope="session")
+def private_key() -> str:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(*form).decode()
+
+
+@pytest.fixture
+def google_account(private_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Google's default credentials: a service account of nobody, with a server that gives it tokens."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "submit"))
+    from stand_in import Answer, StandIn
+
+    tokens = StandIn()
+    tokens.fail("POST", "/token", *[Answer({"access_token": "of nobody", "expires_in": 3600})] * 9)
+    account = {"type": "service_account", "client_email": "nobody@p.iam.gserviceaccount.com"}
+    key_file = tmp_path / "key.json"
+    key_file.write_text(json.dumps({**account, "private_key": private_key, "token_uri": f"{tokens.url}/token"}))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")  # google-auth asks Google about the account in a thread
+    yield
+    tokens.close()

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infeed.pipelines.compiled import CompiledJob
-from infeed.pipelines.nodes import NodeReport
+from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.local.nodes import NodeReport
 from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
 
 # What the scripts may call. Values of schema 2.0 come with their types.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.compiled import CompiledJob
+from infeed.pipelines.deploy.compiled import CompiledJob
 from infeed.pipelines.rehearse.condition import holds
 from infeed.pipelines.rehearse.faults import Faults
 from infeed.pipelines.rehearse.scope import Bundle

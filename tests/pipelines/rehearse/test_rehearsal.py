@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.nodes import NodeState
+from infeed.pipelines.local.nodes import NodeState
 from infeed.pipelines.rehearse.faults import Faults
 from infeed.pipelines.rehearse.locations import Map
 from infeed.pipelines.rehearse.rehearsal import RehearseOptions, rehearse

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infeed.pipelines.compiled import CompiledJob
+from infeed.pipelines.deploy.compiled import CompiledJob
 
 pytestmark = pytest.mark.tfx
 
@@ -80,7 +80,7 @@ def test_both_models_predict_the_same(table: SimpleNamespace) -> None:
 
 
 def test_a_job_of_schema_2_0_hands_its_types_over(trial: ModuleType, jobs: ModuleType, tmp_path: Path) -> None:
-    from infeed.pipelines.kubeflow import compile_kubeflow
+    from infeed.pipelines.deploy.kubeflow import compile_kubeflow
 
     pipeline = trial.csv_pipeline(tmp_path)
     output = compile_kubeflow(pipeline, str(tmp_path / "job.json"), image="image:1", target="vertex", schema="2.0")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.compiled import CompiledJob
-from infeed.pipelines.exits import LostError
+from infeed.pipelines.commands.exits import LostError
+from infeed.pipelines.deploy.compiled import CompiledJob
 from infeed.pipelines.submit import follow
 from infeed.pipelines.submit.run import Request, RunState
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infeed.pipelines.nodes import NodeState
+from infeed.pipelines.local.nodes import NodeState
 from infeed.pipelines.submit.kubeflow_steps import gather, pods
 from infeed.pipelines.submit.run import Planned, Step
 

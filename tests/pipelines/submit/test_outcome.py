@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infeed.pipelines.nodes import NodeState
+from infeed.pipelines.local.nodes import NodeState
 from infeed.pipelines.submit.follow import blames_image
 from infeed.pipelines.submit.outcome import Outcome
 from infeed.pipelines.submit.run import RunState, Status, Step

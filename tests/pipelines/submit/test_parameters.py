@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.compiled import CompiledJob
+from infeed.pipelines.deploy.compiled import CompiledJob
 from infeed.pipelines.submit.parameters import read_parameters
 
 DECLARED = {

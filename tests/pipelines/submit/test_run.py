@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from infeed.pipelines.compiled import CompiledJob
+from infeed.pipelines.deploy.compiled import CompiledJob
 from infeed.pipelines.submit.run import Planned, pipeline_root, planned_steps, without_cache
 
 

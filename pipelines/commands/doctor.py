@@ -1,0 +1,80 @@
+"""The command `infeed doctor`: can this machine run, compile, build and submit, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import sys
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infeed.pipelines.commands.exits import EXIT_FAILED, errors
+from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.doctor.findings import Check, Finding, Level, Purpose, examine
+
+# The sign and colour only support the word: neither alone carries the level.
+_LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level.PROBLEM: ("✗", "bold red")}
+
+
+@click.command()
+@click.argument("job", required=False, metavar="[JOB]")
+@click.option("--image", help="Image to compare with what is installed here.  [default: those of JOB]", metavar="NAME")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def doctor(job: str | None, image: str | None, as_json: bool, debug: bool) -> None:
+    """Say whether this machine can run, compile, build and submit.
+
+    JOB is a compiled pipeline, whose images are compared with what is installed here. Exit status 1 where there is a
+    problem; warnings alone give 0.
+    """
+    console = Console(highlight=False)
+    with errors(as_json, debug):
+        images = (image,) if image else CompiledJob.read(job).images if job else ()
+        waiting = console.status("looking") if console.is_interactive and not as_json else contextlib.nullcontext()
+        with waiting:
+            findings = examine(_checks(images))
+    if as_json:
+        console.out(json.dumps([_plain(finding) for finding in findings], indent=1))
+    else:
+        console.print(_table(findings))
+        console.print(_verdict(findings))
+    sys.exit(EXIT_FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
+
+
+def _checks(images: Sequence[str]) -> list[tuple[Purpose, Check]]:
+    from infeed.pipelines.doctor.checks import CHECKS
+    from infeed.pipelines.doctor.image import image_findings
+
+    return [*CHECKS, *(("image", functools.partial(image_findings, image)) for image in images)]
+
+
+def _plain(finding: Finding) -> dict[str, str]:
+    return {**vars(finding), "level": finding.level.value}
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column("purpose", style="dim", no_wrap=True)
+    table.add_column("name", overflow="fold")
+    table.add_column("level", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    before = None
+    for finding in findings:
+        sign, style = _LOOKS[finding.level]
+        found = Text.assemble(finding.found, (f"\n{finding.do}" if finding.do else "", "bold"))
+        heading = finding.purpose if finding.purpose != before else ""
+        table.add_row(heading, finding.name, Text(f"{sign} {finding.level.value}", style=style), found)
+        before = finding.purpose
+    return table
+
+
+def _verdict(findings: Sequence[Finding]) -> Text:
+    spoiled = {finding.purpose for finding in findings if finding.level is Level.PROBLEM}
+    if not spoiled:
+        return Text("\nnothing stands in the way", style="green")
+    return Text(f"\nproblems for: {', '.join(sorted(spoiled))}", style="bold red")

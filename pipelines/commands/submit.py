@@ -1,0 +1,119 @@
+"""`infeed submit`: a compiled job as a run on Kubeflow Pipelines or Vertex AI."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.commands.exits import errors
+from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.local.live import show_nodes
+from infeed.pipelines.local.logs import quiet
+from infeed.pipelines.local.nodes import OnChange
+from infeed.pipelines.submit.follow import NewLines, follow
+from infeed.pipelines.submit.outcome import Outcome
+from infeed.pipelines.submit.parameters import read_parameters
+from infeed.pipelines.submit.run import Request, Run, RunState
+from infeed.pipelines.submit.target import Target
+
+LOG_LINES = 20  # of a step that failed
+
+
+@click.command()
+@click.argument("job", metavar="JOB")
+@click.option("--host", metavar="URL", help="Kubeflow: where its API answers.  [default: $KF_PIPELINES_ENDPOINT]")
+@click.option("--namespace", metavar="NAME", help="Kubeflow: the profile to run in.")
+@click.option("--project", metavar="ID", help="Vertex AI: the Google Cloud project.")
+@click.option("--region", metavar="NAME", help="Vertex AI: such as us-central1.")
+@click.option("--endpoint", metavar="URL", help="Vertex AI: a private address of its API.")
+@click.option("--name", help="Of the run.  [default: the pipeline's, and the time]")
+@click.option("--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="For this run; may be repeated.")
+@click.option("--experiment", metavar="NAME", help="What the run is listed under.")
+@click.option("--service-account", metavar="NAME", help="Whose rights the steps have.")
+@click.option("--no-cache", is_flag=True, help="Execute every step, whatever ran before.")
+@click.option("--wait", is_flag=True, help="Stay until the run has ended, and show its steps.")
+@click.option("--logs", is_flag=True, help="Stay as with --wait, and print what the steps write.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def submit(job: str, wait: bool, logs: bool, as_json: bool, debug: bool, **given: Any) -> None:
+    """Run JOB, a file that `infeed compile` wrote, on Kubeflow Pipelines or Vertex AI.
+
+    Credentials are those that the platform's own client finds: a service account token in a cluster,
+    KF_PIPELINES_* variables, Google's default credentials.
+
+    Exit codes: 0 finished (or started, without --wait), 1 failed, 2 refused, 3 lost sight of the run, 130
+    waiting was stopped.
+    """
+    with errors(as_json, debug):
+        target, request = _target(**given), _request(CompiledJob.read(job), **given)
+        with quiet(os.devnull) as console:
+            run = target.submit(request)
+            if not as_json:
+                console.print(f"run   {run.name}\npage  {run.link}", soft_wrap=True, highlight=False)
+            outcome = _wait(run, console, logs, as_json) if wait or logs else Outcome(run, "started")
+            if as_json:
+                console.out(json.dumps(outcome.as_json(request.job.images), indent=1), highlight=False)
+            else:
+                console.print(outcome.as_text(request.job.images), soft_wrap=True)
+    sys.exit(outcome.exit_code)
+
+
+def _target(
+    host: str | None, namespace: str | None, project: str | None, region: str | None, endpoint: str | None, **_: Any
+) -> Target:
+    if host is None and project is None:
+        host = os.environ.get("KF_PIPELINES_ENDPOINT")  # kfp's own variable
+    return Target(host, namespace, project, region, endpoint)
+
+
+def _request(
+    job: CompiledJob,
+    name: str | None,
+    parameters: tuple[str, ...],
+    experiment: str | None,
+    service_account: str | None,
+    no_cache: bool,
+    **_: Any,
+) -> Request:
+    return Request(
+        job,
+        name or f"{job.name} {datetime.now():%Y-%m-%d %H:%M:%S}",
+        read_parameters(parameters, job),
+        experiment,
+        service_account,
+        cache=not no_cache,
+    )
+
+
+def _wait(run: Run, console: Console, logs: bool, as_json: bool) -> Outcome:
+    """Stops at Ctrl-C, and where the platform cannot be asked any more; neither stops the run."""
+    new_lines = NewLines(run)
+    status = None
+    try:
+        with _view(console, as_json) as on_change:
+            for status in follow(run):
+                on_change(status.steps)
+                for name, line in new_lines(status.steps) if logs and not as_json else ():
+                    console.print(Text.assemble((f"{name}: ", "dim"), line), soft_wrap=True)
+    except KeyboardInterrupt:
+        return Outcome(run, "left", status)
+    except InfeedError as error:
+        return Outcome(run, "unknown", status, reason=str(error))
+    assert status is not None, "a run has a status before it has ended"
+    failed = status.failed if status.state is RunState.FAILED else None
+    return Outcome(run, status.state.value, status, run.log_tail(failed, LOG_LINES) if failed else ())
+
+
+def _view(console: Console, as_json: bool) -> contextlib.AbstractContextManager[OnChange]:
+    if as_json:
+        return contextlib.nullcontext(lambda nodes: None)
+    return show_nodes(console, "stops waiting, not the run", label="Ctrl-C", loading="starting")

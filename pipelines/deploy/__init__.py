@@ -1,0 +1,1 @@
+"""Compiles a pipeline for Kubeflow Pipelines and Vertex AI, with what every node gets there."""

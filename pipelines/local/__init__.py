@@ -1,0 +1,1 @@
+"""Runs a pipeline on this machine: LocalDagRunner with a live table of nodes, a log, and what came out."""

@@ -1,0 +1,99 @@
+"""With engines that only say what a real one would; scripts/test-image.sh builds for real."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from infeed.pipelines.cli import main
+from infeed.pipelines.image import context as build_context
+from infeed.pipelines.image import settings as build_settings
+from infeed.pipelines.new import create_project
+
+STEPS = "echo 'STEP 1/2: FROM debian'; echo 'STEP 2/2: RUN --mount=type=secret,id=ca.crt pip install --upgrade tfx'"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    """A wheel takes seconds to build, and pip one to start."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(build_context, "package_wheel", lambda folder: None)
+    monkeypatch.setattr(build_settings, "_config_list", str)
+
+
+@pytest.fixture
+def project(tmp_path):
+    create_project("tabular", str(tmp_path / "taxi"))
+    return tmp_path / "taxi"
+
+
+def infeed(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_it_says_what_was_built_how_large_it_is_and_what_comes_next(engines, project):
+    engines.add("docker", f"case $1 in build) {STEPS};; images) echo 3.4GB;; esac")
+    result = infeed("build", project, "--tag", "taxi:1", "--base", "debian:13")
+    assert result.exit_code == 0, result.output
+    assert "FROM debian\nRUN pip install --upgrade tfx\n" in result.output
+    assert "taxi:1, 3.4GB, with docker" in result.output
+    assert f"next        infeed compile {project} --image taxi:1 --output taxi.json" in result.output
+    assert "--build-arg=BASE=debian:13" in engines.calls("docker")[1]
+
+
+def test_json_is_all_that_is_printed_where_it_is_asked_for(engines, project):
+    engines.add("podman", f"case $1 in build) {STEPS};; images) echo 3.4GB;; esac")
+    told = json.loads(infeed("build", project, "--tag", "taxi:1", "--json").output)
+    assert (told["tag"], told["size"], told["engine"], told["pushed"]) == ("taxi:1", "3.4GB", "podman", False)
+
+
+def test_the_name_may_stand_in_the_config(engines, project):
+    engines.add("docker")
+    with (project / "config.yaml").open("a") as config:
+        config.write("deploy: {image: registry.example/taxi:2}\n")
+    assert "registry.example/taxi:2" in infeed("build", project).output
+
+
+def test_a_push_comes_after_the_build(engines, project):
+    engines.add("docker", f"[ $1 != build ] || {{ {STEPS}; }}")
+    assert "push with" not in infeed("build", project, "--tag", "taxi:1", "--push").output
+    assert engines.calls("docker")[2] == ["push", "taxi:1"]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (
+            "echo 'ERROR: failed to resolve debian' >&2; exit 1",
+            r"base image cannot be had: ERROR: failed(.|\n)*--base",
+        ),
+        (
+            f"{STEPS}; echo 'ERROR: no such package'; exit 1",
+            r"failed at 'RUN pip install --upgrade tfx': ERROR: no such",
+        ),
+        (
+            f"[ $1 = push ] || {{ {STEPS}; exit 0; }}; echo 'error: denied'; exit 1",
+            r"pushed: error: denied(.|\n)*login",
+        ),
+    ],
+)
+def test_what_the_engine_died_of_is_told_with_the_log(engines, project, script, message):
+    engines.add("docker", f"[ $1 != version ] || exit 0; {script}")
+    result = infeed("build", project, "--tag", "taxi:1", "--push")
+    assert result.exit_code == 2
+    assert re.search(message, result.output), result.output
+    assert "runs/taxi/logs/build.log" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing", "--tag", "taxi:1"], "there is no template or config file 'nothing'"),
+        (["image"], "the image has no name"),
+        (["image", "--tag", "taxi:1"], "no container engine works"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_long_starts(engines, words, message):
+    result = infeed("build", *words)
+    assert (result.exit_code, message in result.output) == (2, True)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from infeed.pipelines.cli import main
+from infeed.pipelines.deploy.compiled import CompiledJob
+
+PROJECT = Path(__file__).parents[1] / "golden" / "project"
+TABLE = PROJECT / "flowers.csv"
+
+
+def compile_(*words: Any) -> Result:
+    return CliRunner().invoke(main, ["compile", *map(str, words)])
+
+
+def test_without_an_image_it_says_where_to_name_one(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_bytes((PROJECT / "model.py").read_bytes())
+    (tmp_path / "config.yaml").write_text((PROJECT / "config.yaml").read_text().partition("deploy:")[0])
+    result = compile_(tmp_path, "--data", TABLE, "--output", tmp_path / "job.yaml")
+    assert result.exit_code == 2
+    assert "there is no container image for the steps" in result.stderr
+    assert "--image" in result.stderr
+
+
+def test_what_the_target_does_not_have_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_bytes((PROJECT / "model.py").read_bytes())
+    resources = "  resources: {Trainer: {accelerator: NVIDIA_L4}}\n"
+    (tmp_path / "config.yaml").write_text((PROJECT / "config.yaml").read_text() + resources)
+    result = compile_(tmp_path, "--data", TABLE, "--output", tmp_path / "job.yaml")
+    assert result.exit_code == 2
+    assert "kubeflow knows no accelerator 'NVIDIA_L4'" in result.stderr
+
+
+@pytest.mark.tfx
+def test_options_of_the_command_line_become_the_defaults_of_the_parameters(tmp_path: Path) -> None:
+    output = tmp_path / "job.json"
+    given = ["--data", TABLE, "--root", tmp_path, "--epochs", "7", "--batch-size", "8", "--strategy", "mirrored"]
+    result = compile_(PROJECT, *given, "--target", "vertex", "--image", "registry.example/other:2", "--output", output)
+    assert result.exit_code == 0, result.output
+    job = CompiledJob.read(output)
+    assert job.images == ("registry.example/other:2",)
+    assert {name: parameter.default for name, parameter in job.parameters.items()} == {
+        "data": "gs://bucket/data",
+        "epochs": 7,
+        "batch_size": 8,
+        "strategy": "mirrored",
+    }
+
+
+@pytest.mark.tfx
+def test_a_node_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_bytes((PROJECT / "model.py").read_bytes())
+    resources = "  resources: {Trianer: {cpu: 4}}\n"
+    (tmp_path / "config.yaml").write_text((PROJECT / "config.yaml").read_text() + resources)
+    result = compile_(tmp_path, "--data", TABLE, "--root", tmp_path / "runs", "--output", tmp_path / "job.yaml")
+    assert result.exit_code == 2
+    assert "there is no node 'Trianer' that runs in a container" in result.stderr
+    assert "Use default or one of CsvExampleGen, Evaluator, ExampleValidator, InputReport, Pusher" in result.stderr
+    assert not (tmp_path / "job.yaml").exists()

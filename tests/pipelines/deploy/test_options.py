@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.deploy.options import Deploy, Resources, Toleration, quantity
+from infeed.pipelines.deploy.vertex_options import Dataflow, Endpoint, Training, VertexOptions
+
+
+def deploy(text: str) -> Deploy:
+    return Deploy.from_dict(yaml.safe_load(text))
+
+
+def test_everything_can_be_said_in_yaml() -> None:
+    read = deploy("""
+        image: registry.example/taxi:1
+        root: gs://bucket/taxi
+        data: gs://bucket/data
+        resources:
+          default: {cpu: 2, memory: 8Gi, retries: 2}
+          Trainer:
+            cpu: 0.5
+            accelerator: nvidia.com/gpu
+            accelerators: 4
+            node_selector: {pool: gpu}
+            tolerations: [{key: gpu, operator: Exists, effect: NoSchedule}]
+            cache: false
+        vertex:
+          project: taxi
+          region: europe-west4
+          training: {machine: n1-standard-8, replicas: 4}
+          endpoint: {name: taxi, machine: n1-standard-2, image: serving:1}
+          dataflow: {max_workers: 10}
+    """)
+    assert read == Deploy(
+        image="registry.example/taxi:1",
+        root="gs://bucket/taxi",
+        data="gs://bucket/data",
+        resources={
+            "default": Resources(cpu="2", memory="8Gi", retries=2),
+            "Trainer": Resources(
+                cpu="0.5",
+                accelerator="nvidia.com/gpu",
+                accelerators=4,
+                node_selector={"pool": "gpu"},
+                tolerations=(Toleration("gpu", "Exists", effect="NoSchedule"),),
+                cache=False,
+            ),
+        },
+        vertex=VertexOptions(
+            "taxi",
+            "europe-west4",
+            training=Training("n1-standard-8", replicas=4),
+            endpoint=Endpoint("taxi", "n1-standard-2", "serving:1"),
+            dataflow=Dataflow(max_workers=10),
+        ),
+    )
+
+
+def test_nothing_needs_to_be_said() -> None:
+    assert Deploy.from_dict({}) == Deploy()
+
+
+def test_a_node_takes_what_it_does_not_say_from_default() -> None:
+    resources = {"default": Resources(cpu="2", memory="8Gi", cache=True), "Trainer": Resources(cpu="8", cache=False)}
+    assert Deploy(resources=resources).resources_of("Trainer") == Resources(cpu="8", memory="8Gi", cache=False)
+    assert Deploy(resources=resources).resources_of("Pusher") == resources["default"]
+
+
+def test_an_accelerator_of_its_own_does_not_take_the_number_of_default() -> None:
+    resources = {"default": Resources(accelerator="gpu", accelerators=8), "Trainer": Resources(accelerator="tpu")}
+    assert Deploy(resources=resources).resources_of("Trainer").accelerators is None  # which is one
+
+
+@pytest.mark.slow  # imports the Kubernetes client
+@pytest.mark.parametrize("text", ["4", "0.5", "500m", "16Gi", "500M", "2Ti", "1.5G", "64Ki"])
+def test_quantities_are_those_of_kubernetes(text: str) -> None:
+    from kubernetes.utils.quantity import parse_quantity
+
+    assert quantity(text, "memory") == float(parse_quantity(text))
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "setting": ({"imaeg": "x"}, r"there is no setting 'imaeg'\n  where: deploy\n  do:    Use one of image, root"),
+    "resource": (
+        {"resources": {"Trainer": {"gpu": 1}}},
+        r"no setting 'gpu'\n  where: deploy\.resources\.Trainer\n  do:    Use one of cpu, memory, accelerator",
+    ),
+    "cpu": ({"resources": {"default": {"cpu": "two"}}}, r"cpu is 'two'(.|\n)*such as 4 or 500m"),
+    "memory": ({"resources": {"default": {"memory": "8 GB"}}}, r"memory is '8 GB'(.|\n)*16Gi"),
+    "retries": ({"resources": {"default": {"retries": -1}}}, r"retries is -1"),
+    "count alone": ({"resources": {"Trainer": {"accelerators": 2}}}, r"accelerators is 2, and no accelerator is named"),
+    "count": ({"resources": {"Trainer": {"accelerator": "gpu", "accelerators": 0}}}, r"accelerators is 0"),
+    "toleration": (
+        {"resources": {"Trainer": {"tolerations": [{"operator": "Is"}]}}},
+        r"operator is 'Is'(.|\n)*Equal, Exists",
+    ),
+    "tolerations": ({"resources": {"Trainer": {"tolerations": "gpu"}}}, r"'gpu' is no list"),
+    "no nodes": ({"resources": "many"}, r"'many' names no nodes"),
+    "no mapping": ("gs://bucket", r"'gs://bucket' holds no settings"),
+    "project": ({"vertex": {"region": "r"}}, r"the setting 'project' is missing\n  where: deploy\.vertex"),
+    "training": (
+        {"vertex": {"project": "p", "region": "r", "training": {"machine": "m", "replicas": 0}}},
+        r"replicas is 0\n  where: deploy\.vertex\.training\.replicas",
+    ),
+    "tpu": (
+        {"vertex": {"project": "p", "region": "r", "training": {"machine": "m", "tpu_topology": "2x4", "replicas": 2}}},
+        r"replicas is 2(.|\n)*the chips of one machine",
+    ),
+    "endpoint": (
+        {
+            "vertex": {
+                "project": "p",
+                "region": "r",
+                "endpoint": {"name": "n", "machine": "m", "image": "i", "traffic": 101},
+            }
+        },
+        r"traffic is 101",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "error"), WRONG.values(), ids=WRONG)
+def test_a_wrong_setting_is_told_with_its_place(given: Any, error: str) -> None:
+    with pytest.raises(InfeedError, match=error):
+        Deploy.from_dict(given)

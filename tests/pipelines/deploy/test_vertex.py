@@ -1,0 +1,148 @@
+"""Compared field by field with the protos of Vertex AI's own client, which refuse a field that they do not know."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.deploy import vertex
+from infeed.pipelines.deploy.vertex_options import Dataflow, Endpoint, Training, VertexOptions
+
+OPTIONS = VertexOptions("taxi", "europe-west4")
+IMAGE = "registry.example/taxi:1"
+
+slow = pytest.mark.slow  # imports Vertex AI's client
+
+
+def spec(training: Training, options: VertexOptions = OPTIONS) -> Any:
+    from google.cloud.aiplatform_v1.types import CustomJobSpec
+
+    return CustomJobSpec(vertex.job_spec(options, training, image=IMAGE))
+
+
+@slow
+def test_one_machine_is_one_pool() -> None:
+    from google.cloud.aiplatform_v1.types import AcceleratorType
+
+    (pool,) = spec(Training("n1-standard-8", "NVIDIA_TESLA_T4", disk_gb=200)).worker_pool_specs
+    assert pool.replica_count == 1
+    assert pool.machine_spec.machine_type == "n1-standard-8"
+    assert pool.machine_spec.accelerator_type == AcceleratorType.NVIDIA_TESLA_T4
+    assert pool.machine_spec.accelerator_count == 1
+    assert pool.machine_spec.tpu_topology == ""
+    assert pool.disk_spec.boot_disk_type == "pd-ssd"
+    assert pool.disk_spec.boot_disk_size_gb == 200
+    assert pool.container_spec.image_uri == IMAGE
+
+
+@slow
+def test_several_machines_are_a_chief_and_a_pool_of_workers_like_it() -> None:
+    chief, workers = spec(Training("a2-highgpu-8g", "NVIDIA_TESLA_A100", 8, replicas=4)).worker_pool_specs
+    assert (chief.replica_count, workers.replica_count) == (1, 3)
+    assert chief.machine_spec == workers.machine_spec
+    assert workers.machine_spec.accelerator_count == 8
+    assert workers.container_spec == chief.container_spec
+
+
+@slow
+def test_a_tpu_slice_is_told_by_machine_and_topology() -> None:
+    (pool,) = spec(Training("ct5lp-hightpu-8t", tpu_topology="2x4")).worker_pool_specs
+    assert pool.machine_spec.machine_type == "ct5lp-hightpu-8t"
+    assert pool.machine_spec.tpu_topology == "2x4"
+    assert pool.machine_spec.accelerator_count == 0
+
+
+@slow
+def test_an_older_tpu_is_told_by_its_kind() -> None:
+    from google.cloud.aiplatform_v1.types import AcceleratorType
+
+    (pool,) = spec(Training("cloud-tpu", "TPU_V3", 8)).worker_pool_specs
+    assert pool.machine_spec.accelerator_type == AcceleratorType.TPU_V3
+    assert pool.machine_spec.accelerator_count == 8
+
+
+@slow
+def test_what_is_not_said_is_left_to_vertex_ai() -> None:
+    given = spec(Training("n1-standard-8"))
+    assert (given.service_account, given.network, "scheduling" in given) == ("", "", False)
+
+
+@slow
+def test_spot_machines_a_time_limit_an_account_and_a_network() -> None:
+    from google.cloud.aiplatform_v1.types import Scheduling
+
+    options = VertexOptions("taxi", "europe-west4", service_account="a@b", network="projects/1/global/networks/n")
+    given = spec(Training("n1-standard-8", spot=True, timeout_hours=1.5), options)
+    assert given.scheduling.strategy == Scheduling.Strategy.SPOT
+    assert given.scheduling.timeout.total_seconds() == 5400
+    assert given.service_account == "a@b"
+    assert given.network == "projects/1/global/networks/n"
+
+
+@slow
+def test_the_job_around_it_is_a_custom_job() -> None:
+    from google.cloud.aiplatform_v1.types import CustomJob
+
+    given = vertex.custom_job(OPTIONS, Training("n1-standard-8"), name="taxi-trainer", image=IMAGE)
+    assert (given.pop("project"), given.pop("region")) == ("taxi", "europe-west4")
+    assert CustomJob(given).display_name == "taxi-trainer"
+
+
+@slow
+def test_an_accelerator_that_does_not_exist_is_told_with_those_that_do() -> None:
+    vertex.check_accelerators(["NVIDIA_L4", "TPU_V3"])
+    with pytest.raises(InfeedError, match=r"no accelerator 'NVIDIA_T4'(.|\n)*Use one of .*NVIDIA_TESLA_T4"):
+        vertex.check_accelerators(["NVIDIA_L4", "NVIDIA_T4"])
+
+
+@slow
+def test_the_endpoints_arguments_are_those_of_model_deploy() -> None:
+    from google.cloud import aiplatform
+
+    endpoint = Endpoint("taxi", "n1-standard-4", "serving:1", "NVIDIA_TESLA_T4", 2, 1, 3, traffic=10)
+    given = vertex.serving_args(VertexOptions("taxi", "europe-west4", service_account="a@b"), endpoint)
+    assert (given.pop("project"), given.pop("endpoint_name")) == ("taxi", "taxi")  # TFX takes these two out
+    bound = inspect.signature(aiplatform.Model.deploy).bind(None, endpoint=None, **given)
+    assert bound.arguments | {"self": None, "endpoint": None} == {
+        "self": None,
+        "endpoint": None,
+        "machine_type": "n1-standard-4",
+        "accelerator_type": "NVIDIA_TESLA_T4",
+        "accelerator_count": 2,
+        "min_replica_count": 1,
+        "max_replica_count": 3,
+        "traffic_percentage": 10,
+        "service_account": "a@b",
+    }
+
+
+@pytest.mark.tfx
+def test_dataflow_gets_options_that_beam_knows() -> None:
+    from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, WorkerOptions
+
+    dataflow = Dataflow("n1-standard-4", 20, "https://www.googleapis.com/compute/v1/projects/p/regions/r/subnetworks/s")
+    options = VertexOptions("taxi", "europe-west4", service_account="a@b")
+    read = PipelineOptions(vertex.dataflow_args(options, dataflow, temp="gs://bucket/tmp", image=IMAGE))
+    cloud, workers = read.view_as(GoogleCloudOptions), read.view_as(WorkerOptions)
+    assert (cloud.project, cloud.region, cloud.temp_location) == ("taxi", "europe-west4", "gs://bucket/tmp")
+    assert cloud.service_account_email == "a@b"
+    assert (workers.machine_type, workers.max_num_workers, workers.subnetwork) == (
+        "n1-standard-4",
+        20,
+        dataflow.subnetwork,
+    )
+    assert workers.sdk_container_image == IMAGE
+    assert read.get_all_options()["runner"] == "DataflowRunner"
+
+
+def test_dataflow_is_told_nothing_that_was_not_said() -> None:
+    assert vertex.dataflow_args(OPTIONS, Dataflow(), temp="gs://bucket/tmp", image=IMAGE) == [
+        "--runner=DataflowRunner",
+        "--project=taxi",
+        "--region=europe-west4",
+        "--temp_location=gs://bucket/tmp",
+        "--sdk_container_image=registry.example/taxi:1",
+    ]

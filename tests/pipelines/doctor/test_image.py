@@ -1,0 +1,76 @@
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+
+from infeed.pipelines.doctor import image as doctor_image
+from infeed.pipelines.doctor.findings import Level
+from infeed.pipelines.doctor.image import Inventory, compare, image_findings
+
+VERSIONS = {"tfx-infeed": "0.1.0", "tfx": "1.21.0", "numpy": "2.4.6"}
+HERE = Inventory("3.13.5", VERSIONS, code="abc")
+
+
+def differences(there):
+    return {
+        finding.name: (finding.level, finding.found)
+        for finding in compare(there, HERE)
+        if finding.level is not Level.OK
+    }
+
+
+def having(**versions):
+    changed = {**VERSIONS, **{name.replace("_", "-"): version for name, version in versions.items()}}
+    return dataclasses.replace(HERE, versions={name: version for name, version in changed.items() if version})
+
+
+def test_the_same_in_both_leaves_nothing_to_say():
+    assert differences(HERE) == {}
+
+
+def test_an_image_without_this_package_cannot_run_a_job():
+    assert differences(having(tfx_infeed=None)) == {
+        "tfx-infeed": (Level.PROBLEM, "not in the image: no step of ours can run")
+    }
+
+
+def test_another_version_of_this_package_is_a_problem():
+    assert differences(having(tfx_infeed="0.2.0"))["tfx-infeed"] == (Level.PROBLEM, "0.2.0 in the image, 0.1.0 here")
+
+
+def test_the_same_version_with_other_code_is_a_problem():
+    stale = dataclasses.replace(HERE, code="def")
+    assert differences(stale)["tfx-infeed"] == (Level.PROBLEM, "0.1.0 in both, but its code is not the same")
+
+
+def test_another_tfx_is_worth_a_rehearsal():
+    assert differences(having(tfx="1.16.0"))["tfx"] == (Level.WARNING, "1.16.0 in the image, 1.21.0 here")
+    assert differences(having(tfx="1.21.1")) == {}
+
+
+def test_what_is_missing_there_is_a_problem():
+    assert differences(having(numpy=None))["numpy"][0] is Level.PROBLEM
+
+
+@pytest.mark.slow
+def test_the_image_is_asked_as_this_environment_is(engines):
+    """The fake engine runs the command on this machine, so that both are the same."""
+    engines.add("docker", f'[ "$1" != run ] || {{ shift 7; exec {sys.executable} "$@"; }}; echo 3.4GB')
+    first, *others = image_findings("taxi:1")
+    assert (first.name, first.found.split(",")[0]) == ("taxi:1", "3.4GB")
+    assert {finding.level for finding in others} == {Level.OK}
+    assert {"tfx-infeed", "tfx", "tensorflow", "apache-beam"} <= {finding.name for finding in others}
+
+
+def test_an_image_that_cannot_be_had_is_a_problem(engines):
+    engines.add("docker", '[ "$1" != run ] || { echo "manifest unknown" >&2; exit 125; }')
+    (finding,) = image_findings("taxi:1")
+    assert (finding.level, finding.found) == (Level.PROBLEM, "nothing can be run in it here: manifest unknown")
+
+
+def test_a_python_without_this_package_is_told_as_such(tmp_path):
+    bare = [sys.executable, "-S", "-I", "-c", doctor_image._INVENTORY]
+    told = json.loads(subprocess.run(bare, capture_output=True, text=True, check=True, cwd=tmp_path).stdout)
+    assert told["versions"] == {}

@@ -1,0 +1,97 @@
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from infeed.components import InfeedError
+from infeed.pipelines.image import context as build_context
+from infeed.pipelines.image.context import make_context
+from infeed.pipelines.new import create_project
+
+IMAGE = Path(build_context.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def no_wheel(monkeypatch):
+    """It takes seconds to build, and has tests of its own."""
+    monkeypatch.setattr(build_context, "package_wheel", lambda folder: None)
+
+
+@pytest.fixture
+def project(tmp_path):
+    create_project("tabular", str(tmp_path / "taxi"))
+    return tmp_path / "taxi"
+
+
+def context(tmp_path, project, **options):
+    folder = tmp_path / "context"
+    folder.mkdir()
+    make_context(folder, project, **options)
+    return folder
+
+
+def pins(file):
+    """The versions that scripts/lock-image.sh wrote down."""
+    return dict(line.split("==") for line in (IMAGE / file).read_text().splitlines())
+
+
+def test_it_holds_the_dockerfile_the_pinned_stack_and_the_project(tmp_path, project):
+    folder = context(tmp_path, project)
+    assert {path.name for path in folder.iterdir()} == {
+        *("Dockerfile", "package", "project", "project-requirements.txt", "requirements.txt")
+    }
+    assert {path.name for path in (folder / "project").iterdir()} == {path.name for path in project.iterdir()}
+
+
+def test_what_the_project_needs_beside_the_stack_is_read_from_its_requirements(tmp_path, project):
+    (project / "requirements.txt").write_text("lightgbm\n")
+    assert (context(tmp_path, project) / "project-requirements.txt").read_text() == "lightgbm\n"
+
+
+def test_without_a_project_the_image_holds_the_package_alone(tmp_path):
+    folder = context(tmp_path, None)
+    assert list((folder / "project").iterdir()) == []
+    assert (folder / "project-requirements.txt").read_text() == ""
+
+
+def test_a_gpu_adds_the_libraries_of_cuda(tmp_path):
+    requirements = (context(tmp_path, None, accelerator="gpu") / "requirements.txt").read_text()
+    assert {"tensorflow==2.21.0", f"nvidia-cudnn-cu12=={pins('requirements-gpu.txt')['nvidia-cudnn-cu12']}"} <= set(
+        requirements.splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [".env", ".git/config", "runs/taxi/metadata.sqlite", "env/pyvenv.cfg", "a/__pycache__/b.pyc"]
+)
+def test_secrets_results_and_environments_stay_out(tmp_path, project, name):
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
+    (project / name).write_text("secret")
+    assert not (context(tmp_path, project) / "project" / name).exists()
+
+
+def test_data_in_the_project_is_refused_by_name_and_size(tmp_path, project):
+    (project / "data").mkdir()
+    with (project / "data" / "taxi.csv").open("wb") as file:
+        file.truncate(300 << 20)
+    message = r"the project is 300 MB, most of it in 'data' \(300 MB\)(.|\n)*--exclude 'data'"
+    with pytest.raises(InfeedError, match=message):
+        context(tmp_path, project)
+
+
+def test_and_may_be_left_out(tmp_path, project):
+    (project / "data.csv").write_text("large")
+    assert not (context(tmp_path, project, exclude=("*.csv",)) / "project" / "data.csv").exists()
+
+
+def test_every_requirement_of_the_package_is_pinned_to_a_version_that_it_allows():
+    pinned = pins("requirements.txt")
+    environment = {"python_version": "3.13", "extra": ""}
+    for requirement in map(Requirement, metadata.requires("tfx-infeed")):
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
+
+
+def test_the_libraries_of_cuda_are_all_that_a_gpu_adds():
+    assert all(name.startswith("nvidia-") for name in pins("requirements-gpu.txt"))
