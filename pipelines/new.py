@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.config import TEMPLATES
+from infeed.pipelines.project import TEMPLATES
 
 _FILES = ("README.md", "config.yaml", "features.py", "model.py")
 

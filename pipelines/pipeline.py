@@ -17,12 +17,14 @@ from tfx.proto import pusher_pb2
 # isort: split
 import tensorflow_model_analysis as tfma  # only after tfx: the other order fails on TFX 1.21
 
-from infeed.components import CsvExampleGen, CsvOptions, ImageExampleGen, InputReport, Trainer, Transform
+from infeed import components
+from infeed.components import CsvOptions, InputReport, Trainer, Transform
 from infeed.components.example_gen.sources.images import default_pattern
 from infeed.pipelines.baseline import latest_other_blessed
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.vertex_options import VertexOptions
+from infeed.pipelines.sources import EXAMPLE_GENS
 
 _SERVING = "serving_default"
 _TRANSFORM = "transform_features"
@@ -92,10 +94,8 @@ def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) 
     elif config.source == "images":
         pattern = default_pattern(config.data)
     files = utils.make_default_input_config(pattern) if pattern else None
-    where = given.get("data", folder)
-    if config.source == "images":
-        return ImageExampleGen(where, files)
-    return CsvExampleGen(where, files, csv=CsvOptions(delimiter=config.delimiter))
+    own = {"csv": CsvOptions(delimiter=config.delimiter)} if config.source == "csv" else {}
+    return getattr(components, EXAMPLE_GENS[config.source])(given.get("data", folder), files, **own)
 
 
 def _trainer(

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds the image with `infeed build` on a real Debian 13, and runs the test suite inside it: TFX 1.21 on Python 3.13,
-# whatever the stack of this checkout is.
+# Builds the image of a new project with `infeed build` on a real Debian 13, and runs the test suite inside it: TFX 1.21 on
+# Python 3.13, whatever the stack of this checkout is. Then the project is compiled, and rehearsed in its image.
 #
 #   scripts/test-image.sh [PYTEST ARGUMENT...]
 #
-# Exit status: 0 the tests passed inside the image; 1 they did not, or the image could not be built; 77 this machine
+# Exit status: 0 the tests passed; 1 they did not, or the image could not be built; 77 this machine
 # cannot make such an image, and nothing was tested.
 #
 # With docker or podman it is built on their debian:trixie-slim. Where no engine works, root on Debian or Ubuntu gets
@@ -178,6 +178,20 @@ in_suite() {
     fi
 }
 
+# Whether the image holds the very code of this checkout, unless that was worked on meanwhile; tells what else it holds.
+same_code() {
+    changed=$(find components pipelines templates -name '*.py' -newer "$scratch/suite" 2>/dev/null | head -n 1)
+    [ -z "$changed" ] || { say "$changed was changed meanwhile, so the code is not compared" && return; }
+    .venv/bin/infeed doctor --image "$image" --json >"$scratch/findings.json" || true
+    "$python" - "$scratch/findings.json" <<-'END'
+	import json, sys
+	about_the_image = [finding for finding in json.load(open(sys.argv[1])) if finding["purpose"] == "image"]
+	for finding in about_the_image:
+	    print(f"{finding['name']:<26}{finding['level']:<9}{finding['found']}")
+	sys.exit(any(finding["level"] == "problem" for finding in about_the_image))
+	END
+}
+
 mkdir -p "$cache"
 exec 9>"$cache/lock" && flock 9
 choose_engine
@@ -185,18 +199,21 @@ if [ "$engine" = buildah ] && is_root; then open_store; fi
 enough_disk
 choose_base
 copy_tests
+.venv/bin/infeed new tabular "$scratch/taxi" >/dev/null
 say "building on $base with $engine"
 former=$("$engine" images --quiet "$image" 2>/dev/null) || former=""
-.venv/bin/infeed build image --tag "$image" --base "$base" || { say "THE IMAGE CANNOT BE BUILT" && exit 1; }
+.venv/bin/infeed build "$scratch/taxi" --tag "$image" --base "$base" || { say "THE IMAGE CANNOT BE BUILT" && exit 1; }
 if [ -n "$former" ]; then "$engine" rmi "$former" >/dev/null 2>&1 || true; fi # where it is another one
+same_code || { say "THE IMAGE HOLDS OTHER CODE THAN THIS CHECKOUT" && exit 1; }
 say "adding the tests"
 build_suite || { say "THE TESTS CANNOT BE ADDED TO THE IMAGE" && exit 1; }
 say "running the tests in the image"
 # What tests the set-up of a checkout has no place in an image. A test that hangs tells where, and cannot hold up all.
-if in_suite timeout 3000 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
+in_suite timeout 3000 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder \
     -p no:cacheprovider -o faulthandler_timeout=600 \
-    --ignore tests/test_setup.py --ignore tests/scripts "$@"; then
-    say "THE IMAGE WAS BUILT, AND THE TESTS PASS INSIDE IT"
-else
-    say "THE TESTS FAIL INSIDE THE IMAGE" && exit 1
-fi
+    --ignore tests/test_setup.py --ignore tests/scripts "$@" || { say "THE TESTS FAIL INSIDE THE IMAGE" && exit 1; }
+say "rehearsing a compiled job in the image"
+# From outside: every step of the job is a container of its own.
+INFEED_TEST_IMAGE=$image timeout 1500 "$python" -m pytest -p no:cacheprovider tests/pipelines/rehearse/test_tfx.py 9>&- ||
+    { say "A JOB COMPILED HERE DOES NOT RUN IN THE IMAGE" && exit 1; }
+say "THE IMAGE WAS BUILT, THE TESTS PASS INSIDE IT, AND A COMPILED JOB RUNS IN IT"

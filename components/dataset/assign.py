@@ -28,7 +28,7 @@ def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | B
         return assign_splits(values_of(_group_keys(batch, split_by)), buckets)
     where = f"split by column {split_by.column!r}"
     values = column_of(batch, split_by.column, where)
-    if values.null_count:
+    if values.is_null(nan_is_null=True).true_count:
         raise InfeedError("an empty value", where=where, do="filter such rows out, or choose another column")
     if isinstance(split_by, ByTime):
         return _by_time(values, split_by.cuts, where)
@@ -101,8 +101,7 @@ def _group_keys(batch: pa.RecordBatch, split_by: ByColumns) -> pa.LargeBinaryArr
 
 
 def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
-    if pa.types.is_date(values.type):
-        values = values.cast(pa.timestamp("us"))
+    values = _comparable(values)
     limits = [_cut(cut, values.type, where) for cut in cuts]
     if any(pc.less(after, before).as_py() for before, after in itertools.pairwise(limits)):
         raise InfeedError(f"cuts {', '.join(cuts)} are not in order", where=where, do="give the earliest first")
@@ -112,17 +111,26 @@ def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
     return passed
 
 
+def _comparable(values: pa.Array) -> pa.Array:
+    """The same values in a type that Arrow reads from text."""
+    if pa.types.is_dictionary(values.type):
+        return values.dictionary_decode()
+    if pa.types.is_date(values.type):
+        return values.cast(pa.timestamp("us"))
+    return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values
+
+
 def _cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:
     try:
         return pc.cast(pa.scalar(text), to)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InfeedError(f"cut {text!r} does not read as {to}", where=where, do="write it as the column has it") from (
             error
         )
 
 
 def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
-    numbers = pc.index_in(values.cast(pa.string()), value_set=pa.array(names, pa.string()))
+    numbers = pc.index_in(_texts(values, where), value_set=pa.array(names, pa.string()))
     if numbers.null_count:
         stranger = values.filter(numbers.is_null())[0].as_py()
         raise InfeedError(
@@ -131,3 +139,10 @@ def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
             do=f"name it beside {', '.join(names)}, or filter such rows out",
         )
     return np.asarray(numbers, np.int64)
+
+
+def _texts(values: pa.Array, where: str) -> pa.Array:
+    try:
+        return values.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InfeedError(f"a column of type {values.type}", where=where, do="choose a column of text") from error

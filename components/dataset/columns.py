@@ -28,6 +28,7 @@ from infeed.components.dataset.manifest import Column, ColumnType
 from infeed.components.errors import InfeedError
 
 INT64_MAX = (1 << 63) - 1
+_FLOAT32 = np.finfo(np.float32)
 # Beyond these a date or a time does not fit into microseconds.
 _LIMITS = {"days": INT64_MAX // 86_400_000_000, "s": INT64_MAX // 1_000_000, "ms": INT64_MAX // 1_000}
 
@@ -103,8 +104,14 @@ def rows_of(column: pa.Array, items: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return np.searchsorted(np.cumsum(item_counts(column)), items, side="right").astype(np.int64)
 
 
-def count_rounded(column: pa.Array) -> int:
-    """How many values of a column are changed by float32."""
+def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
+    """How many values of a column are changed by float32.
+
+    Args:
+      decimals: they were written as decimals, hardly any of which is exactly a number of any float type. Then rounding
+        to the nearest does not count, but a whole number that becomes another, as a key beyond 2^24 does, and what is
+        too large or too small for float32.
+    """
     items = items_of(column)
     items = items.dictionary_decode() if types.is_dictionary(items.type) else items
     if not (types.is_float64(items.type) or types.is_decimal(items.type)):
@@ -112,7 +119,15 @@ def count_rounded(column: pa.Array) -> int:
     doubles = value_buffer(items.cast(pa.float64()), np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         changed = (doubles.astype(np.float32) != doubles) & ~np.isnan(doubles)
-    return int(np.count_nonzero(changed & items.is_valid().to_numpy(zero_copy_only=False)))
+    lost = doubles[changed & items.is_valid().to_numpy(zero_copy_only=False)]
+    return int(np.count_nonzero(_beyond_rounding(lost))) if decimals else len(lost)
+
+
+def _beyond_rounding(doubles: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    sizes = np.abs(doubles)
+    whole = (sizes < INT64_MAX) & (doubles == np.rint(doubles))  # above, integers are text, and 1e30 is a measurement
+    beyond: npt.NDArray[np.bool_] = whole | (sizes > _FLOAT32.max) | (sizes < _FLOAT32.tiny)
+    return beyond
 
 
 def to_values(items: pa.Array) -> pa.Array:

@@ -99,6 +99,8 @@ def _entry_of(name: bytes) -> Wrap:
 
 def _encode_column(column: pa.Array, name: str, wrap: Wrap, empty_lists: bool) -> list[pa.LargeBinaryArray]:
     """[head, values]: joined, the wire bytes of one column."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()  # a null may stand among its values as well
     try:
         kind = columns.kind_of(column.type)
         values, lengths, head_of_values = _encode_values(column)

@@ -28,7 +28,11 @@ from infeed.components.errors import InfeedError
 _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}
 _PROTOCOLS = {"s3": "https", "gs": "http"}  # of an endpoint that names none
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
+# Of Hadoop, Spark and its committers, and Dask: beside the data, and no data themselves.
+_MARKERS = {"_metadata", "_common_metadata", "_temporary"}
+_MARKER_PREFIXES = ("_SUCCESS", "_committed_", "_started_")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,8 @@ def name(path: str) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """True for what tools leave behind rather than what people mean as data: `.DS_Store`, `_SUCCESS`."""
-    return name(path).startswith((".", "_SUCCESS"))
+    """True for what tools leave behind rather than what people mean as data: `.DS_Store`, `_SUCCESS`, `_metadata`."""
+    return name(path) in _MARKERS or name(path).startswith((".", *_MARKER_PREFIXES))
 
 
 def exists(path: str) -> bool:
@@ -85,7 +89,7 @@ def list_folders(folder: str) -> list[str]:
 def glob(root: str, pattern: str) -> list[FileStat]:
     """Visible regular files under `root` whose relative path matches `pattern`, part by part; sorted by path.
 
-    `*` stays within one part of the path, as in a shell; hidden files and `_SUCCESS` markers never match.
+    `*` stays within one part of the path, as in a shell; what `is_hidden` tells never matches.
     """
     return sorted(_glob(root, *pattern.split("/")), key=lambda file: file.path)
 
@@ -105,9 +109,14 @@ def open_input(path: str, *, mapped: bool = False) -> Iterator[pa.NativeFile]:
     Args:
       mapped: maps a local file into memory, so that a part of it is read without the rest; what is read stays valid
         after the file is closed.
+
+    Raises:
+      InfeedError: it may not be read.
     """
     system, inner = _resolve(path)
-    with pa.memory_map(inner) if mapped and _is_local(system) else system.open_input_file(inner) as file:
+    with _refusals(path):
+        opened = pa.memory_map(inner) if mapped and _is_local(system) else system.open_input_file(inner)
+    with opened as file:
         yield file
 
 
@@ -118,16 +127,19 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
     The folder is made where it is missing. When the body raises, nothing is left behind.
 
     Raises:
-      InfeedError: there is no room left to write.
+      InfeedError: there is no room left to write, or it is not allowed.
     """
     system, inner = _resolve(path)
     unfinished = inner
     if not _is_object_store(system):
-        system.create_dir(posixpath.dirname(inner), recursive=True)
+        with _refusals(path):
+            system.create_dir(posixpath.dirname(inner), recursive=True)
         # A dot in front keeps the unfinished file out of every glob; the random part keeps two attempts apart.
         unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
     try:
-        with system.open_output_stream(unfinished, compression=None) as file:  # as it is, whatever its name
+        with _refusals(path):
+            stream = system.open_output_stream(unfinished, compression=None)  # as it is, whatever its name
+        with stream as file:
             yield file
         if unfinished != inner:
             system.move(unfinished, inner)
@@ -142,7 +154,8 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
 def read_bytes(path: str) -> bytes:
     """The whole content of a small file."""
     if "://" not in path:
-        with open(path, "rb", buffering=0) as local:  # three times faster than pyarrow on files of a few kilobytes
+        # Three times faster than pyarrow on files of a few kilobytes.
+        with _refusals(path), open(path, "rb", buffering=0) as local:
             return local.read()
     system, inner = _resolve(path)
     with system.open_input_stream(inner, compression=None) as file:
@@ -166,8 +179,10 @@ def rename(source: str, target: str) -> None:
 
 def replace_folder(source: str, target: str) -> None:
     """Gives a local folder another name, in place of whatever has it."""
-    old = f"{target.rstrip('/')}.replaced"
+    folder, last = os.path.split(os.path.abspath(target))
+    old = os.path.join(folder, f".{last}.replaced")
     if os.path.lexists(target):
+        remove(old)  # of a run that was killed on the way
         os.rename(target, old)
     os.rename(source, target)
     remove(old)
@@ -233,10 +248,23 @@ def _info(path: str) -> fs.FileInfo:
     return system.get_file_info(inner)
 
 
+@contextmanager
+def _refusals(path: str) -> Iterator[None]:
+    """What the system does not allow, as an InfeedError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NOT_ALLOWED:
+            raise
+        do = "change its permissions, choose another place, or run as somebody who may"
+        raise InfeedError(os.strerror(error.errno), where=path, do=do) from error
+
+
 def _children(folder: str) -> list[fs.FileInfo]:
     system, inner = _resolve(folder)
     if system.type_name != "gcs":
-        return list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
+        with _refusals(folder):
+            return list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
     # Of Google's store Arrow lists a folder only where an object marks it; so folders are told from what is in them.
     below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
     names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}

@@ -173,10 +173,14 @@ def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
     names, sizes and times of its files, and never written into the dataset.
 
     Raises:
-      InfeedError: where `root` holds no split, or a file is truncated or corrupt.
+      InfeedError: where `root` holds no split, is not finished, or a file is truncated or corrupt.
     """
     if files.exists(files.join(root, names.MANIFEST)):
         return Manifest.read(root)
+    if files.exists(files.join(root, names.UNFINISHED)):
+        raise InfeedError(
+            "a dataset that is not finished", where=root, do="wait for its writer, or write it again if that was killed"
+        )
     found = [file for folder in _split_folders(root) for file in files.list_files(files.join(root, folder))]
     source = Source.of("tfrecord", root, found)
     if cache_dir is None:

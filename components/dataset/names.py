@@ -2,6 +2,7 @@
 
 ROOT/manifest.json
 ROOT/Split-train/data_tfrecord-00000-of-00012.gz
+ROOT/.ingest/...                                        while it is written
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ MANIFEST = "manifest.json"
 PREFIX = "data_tfrecord"
 SPLIT_FOLDER = "Split-"
 GZIP_SUFFIX = ".gz"
+UNFINISHED = ".ingest"  # beside the splits while they are written; a dot keeps it out of every reader's glob
 
 
 def split_folder(split: str) -> str:

@@ -55,7 +55,7 @@ def parse(text: str) -> pc.Expression:
     """Raises InfeedError on what is not an expression of the kind that this module's head describes."""
     try:
         return _translate(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, _UnknownError) as error:
+    except (SyntaxError, _UnknownError, pa.ArrowInvalid) as error:
         raise InfeedError(f"cannot read the filter: {error}", where=f"filter {text!r}", do=_EXAMPLE) from error
 
 

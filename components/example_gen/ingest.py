@@ -36,7 +36,6 @@ from infeed.components.example_gen.spills import Spill, Strata, list_spills, lis
 
 A = TypeVar("A")
 B = TypeVar("B")
-TEMPORARY = ".ingest"  # beside the splits; a dot keeps it out of every reader's glob
 _WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
 
 
@@ -64,6 +63,7 @@ class Input:
 
     Args:
       serialized: the only column holds records that are written as they are.
+      decimals: floats were written as decimals; see `columns.count_rounded`.
     """
 
     source: Source
@@ -71,6 +71,7 @@ class Input:
     tasks: tuple[Task, ...]
     read: Read
     serialized: bool = False
+    decimals: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Job:
     schema: pa.Schema
     read: Read
     serialized: bool
+    decimals: bool
     splits: tuple[str, ...]
     buckets: Buckets | None
     options: IngestOptions
@@ -103,13 +105,23 @@ class Job:
         """
         if not opened.tasks:
             raise InfeedError("no rows in the input", do="check the input's path and pattern")
-        job = cls(root, opened.source, opened.schema, opened.read, opened.serialized, splits, buckets, options)
+        job = cls(
+            root=root,
+            source=opened.source,
+            schema=opened.schema,
+            read=opened.read,
+            serialized=opened.serialized,
+            decimals=opened.decimals,
+            splits=splits,
+            buckets=buckets,
+            options=options,
+        )
         _check_options(job)
         return job
 
     @property
     def temporary(self) -> str:
-        return files.join(self.root, TEMPORARY)
+        return files.join(self.root, names.UNFINISHED)
 
     def spills_of(self, split: str) -> str:
         """The file that lists a split's spills, once they are planned."""
@@ -161,11 +173,13 @@ def attempt(job: Job) -> Iterator[None]:
 
 
 def _clear(job: Job) -> None:
-    """The manifest goes first, so that nothing half-cleared looks whole."""
+    """The manifest goes first, and what it described is marked unfinished, so that nothing half-cleared looks whole."""
+    if files.exists(files.join(job.root, names.MANIFEST)):
+        files.write_bytes(files.join(job.temporary, "clearing"), b"")
     for file in (names.MANIFEST, REJECTS):
         files.remove(files.join(job.root, file))
     splits = [folder for folder in files.list_folders(job.root) if folder.startswith(names.SPLIT_FOLDER)]
-    for folder in (TEMPORARY, *splits):
+    for folder in (*splits, names.UNFINISHED):
         files.remove(files.join(job.root, folder))
 
 
@@ -226,7 +240,8 @@ def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
 def _warnings(plan: WritePlan, job: Job) -> Iterator[str]:
     for field, rounded in zip(written_schema(job.schema, job.options), plan.rounded, strict=True):
         if rounded:
-            yield f"column {field.name!r}: {field.type} values rounded to float32: {rounded}"
+            what = "whole numbers beyond 2^24, or out of range, changed by" if job.decimals else "values rounded to"
+            yield f"column {field.name!r}: {field.type} {what} float32: {rounded}"
 
 
 def _check_options(job: Job) -> None:
@@ -265,7 +280,7 @@ def _spill_batch(
         filtered=batch.num_rows - len(framed),
         rejected=rejected,
         nulls=tuple(column.null_count for column in arranged.written.columns),
-        rounded=tuple(columns.count_rounded(column) for column in arranged.written.columns),
+        rounded=tuple(columns.count_rounded(column, decimals=job.decimals) for column in arranged.written.columns),
         spills=tuple(spill for found in spills for spill in found),
     )
 

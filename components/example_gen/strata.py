@@ -56,7 +56,8 @@ def _numbered(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.i
     if pa.types.is_null(column.type):
         return np.zeros(batch.num_rows, np.int64), [None]
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    labels = [*encoded.dictionary.to_pylist(), None]
+    # NaN is no label: no two of them are equal, so each block would have a label of its own.
+    labels = [None if label != label else label for label in encoded.dictionary.to_pylist()] + [None]
     numbers = encoded.indices.cast(pa.int64()).fill_null(len(labels) - 1)
     return np.asarray(numbers, np.int64), labels
 

@@ -123,26 +123,36 @@ def cutout_mask(height: tf.Tensor, width: tf.Tensor, side: int, draws: Draws) ->
     return (rows[:, :, tf.newaxis] & columns[:, tf.newaxis, :])[..., tf.newaxis]
 
 
-def _changed(images: tf.Tensor, draws: Draws, options: Augment, scale: Normalise) -> tf.Tensor:
-    """Moves pixels, then changes their values, then cuts out: what was cut out is the mean of normalised pixels."""
+@cache
+def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
+    """Moves pixels, then changes their values; the same function each time, so that it is compiled once for each shape.
+
+    Two compiled functions: of one XLA moves every pixel twice, once for the means that contrast wants.
+    """
+    move, colour = partial(_moved, options=options), partial(_coloured, options=options, scale=scale)
+    if compiled:
+        move, colour = (tf.function(step, jit_compile=True, autograph=False) for step in (move, colour))
+    return lambda images, draws: colour(move(images, draws), draws)
+
+
+def _moved(images: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
+    """float32, 0 to 255"""
     height, width = tf.shape(images)[1], tf.shape(images)[2]
-    pixels = tf.cast(images, tf.float32)
     resampled = bool(options.rotate) or options.crop < 1 or options.stretch > 1
     if resampled or options.shift or options.flip != "none":
-        pixels = warp(images, affine(height, width, options, draws), whole=not resampled)
+        return warp(images, affine(height, width, options, draws), whole=not resampled)
+    return tf.cast(images, tf.float32)
+
+
+def _coloured(pixels: tf.Tensor, draws: Draws, options: Augment, scale: Normalise) -> tf.Tensor:
+    """Cuts out last: what was cut out is the mean of normalised pixels."""
     if options.brightness or options.contrast:
         pixels = adjust(pixels, options, draws)
     pixels = normalise(pixels, scale)
     if options.cutout:
+        height, width = tf.shape(pixels)[1], tf.shape(pixels)[2]
         pixels = tf.where(cutout_mask(height, width, options.cutout, draws), 0.0, pixels)
     return pixels
-
-
-@cache
-def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
-    """`_changed` with its options; the same function each time, so that it is compiled once for each shape."""
-    change = partial(_changed, options=options, scale=scale)
-    return tf.function(change, jit_compile=True, autograph=False) if compiled else change
 
 
 @cache

@@ -123,15 +123,20 @@ def _shards(_: None, step: Step, run: _Run) -> tf.data.Dataset | PerEpoch | list
 
 
 def _list(parts: Sequence[Part]) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(_fields(parts))
+
+
+def _fields(parts: Sequence[Part]) -> tuple[tf.Tensor, ...]:
+    """What `_read` is told, [parts] each."""
     kinds = {"path": tf.string, "skip": tf.int64, "records": tf.int64, "to_end": tf.bool}
-    fields = [tf.constant([getattr(part, name) for part in parts], kind) for name, kind in kinds.items()]
-    return tf.data.Dataset.from_tensor_slices(tuple(fields))
+    return tuple(tf.constant([getattr(part, name) for part in parts], kind) for name, kind in kinds.items())
 
 
 def _permuted(parts: Sequence[Part], run: _Run) -> PerEpoch:
     def permuted(epoch: tf.Tensor) -> tf.data.Dataset:
-        seed = tf.random.stateless_uniform([], run.seed(epoch, 0), None, None, tf.int64)
-        return _list(parts).shuffle(len(parts), seed)
+        # Not Dataset.shuffle, which adds TensorFlow's global seed, or fails in a function where that is 0.
+        order = tf.random.experimental.stateless_shuffle(tf.range(len(parts)), run.seed(epoch, 0))
+        return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(field, order) for field in _fields(parts)))
 
     return permuted
 

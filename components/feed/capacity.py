@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed.machine import Machine
 from infeed.components.feed.options import FeedOptions
 
@@ -52,13 +53,26 @@ class Window:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the split takes, beside what may be taken."""
+    """What the split takes, beside what may be taken.
+
+    `elsewhere` says that batches are not made on this machine, so that nothing can be kept here for them.
+    """
 
     records: int
     sample: Sample
     options: FeedOptions
     machine: Machine
     epochs: int | None = None
+    elsewhere: bool = False
+
+    def __post_init__(self) -> None:
+        if self.elsewhere and (self.options.tier not in ("auto", "stream") or self.options.cache_records):
+            raise InfeedError(
+                f"tier is {self.options.tier!r} and cache_records {self.options.cache_records}, and other processes "
+                "make the batches",
+                where="FeedOptions",
+                do="Use the tier stream without cache_records, or another strategy.",
+            )
 
     @property
     def memory(self) -> float:
@@ -79,6 +93,8 @@ class Capacity:
         """Which tier, and why."""
         takes = f"{self.records:,} records take {size(self.decoded)} decoded"
         memory, disk = f"{size(self.memory)} of memory may be used", f"{size(self.disk)} of disk may be used"
+        if self.elsewhere:
+            return "stream", f"other processes make the batches, so nothing is kept in this one; {takes}"
         if self.options.tier != "auto":
             return self.options.tier, f"asked for in FeedOptions.tier; {takes}, {memory} and {disk}"
         if self.epochs == 1 and self.decoded > _CHEAP_BYTES:
@@ -92,6 +108,8 @@ class Capacity:
     def cache(self) -> tuple[bool, str]:
         """Whether `stream` keeps the serialized records, and why."""
         serialized = self.records * self.sample.record_bytes
+        if self.elsewhere:
+            return False, "other processes make the batches"
         if self.options.cache_records is not None:
             return self.options.cache_records, "asked for in FeedOptions.cache_records"
         if self.epochs == 1:

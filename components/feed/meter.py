@@ -13,9 +13,14 @@ import tensorflow as tf
 
 
 class Meter:
-    """Sums the seconds waited for input; about two clock readings and one addition a step."""
+    """Sums the seconds waited for input; about two clock readings and one addition a step.
 
-    def __init__(self) -> None:
+    Args:
+      clocks: how many processes measure at the same time; `seconds` is what one of them waited, on average.
+    """
+
+    def __init__(self, clocks: int = 1) -> None:
+        self._clocks = clocks
         with tf.device("cpu:0"):
             self.waited = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="seconds_waited_for_input")
 
@@ -32,7 +37,7 @@ class Meter:
     @property
     def seconds(self) -> float:
         """Seconds waited since the last reset."""
-        return float(self.waited.numpy())
+        return float(self.waited.numpy()) / self._clocks
 
     def reset(self) -> None:
         """Starts again at zero."""

@@ -26,7 +26,7 @@ class FeedSpec:
 
     `left_out` says in words which corrupt records the shards no longer hold; `class_names` are those of the labels, by
     index; `epochs` says how often the split will be read, where that is known; `static_shapes` whether every batch has
-    to be of the same shape.
+    to be of the same shape; `elsewhere` whether other processes than this one make the batches.
     """
 
     training: bool
@@ -37,6 +37,7 @@ class FeedSpec:
     class_names: tuple[str, ...] = ()
     epochs: int | None = None
     static_shapes: bool = False
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     records = sum(shard.records for shard in shards)
     if not records:
         raise InfeedError("there is no record to read", do="Check that the split is not empty.")
-    capacity = Capacity(records, spec.sample, options, machine, spec.epochs)
+    capacity = Capacity(records, spec.sample, options, machine, spec.epochs, spec.elsewhere)
     tier, reason = capacity.tier()
     batches = records // options.batch_size if spec.training else -(-records // options.batch_size)
     return InputPlan(

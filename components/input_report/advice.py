@@ -22,7 +22,7 @@ BATCH_GROWTH = 4
 # A longer batch must leave this many steps in an epoch, or progress is measured too rarely to be of use.
 FEWEST_STEPS_PER_EPOCH = 20
 # Steps of the plan that keep, count or hand on records but do no work on each of them.
-IDLE_STEPS = frozenset({"shards", "cache", "columns", "disk", "repeat", "prefetch"})
+IDLE_STEPS = frozenset({"shards", "cache", "columns", "disk", "repeat", "prefetch", "device"})
 # Steps that keep what comes before them: records as they are read, or features once decoded.
 KEEPING_STEPS = ("cache", "columns", "disk")
 

@@ -12,7 +12,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -64,9 +64,18 @@ class Checkpoints(keras.callbacks.Callback):
         self._newest = tf.train.latest_checkpoint(read_from)
         self._write_to, self._seconds, self._strategy = write_to, seconds, strategy
 
-    def attach(self, progress: Progress, callbacks: Sequence[keras.callbacks.Callback], *more: tf.Variable) -> None:
-        """Tells what belongs to the training beside the model: the other callbacks, and variables of the loop's own."""
-        self._progress, self._callbacks, self._more = progress, callbacks, more
+    def attach(
+        self,
+        progress: Progress,
+        callbacks: Sequence[keras.callbacks.Callback],
+        *more: tf.Variable,
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Tells what belongs to the training beside the model: the other callbacks, and variables of the loop's own.
+
+        `settle` returns when all steps are made that were asked for; what is saved is what they have left.
+        """
+        self._progress, self._callbacks, self._more, self._settle = progress, callbacks, more, settle
 
     def on_train_begin(self, logs: Any = None) -> None:
         variables = [variable.value for variable in _all_variables(self.model)]
@@ -106,6 +115,7 @@ class Checkpoints(keras.callbacks.Callback):
         return agreed(time.perf_counter() - moment, self._strategy)
 
     def _save(self) -> None:
+        self._settle()
         self._step.assign(self._progress.done)
         self._memory.assign(pack({str(i): _plain_attributes(one) for i, one in enumerate(self._remembering())}))
         self._manager.save(checkpoint_number=self._progress.done)

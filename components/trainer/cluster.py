@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Workers
+from infeed.components.trainer import devices
 
 _TRAINING_TASKS = ("chief", "worker")  # in the order in which TensorFlow numbers them
 
@@ -49,13 +50,10 @@ def workers_here(environ: Mapping[str, str] = os.environ) -> Workers:
     Raises:
       InfeedError: TF_CONFIG is no JSON, or names a task that does not train, such as an evaluator.
     """
-    config = _config(environ, "TF_CONFIG")
-    cluster = config.get("cluster", {})
+    cluster, here = cluster_here(environ)
     tasks = [(kind, index) for kind in _TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
     if not tasks:
         return Workers()
-    task = config.get("task", {})
-    here = (task.get("type"), int(task.get("index", 0)))
     if here not in tasks:
         raise InfeedError(
             f"the task {here[0]} {here[1]} does not train",
@@ -63,6 +61,17 @@ def workers_here(environ: Mapping[str, str] = os.environ) -> Workers:
             do=f"Start this program only as {' or '.join(_TRAINING_TASKS)}; evaluation runs in the same processes.",
         )
     return Workers(tasks.index(here), len(tasks))
+
+
+def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, list[str]], tuple[str, int]]:
+    """The addresses of each kind of task, and which task this process is, by kind and index.
+
+    Raises:
+      InfeedError: TF_CONFIG is no JSON.
+    """
+    config = _config(environ, "TF_CONFIG")
+    task = config.get("task", {})
+    return config.get("cluster", {}), (task.get("type", ""), int(task.get("index", 0)))
 
 
 def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -75,8 +84,13 @@ def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
         ) from error
 
 
+def is_coordinated(strategy: tf.distribute.Strategy) -> bool:
+    """Whether one process schedules what the others do, as with parameter servers."""
+    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
+
+
 def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch_size: int) -> Any:
-    """This worker's batches, each dealt out in equal parts to the replicas of this worker.
+    """This worker's batches, each dealt out in equal parts to the replicas of this worker, and copied to their devices.
 
     Args:
       dataset: [batch of this worker, ...]; in evaluation the last batch may be short.
@@ -88,11 +102,15 @@ def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch
         one_replica = context.num_replicas_in_sync == context.num_input_pipelines
         return dataset if one_replica else dataset.rebatch(batch_size // context.num_replicas_in_sync)
 
-    return strategy.distribute_datasets_from_function(deal)
+    if is_coordinated(strategy):
+        return tf.distribute.coordinator.ClusterCoordinator(strategy).create_per_worker_dataset(dataset)
+    return devices.feeding(strategy).distribute_datasets_from_function(deal)
 
 
 def agreed(value: float, strategy: tf.distribute.Strategy) -> float:
     """The mean of all replicas' values, the same on every worker."""
+    if is_coordinated(strategy):
+        return value  # nobody else measures or decides
 
     @tf.function
     def mean(value: tf.Tensor) -> tf.Tensor:

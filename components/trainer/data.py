@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +18,7 @@ from infeed.components.feed.options import ALONE, Workers
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
 from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import shard_files
+from infeed.components.feed.steps import Step
 from infeed.components.trainer.graph import TransformGraph
 from infeed.components.trainer.options import TrainOptions
 
@@ -39,6 +40,10 @@ class Feed:
     make: Callable[[Workers, int], tf.data.Dataset]
     identity: Any
     close: Callable[[], None] = lambda: None
+
+    def then(self, *steps: Step) -> Feed:
+        """The same feed, where the plan tells as well what is done with its batches elsewhere."""
+        return replace(self, plan=replace(self.plan, steps=(*self.plan.steps, *steps)))
 
     def dataset(self, *, workers: Workers = ALONE, start_step: int = 0) -> tf.data.Dataset:
         """({feature: [batch, ...]}, label [batch]) or, of weighted examples, ({...}, label, weight float32 [batch]).
@@ -93,6 +98,7 @@ def make_feed(
         class_names=graph.classes,
         epochs=runs * epochs,
         static_shapes=options.strategy == "tpu" if options.feed.static_shapes is None else options.feed.static_shapes,
+        elsewhere=options.strategy == "parameter_server",
     )
     made = plan(shards, spec, options.feed, Machine.here(cache_dir=options.feed.cache_dir))
 

@@ -56,6 +56,11 @@ class Progress:
             )
         return cls(per_epoch, per_call, total, done - done % per_epoch, done % per_epoch)
 
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the steps done are the last ones of an epoch, or of training."""
+        return self.done % self.per_epoch == 0 or self.done >= self.total
+
     def take(self) -> int:
         """Steps of the next call; the last call of an epoch is shorter where the numbers do not divide."""
         count = int(min(self.per_call, self.per_epoch - self.done % self.per_epoch, self.total - self.done))

@@ -13,11 +13,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components.feed.meter import Meter
+from infeed.components.trainer import asynchronous
+from infeed.components.trainer.asynchronous import PerWorker
 from infeed.components.trainer.checkpoint import Checkpoints
-from infeed.components.trainer.cluster import distribute
 from infeed.components.trainer.epochs import EpochRecord, Progress, RecordEpochs
-from infeed.components.trainer.steps import TestSteps, TrainSteps, make_test_steps, make_train_steps, prepare
+from infeed.components.trainer.steps import Calls, TestSteps, TrainSteps, make_calls, prepare
 
 STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper than 1 does; more gained little
 
@@ -47,6 +47,7 @@ def fit(
     callbacks: Sequence[keras.callbacks.Callback],
     checkpoints: Checkpoints | None = None,
     start_step: int = 0,
+    per_worker: PerWorker | None = None,
 ) -> Fitted:
     """Trains `model`, built under `strategy`'s scope.
 
@@ -63,31 +64,35 @@ def fit(
       callbacks: Keras' own and the user's.
       checkpoints: writes them, and restores the one to go on from.
       start_step: step of that checkpoint; `train` has to start there.
+      per_worker: where this process schedules the steps of others, what they make their batches with; `train` and
+        `evaluation` are then what worker 0 would get.
     """
-    meter = Meter()
     per_call = min(steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or float("inf"))
     prepare(model, strategy, train.element_spec)
-    train_steps = make_train_steps(model, strategy, meter)
+    if per_worker:
+        calls = asynchronous.make_calls(model, strategy, per_worker)
+    else:
+        endless = train.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+        calls = make_calls(model, strategy, endless, evaluation, batch_size)
     model.steps_per_execution = per_call
-    model.train_function = _train_function(model, train_steps, progress)
-    model.test_function = _test_function(model, make_test_steps(model, strategy), per_call)
-    record = RecordEpochs(meter, progress, batch_size)
+    model.train_function = _train_function(model, calls, progress)
+    model.test_function = _test_function(model, calls.test, per_call)
+    record = RecordEpochs(calls.meter, progress, batch_size)
     all_callbacks = [record, *callbacks]
     if checkpoints:
-        checkpoints.attach(progress, tuple(all_callbacks), meter.waited)
+        checkpoints.attach(progress, tuple(all_callbacks), calls.meter.waited, settle=calls.settle)
         all_callbacks.append(checkpoints)
-    endless = train.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
     history = model.fit(
-        distribute(endless, strategy, batch_size),
+        calls.batches,
         initial_epoch=start_step // steps_per_epoch,
         epochs=epochs,
         steps_per_epoch=steps_per_epoch,
-        validation_data=distribute(evaluation, strategy, batch_size),
+        validation_data=calls.evaluation,
         callbacks=all_callbacks,
         verbose=2,
     )
-    return Fitted(model, train, history.history, record.epochs, train_steps)
+    return Fitted(model, train, history.history, record.epochs, calls.train_and_wait)
 
 
 def steps_per_call(model: keras.Model) -> int:
@@ -96,10 +101,12 @@ def steps_per_call(model: keras.Model) -> int:
     return compiled if compiled > 1 else STEPS_PER_CALL
 
 
-def _train_function(model: keras.Model, steps: TrainSteps, progress: Progress) -> Callable[[Any], dict[str, Any]]:
+def _train_function(model: keras.Model, calls: Calls, progress: Progress) -> Callable[[Any], dict[str, Any]]:
     def train_function(iterator: Any) -> dict[str, Any]:
         if count := progress.take():
-            steps(iterator, tf.constant(count))
+            calls.train(iterator, tf.constant(count))
+        if progress.ends_epoch:
+            calls.settle()
         if progress.done >= progress.total:
             model.stop_training = True
         return model.get_metrics_result()  # type: ignore[no-any-return]

@@ -94,6 +94,9 @@ class TrainOptions:
             raise _invalid("class_weight", dict(self.class_weight), "Use it with the task classification alone.")
         if self.profile_steps is not None and not _is_range(self.profile_steps):
             raise _invalid("profile_steps", self.profile_steps, "Give the first and the last step, such as [20, 40].")
+        if self.input_fn and self.strategy == "parameter_server":
+            do = "Train on the Examples: under parameter_server workers make the batches, and call no Python."
+            raise _invalid("input_fn", self.input_fn, do)
         if self.augment and self.input_fn:
             raise _invalid("augment", self.augment, "Change pictures in input_fn; augment is for the feed's batches.")
         if self.augment and not self.normalise:

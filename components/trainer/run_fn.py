@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -16,10 +17,18 @@ from infeed.components import user_code
 from infeed.components.errors import InfeedError
 from infeed.components.feed.corrupt import naming_corrupt_records
 from infeed.components.feed.options import Workers
-from infeed.components.trainer import loop
+from infeed.components.trainer import devices, loop, parameter_server
+from infeed.components.trainer.asynchronous import PerWorker
 from infeed.components.trainer.callbacks import CallbackSpec, make_callbacks
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, remove, saved_step
-from infeed.components.trainer.cluster import Places, adopt_cluster_spec, chief_writes, meet, workers_here
+from infeed.components.trainer.cluster import (
+    Places,
+    adopt_cluster_spec,
+    chief_writes,
+    is_coordinated,
+    meet,
+    workers_here,
+)
 from infeed.components.trainer.data import Feed
 from infeed.components.trainer.epochs import measure_ceiling
 from infeed.components.trainer.export import ServingModel
@@ -43,10 +52,14 @@ def run_fn(fn_args: Any) -> None:
     Raises:
       InfeedError: an option, the data, the model function or the cluster is wrong.
     """
+    if _only_serves(fn_args):
+        parameter_server.serve(fn_args.serving_model_dir)
+        return
     training = prepare(fn_args)
     inputs = training.train, training.evaluation
     with closing(inputs[0]), closing(inputs[1]), chief_writes(training.places, training.workers) as places:
-        with naming_corrupt_records([shard for one in inputs for shard in one.plan.shards]):
+        shards = [shard for one in inputs for shard in one.plan.shards]
+        with naming_corrupt_records(shards), parameter_server.naming_lost_processes():
             fitted = fit(training, places)
         ServingModel(fitted.model, training.graph, training.options).save(places.model)
         report(training, fitted, places.run)
@@ -82,11 +95,12 @@ def prepare(fn_args: Any, *, runs: int = 1) -> Training:
     """
     options = read_options(fn_args)
     adopt_cluster_spec()
-    workers = workers_here()
+    workers = parameter_server.chief_of() if options.strategy == "parameter_server" else workers_here()
     strategy = make_strategy(options.strategy, workers)
     check_batch_size(options.feed.batch_size, strategy)
     check_xla(options.xla, strategy)
-    graph = TransformGraph(fn_args.transform_graph_path, options.label, options.feed.weight)
+    with strategy.scope() if is_coordinated(strategy) else nullcontext():  # every worker needs the graph's tables
+        graph = TransformGraph(fn_args.transform_graph_path, options.label, options.feed.weight)
     max_steps = fn_args.train_steps
     train = make_input(
         fn_args.train_files, graph, options, training=True, workers=workers, num_steps=max_steps, runs=runs
@@ -97,7 +111,7 @@ def prepare(fn_args: Any, *, runs: int = 1) -> Training:
         workers=workers,
         strategy=strategy,
         graph=graph,
-        train=train,
+        train=train.then(*devices.steps(strategy)),
         evaluation=evaluation,
         max_steps=max_steps,
         eval_steps=fn_args.eval_steps,
@@ -107,6 +121,11 @@ def prepare(fn_args: Any, *, runs: int = 1) -> Training:
             _checkpoints(fn_args, options, train.identity, evaluation.identity),
         ),
     )
+
+
+def _only_serves(fn_args: Any) -> bool:
+    adopt_cluster_spec()
+    return read_options(fn_args).strategy == "parameter_server" and parameter_server.only_serves()
 
 
 def read_options(fn_args: Any) -> TrainOptions:
@@ -130,7 +149,10 @@ def fit(training: Training, places: Places) -> loop.Fitted:
     if options.checkpoint_seconds is not None:
         start = saved_step(training.places.checkpoints)
         checkpoints = Checkpoints(training.places.checkpoints, places.checkpoints, options.checkpoint_seconds, strategy)
-    dataset = training.train.dataset(workers=training.workers, start_step=start)
+    shares = PerWorker(
+        training.workers.count, partial(_train_batches, training, start), partial(_eval_batches, training)
+    )
+    dataset = shares.train(training.workers)
     spec = model_spec(dataset, graph, options)
     if describe(strategy) == "tpu":
         check_for_tpu(dataset.element_spec[0])
@@ -142,8 +164,8 @@ def fit(training: Training, places: Places) -> loop.Fitted:
     return loop.fit(
         model,
         strategy,
-        weighted(dataset, options.class_weight, graph.classes),
-        training.evaluation.dataset(workers=training.workers).take(training.eval_steps or -1),
+        dataset,
+        shares.evaluation(training.workers),
         batch_size=plan.batch_size,
         steps_per_epoch=plan.steps_per_epoch,
         steps_per_call=options.steps_per_call or loop.steps_per_call(model),
@@ -152,7 +174,17 @@ def fit(training: Training, places: Places) -> loop.Fitted:
         callbacks=make_callbacks(options, CallbackSpec(places.run, training.workers.index == 0, options.hparams)),
         checkpoints=checkpoints,
         start_step=start,
+        per_worker=shares if is_coordinated(strategy) else None,
     )
+
+
+def _train_batches(training: Training, start_step: int, workers: Workers) -> tf.data.Dataset:
+    batches = training.train.dataset(workers=workers, start_step=start_step)
+    return weighted(batches, training.options.class_weight, training.graph.classes)
+
+
+def _eval_batches(training: Training, workers: Workers) -> tf.data.Dataset:
+    return training.evaluation.dataset(workers=workers).take(training.eval_steps or -1)
 
 
 def model_spec(dataset: tf.data.Dataset, graph: TransformGraph, options: TrainOptions) -> ModelSpec:

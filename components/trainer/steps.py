@@ -8,15 +8,58 @@ effects alone; metrics are read once a call, across all replicas of all workers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from infeed.components.feed.meter import Meter
+from infeed.components.trainer.cluster import distribute
 
 TrainSteps = Callable[[Any, tf.Tensor], None]  # (iterator, how many steps)
-TestSteps = Callable[[Any, tf.Tensor], tf.Tensor]  # (iterator, at most how many) -> whether there was any batch
+TestSteps = Callable[[Any, tf.Tensor], tf.Tensor | bool]  # (iterator, at most how many) -> was there any batch
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What Keras' `fit` is given in place of its own.
+
+    Attributes:
+      meter: measures what training waits for batches.
+      train, test: the functions that it calls for steps.
+      batches, evaluation: what it iterates over.
+      train_and_wait: as `train`, on the iterator given, and all steps are made when it returns.
+      settle: returns when all steps are made that were asked for.
+    """
+
+    meter: Meter
+    train: TrainSteps
+    test: TestSteps
+    batches: Any
+    evaluation: Any
+    train_and_wait: TrainSteps
+    settle: Callable[[], None] = lambda: None
+
+
+def make_calls(
+    model: keras.Model,
+    strategy: tf.distribute.Strategy,
+    train: tf.data.Dataset,
+    evaluation: tf.data.Dataset,
+    batch_size: int,
+) -> Calls:
+    """Where this process makes the steps, alone or with others like it."""
+    meter = Meter()
+    train_steps = make_train_steps(model, strategy, meter)
+    return Calls(
+        meter,
+        train=train_steps,
+        test=make_test_steps(model, strategy),
+        batches=distribute(train, strategy, batch_size),
+        evaluation=distribute(evaluation, strategy, batch_size),
+        train_and_wait=train_steps,
+    )
 
 
 def prepare(model: keras.Model, strategy: tf.distribute.Strategy, element_spec: Any) -> None:
@@ -41,7 +84,7 @@ def prepare(model: keras.Model, strategy: tf.distribute.Strategy, element_spec: 
 
 def make_train_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter) -> TrainSteps:
     """A graph that takes `count` batches from an iterator and trains on each."""
-    step = _replica_step(model.train_step, model)
+    step = replica_step(model.train_step, model)
 
     @tf.function(reduce_retracing=True)
     def train_steps(iterator: Any, count: tf.Tensor) -> None:
@@ -54,12 +97,7 @@ def make_train_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter
 
 def make_test_steps(model: keras.Model, strategy: tf.distribute.Strategy) -> TestSteps:
     """A graph that evaluates on up to `count` batches; of a short last one a replica may get nothing."""
-    step = _replica_step(model.test_step, model)
-
-    @tf.autograph.experimental.do_not_convert
-    def step_unless_empty(batch: Any) -> None:
-        rows = tf.shape(tf.nest.flatten(batch, expand_composites=True)[-1])[0]  # the label is last
-        tf.cond(rows > 0, lambda: step(batch), lambda: None)
+    step = unless_empty(replica_step(model.test_step, model))
 
     @tf.function(reduce_retracing=True)
     def test_steps(iterator: Any, count: tf.Tensor) -> tf.Tensor:
@@ -68,18 +106,30 @@ def make_test_steps(model: keras.Model, strategy: tf.distribute.Strategy) -> Tes
             batch = iterator.get_next_as_optional()
             if not batch.has_value():
                 break
-            strategy.run(step_unless_empty, args=(batch.get_value(),))
+            strategy.run(step, args=(batch.get_value(),))
             seen = True
         return seen
 
     return test_steps  # type: ignore[no-any-return]
 
 
-def _replica_step(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
+def unless_empty(step: Callable[[Any], None]) -> Callable[[Any], None]:
+    """`step`, left out for a batch of no rows."""
+
+    @tf.autograph.experimental.do_not_convert
+    def step_unless_empty(batch: Any) -> None:
+        rows = tf.shape(tf.nest.flatten(batch, expand_composites=True)[-1])[0]  # the label is last
+        tf.cond(rows > 0, lambda: step(batch), lambda: None)
+
+    return step_unless_empty  # type: ignore[no-any-return]
+
+
+def replica_step(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
+    """Keras' step function for its side effects, compiled by XLA where the model asks for it."""
     compiled = tf.function(keras_step, jit_compile=True) if model.jit_compile else keras_step
 
     @tf.autograph.experimental.do_not_convert
-    def replica_step(batch: Any) -> None:
+    def step(batch: Any) -> None:
         compiled(batch)
 
-    return replica_step  # type: ignore[no-any-return]
+    return step  # type: ignore[no-any-return]

@@ -10,19 +10,12 @@ from infeed.components.feed.options import ALONE, Workers
 if TYPE_CHECKING:
     import tensorflow as tf
 
-NAMES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
-_OF_SEVERAL_PROCESSES = ("multi_worker_mirrored", "tpu")
+NAMES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu", "parameter_server")
+_OF_SEVERAL_PROCESSES = ("multi_worker_mirrored", "tpu", "parameter_server")
 
 
 def check_name(name: str) -> None:
     """Raises InfeedError unless there is a strategy of that name; needs no TensorFlow."""
-    if name == "parameter_server":
-        raise InfeedError(
-            "under parameter_server the workers of Keras 3 lose each other's updates of step counter and metrics: "
-            "of 40 steps on two workers, 32 were counted",
-            where="option strategy",
-            do="Use multi_worker_mirrored. What was tried is told in docs/training.md.",
-        )
     if name not in NAMES:
         raise InfeedError(
             f"there is no strategy {name!r}", where="option strategy", do=f"Use one of {', '.join(NAMES)}."
@@ -41,6 +34,8 @@ def make_strategy(name: str, workers: Workers = ALONE) -> tf.distribute.Strategy
     """
     import tensorflow as tf
 
+    from infeed.components.trainer import parameter_server
+
     check_name(name)
     if workers.count > 1 and name not in ("auto", *_OF_SEVERAL_PROCESSES):
         raise InfeedError(
@@ -50,6 +45,8 @@ def make_strategy(name: str, workers: Workers = ALONE) -> tf.distribute.Strategy
         )
     if name == "tpu":
         return _tpu()
+    if name == "parameter_server":
+        return parameter_server.connect()
     if name == "multi_worker_mirrored" or workers.count > 1:
         return tf.distribute.MultiWorkerMirroredStrategy()
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
@@ -64,6 +61,7 @@ def describe(strategy: tf.distribute.Strategy) -> str:
 
     kinds = {
         "tpu": tf.distribute.TPUStrategy,
+        "parameter_server": tf.distribute.ParameterServerStrategy,
         "multi_worker_mirrored": tf.distribute.MultiWorkerMirroredStrategy,
         "mirrored": tf.distribute.MirroredStrategy,
     }
@@ -83,7 +81,7 @@ def check_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> None:
 
 def check_xla(xla: bool | None, strategy: tf.distribute.Strategy) -> None:
     """Raises InfeedError where XLA is asked for and the step would have to talk to other replicas from inside of it."""
-    if xla and describe(strategy) in ("mirrored", "multi_worker_mirrored"):
+    if xla and describe(strategy) in ("mirrored", "multi_worker_mirrored", "parameter_server"):
         raise InfeedError(
             f"xla is asked for under the strategy {describe(strategy)}",
             where="option xla",

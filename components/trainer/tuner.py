@@ -104,10 +104,16 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     import keras_tuner
 
     from infeed.components.trainer.model import build_model
-    from infeed.components.trainer.run_fn import model_spec, prepare
+    from infeed.components.trainer.run_fn import model_spec, prepare, read_options
     from infeed.components.trainer.weights import weighted
 
     search = SearchOptions(**fn_args.custom_config[_SEARCH])
+    if read_options(fn_args).strategy == "parameter_server":
+        raise InfeedError(
+            "a search runs on one machine, and the strategy is parameter_server",
+            where="Tuner",
+            do="Give the Tuner options with another strategy; the Trainer after it may have this one.",
+        )
     training = prepare(fn_args, runs=search.trials)
     if training.workers.count > 1:
         raise InfeedError(

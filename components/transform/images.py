@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import tensorflow as tf
 
 
 def decode_batch(encoded: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
     """[batch] of PNG, JPEG, BMP or GIF bytes to uint8 [batch, height, width, channels]."""
-    return tf.map_fn(
-        lambda one: decode_one(one, height, width, channels),
-        encoded,
-        fn_output_signature=tf.TensorSpec([height, width, channels], tf.uint8),
+    decode = partial(decode_one, height=height, width=width, channels=channels)
+    function = tf.function(decode, [tf.TensorSpec([], tf.string)], autograph=False).get_concrete_function()
+    # `tf.map_fn` is a loop of many small operations: of a picture of 32 x 32 it takes a third of the time.
+    (images,) = tf.raw_ops.MapDefun(
+        arguments=[encoded],
+        captured_inputs=[],
+        output_types=[tf.uint8],
+        output_shapes=[[height, width, channels]],
+        f=function,
     )
+    return images
 
 
 def decode_one(encoded: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:

@@ -17,10 +17,10 @@ from rich.table import Column
 from rich.text import Text
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.commands.exits import errors
-from infeed.pipelines.config import TEMPLATES, Project, read_project
+from infeed.pipelines.commands.exits import errors, interruptible
 from infeed.pipelines.image.build import BuiltImage, ImageOptions, OnStep, build_image
 from infeed.pipelines.image.context import Accelerator
+from infeed.pipelines.project import TEMPLATES, Project, read_project
 
 
 @click.command()
@@ -53,7 +53,8 @@ def build(
         read = read_project(project)
         options = ImageOptions(_tag(read, tag), base, accelerator, exclude, push)
         log = Path("runs", read.name, "logs", "build.log")
-        with _steps(console, silent=as_json) as on_step:
+        again = "steps of the build that were done are not done again"
+        with interruptible(again), _steps(console, silent=as_json) as on_step:
             built = build_image(None if read.package else read.folder, options, log, on_step)
         if as_json:
             console.out(json.dumps(dataclasses.asdict(built)))
@@ -62,12 +63,12 @@ def build(
 
 
 def _tag(project: Project, tag: str | None) -> str:
-    configured = project.deploy.get("image") if isinstance(project.deploy, dict) else None
-    if not (tag or configured):
+    name = tag or project.settings.deploy.image
+    if not name:
         raise InfeedError(
             "the image has no name", do="Give it one: --tag registry.example/taxi:1, or deploy.image in the config."
         )
-    return tag or str(configured)
+    return name
 
 
 @contextlib.contextmanager

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import click
 
 from infeed.pipelines.commands.exits import errors
 from infeed.pipelines.commands.project_options import project_options
-from infeed.pipelines.config import Overrides, read_project, resolve
-from infeed.pipelines.deploy.compile import compile_config
+from infeed.pipelines.deploy.compile import check_config, compile_config, places_here
 from infeed.pipelines.deploy.compiled import CompiledJob
 from infeed.pipelines.deploy.kubeflow import check_output
-from infeed.pipelines.deploy.targets import Schema, Target, check_target
+from infeed.pipelines.deploy.targets import Schema, Target
 from infeed.pipelines.local.logs import quiet
+from infeed.pipelines.project import read_project
+from infeed.pipelines.resolve import Overrides, resolve
 
 
 @click.command(name="compile")
@@ -35,15 +36,11 @@ def compile_(
         read = read_project(project)
         config = resolve(read, Overrides(**overrides))
         deploy = dataclasses.replace(config.deploy, image=image or config.deploy.image)
-        check_target(deploy, cast(Target, target), cast(Schema, schema))
-        with quiet(Path(config.root) / "logs" / "compile.log") as console:
-            compile_config(
-                dataclasses.replace(config, deploy=deploy),
-                output,
-                target=cast(Target, target),
-                schema=cast(Schema, schema),
-                folder=str(read.folder),
-            )
+        config = dataclasses.replace(config, deploy=deploy)
+        how: dict[str, Any] = {"target": target, "schema": schema, "folder": str(read.folder)}
+        check_config(config, **how)
+        with quiet(Path(config.logs) / "compile.log") as console:
+            compile_config(config, output, **how)
             job = CompiledJob.read(output)
             nodes, parameters = len(job.spec["root"]["dag"]["tasks"]), ", ".join(job.parameters)
             console.print(
@@ -51,3 +48,5 @@ def compile_(
                 highlight=False,
                 soft_wrap=True,
             )
+            if here := places_here(config):
+                console.print(f"warning: {here}", style="yellow", highlight=False, soft_wrap=True)

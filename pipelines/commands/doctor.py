@@ -34,10 +34,11 @@ def doctor(job: str | None, image: str | None, as_json: bool, debug: bool) -> No
     """
     console = Console(highlight=False)
     with errors(as_json, debug):
-        images = (image,) if image else CompiledJob.read(job).images if job else ()
+        read = CompiledJob.read(job) if job else None
+        images = (image,) if image else read.images if read else ()
         waiting = console.status("looking") if console.is_interactive and not as_json else contextlib.nullcontext()
         with waiting:
-            findings = examine(_checks(images))
+            findings = examine(_checks(images, for_dataflow=read is not None and read.uses_dataflow))
     if as_json:
         console.out(json.dumps([_plain(finding) for finding in findings], indent=1))
     else:
@@ -46,11 +47,12 @@ def doctor(job: str | None, image: str | None, as_json: bool, debug: bool) -> No
     sys.exit(EXIT_FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 
 
-def _checks(images: Sequence[str]) -> list[tuple[Purpose, Check]]:
+def _checks(images: Sequence[str], *, for_dataflow: bool) -> list[tuple[Purpose, Check]]:
     from infeed.pipelines.doctor.checks import CHECKS
     from infeed.pipelines.doctor.image import image_findings
 
-    return [*CHECKS, *(("image", functools.partial(image_findings, image)) for image in images)]
+    compare = functools.partial(image_findings, for_dataflow=for_dataflow)
+    return [*CHECKS, *(("image", functools.partial(compare, image)) for image in images)]
 
 
 def _plain(finding: Finding) -> dict[str, str]:

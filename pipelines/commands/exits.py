@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -33,3 +34,16 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
         else:
             click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_LOST if isinstance(error, LostError) else EXIT_BAD_INPUT)
+
+
+@contextlib.contextmanager
+def interruptible(words: str) -> Iterator[None]:
+    """Ends with 130 and `words` at Ctrl-C, and at SIGTERM too, which would else leave files and processes behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {words}", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
@@ -20,6 +19,7 @@ from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import FORMATS, guess_format, open_source
 from infeed.components.example_gen.workers import processes, processes_that_pay
 from infeed.pipelines.commands.exits import errors
+from infeed.pipelines.commands.ingest_output import check_output, unfinished
 from infeed.pipelines.commands.ingest_view import show_opening, show_progress, summary
 
 DEFAULT_SPLITS = ("train=2", "eval=1")
@@ -30,6 +30,7 @@ BEAM_RUNNERS = {
     "spark": "SparkRunner",
     "dataflow": "DataflowRunner",
 }
+_NEEDS = {"cuts": "split_time", "split_salt": "by_columns", "beam_options": "runner"}
 
 
 @click.command()
@@ -70,7 +71,8 @@ def ingest(source: str, output: str, overwrite: bool, as_json: bool, debug: bool
     """Write SOURCE (a folder, a file or a quoted pattern) as sharded TFRecords to OUTPUT."""
     with errors(as_json, debug):
         began = time.perf_counter()
-        _check_output(output, overwrite)
+        _check_needs(given)
+        check_output(output, overwrite)
         manifest = _ingest(source, output, quiet=as_json, **given)
         seconds = time.perf_counter() - began
     if as_json:
@@ -86,19 +88,11 @@ def _ingest(
     options, buckets = _options(**given), _buckets(given["splits"])
     with show_opening(quiet):
         opened = open_source(source, kind or guess_format(source), options, dict(map(_setting, settings)))
-    root = _unfinished(output)
-    job = steps.Job.of(opened, root=root, splits=buckets.names, buckets=buckets, options=options)
-    try:
+    with unfinished(output) as root:
+        job = steps.Job.of(opened, root=root, splits=buckets.names, buckets=buckets, options=options)
         if given["runner"]:
-            manifest = _run_on_beam(opened, job, given["runner"], given["beam_options"])
-        else:
-            manifest = _run_here(opened, job, given["workers"], quiet)
-        if root != output:
-            files.replace_folder(root, output)
-    finally:
-        if root != output:
-            files.remove(root)
-    return manifest
+            return _run_on_beam(opened, job, given["runner"], given["beam_options"])
+        return _run_here(opened, job, given["workers"], quiet)
 
 
 def _run_here(opened: steps.Input, job: steps.Job, workers: int | None, quiet: bool) -> Manifest:
@@ -209,16 +203,9 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _check_output(output: str, overwrite: bool) -> None:
-    if overwrite or not files.exists(output):
-        return
-    if files.exists(files.join(output, names.MANIFEST)) or files.list_files(output) or files.list_folders(output):
-        raise InfeedError("there is something already", where=output, do="choose another OUTPUT, or give --overwrite")
-
-
-def _unfinished(output: str) -> str:
-    """Where to write until all is done: beside a local OUTPUT, to be renamed; on a store, OUTPUT without a manifest."""
-    if not files.is_local(output):
-        return output
-    path = Path(output).absolute()
-    return str(path.with_name(f".{path.name}.unfinished"))
+def _check_needs(given: Mapping[str, Any]) -> None:
+    """An option that would do nothing without another one is a mistake."""
+    flags = {option.name: option.opts[0] for option in ingest.params}
+    for name, needed in _NEEDS.items():
+        if given[name] and not given[needed]:
+            raise InfeedError(f"{flags[name]} without {flags[needed]}", do=f"give {flags[needed]} as well")

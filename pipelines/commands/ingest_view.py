@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -46,24 +45,23 @@ def show_opening(quiet: bool) -> Iterator[None]:
 
 
 class Bars(Watcher):
-    """One bar for reading, by blocks of all that each task should have, and one for writing, by shards done."""
+    """One bar for reading, by the blocks that the input should have, and one for writing, by shards done."""
 
     def __init__(self, progress: Progress, opened: Input, block_bytes: int) -> None:
         self._progress, self._tasks = progress, max(len(opened.tasks), 1)
         self._blocks_a_task = max(1.0, opened.source.bytes / self._tasks / block_bytes)
         self._reading = progress.add_task("reading", total=self._tasks, count="", rate="")
         self._writing = progress.add_task("writing", total=None, count="", rate="", start=False, visible=False)
-        self._blocks: Counter[int] = Counter()  # by task
-        self._rows = self._bytes = self._written = 0
+        self._blocks = self._rows = self._bytes = self._written = 0
 
     def read(self, block: Block) -> None:
         """Rows and megabytes of records so far."""
-        self._blocks[block.order[0]] += 1
+        self._blocks += 1
         self._rows += block.rows
         self._bytes += sum(spill.bytes for spill in block.spills)
         elapsed = self._progress.tasks[self._reading].elapsed or 0
         rate = f"{self._bytes / 1e6 / elapsed:.0f} MB/s" if elapsed else ""
-        done = sum(min(blocks / self._blocks_a_task, 1) for blocks in self._blocks.values())
+        done = min(self._blocks / self._blocks_a_task, self._tasks)
         self._progress.update(self._reading, completed=done, count=f"{self._rows:,} rows", rate=rate)
 
     def write(self, shard: Shard, shards: int) -> None:

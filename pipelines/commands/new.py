@@ -8,8 +8,8 @@ import click
 
 from infeed.pipelines.commands.exits import errors
 from infeed.pipelines.commands.words import command
-from infeed.pipelines.config import TEMPLATES
 from infeed.pipelines.new import create_project
+from infeed.pipelines.project import TEMPLATES
 
 
 @click.command()

@@ -7,14 +7,16 @@ from typing import Any
 import click
 
 from infeed.components.trainer.strategy import NAMES
-from infeed.pipelines.config import TEMPLATES
+from infeed.pipelines.project import TEMPLATES
 
 
 def project_options(command: Any) -> Any:
     """Adds them to a command, which gets `project`, `debug`, and the fields of `Overrides` by name."""
     options = [
         click.argument("project", default="image", metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]"),
-        click.option("--data", help="Folder of class folders with pictures, or CSV file.", metavar="PATH"),
+        click.option(
+            "--data", help="Pictures in class folders, or a table: CSV, JSON Lines, Parquet or Avro.", metavar="PATH"
+        ),
         click.option("--delimiter", help="Between the cells of a CSV.  [default: ,]", metavar="SIGN"),
         click.option("--label", help="Column to learn, for a table.", metavar="COLUMN"),
         click.option(

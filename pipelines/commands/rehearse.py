@@ -6,16 +6,14 @@ import contextlib
 import dataclasses
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast, get_args
 
 import click
 from rich.console import Console
 
-from infeed.pipelines.commands.exits import EXIT_FAILED, EXIT_INTERRUPTED, errors
+from infeed.pipelines.commands.exits import EXIT_FAILED, errors, interruptible
 from infeed.pipelines.commands.rehearse_view import failure, summary, times
 from infeed.pipelines.deploy.compiled import CompiledJob
 from infeed.pipelines.local.live import show_nodes
@@ -70,7 +68,7 @@ def rehearse_(
             faults=Faults.parse(fail, leave),
             use_cache=not no_cache,
         )
-        with _interruptible():
+        with interruptible("the step was ended, and those before it come from the cache the next time"):
             succeeded = _rehearse(compiled, options, Console(), as_json)
     sys.exit(0 if succeeded else EXIT_FAILED)
 
@@ -89,19 +87,7 @@ def _rehearse(job: CompiledJob, options: RehearseOptions, console: Console, as_j
         console.out(json.dumps(told, indent=1), highlight=False)
         return rehearsal.report.succeeded
     console.print(times(rehearsal.report))
-    told_of = summary if rehearsal.report.succeeded else failure
-    console.print(told_of(rehearsal, Path(options.root)), soft_wrap=True, highlight=False)
-    return rehearsal.report.succeeded
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM is Ctrl-C here: steps have process groups of their own, and would go on."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo("interrupted: the step was ended, and those before it come from the cache the next time", err=True)
-        sys.exit(EXIT_INTERRUPTED)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    root, succeeded = Path(options.root), rehearsal.report.succeeded
+    end = summary(rehearsal, root) if succeeded else failure(rehearsal, root, options.image)
+    console.print(end, soft_wrap=True, highlight=False)
+    return succeeded

@@ -41,15 +41,17 @@ def summary(rehearsal: Rehearsal, root: Path) -> Text:
     return Text("\n".join(["", *(f"{name:<12}{value}" for name, value in dict(lines).items())]))
 
 
-def failure(rehearsal: Rehearsal, root: Path) -> Text:
-    """The step that failed, in its own words, and the end of its log."""
+def failure(rehearsal: Rehearsal, root: Path, image: str | None) -> Text:
+    """The step that failed, in its own words, the end of its log, and what to look at next."""
     failed = rehearsal.report.failed
     assert failed is not None, "only a failed rehearsal is told of here"
     log = root / "logs" / rehearsal.name / f"{failed.name}.log"
     end = [(f"  {line}\n", "dim") for line in last_lines(log)]
     script = log.with_suffix(".sh")
     where = [f"log: {_short(log)}", *([f"again by hand: sh {_short(script)}"] if script.exists() else [])]
-    words = "\n".join([*where, "the next rehearsal takes what succeeded from the cache, where the job allows that"])
+    look = [f"compare the image with this machine: infeed doctor --image {image}"] if image else []
+    again = "the next rehearsal takes what succeeded from the cache, where the job allows that"
+    words = "\n".join([*where, *look, again])
     return Text.assemble("\n", (f"{failed.name} failed", "bold red"), f"\n{failed.error}\n\n", *end, words)
 
 

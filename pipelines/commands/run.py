@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,16 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from infeed.components.errors import InfeedError
 from infeed.pipelines.commands.exits import EXIT_FAILED, errors
 from infeed.pipelines.commands.project_options import project_options
 from infeed.pipelines.commands.words import command, short
-from infeed.pipelines.config import Overrides, PipelineConfig, read_project, resolve, resumable
+from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.local.live import show_nodes
 from infeed.pipelines.local.logs import quiet
 from infeed.pipelines.local.nodes import RunReport
+from infeed.pipelines.project import read_project
+from infeed.pipelines.resolve import Overrides, resolve
 
 if TYPE_CHECKING:
     from infeed.pipelines.local.outcome import Outcome
@@ -35,11 +39,21 @@ def run(project: str, from_node: str | None, as_json: bool, debug: bool, **overr
     """Run a pipeline on this machine, from data to a pushed model."""
     with errors(as_json, debug):
         config = resolve(read_project(project), Overrides(**overrides))
-        log = Path(config.root) / "logs" / "run.log"
+        _check_root(config.root)
+        log = Path(config.logs) / "run.log"
         with quiet(log) as console:
             report, outcome = _run(config, console, log, from_node, as_json)
             _tell(report, outcome, config, log, console, as_json)
     sys.exit(0 if report.succeeded else EXIT_FAILED)
+
+
+def _check_root(root: str) -> None:
+    if "://" in root:
+        raise InfeedError(
+            f"a run on this machine keeps its metadata in a file, which {root} has no place for",
+            where="root",
+            do="Give a folder of this machine; deploy.root is that of a compiled pipeline.",
+        )
 
 
 def _run(
@@ -119,8 +133,9 @@ def _failure(report: RunReport, log: Path) -> Text:
 
 def _example(config: PipelineConfig) -> str:
     """Something to predict that is there: a picture of the data, or the table."""
-    if config.source == "csv":
-        return short(config.data)
+    if config.source != "images":
+        delimiter = "" if config.delimiter == "," else f" --delimiter {shlex.quote(config.delimiter)}"
+        return f"{short(config.data)}{delimiter}"
     from infeed.components.example_gen.sources.images import find_images
 
     return short(find_images(config.data).images[0].path)

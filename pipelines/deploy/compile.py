@@ -9,6 +9,8 @@ import re
 from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.kubeflow import check_output, compile_kubeflow
+from infeed.pipelines.deploy.machines import check_strategy, machines
+from infeed.pipelines.deploy.references import check_references
 from infeed.pipelines.deploy.targets import Schema, Target, check_target, vertex_accelerators
 
 
@@ -33,7 +35,7 @@ def compile_config(
       InfeedError: there is no image, or the target cannot do what the config asks for.
     """
     check_output(output)
-    check_target(config.deploy, target, schema)
+    check_config(config, target=target, schema=schema, folder=folder)
     if target == "vertex":
         vertex.check_accelerators(vertex_accelerators(config.deploy))
     there = on_cluster(config, target)
@@ -62,6 +64,29 @@ def compile_config(
     )
 
 
+def check_config(
+    config: PipelineConfig, *, target: Target = "kubeflow", schema: Schema = "2.1", folder: str | None = None
+) -> None:
+    """Raises InfeedError for what would fail on the cluster, and takes no time; see `compile_config`."""
+    deploy = dataclasses.replace(config.deploy, root=config.deploy.root or config.root)
+    check_target(deploy, target, schema)
+    check_strategy(config.train, machines(deploy, target))
+    if folder:
+        check_references(config.train.user_functions, folder)
+
+
+def places_here(config: PipelineConfig) -> str:
+    """What the compiled pipeline looks for on this machine, in words; a cluster does not have it. Empty for nothing."""
+    here = {
+        name: path
+        for name, path in (("data", config.data), ("root", config.root))
+        if "://" not in path and not getattr(config.deploy, name)
+    }
+    places = " and ".join(f"{name} is {path}" for name, path in here.items())
+    settings = " and ".join(f"deploy.{name}" for name in here)
+    return f"{places} on this machine, which a cluster does not see: set {settings}" if here else ""
+
+
 def on_cluster(config: PipelineConfig, target: Target) -> PipelineConfig:
     """`config` with the places of the cluster, and a name that it takes."""
     root = config.deploy.root or config.root
@@ -76,5 +101,9 @@ def on_cluster(config: PipelineConfig, target: Target) -> PipelineConfig:
 
 
 def cluster_name(name: str) -> str:
-    """The name in lower case letters, digits and dashes, which is all that Kubeflow and Vertex AI take."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:128] or "pipeline"
+    """The name in lower case letters, digits and dashes, a letter first, which is all that Vertex AI takes.
+
+    It makes a run's id of it, of at most 128 characters, by adding the time.
+    """
+    there = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:100].rstrip("-") or "pipeline"
+    return there if there[0].isalpha() else f"p-{there}"

@@ -22,6 +22,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, wh
 # Schema 2.0 has names of its own for the types; https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1
 _TYPES_2_0 = {"INT": "NUMBER_INTEGER", "DOUBLE": "NUMBER_DOUBLE", "STRING": "STRING"}
 
+_AROUND = ("labels", "serviceAccount", "network", "encryptionSpec")
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -39,11 +41,13 @@ class CompiledJob:
       spec: the PipelineSpec.
       platform: the platform spec, where there is one.
       runtime: the runtimeConfig of a PipelineJob; empty in YAML.
+      around: labels, account, network and key of a run, as a PipelineJob has them; empty in YAML.
     """
 
     spec: Mapping[str, Any]
     platform: Mapping[str, Any] | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
+    around: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> CompiledJob:
@@ -58,7 +62,8 @@ class CompiledJob:
         spec = job["pipelineSpec"]
         if not isinstance(spec, dict) or not {"pipelineInfo", "deploymentSpec", "root"} <= spec.keys():
             raise _no_job(path, "it has no pipelineInfo, deploymentSpec and root")
-        return cls(spec, platform, job.get("runtimeConfig", {}))
+        around = {name: job[name] for name in _AROUND if name in job}
+        return cls(spec, platform, job.get("runtimeConfig", {}), around)
 
     @property
     def name(self) -> str:
@@ -75,6 +80,13 @@ class CompiledJob:
         """Every container image that a step runs in."""
         executors = self.spec["deploymentSpec"].get("executors", {}).values()
         return tuple(sorted({executor["container"]["image"] for executor in executors if "container" in executor}))
+
+    @property
+    def uses_dataflow(self) -> bool:
+        """Whether Dataflow's workers run the image of a step as well."""
+        executors = self.spec["deploymentSpec"].get("executors", {}).values()
+        args = {arg for executor in executors for arg in executor.get("container", {}).get("args", ())}
+        return "--runner=DataflowRunner" in args and any(str(arg).startswith("--sdk_container_image=") for arg in args)
 
     @property
     def parameters(self) -> dict[str, Parameter]:

@@ -16,6 +16,7 @@ from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.deploy.platform_spec import platform_spec
 from infeed.pipelines.deploy.references import relative_references
 from infeed.pipelines.deploy.targets import Schema, Target
+from infeed.pipelines.deploy.vertex import pipeline_job
 
 if TYPE_CHECKING:
     from tfx.orchestration.data_types import RuntimeParameter
@@ -46,8 +47,8 @@ def compile_kubeflow(
       folder: of the project: functions of its files are written relative to it, as the image has them.
 
     Raises:
-      InfeedError: kfp is not installed, `output` ends in neither, `deploy` names a node that does not exist, or
-        needs a platform spec where `output` is JSON.
+      InfeedError: kfp is not installed, `output` ends in neither, `deploy` names a node that does not exist, or says
+        what `output` has no place for: JSON none for a platform spec, YAML none for accounts, keys and labels.
     """
     check_output(output)
     job = _compile(pipeline, image, schema, parameters or {})
@@ -55,7 +56,8 @@ def compile_kubeflow(
     apply_settings(spec, deploy or Deploy(), drivers_run=target == "vertex")
     spec["defaultPipelineRoot"] = pipeline.pipeline_info.pipeline_root
     platform = platform_spec(spec, deploy or Deploy())
-    text = _text(relative_references(job, folder) if folder else job, platform, output)
+    around = pipeline_job(deploy.vertex) if target == "vertex" and deploy and deploy.vertex else {}
+    text = _text(relative_references(job, folder) if folder else job, platform, around, output)
     Path(output).parent.mkdir(parents=True, exist_ok=True)
     Path(output).write_text(text, encoding="utf-8")
     return output
@@ -81,8 +83,15 @@ def _compile(
     return job
 
 
-def _text(job: Mapping[str, Any], platform: Mapping[str, Any] | None, output: str) -> str:
+def _text(job: Mapping[str, Any], platform: Mapping[str, Any] | None, around: Mapping[str, Any], output: str) -> str:
+    """`around` is what a PipelineJob says beside its spec."""
     if Path(output).suffix != ".json":
+        if around:
+            raise InfeedError(
+                f"YAML holds a pipeline alone, and has no place for {', '.join(around)} of a run",
+                where=output,
+                do="Name the output *.json.",
+            )
         documents = [job["pipelineSpec"], *([platform] if platform else [])]
         return yaml.safe_dump_all(documents, sort_keys=True, width=120)
     if platform:
@@ -91,7 +100,8 @@ def _text(job: Mapping[str, Any], platform: Mapping[str, Any] | None, output: st
             where=output,
             do="Name the output *.yaml, where they are a second document.",
         )
-    return json.dumps(job, sort_keys=True, indent=1) + "\n"
+    labels = {**job["labels"], **around.get("labels", {})}
+    return json.dumps({**job, **around, "labels": labels}, sort_keys=True, indent=1) + "\n"
 
 
 def _runner() -> ModuleType:

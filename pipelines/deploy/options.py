@@ -16,11 +16,10 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.deploy.vertex_options import VertexOptions, check_accelerator
-from infeed.pipelines.settings import read_settings
 
 Operator = Literal["Equal", "Exists"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -123,15 +122,6 @@ class Deploy:
         """What the node of that name gets, the entry `default` underneath."""
         return self.resources.get(node, Resources()).over(self.resources.get(DEFAULT, Resources()))
 
-    @classmethod
-    def from_dict(cls, given: Any) -> Deploy:
-        """From plain data, as YAML gives it.
-
-        Raises:
-          InfeedError: a setting that does not exist or is missing, or a value that is out of range.
-        """
-        return read_settings(cls, given, "deploy", {"resources": _nodes, "vertex": VertexOptions.from_dict})
-
 
 def quantity(text: str, name: str) -> float:
     """A Kubernetes quantity as a number: cores, or bytes.
@@ -143,21 +133,6 @@ def quantity(text: str, name: str) -> float:
     if not match:
         raise _invalid(name, text, "Write it as Kubernetes does, such as 4 or 500m for cpu, 16Gi or 500M for memory.")
     return float(match[1]) * _UNITS[match[2]]
-
-
-def _nodes(given: Any, where: str) -> dict[str, Resources]:
-    if not isinstance(given, Mapping):
-        raise InfeedError(f"{given!r} names no nodes", where=where, do="Write a mapping there: node: {cpu: 2}.")
-    return {
-        node: read_settings(Resources, settings, f"{where}.{node}", {"tolerations": _tolerations})
-        for node, settings in given.items()
-    }
-
-
-def _tolerations(given: Any, where: str) -> tuple[Toleration, ...]:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise InfeedError(f"{given!r} is no list", where=where, do="Write a list there: [{key: ...}].")
-    return tuple(read_settings(Toleration, toleration, where) for toleration in given)
 
 
 def _check_one_of(name: str, value: str, allowed: Sequence[str]) -> None:

@@ -7,8 +7,30 @@ Here they are absolute, `/home/me/taxi/model.py:build_model`. In a compiled pipe
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from infeed.components.errors import InfeedError
+
+
+def check_references(functions: Mapping[str, str], folder: str) -> None:
+    """Raises InfeedError for a function in a file outside of `folder`, which the image of the project does not have.
+
+    Args:
+      functions: references, by the option that names them.
+      folder: of the project.
+    """
+    for option, text in functions.items():
+        module, _, _ = text.partition(":")
+        if module.endswith(".py") and not Path(os.path.normpath(module)).is_relative_to(folder):
+            raise InfeedError(
+                f"{option} is in {os.path.normpath(module)}, which the project's image does not have",
+                where=f"option {option}",
+                do=f"Move it into {folder}, or install it as a package and name it as package.module:function.",
+            )
 
 
 def relative_references(value: Any, folder: str) -> Any:

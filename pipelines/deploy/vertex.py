@@ -13,7 +13,7 @@ def custom_job(options: VertexOptions, training: Training, *, name: str, image: 
     """What `Trainer(custom_job=...)` takes: a CustomJob, with the project and region it runs in.
 
     Args:
-      options: project, region, account and network.
+      options: project, region, account, network, labels and key.
       training: its machines.
       name: display name of the job.
       image: container that every machine runs.
@@ -23,17 +23,35 @@ def custom_job(options: VertexOptions, training: Training, *, name: str, image: 
         "region": options.region,
         "display_name": name,
         "job_spec": job_spec(options, training, image=image),
+        **({"labels": dict(options.labels)} if options.labels else {}),
+        **({"encryption_spec": {"kms_key_name": options.kms_key}} if options.kms_key else {}),
+    }
+
+
+def pipeline_job(options: VertexOptions) -> dict[str, Any]:
+    """What a PipelineJob says beside its spec; https://cloud.google.com/vertex-ai/docs/reference/rest/v1/PipelineJob."""
+    return {
+        **({"labels": dict(options.labels)} if options.labels else {}),
+        **({"encryptionSpec": {"kmsKeyName": options.kms_key}} if options.kms_key else {}),
+        **({"serviceAccount": options.service_account} if options.service_account else {}),
+        **({"network": options.network} if options.network else {}),
     }
 
 
 def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[str, Any]:
     """The CustomJobSpec; https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec.
 
-    One pool with the chief, and one with the other machines: the first pool of a job may hold one machine only.
+    One pool with the chief, one with the other machines that train, and one with the parameter servers: what the
+    machines of a pool do, its place says, and the first pool of a job may hold one machine only.
     """
     chief = worker_pool(training, image=image, replicas=1)
     workers = [worker_pool(training, image=image, replicas=training.replicas - 1)] if training.replicas > 1 else []
+    servers = Training(training.parameter_server_machine, disk_gb=training.disk_gb)
+    if training.parameter_servers:
+        workers.append(worker_pool(servers, image=image, replicas=training.parameter_servers))
     scheduling = {
+        # No worker can join the others of MultiWorkerMirroredStrategy again: all start anew, from the checkpoint.
+        **({"restart_job_on_worker_restart": True} if workers else {}),
         **({"strategy": "SPOT"} if training.spot else {}),
         **({"timeout": f"{training.timeout_hours * 3600:.0f}s"} if training.timeout_hours else {}),
     }
@@ -65,7 +83,7 @@ def machine_spec(training: Training) -> dict[str, Any]:
 
 
 def serving_args(options: VertexOptions, endpoint: Endpoint) -> dict[str, Any]:
-    """What TFX's Pusher for Vertex AI takes: the arguments of `aiplatform.Model.deploy`, project and endpoint."""
+    """What TFX's Pusher for Vertex AI takes: the arguments of `aiplatform.Model.deploy`, and those of the endpoint."""
     return {
         "project": options.project,
         "endpoint_name": endpoint.name,
@@ -75,6 +93,7 @@ def serving_args(options: VertexOptions, endpoint: Endpoint) -> dict[str, Any]:
         "traffic_percentage": endpoint.traffic,
         **(accelerator(endpoint) if endpoint.accelerator else {}),
         **({"service_account": options.service_account} if options.service_account else {}),
+        **({"labels": dict(options.labels)} if options.labels else {}),
     }
 
 
@@ -101,7 +120,7 @@ def dataflow_args(options: VertexOptions, dataflow: Dataflow, *, temp: str, imag
     """Beam's options for Dataflow; https://cloud.google.com/dataflow/docs/reference/pipeline-options.
 
     Args:
-      options: project, region and service account.
+      options: project, region, service account, labels and key.
       dataflow: its workers.
       temp: folder for temporary files, gs://...
       image: of the workers, the same as of the steps: with it Beam ships no source, and both sides agree on versions.
@@ -116,5 +135,10 @@ def dataflow_args(options: VertexOptions, dataflow: Dataflow, *, temp: str, imag
         "worker_machine_type": dataflow.machine,
         "max_num_workers": dataflow.max_workers,
         "subnetwork": dataflow.subnetwork,
+        "dataflow_kms_key": options.kms_key,
     }
-    return [f"--{name}={value}" for name, value in given.items() if value is not None]
+    return [
+        *(f"--{name}={value}" for name, value in given.items() if value is not None),
+        *([] if dataflow.public_ips else ["--no_use_public_ips"]),
+        *(f"--labels={name}={value}" for name, value in options.labels.items()),
+    ]

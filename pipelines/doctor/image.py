@@ -26,7 +26,9 @@ for package in ("tfx-infeed", "tfx", "tensorflow", "keras", "apache-beam", "ml-m
         versions[package] = metadata.version(package)
     except metadata.PackageNotFoundError:
         pass
-print(json.dumps({"python": platform.python_version(), "versions": versions, "code": code.hexdigest()}))
+beam_worker = pathlib.Path("/opt/apache/beam/boot").exists()
+found = {"python": platform.python_version(), "versions": versions, "code": code.hexdigest()}
+print(json.dumps({**found, "beam_worker": beam_worker}))
 """
 _OURS, _TFX = "tfx-infeed", "tfx"
 _SECONDS = 600  # an image that has to be pulled first
@@ -34,15 +36,21 @@ _SECONDS = 600  # an image that has to be pulled first
 
 @dataclass(frozen=True)
 class Inventory:
-    """Versions by package, and a digest of this package's own code."""
+    """Versions by package, a digest of this package's own code, and whether Beam's workers can be started there."""
 
     python: str
     versions: dict[str, str]
     code: str
+    beam_worker: bool = False
 
 
-def image_findings(image: str) -> Iterator[Finding]:
-    """Compares an image with this environment; pulls it where it is not here."""
+def image_findings(image: str, *, for_dataflow: bool = False) -> Iterator[Finding]:
+    """Compares an image with this environment; pulls it where it is not here.
+
+    Args:
+      image: its name.
+      for_dataflow: whether Dataflow's workers are to run in it too.
+    """
     command = run_command(image, ["python", "-c", _INVENTORY])
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     if done.returncode:
@@ -54,6 +62,9 @@ def image_findings(image: str) -> Iterator[Finding]:
     there, here = _inventory(done.stdout), _inventory(_run([sys.executable, "-c", _INVENTORY]))
     yield Finding("image", image, f"{size}, Python {there.python} (here {here.python})")
     yield from compare(there, here)
+    if for_dataflow and not there.beam_worker:
+        do = "Put it on top of the image, as docs/image.md tells."
+        yield Finding("image", "Beam worker", "Dataflow cannot start it: no /opt/apache/beam/boot", Level.PROBLEM, do)
 
 
 def compare(there: Inventory, here: Inventory) -> Iterator[Finding]:

@@ -131,12 +131,17 @@ def _follow(command: Sequence[str], write: Callable[[str], object], on_step: OnS
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     assert process.stdout is not None, "asked for above"
     with process:
-        for line in process.stdout:
-            write(line)
-            lines.append(line.strip())
-            for instruction in _instruction(line):
-                steps.append(instruction)
-                on_step(instruction)
+        try:
+            for line in process.stdout:
+                write(line)
+                lines.append(line.strip())
+                for instruction in _instruction(line):
+                    steps.append(instruction)
+                    on_step(instruction)
+        except BaseException:
+            process.terminate()
+            process.wait()  # it reads what is about to be removed
+            raise
     return _Ended(process.returncode, tuple(steps), _last_words(lines))
 
 

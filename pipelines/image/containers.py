@@ -25,7 +25,7 @@ _PROBES: Mapping[EngineName, tuple[str, ...]] = {
     "podman": ("info", "--format", "{{.Version.Version}}"),
     "buildah": ("info",),
 }
-_PROBE_SECONDS = 20
+_PROBE_SECONDS = 60  # buildah waits while another build writes a layer
 
 # buildah has no `run` of an image, only of a working container, which is taken away again however the command ends.
 _BUILDAH_RUN = """\
@@ -84,10 +84,11 @@ class Engine:
         if self.name == "buildah":
             container = f"infeed-{uuid.uuid4().hex[:12]}"
             return ["bash", "-c", _BUILDAH_RUN, "buildah", container, image, *options, container, "--", *argv]
-        keep = (
-            ["--userns=keep-id"] if self.name == "podman" and os.getuid() else []
-        )  # else `--user` is a subordinate id
-        return [self.name, "run", "--rm", *keep, *options, f"--entrypoint={argv[0]}", image, *argv[1:]]
+        if self.name == "docker":
+            options.append("--init")  # else the command is process 1, which SIGTERM does not end
+        if self.name == "podman" and os.getuid():
+            options.append("--userns=keep-id")  # else `--user` is a subordinate id
+        return [self.name, "run", "--rm", *options, f"--entrypoint={argv[0]}", image, *argv[1:]]
 
     def build(self, build: Build) -> list[str]:
         """The command that builds; its output is the engine's own log."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ NAME = "tfx-infeed"
 
 # What setuptools reads of a checkout. Built from a copy: it leaves build/ behind, and packs what an older build left.
 _SOURCES = ("setup.py", "pyproject.toml", "README.md", "components", "pipelines", "templates")
+# The same code has to give the same bytes, or an engine builds the layer anew.
+_BUILT_AT = 315_532_800  # seconds since 1970: the beginning of 1980, the first year that a zip can hold
 # Says how the package came onto this machine, which is nobody's business in the image.
 _LOCAL = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")
 
@@ -39,7 +42,8 @@ def _from_source(source: Path, folder: Path) -> Path:
             else:
                 shutil.copy(source / name, copy)
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-        done = subprocess.run([*command, "--wheel-dir", folder, copy], capture_output=True, text=True)
+        env = {**os.environ, "SOURCE_DATE_EPOCH": str(_BUILT_AT)}
+        done = subprocess.run([*command, "--wheel-dir", folder, copy], capture_output=True, text=True, env=env)
     if done.returncode:
         raise InfeedError(
             f"the package cannot be built: {done.stderr.strip()[-500:]}",
@@ -60,7 +64,8 @@ def _from_installed(folder: Path) -> Path:
         for file in files:
             wheel.write(str(file.locate()), file.as_posix())
         lines = [f"{file.as_posix()},{file.hash.mode}={file.hash.value},{file.size}" for file in files if file.hash]
-        wheel.writestr(record.as_posix(), "\n".join([*lines, f"{record.as_posix()},,", ""]))
+        record_at = zipfile.ZipInfo(record.as_posix())  # of 1980 too
+        wheel.writestr(record_at, "\n".join([*lines, f"{record.as_posix()},,", ""]))
     return path
 
 

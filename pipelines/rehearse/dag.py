@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import graphlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from infeed.components.errors import InfeedError
+from infeed.pipelines.deploy.task_order import in_order, upstream
 
 Spec = Mapping[str, Any]
 
@@ -36,7 +36,7 @@ class Task:
     @property
     def upstream(self) -> frozenset[str]:
         """Names of the tasks in the same dag that must have ended before."""
-        return _upstream(self.spec)
+        return upstream(self.spec)
 
     @property
     def runs_after_failures(self) -> bool:
@@ -70,7 +70,9 @@ def leaves(tasks: tuple[Task, ...]) -> Iterator[Task]:
 
 
 def _read_dag(dag: Spec, spec: Spec, path: tuple[str, ...]) -> tuple[Task, ...]:
-    return tuple(_read_task(name, dag["tasks"][name], spec, (*path, name)) for name in _in_order(dag["tasks"], path))
+    tasks = dag["tasks"]
+    ordered = in_order(tasks, where="".join(f"{name}/" for name in path))
+    return tuple(_read_task(name, tasks[name], spec, (*path, name)) for name in ordered)
 
 
 def _read_task(name: str, task: Spec, spec: Spec, path: tuple[str, ...]) -> Task:
@@ -99,32 +101,3 @@ def _short_names(task: Task, names: Counter[str]) -> Task:
     if task.executor is None:
         return replace(task, subtasks=tuple(_short_names(subtask, names) for subtask in task.subtasks))
     return replace(task, node=task.name) if names[task.name] == 1 else task
-
-
-def _in_order(tasks: Spec, path: tuple[str, ...]) -> list[str]:
-    needs = {name: _upstream(tasks[name]) for name in sorted(tasks)}
-    for name, upstream in needs.items():
-        if unknown := sorted(upstream - needs.keys()):
-            where, do = f"task {'/'.join((*path, name))}", f"the tasks there are: {', '.join(needs)}"
-            raise InfeedError(f"needs a task {unknown[0]!r} that is not in the job", where=where, do=do)
-    sorter = graphlib.TopologicalSorter(needs)
-    try:
-        sorter.prepare()
-    except graphlib.CycleError as error:
-        cycle = " -> ".join(reversed(error.args[1]))
-        raise InfeedError(f"tasks need one another in a circle: {cycle}", do="compile the job again") from error
-    ordered: list[str] = []
-    while sorter.is_active():
-        ready = sorted(sorter.get_ready())
-        ordered += ready
-        sorter.done(*ready)
-    return ordered
-
-
-def _upstream(task: Spec) -> frozenset[str]:
-    """The dependencies that are written down, and the producers of all that the task takes."""
-    inputs = task.get("inputs", {})
-    sources = [*inputs.get("parameters", {}).values(), *inputs.get("artifacts", {}).values()]
-    kinds = ("taskOutputParameter", "taskOutputArtifact", "taskFinalStatus")
-    producers = {source[kind]["producerTask"] for source in sources for kind in kinds if kind in source}
-    return frozenset(task.get("dependentTasks", ())) | producers

@@ -10,6 +10,8 @@ from typing import Any
 
 from infeed.components.errors import InfeedError
 
+_LOCAL = re.compile(r"(?<![\w:/.-])(?:/[\w.-]+){2,}")
+_OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")
 _REMOTE = re.compile(r"\b(?:gs|s3|minio|hdfs|abfss?)://[\w.-][^\s\"'\\,;)}\]]*")
 
 
@@ -25,12 +27,14 @@ class Map:
 
     @classmethod
     def parse(cls, text: str) -> Map:
-        """Reads `gs://bucket=/folder`.
+        """Reads `gs://bucket=/folder`, or `/folder` alone for one that is used as it is.
 
         Raises:
-          InfeedError: it has not two sides.
+          InfeedError: it has not two sides, and is no folder.
         """
-        source, _, target = text.partition("=")
+        source, equals, target = text.partition("=")
+        if source.startswith("/") and not equals:
+            target = source
         if not source or not target:
             raise InfeedError(f"--map {text!r} has not two sides", do="write --map gs://bucket=/folder")
         there = target.rstrip("/") if "://" in target else os.path.abspath(target)  # steps have folders of their own
@@ -62,7 +66,8 @@ class Locations:
 
     def check_no_others(self, spec: Any) -> None:
         """Raises InfeedError if the job, mapped already, still names a location that is not on this machine."""
-        found = sorted({location for location in _remote(spec) if not self._is_kept(location)})
+        remote = (location for text in _strings(spec) for location in _REMOTE.findall(text))
+        found = sorted({location for location in remote if not self._is_kept(location)})
         if found:
             scheme, _, path = found[0].partition("://")
             bucket = f"{scheme}://{path.split('/')[0]}"
@@ -71,6 +76,18 @@ class Locations:
                 f"the job names {found[0]}{more}, not on this machine",
                 do=f"say what stands for it: --map {bucket}=FOLDER (or --map {bucket}={bucket} to use it as it is)",
             )
+
+    def check_seen(self, values: Any, mounted: Sequence[str]) -> None:
+        """Raises InfeedError if `values` of the job, mapped already, name a place of this machine outside of `mounted`.
+
+        An image sees nothing else: what a step looks for there it would not find, and what it writes would be gone.
+        """
+        named = {path for text in _strings(values) for path in _LOCAL.findall(text) if _is_of_this_machine(path)}
+        unseen = sorted(path for path in named if not any(_is_in(path, folder) for folder in mounted))
+        if unseen:
+            more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
+            maps = " ".join(f"--map {folder}" for folder in _round(unseen))
+            raise InfeedError(f"the image does not see {unseen[0]}{more}, of this machine", do=f"add {maps}")
 
     def _target(self, source: str) -> str:
         target = self._targets[source]
@@ -85,13 +102,30 @@ def _prefix(source: str) -> str:
     return re.escape(source) if source.endswith("://") else re.escape(source) + r"(?![\w.-])"
 
 
-def _remote(value: Any) -> Iterator[str]:
-    """Locations in what a job hands to its steps; their commands are programs, which may name what they like."""
+def _strings(value: Any) -> Iterator[str]:
+    """What a job hands to its steps; their commands are programs, which may name what they like."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from () if key in ("command", "description", "instanceSchema") else _remote(item)
+            yield from () if key in ("command", "description", "instanceSchema") else _strings(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _remote(item)
+            yield from _strings(item)
     elif isinstance(value, str):
-        yield from _REMOTE.findall(value)
+        yield value
+
+
+def _is_of_this_machine(path: str) -> bool:
+    """Whether it is here, or could be made here in a folder that is."""
+    parent = os.path.dirname(path)
+    here = os.path.exists(path) or (parent.count("/") > 1 and os.path.isdir(parent))
+    return here and not path.startswith(_OF_EVERY_IMAGE)
+
+
+def _round(paths: Sequence[str]) -> list[str]:
+    """The folders to mount so that all of the paths are seen."""
+    folders = sorted({path if os.path.isdir(path) else os.path.dirname(path) for path in paths})
+    return [one for one in folders if not any(_is_in(one, other) for other in folders if other != one)]
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")

@@ -7,13 +7,14 @@ from typing import Literal
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.rehearse.dag import Task
+from infeed.pipelines.rehearse.vertex_training import EXECUTORS, trains_elsewhere
 
 Platform = Literal["kubeflow", "vertex"]
 
 # What a command line names when its step hands the work to a service: such a step costs money wherever it runs.
 _SERVICES = {
     "tfx.extensions.google_cloud_ai_platform.": "Vertex AI",
-    "infeed.components.trainer.vertex_executor.": "Vertex AI",
+    "google_cloud_pipeline_components.": "Google Cloud",
     "--runner=DataflowRunner": "Dataflow",
     "DataflowRunner": "Dataflow",  # after `--runner` as a word of its own
 }
@@ -31,11 +32,13 @@ def check_platform(tasks: Iterable[Task], platform: Platform) -> None:
         for service in _services(task):
             raise InfeedError(
                 f"{task.node} would hand its work to {service}, which is not rehearsed here",
-                do="compile without deploy.vertex's training, endpoint and dataflow, and rehearse that",
+                do="compile without it, such as deploy.vertex's endpoint and dataflow, and rehearse that",
             )
 
 
 def _services(task: Task) -> Iterator[str]:
     container = (task.executor or {}).get("container", {})
     words = [*container.get("command", ()), *container.get("args", ())]
+    if trains_elsewhere(words):
+        words = [word for word in words if not word.startswith(EXECUTORS)]  # they have a stand-in
     yield from (service for sign, service in _SERVICES.items() if any(word.startswith(sign) for word in words))

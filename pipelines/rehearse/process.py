@@ -20,12 +20,14 @@ def run(
     cwd: str,
     env: Mapping[str, str],
     log: IO[str],
+    lock: IO[str],
     dies_when: Callable[[], bool] | None = None,
 ) -> int:
     """Runs `argv` to its end, its output going to `log`, and returns its exit status, negative for a signal.
 
     Args:
       env: added to this process's own environment.
+      lock: a locked file: it stays so until the process has ended, whatever becomes of this one, and holds its id.
       dies_when: ends the process, as Kubernetes ends a pod that it evicts, as soon as this is true.
 
     Raises:
@@ -39,8 +41,12 @@ def run(
         stdout=log,
         stderr=log,
         start_new_session=True,  # a group of its own, which ends as a whole
+        pass_fds=[lock.fileno()],
     )
     try:
+        lock.truncate(0)
+        lock.write(str(process.pid))
+        lock.flush()
         while dies_when and process.poll() is None:
             if dies_when():
                 _end(process)
@@ -48,6 +54,7 @@ def run(
         return process.wait()
     finally:
         _end(process)  # what it has started, and on an interrupt the process itself
+        lock.truncate(0)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

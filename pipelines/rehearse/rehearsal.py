@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.image.containers import find_engine
 from infeed.pipelines.local.nodes import OnChange, RunReport
 from infeed.pipelines.rehearse.dag import leaves, read_tasks
 from infeed.pipelines.rehearse.faults import Faults
@@ -67,7 +68,8 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
 
     Raises:
       InfeedError: before anything has been started: the job cannot be rehearsed, a parameter is wrong or missing, a
-        location is not on this machine, another rehearsal uses the root.
+        location is not on this machine, or not seen by the image, no container engine works, another rehearsal uses
+        the root.
     """
     locations = Locations(options.maps)
     job = dataclasses.replace(job, spec=locations.apply(job.spec), runtime=locations.apply(job.runtime))
@@ -77,8 +79,12 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
     check_platform(leaves(tasks), options.platform)
     locations.check_no_others([job.spec["deploymentSpec"], _dags(job.spec), inputs])
     root = Path(options.root).resolve()
+    launcher = _launcher(options, root, locations)
+    if isinstance(launcher, InImage):
+        locations.check_seen([_dags(job.spec), inputs], launcher.folders)
+        find_engine()
     with open_store(root) as store:
-        stage = _stage(job, options, root, store, _launcher(options, root, locations), inputs)
+        stage = _stage(job, options, root, store, launcher, inputs)
         walk = Walk(stage, tasks, on_change)
         walk.run(Bundle(inputs))
         return Rehearsal(stage.run, walk.board.report(), walk.outputs)

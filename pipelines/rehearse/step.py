@@ -21,6 +21,7 @@ from infeed.pipelines.rehearse.fingerprint import fingerprint
 from infeed.pipelines.rehearse.launch import Launcher
 from infeed.pipelines.rehearse.scope import Bundle, Result
 from infeed.pipelines.rehearse.store import Artifact, Execution, Store
+from infeed.pipelines.rehearse.vertex_training import trained_here, trains_elsewhere
 from infeed.pipelines.rehearse.words import exit_in_words
 
 _ON_PURPOSE = "killed on purpose"
@@ -193,12 +194,15 @@ class _Step:
         if not arguments:
             do = "name the command in the component, or in KubeflowV2DagRunnerConfig's default_commands"
             raise InfeedError("the job leaves the command to the image's entry point", where=self._task.node, do=do)
-        return self._stage.launcher.command(placeholders.fill_arguments(arguments, view), self._env)
+        words = placeholders.fill_arguments(arguments, view)
+        return self._stage.launcher.command(trained_here(words) if trains_elsewhere(words) else words, self._env)
 
     def _run(self, argv: Sequence[str], dies_when: Callable[[], bool] | None) -> int:
-        env = {**self._stage.launcher.environment, **self._env}
+        stage, env = self._stage, {**self._stage.launcher.environment, **self._env}
         try:
-            return process.run(argv, cwd=self._stage.project, env=env, log=self._log, dies_when=dies_when)
+            return process.run(
+                argv, cwd=stage.project, env=env, log=self._log, lock=stage.store.lock, dies_when=dies_when
+            )
         except OSError as error:
             do = "rehearse inside the image that has it: --image NAME"
             raise InfeedError(f"cannot start {argv[0]!r}: {error.strerror}", where=self._task.node, do=do) from error

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
@@ -77,26 +77,31 @@ class Execution:
 
 @contextlib.contextmanager
 def open_store(root: Path) -> Iterator[Store]:
-    """The store of `root`, made where there is none, for this process alone.
+    """The store of `root`, made where there is none, for this process and the steps that it starts.
+
+    A step holds the lock too, and goes on where its rehearsal is killed: it would write between the next one's files.
 
     Raises:
       InfeedError: another rehearsal has it, or the file is of another version.
     """
     root.mkdir(parents=True, exist_ok=True)
-    with (root / ".lock").open("w") as lock:
+    with (root / ".lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            do = "wait for it, or give another --root"
-            raise InfeedError("another rehearsal is running there", where=str(root), do=do) from error
-        yield Store(root / "rehearsals.json")
+            lock.seek(0)
+            step = lock.read()
+            end = f"end its step (kill -- -{step}), " if step else ""
+            what, do = "another rehearsal is running there", f"wait for it, {end}or give another --root"
+            raise InfeedError(f"{what}, or a step of one that was killed", where=str(root), do=do) from error
+        yield Store(root / "rehearsals.json", lock)
 
 
 class Store:
-    """Artifacts and executions, oldest first."""
+    """Artifacts and executions, oldest first; `lock` is the file by which it is kept from other rehearsals."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, lock: IO[str]) -> None:
+        self._path, self.lock = path, lock
         self._artifacts: dict[str, Artifact] = {}
         self._pipelines: dict[str, str] = {}  # of each artifact
         self._executions: list[Execution] = []

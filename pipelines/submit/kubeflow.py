@@ -54,6 +54,7 @@ def submit_kubeflow(request: Request, *, host: str, namespace: str | None = None
       LostError: the server did not say whether the run was started.
     """
     _check(request.job)
+    steps = planned_steps(request.job.spec)
     host = (host if "://" in host else f"https://{host}").rstrip("/")
     with told(host):
         client = Client(host)
@@ -63,7 +64,7 @@ def submit_kubeflow(request: Request, *, host: str, namespace: str | None = None
             raise InfeedError("several users share these pipelines, so a run needs a namespace", where=host, do=do)
     with told_when_starting(host):
         run_id = _create(client, request, namespace)
-    return KubeflowRun(client, namespace or "kubeflow", run_id, request.name, planned_steps(request.job.spec))
+    return KubeflowRun(client, namespace or "kubeflow", run_id, request.name, steps)
 
 
 def _create(client: Client, request: Request, namespace: str | None) -> str:

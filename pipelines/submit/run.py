@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import graphlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.deploy.task_order import in_order
 from infeed.pipelines.local.nodes import NodeReport, NodeState
 
 
@@ -108,14 +108,17 @@ class Planned:
 
 
 def planned_steps(spec: Mapping[str, Any]) -> list[Planned]:
-    """The tasks of a pipeline spec that run a container, those inside conditions too, in an order they can run in."""
+    """The tasks of a pipeline spec that run a container, those inside conditions too, in an order they can run in.
+
+    Raises:
+      InfeedError: a task needs one that is not there, or itself.
+    """
     return list(_leaves(spec["root"]["dag"], spec["components"], ()))
 
 
 def _leaves(dag: Mapping[str, Any], components: Mapping[str, Any], path: tuple[str, ...]) -> Iterable[Planned]:
     tasks = dag["tasks"]
-    after = {name: [n for n in tasks[name].get("dependentTasks", ()) if n in tasks] for name in sorted(tasks)}
-    for name in graphlib.TopologicalSorter(after).static_order():
+    for name in in_order(tasks):
         component = components[tasks[name]["componentRef"]["name"]]
         if "dag" in component:
             yield from _leaves(component["dag"], components, (*path, name))

@@ -112,6 +112,7 @@ def submit_vertex(request: Request, *, project: str, region: str, endpoint: str 
       LostError: Google did not say whether the run was started.
     """
     _check(request.job)
+    steps = planned_steps(request.job.spec)
     if request.experiment is not None:
         check_name(request.experiment)
     endpoint = endpoint or f"https://{region}-aiplatform.googleapis.com"
@@ -122,7 +123,7 @@ def submit_vertex(request: Request, *, project: str, region: str, endpoint: str 
     with told_when_starting(endpoint):
         created = _create(client, f"projects/{project}/locations/{region}", job, _job_id(request.job.name))
     logs = CloudLogs(access["credentials"], project)
-    run = VertexRun(client, logs, created, request.name, [step.name for step in planned_steps(request.job.spec)])
+    run = VertexRun(client, logs, created, request.name, [step.name for step in steps])
     if request.experiment is not None:
         run.warning = _list_under(request.experiment, created, client, access)
     return run
@@ -166,6 +167,7 @@ def _job_id(name: str) -> str:
 
 def _pipeline_job(request: Request) -> dict[str, Any]:
     job = {
+        **request.job.around,
         "displayName": request.name,
         "pipelineSpec": request.job.spec if request.cache else without_cache(request.job.spec),
         "runtimeConfig": _runtime(request),

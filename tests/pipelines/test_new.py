@@ -1,8 +1,9 @@
 import pytest
 
 from infeed.components import InfeedError
-from infeed.pipelines.config import TEMPLATES, Overrides, read_project, resolve
 from infeed.pipelines.new import create_project
+from infeed.pipelines.project import TEMPLATES, read_project
+from infeed.pipelines.resolve import Overrides, resolve
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

@@ -17,8 +17,8 @@ TOOLS = (
 PASSED, FAILED, NOT_MADE = 0, 1, 77
 BANNER = "THE IMAGE WAS NOT TESTED"
 
-# Of the two programs in Python, the first names the engine, and the second builds the suite.
-PYTHON = '#!/bin/sh\n[ "$1" != -c ] || {{ [ -e "{bin}/docker" ] && echo docker; }}\n'
+# What is given with -c names the engine, what is read from stdin compares the code and builds the suite, -m rehearses.
+PYTHON = '#!/bin/sh\n[ "$1" != "{fails}" ] || exit 1\n[ "$1" != -c ] || {{ [ -e "{bin}/docker" ] && echo docker; }}\n'
 
 
 class Machine:
@@ -36,7 +36,7 @@ class Machine:
         self.scratch.mkdir()
         for tool in TOOLS:
             (self.bin / tool).symlink_to(shutil.which(tool) or tool)
-        self.add("../checkout/.venv/bin/python", PYTHON.format(bin=self.bin))
+        self.python(fails="nothing")
         self.add("../checkout/.venv/bin/infeed")
         self.add("id", "#!/bin/sh\necho 1000\n")
         self.free(gigabytes=100)
@@ -45,6 +45,9 @@ class Machine:
         assert not (self.bin / name).is_symlink(), "that would write into the real tool"
         (self.bin / name).write_text(text)
         (self.bin / name).chmod(0o755)
+
+    def python(self, fails: str) -> None:
+        self.add("../checkout/.venv/bin/python", PYTHON.format(bin=self.bin, fails=fails))
 
     def free(self, gigabytes: int) -> None:
         self.add("df", f"#!/bin/sh\necho head\necho disk 0 0 {gigabytes << 20} 0% /\n")
@@ -68,7 +71,7 @@ def with_docker(machine: Machine) -> Machine:
 def test_only_tests_that_ran_inside_the_image_and_passed_are_a_pass(with_docker: Machine) -> None:
     done = with_docker.run()
     assert (done.returncode, done.stderr) == (PASSED, "")
-    assert done.stdout.endswith("THE IMAGE WAS BUILT, AND THE TESTS PASS INSIDE IT\n")
+    assert done.stdout.endswith("THE IMAGE WAS BUILT, THE TESTS PASS INSIDE IT, AND A COMPILED JOB RUNS IN IT\n")
 
 
 def test_tests_that_fail_inside_are_a_failure(with_docker: Machine) -> None:
@@ -77,8 +80,21 @@ def test_tests_that_fail_inside_are_a_failure(with_docker: Machine) -> None:
     assert (done.returncode, "THE TESTS FAIL INSIDE THE IMAGE" in done.stdout) == (FAILED, True)
 
 
+def test_a_job_that_does_not_run_in_the_image_is_a_failure(with_docker: Machine) -> None:
+    with_docker.python(fails="-m")
+    done = with_docker.run()
+    assert (done.returncode, "DOES NOT RUN IN THE IMAGE" in done.stdout) == (FAILED, True)
+
+
+def test_an_image_of_other_code_is_not_tested(with_docker: Machine) -> None:
+    with_docker.python(fails="-")
+    done = with_docker.run()
+    assert (done.returncode, "HOLDS OTHER CODE" in done.stdout) == (FAILED, True)
+    assert "running the tests" not in done.stdout
+
+
 def test_an_image_that_cannot_be_built_is_a_failure(with_docker: Machine) -> None:
-    with_docker.add("../checkout/.venv/bin/infeed", "#!/bin/sh\nexit 2\n")
+    with_docker.add("../checkout/.venv/bin/infeed", '#!/bin/sh\n[ "$1" != build ] || exit 2\n')
     done = with_docker.run()
     assert (done.returncode, "THE IMAGE CANNOT BE BUILT" in done.stdout) == (FAILED, True)
 

@@ -40,7 +40,8 @@ _LOGICAL = {
     "local-timestamp-micros": pa.timestamp("us"),
     "local-timestamp-nanos": pa.timestamp("ns"),
 }
-_MOST_DIGITS = 38  # of a 128-bit decimal
+_MOST_DIGITS = 76  # of Arrow's widest decimal
+_MOST_NARROW_DIGITS = 38  # of a 128-bit one
 
 
 def to_arrow(schema: Any, path: str) -> pa.Schema:
@@ -62,7 +63,7 @@ def without_logical_types(schema: Any) -> Any:
         return [without_logical_types(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: value for key, value in schema.items() if key != "logicalType" or value == "decimal"}
+    kept = {key: value for key, value in schema.items() if key != "logicalType" or _is_decimal(schema)}
     for key in ("type", "items", "values"):
         if key in kept:
             kept[key] = without_logical_types(kept[key])
@@ -88,9 +89,15 @@ def _type(schema: Any, namespace: str, named: dict[str, Any], within: tuple[str,
         return _type(named[known], namespace, named, within)
     if schema.get("logicalType") in _LOGICAL:
         return _LOGICAL[schema["logicalType"]]
-    if schema.get("logicalType") == "decimal" and schema["precision"] <= _MOST_DIGITS:
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if _is_decimal(schema):
+        decimal = pa.decimal128 if schema["precision"] <= _MOST_NARROW_DIGITS else pa.decimal256
+        return decimal(schema["precision"], schema.get("scale", 0))
     return _complex(schema, namespace, named, within)
+
+
+def _is_decimal(schema: dict[str, Any]) -> bool:
+    """Of so many digits that Arrow has no such decimal, it is bytes like any other, as Avro's specification says."""
+    return schema.get("logicalType") == "decimal" and int(schema["precision"]) <= _MOST_DIGITS
 
 
 def _complex(schema: Any, namespace: str, named: dict[str, Any], within: tuple[str, ...]) -> pa.DataType:

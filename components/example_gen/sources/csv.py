@@ -73,7 +73,7 @@ def open_csv(
     _check_delimiter(schema, csv_options, root)
     tasks = inputs.as_tasks((split, span) for split, scanned in scans.items() for one in scanned for span in one.spans)
     read = partial(read_span, schema=schema, options=csv_options, block_bytes=options.block_bytes)
-    return Input(Source.of("csv", root, inputs.all_files(found)), schema, tasks, read)
+    return Input(Source.of("csv", root, inputs.all_files(found)), schema, tasks, read, decimals=True)
 
 
 def infer_schema(paths: Sequence[str], options: CsvOptions | None = None) -> pa.Schema:
@@ -249,7 +249,7 @@ def _check_delimiter(schema: pa.Schema, options: CsvOptions, where: str) -> None
             raise InfeedError(
                 f"a single column named {schema.names[0]!r}",
                 where=where,
-                do=f"give CsvOptions(delimiter={sign!r}), or names= where that is its name",
+                do=f"give CsvOptions(delimiter={sign!r}), --delimiter {sign!r}, or names= where that is its name",
             )
 
 

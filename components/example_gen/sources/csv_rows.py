@@ -110,7 +110,7 @@ def _parse(
     data: bytes, names: Sequence[str], wanted: list[str], options: CsvOptions, handler: object
 ) -> pa.RecordBatch:
     schema = pa.schema([(name, pa.string()) for name in wanted])
-    if not data or data.isspace():
+    if not data.strip(b"\r\n"):  # blank lines alone are no CSV to Arrow; other white space may be cells
         return pa.RecordBatch.from_pylist([], schema=schema)
     table = arrow_csv.read_csv(
         pa.BufferReader(data),

@@ -30,6 +30,7 @@ from infeed.components.example_gen.sources.json_types import MismatchError
 from infeed.components.example_gen.sources.streams import Block, Span
 
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null\b")  # Arrow drops it without a word
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character; Arrow refuses a half alone, Python takes it
 _NO_FIELDS = pa.struct([])
 
 
@@ -72,7 +73,8 @@ def open_jsonl(
     if not schema.names:
         raise InfeedError("no rows with values", where=root, do="give files with one JSON object a line")
     read = partial(read_span, form=_Format(known, schema, encoding, options.block_bytes))
-    return Input(Source.of("jsonl", root, inputs.all_files(found)), schema, inputs.as_tasks(iter(work)), read)
+    tasks = inputs.as_tasks(iter(work))
+    return Input(Source.of("jsonl", root, inputs.all_files(found)), schema, tasks, read, decimals=True)
 
 
 def scan(path: str, known: pa.StructType, encoding: str, options: IngestOptions) -> tuple[pa.StructType, list[Span]]:
@@ -168,9 +170,19 @@ def _parse_line(line: bytes) -> dict[str, Any]:
         raise MismatchError("", "not UTF-8 text") from None
     except json.JSONDecodeError as error:
         raise MismatchError("", f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    if _SURROGATE.search(line) and not _is_unicode(row):
+        raise MismatchError("", "text that is no Unicode: half of a surrogate pair")
     if not isinstance(row, dict):
         raise MismatchError("", "not a JSON object")
     return row
+
+
+def _is_unicode(row: Any) -> bool:
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -179,10 +179,13 @@ class _Recoder:
 
     def __init__(self, file: Any, encoding: str) -> None:
         self._file, self._decoder = file, codecs.getincrementaldecoder(encoding)("surrogateescape")
+        self._recoded, self._ended = b"", False
 
     def read(self, size: int) -> bytes:
-        while True:
+        """At most `size` bytes, fewer only at the end, although as UTF-8 a text may be longer than it was."""
+        while len(self._recoded) < size and not self._ended:
             piece = self._file.read(size)
-            text = self._decoder.decode(piece, final=not piece)
-            if text or not piece:
-                return text.encode(errors="surrogateescape")
+            self._ended = not piece
+            self._recoded += self._decoder.decode(piece, final=self._ended).encode(errors="surrogateescape")
+        piece, self._recoded = self._recoded[:size], self._recoded[size:]
+        return piece

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import datetime
+import math
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -52,6 +54,8 @@ DAYS = [datetime.date(2020, 1, day) for day in (1, 2, 3, 4)]
         ([day.isoformat() for day in DAYS], ("2020-01-02", "2020-01-04")),  # text that sorts by time
         ([1, 2, 3, 4], ("2", "4")),
         ([0.5, 2.0, 2.5, 9.0], ("2.0", "3")),
+        (pa.array([Decimal("0.50"), Decimal("2.00"), Decimal("2.50"), Decimal("9.00")]), ("2", "3.1")),
+        (pa.array(["2020", "2021", "2021", "2022"]).dictionary_encode(), ("2021", "2022")),
     ],
 )
 def test_time_is_cut_before_each_given_moment(values: Any, cuts: tuple[str, ...]) -> None:
@@ -69,10 +73,13 @@ def test_a_column_names_the_split() -> None:
         (ByName("usage"), r"(?s)no split named 'test'.*split by column 'usage'.*name it beside train, eval"),
         (ByName("gap"), r"(?s)an empty value.*split by column 'gap'"),
         (ByTime("when", ("soon",)), "cut 'soon' does not read as int64"),
+        (ByTime("nan", ("2",)), r"(?s)an empty value.*split by column 'nan'"),
+        (ByTime("list", ("2",)), r"cut '2' does not read as list<item: int64>"),
+        (ByName("list"), r"(?s)a column of type list<item: int64>.*split by column 'list'.*choose a column of text"),
     ],
 )
 def test_a_row_that_belongs_nowhere(split_by: ByColumns | ByTime | ByName, message: str) -> None:
-    rows = batch(usage=["train", "test"], gap=["a", None], when=[1, 2])
+    rows = batch(usage=["train", "test"], gap=["a", None], when=[1, 2], nan=[1.0, math.nan], list=[[1], [2]])
     with pytest.raises(InfeedError, match=message):
         assign.assign_rows(rows, HALVES, split_by)
 

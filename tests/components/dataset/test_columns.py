@@ -97,3 +97,15 @@ def test_a_manifest_describes_every_column_that_holds_something() -> None:
 )
 def test_values_that_float32_changes_are_counted(column: pa.DataType, items: list[Any], rounded: int) -> None:
     assert columns.count_rounded(pa.array(items, column)) == rounded
+
+
+@pytest.mark.parametrize(
+    ("items", "lost"),
+    [
+        ([0.1, 12.35, -87.6256879, 1.5e-7, 123456789.25, 1e30, float("nan"), float("inf"), None], 0),
+        ([2.0**24, 2.0**24 + 1, -(2.0**40) - 1, 0.5], 2),  # keys, of which two would become one
+        ([1e39, -1e300, 1e-46, 0.0, -0.0], 3),
+    ],
+)
+def test_of_decimals_what_float32_changes_by_more_than_rounding_is_counted(items: list[Any], lost: int) -> None:
+    assert columns.count_rounded(pa.array(items, pa.float64()), decimals=True) == lost

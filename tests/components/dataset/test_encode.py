@@ -86,6 +86,11 @@ def test_a_slice_encodes_its_own_rows() -> None:
     assert encode_examples(whole.slice(1)).to_pylist() == encode_examples(whole).to_pylist()[1:]
 
 
+def test_a_null_among_the_values_of_a_dictionary_is_a_null() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["a", None]))
+    assert encoded(x=column) == encoded(x=["a", None, None])
+
+
 def test_no_rows_encode_to_no_examples() -> None:
     assert encoded(x=pa.array([], pa.int64()), s=pa.array([], pa.string()), n=pa.array([], pa.list_(pa.string()))) == []
 

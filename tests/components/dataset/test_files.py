@@ -3,8 +3,10 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
@@ -29,8 +31,9 @@ def test_glob_matches_part_by_part_and_sorts(tmp_path: Path) -> None:
 
 
 def test_glob_leaves_out_what_tools_leave_behind(tmp_path: Path) -> None:
-    touch(tmp_path, "a.csv", ".DS_Store", "_SUCCESS", ".hidden/b.csv", "cat/1.png", "cat/.1.png.part")
-    assert found(tmp_path, "*") == ["a.csv"]
+    touch(tmp_path, "a.csv", ".DS_Store", ".hidden/b.csv", "cat/1.png", "cat/.1.png.part", "_mine.csv")
+    touch(tmp_path, "_SUCCESS", "_metadata", "_common_metadata", "_committed_7", "_started_7", "_temporary/0")
+    assert found(tmp_path, "*") == ["_mine.csv", "a.csv"]
     assert found(tmp_path, "*/*") == ["cat/1.png"]
 
 
@@ -83,9 +86,28 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, error: OSError) -> No
 
 
 def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
-    touch(tmp_path, "new/a", "old/b")
+    touch(tmp_path, "new/a", "old/b", ".old.replaced/c", "old.replaced/mine")  # c: a run was killed on the way
     files.replace_folder(f"{tmp_path}/new", f"{tmp_path}/old")
-    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["old", "old/a"]
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
+        "old",
+        "old.replaced",
+        "old.replaced/mine",
+        "old/a",
+    ]
+
+
+@pytest.mark.parametrize("refused", [errno.EACCES, errno.EROFS])
+def test_what_is_not_allowed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
+    class Closed(fs.LocalFileSystem):  # whoever runs the tests may be root, to whom nothing is closed
+        def open_input_file(self, path: str, **_: Any) -> Any:
+            raise OSError(refused, "refused")
+
+        open_output_stream = open_input_file  # type: ignore[assignment]
+
+    monkeypatch.setattr(files, "_resolve", lambda path: (Closed(), path))
+    for use in (files.open_input, files.open_output):
+        with pytest.raises(InfeedError, match=rf"(?s){os.strerror(refused)}.*/a\n.*do:"), use(f"{tmp_path}/a"):
+            pass
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gs")])

@@ -130,6 +130,13 @@ def test_a_count_is_kept_until_a_file_changes(tmp_path: Path) -> None:
     assert len(os.listdir(cache)) == 2
 
 
+def test_a_dataset_that_is_still_written_is_nobodys(tmp_path: Path) -> None:
+    write_shards(tmp_path, "train", [[b"a"]])
+    (tmp_path / ".ingest").mkdir()
+    with pytest.raises(InfeedError, match="a dataset that is not finished"):
+        manifest_of(str(tmp_path))
+
+
 def test_a_folder_without_splits(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match="not a TFRecord dataset"):
         manifest_of(str(tmp_path))

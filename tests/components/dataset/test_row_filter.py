@@ -61,6 +61,7 @@ def test_a_function_of_the_users(tmp_path: Path) -> None:
         ("fare + 1 > 2", r"cannot read the filter: `fare \+ 1`"),
         ("nobody > 1", r"(?s)does not fit: .*nobody.*columns: fare, company"),
         ("company > 1", "the filter does not fit"),
+        ("fare in [1, 'x']", "(?s)cannot read the filter: .*'x'"),
         ("day > time('soon')", "`soon` is no time such as"),
         ("fare", "4 values of type double for 4 rows"),
     ],

@@ -76,6 +76,12 @@ def test_rows_are_numbered_by_both_labels() -> None:
     assert len(strata.of_rows(batch, (None, None)).labels) == 1
 
 
+def test_nan_is_no_label() -> None:
+    batch = pa.RecordBatch.from_pydict({"x": [1.0, float("nan"), None]})
+    found = strata.of_rows(batch, ("x", None))
+    assert [found.labels[number][0] for number in found.numbers] == [1.0, None, None]
+
+
 def test_labels_that_cannot_be() -> None:
     batch = pa.RecordBatch.from_pydict({"list": [[1]], "id": [1]})
     with pytest.raises(InfeedError, match=r"(?s)type list.*label 'list'"):

@@ -102,14 +102,15 @@ def trained(tmp_path: Path, profile: dict[str, Any]) -> Path:
 
 
 def pipeline_of(tmp_path: Path, **settings: Any) -> Any:
-    from tfx import v1 as tfx
+    from tfx.dsl.components.common.importer import Importer
+    from tfx.orchestration.pipeline import Pipeline
     from tfx.types import standard_artifacts
 
     from infeed.components.input_report.component import InputReport
 
-    model_run = tfx.dsl.Importer(source_uri=str(tmp_path / "trained"), artifact_type=standard_artifacts.ModelRun)
+    model_run = Importer(source_uri=str(tmp_path / "trained"), artifact_type=standard_artifacts.ModelRun)
     report = InputReport(model_run=model_run.outputs["result"], max_wait_fraction=0.1)
-    return tfx.dsl.Pipeline("reported", str(tmp_path / "root"), components=[model_run, report], **settings)
+    return Pipeline("reported", str(tmp_path / "root"), components=[model_run, report], **settings)
 
 
 def compiled(tmp_path: Path) -> dict[str, Any]:

@@ -18,11 +18,6 @@ def test_an_unknown_strategy_is_refused_with_the_names_there_are():
         check_name("tpu_pod")
 
 
-def test_parameter_servers_are_refused_with_what_was_seen():
-    with pytest.raises(InfeedError, match=r"lose each other's updates(.|\n)*Use multi_worker_mirrored"):
-        check_name("parameter_server")
-
-
 @pytest.mark.parametrize("name", ["auto", "one_device"])
 def test_one_device_is_the_default_strategy(name):
     strategy = make_strategy(name)

@@ -35,24 +35,25 @@ def test_trials_do_not_read_the_training_data_again(searching, tmp_path):
 
 
 def test_in_a_pipeline_the_trainer_builds_the_model_that_the_tuner_found_best(table, tmp_path, arguments):
-    from tfx import v1 as tfx
+    from tfx.dsl.components.common.importer import Importer
+    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
+    from tfx.orchestration.metadata import sqlite_metadata_connection_config
+    from tfx.orchestration.pipeline import Pipeline
+    from tfx.types import standard_artifacts as kinds
 
     from infeed.components import SearchOptions, Trainer, TrainOptions, Tuner
 
     arguments(tmp_path, table[0], "class", "tuned", label="kind")  # writes models.py
     options = TrainOptions(f"{tmp_path}/models.py:tuned", "kind", epochs=1, feed=FeedOptions(batch_size=16))
     splits = {"split_names": json.dumps(["train", "eval"])}
-    kinds = tfx.types.standard_artifacts
-    examples = tfx.dsl.Importer(str(table[0]), kinds.Examples, properties=splits).with_id("examples")
-    graph = tfx.dsl.Importer(str(table[0] / "class" / "graph"), kinds.TransformGraph).with_id("graph")
+    examples = Importer(str(table[0]), kinds.Examples, properties=splits).with_id("examples")
+    graph = Importer(str(table[0] / "class" / "graph"), kinds.TransformGraph).with_id("graph")
     given = {"examples": examples.outputs["result"], "transform_graph": graph.outputs["result"], "options": options}
     tuner = Tuner(**given, search=SearchOptions(f"{tmp_path}/models.py:search", trials=2))
     trainer = Trainer(**given, hyperparameters=tuner.outputs["best_hyperparameters"])
-    store = tfx.orchestration.metadata.sqlite_metadata_connection_config(str(tmp_path / "metadata.db"))
+    store = sqlite_metadata_connection_config(str(tmp_path / "metadata.db"))
     nodes = [examples, graph, tuner, trainer]
-    tfx.orchestration.LocalDagRunner().run(
-        tfx.dsl.Pipeline("tuned", str(tmp_path / "out"), metadata_connection_config=store, components=nodes)
-    )
+    LocalDagRunner().run(Pipeline("tuned", str(tmp_path / "out"), metadata_connection_config=store, components=nodes))
 
     (best,) = (tmp_path / "out").glob("Tuner/best_hyperparameters/*/best_hyperparameters.txt")
     units = json.loads(best.read_text())["values"]["units"]

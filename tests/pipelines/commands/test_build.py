@@ -2,6 +2,11 @@
 
 import json
 import re
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -40,6 +45,27 @@ def test_it_says_what_was_built_how_large_it_is_and_what_comes_next(engines, pro
     assert "taxi:1, 3.4GB, with docker" in result.output
     assert f"next        infeed compile {project} --image taxi:1 --output taxi.json" in result.output
     assert "--build-arg=BASE=debian:13" in engines.calls("docker")[1]
+
+
+def test_a_build_that_is_ended_ends_the_engine_and_leaves_no_secret(engines, project, tmp_path, monkeypatch):
+    engines.add("docker", f"[ $1 != build ] || {{ echo $$ >engine; {STEPS}; exec /bin/sleep 60; }}")
+    engine, log = tmp_path / "engine", tmp_path / "runs" / "taxi" / "logs" / "build.log"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    secrets = []
+
+    def end():
+        while not (log.exists() and "STEP 2/2" in log.read_text()):
+            time.sleep(0.01)
+        secrets.extend((tmp_path / "scratch").rglob("pip.conf"))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)  # which an own thread might else get
+
+    threading.Thread(target=end, daemon=True).start()
+    result = infeed("build", project, "--tag", "taxi:1")
+    assert result.exit_code == 130
+    assert result.stderr.startswith("interrupted: ")
+    assert [secret.exists() for secret in secrets] == [False]
+    assert not Path("/proc", engine.read_text().strip()).exists()
 
 
 def test_json_is_all_that_is_printed_where_it_is_asked_for(engines, project):

@@ -61,3 +61,14 @@ def test_a_node_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) ->
     assert "there is no node 'Trianer' that runs in a container" in result.stderr
     assert "Use default or one of CsvExampleGen, Evaluator, ExampleValidator, InputReport, Pusher" in result.stderr
     assert not (tmp_path / "job.yaml").exists()
+
+
+@pytest.mark.tfx
+def test_a_pipeline_on_bundled_data_compiles_for_kubeflow(tmp_path: Path) -> None:
+    output = tmp_path / "job.json"
+    result = compile_("tabular", "--root", tmp_path, "--output", output, "--image", "registry.example/image:1")
+    assert result.exit_code == 0, result.output
+    job = CompiledJob.read(output)
+    nodes = {"CsvExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "Transform", "Trainer", "Evaluator"}
+    assert nodes | {"Pusher", "InputReport"} == set(job.spec["root"]["dag"]["tasks"])
+    assert job.images == ("registry.example/image:1",)

@@ -57,7 +57,7 @@ def test_json_gives_each_finding_by_field(machine):
 
 def test_the_images_of_a_job_are_looked_at(machine, monkeypatch, tmp_path):
     machine()
-    monkeypatch.setattr(doctor_image, "image_findings", lambda image: [Finding("image", image, "3.4 GB")])
+    monkeypatch.setattr(doctor_image, "image_findings", lambda image, **_: [Finding("image", image, "3.4 GB")])
     executors = {
         name: {"container": {"image": image}} for name, image in (("a", "taxi:1"), ("b", "taxi:1"), ("c", "other"))
     }

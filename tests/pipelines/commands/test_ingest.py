@@ -130,7 +130,11 @@ def test_bad_rows_are_listed(trips: Path, tmp_path: Path) -> None:
         (["{trips}", "out", "--split-by", "user", "--split-label", "label"], "split by columns and by label"),
         (["{trips}", "out", "--set", "delimiter"], "no value in 'delimiter'"),
         (["{trips}", "out", "--set", "delimeter=;"], "no setting 'delimeter'"),
-        (["{trips}", "{trips}"], "there is something already"),
+        (["{trips}", "{trips}"], "'trips.csv' lies there, which is no part of a dataset"),
+        (["{trips}", "{trips}", "--overwrite"], "'trips.csv' lies there, which is no part of a dataset"),
+        (["{trips}", "{trips}/trips.csv", "--overwrite"], "OUTPUT is a file"),
+        (["{trips}", "/dev/null/out"], "cannot write there: Not a directory"),
+        (["{trips}", "out", "--cut", "2020-01-05"], "--cut without --split-time"),
     ],
 )
 def test_a_mistake_ends_with_2_and_says_what_to_do(trips: Path, arguments: list[str], message: str) -> None:
@@ -148,6 +152,10 @@ def test_a_dataset_is_replaced_only_when_asked(trips: Path, tmp_path: Path) -> N
     ingested(trips, tmp_path, "--overwrite")
     assert sorted(os.listdir(tmp_path / "out")) == ["Split-eval", "Split-train", "manifest.json"]
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+    (tmp_path / "latest").symlink_to("out")
+    assert infeed("ingest", trips, tmp_path / "latest", "--overwrite", "--split", "all").exit_code == 0
+    assert os.readlink(tmp_path / "latest") == "out"
+    assert sorted(os.listdir(tmp_path / "out")) == ["Split-all", "manifest.json"]
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
@@ -193,6 +201,7 @@ def test_ended_in_the_middle_nothing_is_visible_and_a_second_run_is_right(
     while not list(tmp_path.glob(".out.unfinished/.ingest/Split-eval/data*")):  # the last shard before `publish`
         assert process.poll() is None
         time.sleep(0.01)
+    assert "another process is writing there" in infeed("ingest", trips, tmp_path / "out").output
     process.send_signal(ending)
     assert process.wait(60) != 0
     assert sorted(set(os.listdir(tmp_path)) - {"in"}) == left

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -83,20 +84,41 @@ def test_json_is_the_whole_of_the_output(jobs: ModuleType, tmp_path: Path) -> No
     assert told["outputs"]["push"]["pushed"][0]["metadata"]["pushed_destination"] == "/srv/7"
 
 
+def started(jobs: ModuleType, folder: Path) -> tuple[subprocess.Popen[str], int]:
+    """A rehearsal and the process of its first step, which would go on for a minute."""
+    pid = folder / "pid"
+    job = written(jobs, folder, f"open({str(pid)!r}, 'w').write(str(os.getpid()))\nimport time; time.sleep(60)")
+    command = [Path(sys.executable).with_name("infeed"), "rehearse", job, "--root", folder / "root"]
+    rehearsal = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not pid.exists() or not pid.read_text():
+        time.sleep(0.05)
+    return rehearsal, int(pid.read_text())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_step_as_well(jobs: ModuleType, tmp_path: Path, how: signal.Signals) -> None:
-    job = written(
-        jobs, tmp_path, f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\nimport time; time.sleep(60)"
-    )
-    command = [Path(sys.executable).with_name("infeed"), "rehearse", job, "--root", tmp_path / "root"]
-    rehearsal = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "pid").exists() or not (pid := (tmp_path / "pid").read_text()):
-        time.sleep(0.05)
+    rehearsal, step = started(jobs, tmp_path)
     rehearsal.send_signal(how)
     assert rehearsal.communicate()[1].startswith("interrupted: the step was ended")
     assert rehearsal.returncode == 130
-    assert not Path(f"/proc/{pid}").exists()
+    assert not Path(f"/proc/{step}").exists()
+
+
+@pytest.mark.slow
+def test_a_step_that_outlives_its_rehearsal_keeps_the_next_one_out(jobs: ModuleType, tmp_path: Path) -> None:
+    rehearsal, step = started(jobs, tmp_path)
+    rehearsal.kill()
+    rehearsal.wait()
+    job = written(jobs, tmp_path, "write('model', '')")
+    refused = rehearse(job)
+    assert refused.exit_code == 2
+    assert f"a step of one that was killed\n  where: {tmp_path}" in refused.stderr
+    assert f"end its step (kill -- -{step})" in refused.stderr
+    os.killpg(step, signal.SIGKILL)
+    while (again := rehearse(job)).exit_code == 2:
+        time.sleep(0.05)
+    assert again.exit_code == 0
 
 
 def test_mistakes_are_told_before_anything_runs(jobs: ModuleType, tmp_path: Path) -> None:

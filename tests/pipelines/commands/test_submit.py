@@ -60,16 +60,10 @@ def submit(
 @pytest.fixture
 def serve() -> Iterator[Callable[..., KfpServer]]:
     from kfp_server import KfpServer
+    from stand_in import serving
 
-    servers: list[KfpServer] = []
-
-    def started(*frames: Any, **options: Any) -> KfpServer:
-        servers.append(KfpServer(frames, **options))
-        return servers[-1]
-
-    yield started
-    for server in servers:
-        server.close()
+    with serving(KfpServer) as started:
+        yield started
 
 
 @pytest.mark.parametrize(

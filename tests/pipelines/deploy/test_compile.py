@@ -19,12 +19,14 @@ import pytest
 import yaml
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.config import Overrides, PipelineConfig, read_project, resolve
-from infeed.pipelines.deploy.compile import cluster_name, compile_config
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.deploy.compile import check_config, cluster_name, compile_config, places_here
 from infeed.pipelines.deploy.compiled import CompiledJob, Parameter
-from infeed.pipelines.deploy.options import Resources, Toleration
+from infeed.pipelines.deploy.options import Deploy, Resources, Toleration
 from infeed.pipelines.deploy.vertex_options import Dataflow, Endpoint, Training, VertexOptions
 from infeed.pipelines.new import create_project
+from infeed.pipelines.project import read_project
+from infeed.pipelines.resolve import Overrides, resolve
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PROJECT = GOLDEN / "project"
@@ -49,6 +51,7 @@ VERTEX = VertexOptions(
     "flowers",
     "europe-west4",
     service_account="trainer@flowers.iam.gserviceaccount.com",
+    labels={"team": "flora"},
     training=Training("a2-highgpu-8g", "NVIDIA_TESLA_A100", 8, replicas=4),
     endpoint=Endpoint("flowers", "n1-standard-2", "europe-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"),
     dataflow=Dataflow("n1-standard-4", 20),
@@ -97,7 +100,7 @@ def test_kfp_loads_it_with_its_parameters() -> None:
     assert {name: (spec.type, spec.default) for name, spec in inputs.items()} == {
         "data": ("String", "gs://bucket/data"),
         "epochs": ("Integer", 5),
-        "batch_size": ("Integer", 16),
+        "batch_size": ("Integer", 32),
         "strategy": ("String", "auto"),
     }
     assert set(loaded.platform_spec.platforms["kubernetes"].deployment_spec.executors) == {"Trainer_executor"}
@@ -137,7 +140,7 @@ def test_vertex_ais_client_takes_it_and_parameters_to_it(name: str) -> None:
         assert runtime["parameterValues"] == {
             "epochs": 9.0,
             "data": "gs://bucket/newer",
-            "batch_size": 16.0,
+            "batch_size": 32.0,
             "strategy": "auto",
         }
     else:
@@ -226,12 +229,54 @@ def test_a_platform_spec_does_not_fit_into_json(tmp_path: Path) -> None:
         compile_config(config(tmp_path, KUBEFLOW), str(tmp_path / "job.json"))
 
 
+@pytest.mark.tfx
+def test_an_account_does_not_fit_into_yaml(tmp_path: Path) -> None:
+    settings = config(tmp_path, RESOURCES, VertexOptions("flowers", "europe-west4", service_account="a@b"))
+    with pytest.raises(InfeedError, match=r"no place for serviceAccount of a run(.|\n)*\*\.json"):
+        compile_config(settings, str(tmp_path / "job.yaml"), target="vertex")
+
+
 @pytest.mark.parametrize(
     ("name", "there"),
-    [("taxi", "taxi"), ("image-My_Photos", "image-my-photos"), ("Ümlaut!", "mlaut"), ("__", "pipeline")],
+    [
+        ("taxi", "taxi"),
+        ("image-My_Photos", "image-my-photos"),
+        ("Ümlaut!", "mlaut"),
+        ("__", "pipeline"),
+        ("2024-taxi", "p-2024-taxi"),
+    ],
 )
 def test_the_name_becomes_one_that_clusters_take(name: str, there: str) -> None:
     assert cluster_name(name) == there
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["2024 taxi", "a" * 200])
+def test_vertex_ais_client_makes_an_id_of_the_name(name: str) -> None:
+    from google.cloud.aiplatform.constants.pipeline import _VALID_NAME_PATTERN
+
+    assert _VALID_NAME_PATTERN.match(f"{cluster_name(name)}-20260101120000")
+
+
+def test_a_function_that_the_image_does_not_have_is_told(tmp_path: Path) -> None:
+    settings = config(tmp_path, RESOURCES)
+    elsewhere = dataclasses.replace(settings.train, model_fn=f"{tmp_path}/model.py:build_model")
+    with pytest.raises(InfeedError, match=r"model_fn is in .*model\.py, which the project's image does not have"):
+        check_config(dataclasses.replace(settings, train=elsewhere), folder=str(PROJECT))
+    check_config(settings, folder=str(PROJECT))
+
+
+def test_places_of_this_machine_are_told_unless_they_are_meant(tmp_path: Path) -> None:
+    settings = config(tmp_path, RESOURCES)
+    assert places_here(settings) == ""
+    nothing_said = dataclasses.replace(settings, deploy=Deploy("image:1"))
+    assert places_here(nothing_said) == (
+        f"data is {PROJECT}/flowers.csv and root is {tmp_path}/here on this machine, which a cluster does not see: "
+        "set deploy.data and deploy.root"
+    )
+    assert places_here(dataclasses.replace(nothing_said, deploy=Deploy("image:1", data="/mnt/shared"))) == (
+        f"root is {tmp_path}/here on this machine, which a cluster does not see: set deploy.root"
+    )
 
 
 def config_of(page: str, number: int) -> str:

@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 PARAMETERS = {
     "data": Parameter("STRING", "gs://bucket/data"),
     "epochs": Parameter("NUMBER_INTEGER", 5),
-    "batch_size": Parameter("NUMBER_INTEGER", 16),
+    "batch_size": Parameter("NUMBER_INTEGER", 32),
     "strategy": Parameter("STRING", "auto"),
 }
 SPEC = {"pipelineInfo": {"name": "taxi"}, "deploymentSpec": {}, "root": {"dag": {"tasks": {}}}}
@@ -39,6 +39,17 @@ def test_json_has_a_runtime_config_and_no_platform_spec() -> None:
     job = CompiledJob.read(GOLDEN / "vertex-2.1.json")
     assert job.platform is None
     assert job.runtime["gcsOutputDirectory"] == "gs://bucket/golden/artifacts"
+
+
+def test_json_says_how_a_run_is_labelled_and_who_runs_it() -> None:
+    around = CompiledJob.read(GOLDEN / "vertex-2.1.json").around
+    assert around["serviceAccount"] == "trainer@flowers.iam.gserviceaccount.com"
+    assert around["labels"]["team"] == "flora"
+
+
+def test_dataflow_needs_more_of_an_image() -> None:
+    assert CompiledJob.read(GOLDEN / "vertex-2.1.json").uses_dataflow
+    assert not CompiledJob.read(GOLDEN / "kubeflow.yaml").uses_dataflow
 
 
 def test_a_bare_spec_in_json_will_do(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import yaml
 from infeed.components.errors import InfeedError
 from infeed.pipelines.deploy.options import Deploy, Resources, Toleration, quantity
 from infeed.pipelines.deploy.vertex_options import Dataflow, Endpoint, Training, VertexOptions
+from infeed.pipelines.settings import read_settings
 
 
 def deploy(text: str) -> Deploy:
-    return Deploy.from_dict(yaml.safe_load(text))
+    return read_settings(Deploy, yaml.safe_load(text), "deploy")
 
 
 def test_everything_can_be_said_in_yaml() -> None:
@@ -61,7 +62,7 @@ def test_everything_can_be_said_in_yaml() -> None:
 
 
 def test_nothing_needs_to_be_said() -> None:
-    assert Deploy.from_dict({}) == Deploy()
+    assert read_settings(Deploy, {}, "deploy") == Deploy()
 
 
 def test_a_node_takes_what_it_does_not_say_from_default() -> None:
@@ -84,10 +85,13 @@ def test_quantities_are_those_of_kubernetes(text: str) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "setting": ({"imaeg": "x"}, r"there is no setting 'imaeg'\n  where: deploy\n  do:    Use one of image, root"),
+    "setting": (
+        {"imaeg": "x"},
+        r"no setting 'imaeg'; did you mean 'image'\?\n  where: deploy\n  do:    Use one of image",
+    ),
     "resource": (
         {"resources": {"Trainer": {"gpu": 1}}},
-        r"no setting 'gpu'\n  where: deploy\.resources\.Trainer\n  do:    Use one of cpu, memory, accelerator",
+        r"no setting 'gpu'(.|\n)*where: deploy\.resources\.Trainer\n  do:    Use one of cpu, memory, accelerator",
     ),
     "cpu": ({"resources": {"default": {"cpu": "two"}}}, r"cpu is 'two'(.|\n)*such as 4 or 500m"),
     "memory": ({"resources": {"default": {"memory": "8 GB"}}}, r"memory is '8 GB'(.|\n)*16Gi"),
@@ -98,8 +102,11 @@ WRONG: dict[str, tuple[Any, str]] = {
         {"resources": {"Trainer": {"tolerations": [{"operator": "Is"}]}}},
         r"operator is 'Is'(.|\n)*Equal, Exists",
     ),
-    "tolerations": ({"resources": {"Trainer": {"tolerations": "gpu"}}}, r"'gpu' is no list"),
-    "no nodes": ({"resources": "many"}, r"'many' names no nodes"),
+    "tolerations": (
+        {"resources": {"Trainer": {"tolerations": "gpu"}}},
+        r"tolerations is 'gpu'(.|\n)*Write a list",
+    ),
+    "no nodes": ({"resources": "many"}, r"resources is 'many'(.|\n)*Write a mapping there"),
     "no mapping": ("gs://bucket", r"'gs://bucket' holds no settings"),
     "project": ({"vertex": {"region": "r"}}, r"the setting 'project' is missing\n  where: deploy\.vertex"),
     "training": (
@@ -109,6 +116,36 @@ WRONG: dict[str, tuple[Any, str]] = {
     "tpu": (
         {"vertex": {"project": "p", "region": "r", "training": {"machine": "m", "tpu_topology": "2x4", "replicas": 2}}},
         r"replicas is 2(.|\n)*the chips of one machine",
+    ),
+    "topology": (
+        {"vertex": {"project": "p", "region": "r", "training": {"machine": "m", "tpu_topology": "8"}}},
+        r"tpu_topology is '8'(.|\n)*such as 2x4",
+    ),
+    "slice": (
+        {
+            "vertex": {
+                "project": "p",
+                "region": "r",
+                "training": {"machine": "ct5lp-hightpu-4t", "tpu_topology": "4x4"},
+            }
+        },
+        r"4x4 is a slice of 16 chips, and ct5lp-hightpu-4t has 4",
+    ),
+    "label": (
+        {"vertex": {"project": "p", "region": "r", "labels": {"Team": "a"}}},
+        r"labels is 'Team'(.|\n)*lower case",
+    ),
+    "key": ({"vertex": {"project": "p", "region": "r", "kms_key": "k"}}, r"kms_key is 'k'(.|\n)*projects/PROJECT"),
+    "key and endpoint": (
+        {
+            "vertex": {
+                "project": "p",
+                "region": "r",
+                "kms_key": "projects/p/locations/r/keyRings/k/cryptoKeys/c",
+                "endpoint": {"name": "n", "machine": "m", "image": "i"},
+            }
+        },
+        r"without the key of kms_key\n  where: deploy\.vertex\.endpoint",
     ),
     "endpoint": (
         {
@@ -126,4 +163,4 @@ WRONG: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("given", "error"), WRONG.values(), ids=WRONG)
 def test_a_wrong_setting_is_told_with_its_place(given: Any, error: str) -> None:
     with pytest.raises(InfeedError, match=error):
-        Deploy.from_dict(given)
+        read_settings(Deploy, given, "deploy")

@@ -7,7 +7,9 @@ from types import ModuleType
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.config import Overrides, PipelineConfig, read_project, resolve
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.project import read_project
+from infeed.pipelines.resolve import Overrides, resolve
 
 pytestmark = pytest.mark.tfx
 
@@ -27,7 +29,7 @@ def test_the_defaults_are_the_configs_own_values(tmp_path: Path) -> None:
     assert {name: (parameter.ptype, parameter.default) for name, parameter in parameters.items()} == {
         "data": (str, str(PROJECT)),
         "epochs": (int, 5),
-        "batch_size": (int, 16),
+        "batch_size": (int, 32),
         "strategy": (str, "auto"),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from typing import Any
 
 import pytest
@@ -48,6 +49,20 @@ def test_several_machines_are_a_chief_and_a_pool_of_workers_like_it() -> None:
 
 
 @slow
+def test_parameter_servers_are_a_third_pool_of_machines_without_gpus() -> None:
+    training = Training("n1-standard-8", "NVIDIA_TESLA_T4", replicas=3, parameter_servers=2)
+    chief, workers, servers = spec(training).worker_pool_specs
+    assert [pool.replica_count for pool in (chief, workers, servers)] == [1, 2, 2]
+    assert (servers.machine_spec.machine_type, servers.machine_spec.accelerator_count) == ("n1-highmem-8", 0)
+    assert servers.container_spec == chief.container_spec
+
+
+def test_parameter_servers_need_workers() -> None:
+    with pytest.raises(InfeedError, match=r"replicas is 1(.|\n)*the chief itself does not train"):
+        Training("n1-standard-8", parameter_servers=1)
+
+
+@slow
 def test_a_tpu_slice_is_told_by_machine_and_topology() -> None:
     (pool,) = spec(Training("ct5lp-hightpu-8t", tpu_topology="2x4")).worker_pool_specs
     assert pool.machine_spec.machine_type == "ct5lp-hightpu-8t"
@@ -83,12 +98,52 @@ def test_spot_machines_a_time_limit_an_account_and_a_network() -> None:
 
 
 @slow
+def test_machines_that_train_together_start_anew_together() -> None:
+    assert spec(Training("n1-standard-8", replicas=2)).scheduling.restart_job_on_worker_restart
+    assert not spec(Training("n1-standard-8", spot=True)).scheduling.restart_job_on_worker_restart
+
+
+KEY = "projects/p/locations/r/keyRings/k/cryptoKeys/c"
+
+
+@slow
 def test_the_job_around_it_is_a_custom_job() -> None:
     from google.cloud.aiplatform_v1.types import CustomJob
 
-    given = vertex.custom_job(OPTIONS, Training("n1-standard-8"), name="taxi-trainer", image=IMAGE)
+    options = VertexOptions("taxi", "europe-west4", labels={"team": "rides"}, kms_key=KEY)
+    given = vertex.custom_job(options, Training("n1-standard-8"), name="taxi-trainer", image=IMAGE)
     assert (given.pop("project"), given.pop("region")) == ("taxi", "europe-west4")
-    assert CustomJob(given).display_name == "taxi-trainer"
+    job = CustomJob(given)
+    assert (job.display_name, job.labels, job.encryption_spec.kms_key_name) == ("taxi-trainer", {"team": "rides"}, KEY)
+
+
+@slow
+def test_tfx_hands_all_of_it_to_vertex_ais_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TFX makes the CustomJob of its own arguments: what it does not take from them would be lost without a word."""
+    from google.cloud.aiplatform_v1.types import CustomJob
+    from tfx.extensions.google_cloud_ai_platform.training_clients import VertexJobClient
+
+    monkeypatch.setattr(VertexJobClient, "create_client", lambda self: None)
+    options = VertexOptions("taxi", "europe-west4", service_account="a@b", labels={"team": "rides"}, kms_key=KEY)
+    given = vertex.custom_job(options, Training("n1-standard-8", spot=True), name="taxi-trainer", image=IMAGE)
+    client = VertexJobClient(given.pop("region"))
+    job = CustomJob(client.create_training_job({}, {}, {}, "package.Executor", given, None, {}))
+    assert (job.display_name, job.labels["team"], job.encryption_spec.kms_key_name) == ("taxi-trainer", "rides", KEY)
+    assert (job.job_spec.service_account, job.job_spec.scheduling.strategy.name) == ("a@b", "SPOT")
+    assert "package.Executor" in job.job_spec.worker_pool_specs[0].container_spec.command
+
+
+@slow
+def test_the_run_itself_has_the_same_account_network_labels_and_key() -> None:
+    from google.cloud.aiplatform_v1.types import PipelineJob
+
+    options = VertexOptions(
+        "taxi", "europe-west4", service_account="a@b", network="n", labels={"team": "rides"}, kms_key=KEY
+    )
+    job = PipelineJob.from_json(json.dumps(vertex.pipeline_job(options)))
+    assert (job.service_account, job.network, job.labels) == ("a@b", "n", {"team": "rides"})
+    assert job.encryption_spec.kms_key_name == KEY
+    assert vertex.pipeline_job(OPTIONS) == {}
 
 
 @slow
@@ -103,8 +158,10 @@ def test_the_endpoints_arguments_are_those_of_model_deploy() -> None:
     from google.cloud import aiplatform
 
     endpoint = Endpoint("taxi", "n1-standard-4", "serving:1", "NVIDIA_TESLA_T4", 2, 1, 3, traffic=10)
-    given = vertex.serving_args(VertexOptions("taxi", "europe-west4", service_account="a@b"), endpoint)
-    assert (given.pop("project"), given.pop("endpoint_name")) == ("taxi", "taxi")  # TFX takes these two out
+    options = VertexOptions("taxi", "europe-west4", service_account="a@b", labels={"team": "rides"})
+    given = vertex.serving_args(options, endpoint)
+    of_endpoint = [given.pop(name) for name in ("project", "endpoint_name", "labels")]  # TFX takes these out
+    assert of_endpoint == ["taxi", "taxi", {"team": "rides"}]
     bound = inspect.signature(aiplatform.Model.deploy).bind(None, endpoint=None, **given)
     assert bound.arguments | {"self": None, "endpoint": None} == {
         "self": None,
@@ -123,8 +180,9 @@ def test_the_endpoints_arguments_are_those_of_model_deploy() -> None:
 def test_dataflow_gets_options_that_beam_knows() -> None:
     from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, WorkerOptions
 
-    dataflow = Dataflow("n1-standard-4", 20, "https://www.googleapis.com/compute/v1/projects/p/regions/r/subnetworks/s")
-    options = VertexOptions("taxi", "europe-west4", service_account="a@b")
+    network = "https://www.googleapis.com/compute/v1/projects/p/regions/r/subnetworks/s"
+    dataflow = Dataflow("n1-standard-4", 20, network, public_ips=False)
+    options = VertexOptions("taxi", "europe-west4", service_account="a@b", labels={"team": "rides"}, kms_key=KEY)
     read = PipelineOptions(vertex.dataflow_args(options, dataflow, temp="gs://bucket/tmp", image=IMAGE))
     cloud, workers = read.view_as(GoogleCloudOptions), read.view_as(WorkerOptions)
     assert (cloud.project, cloud.region, cloud.temp_location) == ("taxi", "europe-west4", "gs://bucket/tmp")
@@ -135,6 +193,7 @@ def test_dataflow_gets_options_that_beam_knows() -> None:
         dataflow.subnetwork,
     )
     assert workers.sdk_container_image == IMAGE
+    assert (workers.use_public_ips, cloud.labels, cloud.dataflow_kms_key) == (False, ["team=rides"], KEY)
     assert read.get_all_options()["runner"] == "DataflowRunner"
 
 

@@ -40,6 +40,10 @@ def test_the_command_takes_the_place_of_the_entry_point(engines):
     assert {"--volume=/data:/in:ro", "--env=A=b c", "--network=host"} <= set(command)
 
 
+def test_a_command_in_docker_is_not_the_first_process_which_no_signal_ends():
+    assert "--init" in Engine("docker").run("taxi:1", ["id"])
+
+
 def test_what_a_command_writes_belongs_to_the_caller():
     assert f"--user={os.getuid()}:{os.getgid()}" in Engine("docker").run("taxi:1", ["id"])
 

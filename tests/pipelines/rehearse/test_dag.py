@@ -48,12 +48,6 @@ def test_a_task_that_is_not_there_is_named(jobs: ModuleType) -> None:
         read_tasks(jobs.job({"learn": jobs.step(), "push": jobs.step(takes={"x": "learn_task.x"})}).spec)
 
 
-def test_a_circle_is_told_round(jobs: ModuleType) -> None:
-    steps = {"a": jobs.step(takes={"x": "b.x"}), "b": jobs.step(takes={"x": "a.x"})}
-    with pytest.raises(InfeedError, match=r"in a circle: (a -> b -> a|b -> a -> b)"):
-        read_tasks(jobs.job(steps).spec)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,10 @@ def test_a_folder_is_seen_from_here() -> None:
     assert Map.parse("gs://a=data/") == Map("gs://a", os.path.abspath("data"))
 
 
+def test_a_folder_alone_stands_for_itself() -> None:
+    assert Map.parse("/home/me/data") == Map("/home/me/data", "/home/me/data")
+
+
 def test_a_place_mapped_to_itself_is_used_as_it_is() -> None:
     Locations([Map.parse("gs://a=gs://a")]).check_no_others(["gs://a/data"])
     with pytest.raises(InfeedError, match="gs://b/data"):
@@ -58,3 +64,19 @@ def test_programs_may_name_what_they_like() -> None:
 def test_a_map_has_two_sides(text: str) -> None:
     with pytest.raises(InfeedError, match="has not two sides"):
         Map.parse(text)
+
+
+def test_an_image_has_to_see_each_place_of_this_machine_that_the_job_names(tmp_path: Path) -> None:
+    data, out = tmp_path / "data", tmp_path / "taxi" / "serving"
+    data.mkdir()
+    out.parent.mkdir()
+    named = {
+        "data": str(data),
+        "push": json.dumps({"base": str(out)}),
+        "there": "/mnt/x/y",
+        "more": "gs://a/b /usr/bin",
+    }
+    with pytest.raises(InfeedError, match=rf"does not see {data} and 1 more(.|\n)*--map {data} --map {out.parent}$"):
+        Locations([]).check_seen(named, mounted=["/root"])
+    Locations([]).check_seen(named, mounted=[f"{data}", f"{out.parent}/"])
+    Locations([]).check_seen(named, mounted=[f"{tmp_path}"])

@@ -8,6 +8,7 @@ import pytest
 from infeed.components.errors import InfeedError
 from infeed.pipelines.rehearse.dag import read_tasks
 from infeed.pipelines.rehearse.platform import check_platform
+from infeed.pipelines.rehearse.vertex_training import ENTRY_POINT
 
 RESOLVER = {"resolver": {"outputArtifactQueries": {}}}
 
@@ -23,6 +24,8 @@ def test_resolvers_are_for_vertex_alone(jobs: ModuleType) -> None:
     ("words", "service"),
     [
         (["tfx.extensions.google_cloud_ai_platform.trainer.executor.GenericExecutor"], "Vertex AI"),
+        (["tfx.extensions.google_cloud_ai_platform.pusher.executor.Executor"], "Vertex AI"),
+        (["-m", "google_cloud_pipeline_components.container.v1.custom_job.launcher"], "Google Cloud"),
         (["--runner=DataflowRunner", "--project=p"], "Dataflow"),
         (["--runner", "DataflowRunner"], "Dataflow"),
     ],
@@ -33,6 +36,17 @@ def test_a_step_that_would_start_something_elsewhere_is_refused(
     step = jobs.step()
     step["executor"]["container"]["args"] += words
     with pytest.raises(InfeedError, match=f"Trainer would hand its work to {service}"):
+        check_platform(read_tasks(jobs.job({"Trainer": step}).spec), "vertex")
+
+
+def test_a_trainer_of_a_custom_job_has_a_stand_in_for_vertex_ai_and_for_nothing_else(jobs: ModuleType) -> None:
+    step = jobs.step()
+    container = step["executor"]["container"]
+    container["command"] = ["python", "-m", ENTRY_POINT]
+    container["args"] += ["--executor_class_path", "infeed.components.trainer.vertex_executor.VertexExecutor"]
+    check_platform(read_tasks(jobs.job({"Trainer": step}).spec), "vertex")
+    container["args"] += ["--runner=DataflowRunner"]
+    with pytest.raises(InfeedError, match="Trainer would hand its work to Dataflow"):
         check_platform(read_tasks(jobs.job({"Trainer": step}).spec), "vertex")
 
 

@@ -24,14 +24,15 @@ def is_running(pid: int) -> bool:
 
 def test_what_a_process_started_ends_with_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with log.open("w") as file:
-        status = run([sys.executable, "-c", PARENT], cwd=".", env={}, log=file, dies_when=lambda: bool(log.read_text()))
+    with log.open("w") as file, (tmp_path / "lock").open("a+") as lock:
+        parent = [sys.executable, "-c", PARENT]
+        status = run(parent, cwd=".", env={}, log=file, lock=lock, dies_when=lambda: bool(log.read_text()))
     assert status == -15
     assert not is_running(int(log.read_text()))
 
 
 def test_output_and_status_are_the_processs_own(tmp_path: Path) -> None:
     code = "import os, sys; print(os.environ['NAME'], os.getcwd()); sys.exit(4)"
-    with (tmp_path / "log").open("w") as file:
-        assert run([sys.executable, "-c", code], cwd=str(tmp_path), env={"NAME": "x"}, log=file) == 4
+    with (tmp_path / "log").open("w") as file, (tmp_path / "lock").open("a+") as lock:
+        assert run([sys.executable, "-c", code], cwd=str(tmp_path), env={"NAME": "x"}, log=file, lock=lock) == 4
     assert (tmp_path / "log").read_text() == f"x {tmp_path}\n"

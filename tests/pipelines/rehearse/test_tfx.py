@@ -1,8 +1,13 @@
-"""Jobs that `infeed compile` makes of real TFX pipelines, rehearsed as a user does it."""
+"""Jobs that `infeed compile` makes of real TFX pipelines, rehearsed as a user does it.
+
+On this machine, or where INFEED_TEST_IMAGE names one inside the image of a new project: `make test-image` does that.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +21,18 @@ from infeed.pipelines.deploy.compiled import CompiledJob
 pytestmark = pytest.mark.tfx
 
 INFEED = Path(sys.executable).with_name("infeed")
-DEPLOY = "deploy: {image: 'registry.example/infeed:1', resources: {default: {retries: 1}}}\n"
+IMAGE = os.environ.get("INFEED_TEST_IMAGE")
+DEPLOY = """
+deploy:
+  image: registry.example/infeed:1
+  root: gs://bucket/taxi
+  data: gs://bucket/data/breast_cancer.csv
+  resources: {default: {retries: 1}}
+  vertex:
+    project: my-project
+    region: europe-west4
+    training: {machine: n1-standard-8}
+"""
 
 
 def infeed(*words: object, cwd: Path) -> str:
@@ -27,18 +43,23 @@ def infeed(*words: object, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The template of tables: run here, and compiled and rehearsed, where the first step dies once and leaves files."""
+    """The template of tables: run here; and compiled with a custom job that trains, and rehearsed.
+
+    The first step dies once and leaves files, and a folder stands for the bucket. One machine trains: of several, each
+    would drop other units out, and the model would be another one.
+    """
     folder = tmp_path_factory.mktemp("table")
     infeed("new", "tabular", "project", cwd=folder)
     project = folder / "project"
     with (project / "config.yaml").open("a") as config:
         config.write(DEPLOY)
     run = json.loads(infeed("run", "config.yaml", "--root", folder / "run", "--epochs", 3, "--json", cwd=project))
-    options = ("--root", folder / "there", "--epochs", 3, "--target", "vertex")
-    infeed("compile", "config.yaml", *options, "--output", "job.json", cwd=project)
-    options = ("--root", folder / "rehearsal", "--leave", "CsvExampleGen", "--json")
-    rehearsal = json.loads(infeed("rehearse", "job.json", *options, cwd=project))
-    [pushed] = (folder / "there" / "serving").iterdir()
+    shutil.copytree(folder / "run" / "data", folder / "bucket" / "data")
+    infeed("compile", "config.yaml", "--epochs", 3, "--target", "vertex", "--output", "job.json", cwd=project)
+    options = ("--root", folder / "rehearsal", "--map", f"gs://bucket={folder / 'bucket'}", "--leave", "CsvExampleGen")
+    image = ("--image", IMAGE) if IMAGE else ()
+    rehearsal = json.loads(infeed("rehearse", "job.json", *options, *image, "--json", cwd=project))
+    [pushed] = (folder / "bucket" / "taxi" / "serving").iterdir()
     return SimpleNamespace(
         run=run, rehearsal=rehearsal, job=project / "job.json", here=Path(run["outcome"]["pushed"]), there=pushed
     )
@@ -53,6 +74,12 @@ def test_every_step_of_the_job_is_done(table: SimpleNamespace) -> None:
 def test_the_step_that_died_was_retried_among_what_it_had_left(table: SimpleNamespace) -> None:
     [node] = (node for node in table.rehearsal["report"]["nodes"] if node["name"] == "CsvExampleGen")
     assert node["note"] == "attempt 2 of 2, 1 killed on purpose"
+
+
+def test_the_custom_job_has_trained_as_a_process_of_its_own(table: SimpleNamespace) -> None:
+    log = Path(table.rehearsal["logs"], "Trainer.log").read_text()
+    assert "Submitting custom job='project-trainer', parent='projects/my-project/locations/europe-west4'" in log
+    assert "Job 'projects/my-project/locations/europe-west4/customJobs/1' successful." in log
 
 
 def test_it_ends_with_the_same_pushed_model_as_the_run_on_this_machine(table: SimpleNamespace) -> None:

@@ -21,6 +21,12 @@ def test_the_error_named_last_in_this_attempt_is_told_with_the_status(tmp_path: 
     assert exit_in_words(1, tmp_path / "log", begun) == "NotFoundError: no such object (exit status 1)"
 
 
+def test_our_own_error_is_told_whatever_was_made_of_it(tmp_path: Path) -> None:
+    log = "infeed.components.errors.InfeedError: no files found\n  do: look\nRuntimeError: Job '1' did not succeed.\n"
+    (tmp_path / "log").write_text(log)
+    assert exit_in_words(1, tmp_path / "log", 0) == "InfeedError: no files found (exit status 1)"
+
+
 def test_a_signal_is_named(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(LOG)
     assert exit_in_words(-9, tmp_path / "log", len(LOG)) == "killed by SIGKILL"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -124,3 +125,14 @@ def _next(planned: list[_Planned], asked: Asked) -> Answer | None:
         if method == asked.method and path.search(asked.path) and answers:
             return answers.popleft()
     return None
+
+
+@contextlib.contextmanager
+def serving(kind: Callable[..., StandIn]) -> Iterator[Callable[..., Any]]:
+    """Starts a server of that kind for each call with the frames that it is to show, and closes them all at the end."""
+    with contextlib.ExitStack() as servers:
+
+        def started(*frames: Any, **options: Any) -> StandIn:
+            return servers.enter_context(contextlib.closing(kind(frames, **options)))
+
+        yield started

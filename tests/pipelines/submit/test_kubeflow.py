@@ -30,13 +30,6 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def jobs() -> ModuleType:
-    import jobs
-
-    return jobs
-
-
-@pytest.fixture
 def kubeflow() -> ModuleType:
     from infeed.pipelines.submit import kubeflow
 
@@ -46,16 +39,10 @@ def kubeflow() -> ModuleType:
 @pytest.fixture
 def serve() -> Iterator[Callable[..., KfpServer]]:
     from kfp_server import KfpServer
+    from stand_in import serving
 
-    servers: list[KfpServer] = []
-
-    def started(*frames: Any, **options: Any) -> KfpServer:
-        servers.append(KfpServer(frames, **options))
-        return servers[-1]
-
-    yield started
-    for server in servers:
-        server.close()
+    with serving(KfpServer) as started:
+        yield started
 
 
 @pytest.fixture

@@ -1,17 +1,9 @@
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
-
-import pytest
 
 from infeed.pipelines.deploy.compiled import CompiledJob
 from infeed.pipelines.submit.run import Planned, pipeline_root, planned_steps, without_cache
-
-
-@pytest.fixture
-def jobs() -> ModuleType:
-    return importlib.import_module("jobs")
 
 
 def test_steps_come_in_an_order_they_can_run_in_those_of_a_condition_where_it_stands(jobs: ModuleType) -> None:

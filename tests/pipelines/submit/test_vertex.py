@@ -28,13 +28,6 @@ def no_pauses(google_account: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def jobs() -> ModuleType:
-    import jobs
-
-    return jobs
-
-
-@pytest.fixture
 def vertex() -> ModuleType:
     from infeed.pipelines.submit import vertex
 
@@ -49,17 +42,11 @@ def logging(monkeypatch: pytest.MonkeyPatch) -> Callable[[VertexServer], None]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., VertexServer]]:
+    from stand_in import serving
     from vertex_server import VertexServer
 
-    servers: list[VertexServer] = []
-
-    def started(*frames: Any) -> VertexServer:
-        servers.append(VertexServer(frames))
-        return servers[-1]
-
-    yield started
-    for server in servers:
-        server.close()
+    with serving(VertexServer) as started:
+        yield started
 
 
 @pytest.fixture
@@ -117,6 +104,8 @@ def test_what_infeed_compile_writes_is_taken(schema: str, submit: Any, serve: An
     job = CompiledJob.read(Path(__file__).parents[1] / "golden" / f"vertex-{schema}.json")
     server = serve({"state": "SUCCEEDED"})
     assert submit(server, job=job, parameters={"epochs": 2}).status().state is RunState.FINISHED
+    sent = server.asked[0].body
+    assert (sent["serviceAccount"], sent["labels"]["team"]) == ("trainer@flowers.iam.gserviceaccount.com", "flora")
 
 
 def test_a_run_is_followed_to_its_end(submit: Any, serve: Any) -> None:

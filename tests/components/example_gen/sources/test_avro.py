@@ -110,6 +110,14 @@ def test_files_with_other_columns_are_read_as_one(tmp_path: Path) -> None:
     assert list(rows_of(open_(tmp_path))) == [{"x": 1, "y": None}, {"x": 2**40, "y": ""}]
 
 
+@pytest.mark.parametrize("digits", [10, 50, 90])
+def test_decimals_of_any_size(tmp_path: Path, digits: int) -> None:
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": digits, "scale": 2}
+    write(tmp_path, schema_of(x=decimal), [{"x": Decimal("-1.50")}])
+    expected = Decimal("-1.50") if digits <= 76 else (-150).to_bytes(2, "big", signed=True)
+    assert list(rows_of(open_(tmp_path))) == [{"x": expected}]
+
+
 def test_files_that_disagree_are_both_named(tmp_path: Path) -> None:
     write(tmp_path, schema_of(x="int"), [])
     write(tmp_path, schema_of(x="string"), [], name="b.avro")

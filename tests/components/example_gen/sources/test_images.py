@@ -201,6 +201,28 @@ def test_an_image_that_a_csv_names_changes_the_fingerprint(tmp_path: Path) -> No
     assert images.fingerprint_of_named(str(tmp_path), ["*.png"]) is None
 
 
+def test_rows_of_a_csv_that_name_no_image_are_set_aside(tmp_path: Path) -> None:
+    content = save(tmp_path / "1.png")
+    (tmp_path / "labels.csv").write_text("path,label\n2.png,dog\n1.png,cat\n1.png,\n")
+    options = IngestOptions(on_bad_row="reject")
+    opened = images.open_images(str(tmp_path), {None: "labels.csv"}, options)
+    bad_rows = BadRows("reject", 10)
+    batches = [batch for task in opened.tasks for batch in opened.read(task.what, bad_rows=bad_rows)]
+    assert [row["image/encoded"] for batch in batches for row in batch.to_pylist()] == [content]
+    assert [(row.line, row.column, row.reason, row.text) for row in bad_rows.take()] == [
+        (2, "path", "no file '2.png', seen from the CSV's own folder", "2.png,dog"),
+        (4, "label", "no label for '1.png'", "1.png,"),
+    ]
+
+
+def test_the_images_that_a_csv_names_are_the_source(tmp_path: Path) -> None:
+    content = save(tmp_path / "1.png")
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\n1.png,cat\n")
+    source = images.open_images(str(tmp_path), {None: "labels.csv"}, IngestOptions()).source
+    assert (source.files, source.bytes) == (2, len(content) + table.stat().st_size)
+
+
 @pytest.mark.parametrize("options", [{"pixels": "ascii"}, {"size": (0, 3)}, {"size": (3,)}, {"channels": 2}])
 def test_impossible_options(options: dict[str, Any]) -> None:
     with pytest.raises(InfeedError, match=f"{next(iter(options))}="):
@@ -242,10 +264,11 @@ def test_a_file_that_is_no_image(pets: str, content: bytes) -> None:
         ("path,label\n", "no images found"),
         ("path,label\n1.png,cat\n2.png,dog\n", r"no file '2\.png'.*labels\.csv, line 3"),
         ("path,label\n1.png,\n", r"no label for '1\.png'.*labels\.csv, line 2"),
+        (b"path,label\n1.png,\xff\n", r"not UTF-8 text.*labels\.csv"),
     ],
 )
-def test_a_csv_that_does_not_say_enough(tmp_path: Path, content: str, message: str) -> None:
+def test_a_csv_that_does_not_say_enough(tmp_path: Path, content: str | bytes, message: str) -> None:
     save(tmp_path / "1.png")
-    (tmp_path / "labels.csv").write_text(content)
+    (tmp_path / "labels.csv").write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(InfeedError, match=f"(?s){message}"):
         images.find_images(str(tmp_path / "labels.csv"))

@@ -102,6 +102,7 @@ BAD_LINES = [
     ('{"a": 1} {"a": 2}', None, "not JSON: Extra data at character 10"),
     ('{"a": 1', None, "not JSON: Expecting ',' delimiter at character 8"),
     ('{"a": "\xff"}', None, "not UTF-8 text"),
+    (r'{"s": {"t": "\ud83d"}}', None, "text that is no Unicode: half of a surrogate pair"),
 ]
 
 

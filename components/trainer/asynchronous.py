@@ -1,0 +1,214 @@
+"""Steps that a coordinator schedules on workers, each on its own share of the batches, without waiting for the others.
+
+Keras adds to a counter by reading it and assigning the sum (`KerasVariable.assign_add`), so of two workers one undoes
+what the other has just counted. `by_difference` has Keras say what it would assign, and sends the difference instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.meter import Meter
+from infeed.components.feed.options import Workers
+from infeed.components.trainer.steps import Calls, replica_step, unless_empty
+
+_CALLS_AHEAD = 2  # scheduled and not yet made: a worker that has done its part goes on with the next
+_PAUSE_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class PerWorker:
+    """What workers make for themselves, away from this process: which worker it is -> its batches, as in `loop.fit`."""
+
+    workers: int
+    train: Callable[[Workers], tf.data.Dataset]
+    evaluation: Callable[[Workers], tf.data.Dataset]
+
+
+def make_calls(model: keras.Model, strategy: tf.distribute.Strategy, batches: PerWorker) -> Calls:
+    """What `fit` calls: a step of training or evaluation is one on every worker.
+
+    Raises:
+      InfeedError: the model's optimizer does what cannot be shared.
+    """
+    check_model(model)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    model._distribute_strategy = None  # or Keras would deal out what stands for the batches in this process
+    with strategy.scope():
+        meter = Meter(clocks=batches.workers)
+    train_step = replica_step(by_difference(model.train_step, model), model)
+    test_step = unless_empty(replica_step(by_difference(model.test_step, model), model))
+
+    def train_once(iterator: Any) -> None:
+        strategy.run(train_step, args=(meter.next(iterator),))
+
+    def test_once(iterator: Any) -> None:
+        strategy.run(test_step, args=(next(iterator),))
+
+    training = Scheduled(coordinator, batches.workers, train_once)
+    testing = Scheduled(coordinator, batches.workers, test_once)
+    shares = _iterators(coordinator, batches.workers, batches.train)
+    to_test = _iterators(coordinator, batches.workers, lambda workers: batches.evaluation(workers).repeat())
+    a_pass = int(batches.evaluation(Workers(0, batches.workers)).cardinality())  # the same for all of them
+
+    def evaluate(*_: Any) -> bool:
+        testing(to_test, a_pass)
+        testing.settle()
+        return True
+
+    def train_and_wait(iterator: Any, count: tf.Tensor) -> None:
+        training([iterator] * batches.workers, int(count))
+        training.settle()
+
+    stand_in = tf.data.Dataset.range(1)  # Keras iterates over something
+    return Calls(
+        meter,
+        train=lambda _, count: training(shares, int(count)),
+        test=evaluate,
+        batches=stand_in.repeat(),
+        evaluation=stand_in,
+        train_and_wait=train_and_wait,
+        settle=training.settle,
+    )
+
+
+class Scheduled:
+    """Has every worker make the same number of steps, on its own share, each as fast as it can.
+
+    The coordinator gives a task to whichever worker is free. So a task is not to make so many steps, but to bring the
+    worker that gets it to a number of them; whoever is there already has nothing to do.
+    """
+
+    def __init__(
+        self, coordinator: tf.distribute.coordinator.ClusterCoordinator, workers: int, step: Callable[[Any], None]
+    ) -> None:
+        self._coordinator, self._workers = coordinator, workers
+        self._wanted = 0  # steps of each worker
+        self._iterators: list[Any] = []
+        self._running: deque[Any] = deque()
+        with coordinator.strategy.scope():
+            self._made = made = tf.Variable(tf.zeros([workers], tf.int64), trainable=False)
+
+        @tf.function(reduce_retracing=True)
+        def catch_up(iterators: list[Any], wanted: tf.Tensor) -> tf.Tensor:
+            here = tf.distribute.coordinator.experimental_get_current_worker_index()
+            own, missing = _Own(iterators, here), wanted - made[here]
+            for _ in tf.range(missing):
+                step(own)
+            made.scatter_nd_add([[here]], [missing])
+            return missing
+
+        self._catch_up = catch_up
+
+    def __call__(self, iterators: list[Any], count: int) -> None:
+        """Schedules `count` more steps on every worker; returns while some of them, or of those before, still run.
+
+        Args:
+          iterators: one a worker.
+          count: steps of each worker.
+        """
+        self._iterators, self._wanted = iterators, self._wanted + count
+        self._schedule()
+        while len(self._running) > _CALLS_AHEAD * self._workers:
+            self._running.popleft().fetch()
+
+    def settle(self) -> None:
+        """Returns when every worker has made all of its steps; one that was lost is waited for.
+
+        Raises:
+          tf.errors.OpError: a step failed.
+        """
+        self._coordinator.join()
+        while (self._made.numpy() < self._wanted).any():
+            time.sleep(_PAUSE_SECONDS)
+            self._schedule()
+            self._coordinator.join()
+        self._running.clear()
+
+    def _schedule(self) -> None:
+        wanted = tf.constant(self._wanted, tf.int64)
+        for _ in range(self._workers):
+            self._running.append(self._coordinator.schedule(self._catch_up, args=(self._iterators, wanted)))
+
+
+def check_model(model: keras.Model) -> None:
+    """Raises InfeedError for what Keras does inside of a condition, where updates cannot be told apart."""
+    optimizer = model.optimizer
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise InfeedError(
+            "float16 scales the loss, and workers cannot agree on by how much",
+            where="strategy parameter_server",
+            do="Use bfloat16 or float32.",
+        )
+    if optimizer.gradient_accumulation_steps:
+        raise InfeedError(
+            f"gradient_accumulation_steps is {optimizer.gradient_accumulation_steps}, and each worker's gradients are "
+            "applied at once",
+            where="strategy parameter_server",
+            do="Leave it out, and use a larger batch_size.",
+        )
+
+
+def by_difference(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
+    """`keras_step`, with counters, metrics and statistics changed by what it would have added to them.
+
+    Weights and what an optimizer keeps for each of them are not touched: optimizers change those by TensorFlow's own
+    `assign_add`, which adds where the variable is.
+    """
+    counters = [*model.non_trainable_variables, *model.metrics_variables, model.optimizer.iterations]
+    others = [*model.trainable_variables, *model.optimizer.variables]
+    others = [one for one in others if one is not model.optimizer.iterations]
+
+    def step(batch: Any) -> None:
+        scope = keras.StatelessScope([(one, tf.identity(one.value)) for one in counters], collect_losses=True)
+        before = [scope.get_current_value(one) for one in counters]
+        for weight in model.trainable_variables:
+            scope.add_update((weight, weight.value))  # regularizers ask the scope for them
+        with scope:
+            keras_step(batch)
+        for counter, was in zip(counters, before, strict=True):
+            _change(counter, was, scope.get_current_value(counter))
+        for other in others:
+            value = scope.get_current_value(other)
+            if value is not None and value is not other.value:
+                other.value.assign(value)  # such as a weight that a constraint has changed
+
+    return step
+
+
+def _change(variable: Any, was: tf.Tensor, value: tf.Tensor) -> None:
+    if value is was:
+        return
+    if was.dtype.is_floating or was.dtype.is_integer:
+        variable.value.assign_add(value - was)
+    else:
+        variable.value.assign(value)
+
+
+def _iterators(
+    coordinator: tf.distribute.coordinator.ClusterCoordinator,
+    workers: int,
+    make: Callable[[Workers], tf.data.Dataset],
+) -> list[Any]:
+    """One a worker, on every worker: which is its own it knows only when it runs, too late to choose what is built."""
+    shares = [partial(make, Workers(index, workers)) for index in range(workers)]
+    return [iter(coordinator.create_per_worker_dataset(share)) for share in shares]
+
+
+class _Own:
+    """Of the iterators, the one of the worker that this runs on."""
+
+    def __init__(self, iterators: list[Any], worker: tf.Tensor) -> None:
+        self._iterators, self._worker = iterators, tf.cast(worker, tf.int32)
+
+    def __next__(self) -> Any:
+        return tf.switch_case(self._worker, [iterator.get_next for iterator in self._iterators])
