@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from infeed.pipelines.baseline import latest_other_blessed
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.vertex_options import VertexOptions
-from infeed.pipelines.sources import EXAMPLE_GENS
+from infeed.pipelines.sources import EXAMPLE_GENS, split_data
 
 _SERVING = "serving_default"
 _TRANSFORM = "transform_features"
@@ -88,10 +87,8 @@ def create_pipeline(
 
 
 def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) -> Any:
-    folder, pattern = config.data, None
-    if os.path.isfile(config.data):
-        folder, pattern = os.path.split(config.data)  # TFX takes a folder and a pattern in it
-    elif config.source == "images":
+    folder, pattern = split_data(config.data)
+    if config.source == "images" and not pattern:
         pattern = default_pattern(config.data)
     files = utils.make_default_input_config(pattern) if pattern else None
     own = {"csv": CsvOptions(delimiter=config.delimiter)} if config.source == "csv" else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
@@ -35,6 +36,14 @@ def source_of(data: str, source: Source) -> Source:
     except InfeedError:
         return source
     return cast(Source, shown) if shown in EXAMPLE_GENS and shown != "images" else source
+
+
+def split_data(data: str) -> tuple[str, str | None]:
+    """The folder and the name of a file, as TFX takes them; a folder has no name. `data` may be gs://..."""
+    if files.is_folder(data):
+        return data, None
+    folder, name = os.path.split(data)
+    return folder, name
 
 
 def open_table(path: str, source: Source, settings: Mapping[str, Any]) -> Input:

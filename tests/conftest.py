@@ -15,12 +15,34 @@ from collections.abc import Iterator
 import pytest
 
 BUCKET = "bucket"
-# Minutes each: begun first, so that at the end no process waits long for the other.
-_LONG = ("rehearse/test_tfx.py", "pipelines/test_run.py", "pipelines/test_drop_in.py", "trainer/test_multi_worker.py")
+# The longest first, so that at the end no process waits long for the other: minutes, then half minutes.
+_LONG = (
+    "rehearse/test_tfx.py",
+    "pipelines/test_run.py",
+    "pipelines/test_drop_in.py",
+    "trainer/test_multi_worker.py",
+    "trainer/test_parameter_server.py",
+    "trainer/test_resume.py",
+    "trainer/test_run_fn.py",
+    "trainer/test_own_input.py",
+    "trainer/test_tuner.py",
+    "transform/test_component.py",
+    "transform/test_preprocessing.py",
+    "deploy/test_compile.py",
+    "trainer/test_loop.py",
+    "commands/test_ingest.py",
+    "local/test_logs.py",
+    "tests/test_setup.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.path.as_posix().endswith(_LONG))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    path = item.path.as_posix()
+    return next((turn for turn, name in enumerate(_LONG) if path.endswith(name)), len(_LONG))
 
 
 @pytest.fixture(scope="module", autouse=True)

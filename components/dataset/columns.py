@@ -29,6 +29,7 @@ from infeed.components.errors import InfeedError
 
 INT64_MAX = (1 << 63) - 1
 _FLOAT32 = np.finfo(np.float32)
+_WHOLE_IN_FLOAT32 = 1 << 24  # up to here it holds every whole number
 # Beyond these a date or a time does not fit into microseconds.
 _LIMITS = {"days": INT64_MAX // 86_400_000_000, "s": INT64_MAX // 1_000_000, "ms": INT64_MAX // 1_000}
 
@@ -119,14 +120,19 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
     doubles = value_buffer(items.cast(pa.float64()), np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         changed = (doubles.astype(np.float32) != doubles) & ~np.isnan(doubles)
-    lost = doubles[changed & items.is_valid().to_numpy(zero_copy_only=False)]
-    return int(np.count_nonzero(_beyond_rounding(lost))) if decimals else len(lost)
+    if decimals:
+        changed &= _beyond_rounding(doubles)
+    return int(np.count_nonzero(changed & items.is_valid().to_numpy(zero_copy_only=False)))
 
 
 def _beyond_rounding(doubles: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Of numbers that float32 changes, those that it changes by more than the last of its digits."""
     sizes = np.abs(doubles)
-    whole = (sizes < INT64_MAX) & (doubles == np.rint(doubles))  # above, integers are text, and 1e30 is a measurement
-    beyond: npt.NDArray[np.bool_] = whole | (sizes > _FLOAT32.max) | (sizes < _FLOAT32.tiny)
+    beyond: npt.NDArray[np.bool_] = sizes < _FLOAT32.tiny
+    large = sizes > _WHOLE_IN_FLOAT32
+    if large.any():  # hardly ever
+        whole = (sizes < INT64_MAX) & (doubles == np.rint(doubles))  # above, integers are text and 1e30 a measurement
+        beyond |= large & (whole | (sizes > _FLOAT32.max))
     return beyond
 
 

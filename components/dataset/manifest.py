@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Literal
@@ -170,7 +171,8 @@ def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
     """The manifest of any TFRecord dataset, whoever wrote it.
 
     One without a manifest is counted once by walking its record framing; the count is kept in `cache_dir`, keyed by the
-    names, sizes and times of its files, and never written into the dataset.
+    names, sizes and times of its files, and never written into the dataset. Where the folder cannot be written to, the
+    next call counts again.
 
     Raises:
       InfeedError: where `root` holds no split, is not finished, or a file is truncated or corrupt.
@@ -186,9 +188,12 @@ def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
     if cache_dir is None:
         return _count(root, source)
     cached = files.join(cache_dir, f"counted-{source.fingerprint}")
-    if not files.exists(files.join(cached, names.MANIFEST)):
-        _count(root, source).write(cached)
-    return Manifest.read(cached)
+    if files.exists(files.join(cached, names.MANIFEST)):
+        return Manifest.read(cached)
+    counted = _count(root, source)
+    with suppress(OSError, InfeedError):
+        counted.write(cached)
+    return counted
 
 
 def _count(root: str, source: Source) -> Manifest:

@@ -87,8 +87,9 @@ class IngestOptions:
             raise InfeedError(f"block_bytes={self.block_bytes}", where="IngestOptions", do="give at least 1024 bytes")
         if self.bad_row_limit < 0:
             raise InfeedError(f"bad_row_limit={self.bad_row_limit}", where="IngestOptions", do="give 0 or more")
-        if self.columns == ():
-            raise InfeedError("columns=()", where="IngestOptions", do="name one or more, or leave it None for all")
+        if self.columns is not None and not 0 < len(self.columns) == len(set(self.columns)):
+            do = "name one or more, each once, or leave it None for all"
+            raise InfeedError(f"columns={self.columns}", where="IngestOptions", do=do)
         self._check_that_strata_are_shuffled()
 
     @property

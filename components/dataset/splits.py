@@ -40,6 +40,10 @@ class Buckets:
         names = [name for name, _ in self.shares]
         if not names or len(set(names)) < len(names) or not all(names):
             raise InfeedError(f"splits named {names}", where="splits", do="give each split a name of its own")
+        if any("/" in name for name in names):
+            raise InfeedError(
+                f"splits named {names}", where="splits", do="leave / out of their names: each is a folder"
+            )
         for name, share in self.shares:
             if share < 1:
                 raise InfeedError(f"{share} buckets for split {name!r}", where="splits", do="give 1 or more")

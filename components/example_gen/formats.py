@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from inspect import formatannotation
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
@@ -119,7 +121,24 @@ def _settings(of: Any, given: Mapping[str, Any]) -> Any:
             raise InfeedError(f"no setting {name!r}", where=of.__name__, do=f"choose one of {', '.join(names)}")
         if name not in given:
             raise InfeedError(f"no {name} given", where=of.__name__, do=f"give --set {name}=VALUE")
+    hints = get_type_hints(of)
+    for name, value in given.items():
+        if not _is_a(value, hints[name]):
+            do = 'give it as JSON, such as header=false, names=["a", "b"] or size=[28, 28]'
+            raise InfeedError(f"{name}={value!r} is no {formatannotation(hints[name])}", where=of.__name__, do=do)
     return of(**given)
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    """Whether a value out of JSON is of an annotated type; what is inside it, and choices, its class checks itself."""
+    kind = get_origin(hint) or hint
+    if kind in (Union, UnionType):
+        return any(_is_a(value, one) for one in get_args(hint))
+    if kind is Literal:
+        return isinstance(value, str)
+    if kind in (tuple, Sequence):
+        return isinstance(value, list)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def _has_no_default(field: dataclasses.Field[Any]) -> bool:

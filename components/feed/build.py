@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed import disk
-from infeed.components.feed.columns import Columns, cut, hold, is_static
+from infeed.components.feed.columns import Columns, cut, hold, is_static, mapped
 from infeed.components.feed.mix import Group, counts, groups_of
 from infeed.components.feed.options import ALONE, Workers
 from infeed.components.feed.order import evaluation_rows, training_rows
@@ -185,7 +185,7 @@ def _gather(columns: Columns, step: Step, run: _Run) -> tf.data.Dataset:
             rows = several.map(lambda some: tf.reshape(some, [-1]))  # int64 [batches * batch]
     else:
         rows = evaluation_rows(columns.rows, batch_size, run.workers)
-    return rows.map(columns.take, num_parallel_calls=tf.data.AUTOTUNE)
+    return mapped(rows, columns.take)
 
 
 def _groups(columns: Columns, shares: Shares, run: _Run) -> list[Group]:
@@ -265,30 +265,29 @@ def _batch(dataset: tf.data.Dataset, step: Step, run: _Run) -> tf.data.Dataset:
 
 
 def _parse(dataset: tf.data.Dataset, _: Step, run: _Run) -> tf.data.Dataset:
-    return dataset.map(run.stages.parse, num_parallel_calls=tf.data.AUTOTUNE)
+    return mapped(dataset, run.stages.parse)
 
 
 def _transform(dataset: tf.data.Dataset, _: Step, run: _Run) -> tf.data.Dataset:
-    return dataset.map(run.stages.transform, num_parallel_calls=tf.data.AUTOTUNE)  # (dict of [batch, ...], [batch])
+    return mapped(dataset, run.stages.transform)  # (dict of [batch, ...], [batch])
 
 
 def _cut(dataset: tf.data.Dataset, step: Step, run: _Run) -> tf.data.Dataset:
     several = partial(cut, batches=step.settings["batches"], size=run.workers.part_of(run.plan.batch_size))
-    return dataset.map(lambda *batch: several(batch), num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+    return mapped(dataset, lambda *batch: several(batch)).unbatch()
 
 
 def _augment(dataset: tf.data.Dataset, _: Step, run: _Run) -> tf.data.Dataset:
     augment = run.stages.augment
     assert augment is not None, "the plan augments, so the stages must say how"
-    return dataset.enumerate(run.start_step).map(
-        lambda number, batch: augment(batch, number, run.workers), num_parallel_calls=tf.data.AUTOTUNE
-    )
+    numbered = dataset.enumerate(run.start_step)
+    return mapped(numbered, lambda number, batch: augment(batch, number, run.workers))
 
 
 def _normalise(dataset: tf.data.Dataset, _: Step, run: _Run) -> tf.data.Dataset:
     normalise = run.stages.normalise
     assert normalise is not None, "the plan normalises, so the stages must say how"
-    return dataset.map(lambda *batch: normalise(batch), num_parallel_calls=tf.data.AUTOTUNE)
+    return mapped(dataset, lambda *batch: normalise(batch))
 
 
 def _fill(dataset: tf.data.Dataset, step: Step, run: _Run) -> tf.data.Dataset:
@@ -310,7 +309,7 @@ def _fill(dataset: tf.data.Dataset, step: Step, run: _Run) -> tf.data.Dataset:
         given = weight[0] if weight else tf.ones(tf.shape(label)[:1])
         return tf.nest.map_structure(filled, (features, label, given))
 
-    return dataset.map(fill, num_parallel_calls=tf.data.AUTOTUNE)
+    return mapped(dataset, fill)
 
 
 def _prefetch(dataset: tf.data.Dataset, step: Step, _: _Run) -> tf.data.Dataset:

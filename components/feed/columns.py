@@ -91,10 +91,16 @@ def cut(rows: Batch, batches: int, size: int) -> Batch:
 def hold(batches: tf.data.Dataset) -> Columns:
     """Reads `batches` of nested tensors to their end, into memory; the last batch may be short."""
     layout = Layout.of(batches.element_spec)
-    parts = list(batches.map(layout.columns_of, num_parallel_calls=tf.data.AUTOTUNE))
+    parts = list(mapped(batches, layout.columns_of))
     with tf.device("cpu:0"):  # where input is made; a GPU's memory is for the model
         columns = [tf.concat(column, axis=0) for column in zip(*parts, strict=True)]
     return Columns(int(columns[0].shape[0]), layout, tuple(partial(tf.gather, column) for column in columns))
+
+
+def mapped(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
+    """Applies a function in parallel, as it stands: AutoGraph, not needed here, would take longer than tracing does."""
+    plain = tf.autograph.experimental.do_not_convert(function)
+    return dataset.map(plain, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def is_static(spec: Any) -> bool:
@@ -109,6 +115,8 @@ def _width(spec: tf.TensorSpec) -> int:
 
 def _packed(tensor: tf.Tensor) -> tf.Tensor:
     """[batch, ...] -> [batch, width]."""
+    if tensor.shape.rank == 2:
+        return tensor
     return tf.reshape(tensor, [tf.shape(tensor)[0], tensor.shape[1:].num_elements()])
 
 

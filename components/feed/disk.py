@@ -27,7 +27,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.columns import Columns, Layout
+from infeed.components.feed.columns import Columns, Layout, mapped
 
 FORMAT = 1
 _INDEX = "columns.json"
@@ -83,7 +83,7 @@ def _write(batches: tf.data.Dataset, layout: Layout, entry: Path) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=".", suffix=f".{entry.name}", dir=entry.parent))
     try:
         writers: dict[int, _Writer] = {}
-        for columns in batches.map(layout.columns_of, num_parallel_calls=tf.data.AUTOTUNE):
+        for columns in mapped(batches, layout.columns_of):
             for number, column in enumerate(columns):
                 if number not in writers:
                     writers[number] = _Writer(f"{unfinished}/{number}", column)

@@ -28,11 +28,13 @@ class FeedOptions:
       memory_fraction: share of the machine's (or the cgroup's) memory that columns, held records and windows may take.
         A third leaves room for the model, TensorFlow's own buffers and the page cache.
       disk_fraction: share of the free disk under `cache_dir` that `disk` may take.
-      cache_dir: local folder where `disk` keeps its files, for later trainings too; every host has its own. What no
-        training has used for thirty days is removed, and what was used longest ago where room is needed.
+      cache_dir: local folder where `disk` keeps its files, for later trainings too, and where the counts of datasets
+        without a manifest are kept; every host has its own. What no training has used for thirty days is removed, and
+        what was used longest ago where room is needed.
       skip_corrupt: corrupt records that may be left out, at most; all files are then read once beforehand to find them.
         0 stops at the first one.
-      mix: share of each split that is trained on, by its name, where there are several; shares need not add up to 1.
+      mix: share of each split that is trained on, by its name, where there are several; of several datasets, by what
+        `shards.dataset_names` calls them, such as the id of the component that wrote one. Shares need not add up to 1.
       class_shares: share of each class in training, by its name, or `equal`; classes left out are not trained on.
       weight: a transformed feature that says how much an example counts in the loss; the model does not see it.
       static_shapes: fills the last short batch of evaluation with rows of weight 0, so that all are of one shape; None

@@ -32,6 +32,7 @@ def training_rows(
     part, steps = workers.part_of(batch_size), max(1, rows // batch_size)
     windows = -(-rows // window.rows) if window else 1
 
+    @tf.autograph.experimental.do_not_convert
     def batches_of(place: tf.Tensor) -> tf.Tensor:  # windows are counted through all epochs -> int64 [steps, part]
         epoch, number = tf.stack([seed, place // windows]), place % windows
         if groups:

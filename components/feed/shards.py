@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infeed.components.dataset.manifest import manifest_of
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Workers
+
+_RUN_NUMBER = re.compile(r"_-?\d+$")
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,21 @@ def _within(shards: Sequence[ShardFile], first: int, end: int) -> Iterator[Part]
         before += shard.records
 
 
-def shard_files(patterns: Sequence[str]) -> tuple[ShardFile, ...]:
+def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[ShardFile, ...]:
     """The shards behind TFX's file patterns (`.../Split-train/*`), in a stable order, empty ones left out.
+
+    Their `split` is the split's name; where several datasets are read, the name of the dataset, see `dataset_names`;
+    where several splits of several datasets are, `dataset/split`.
+
+    Args:
+      cache_dir: where the counts of datasets without a manifest are kept; None counts anew each time.
 
     Raises:
       InfeedError: the patterns hold no record at all.
     """
-    shards = [shard for pattern in patterns for shard in _split_shards(pattern)]
+    folders = [posixpath.dirname(pattern) for pattern in patterns]
+    called = _names_of(folders)
+    shards = [shard for folder in folders for shard in _split_shards(folder, called[folder], cache_dir)]
     if not shards:
         raise InfeedError(
             "there is no record to read",
@@ -86,16 +97,45 @@ def shard_files(patterns: Sequence[str]) -> tuple[ShardFile, ...]:
     return tuple(shards)
 
 
-def _split_shards(pattern: str) -> list[ShardFile]:
-    folder = posixpath.dirname(pattern)
-    root, split = posixpath.dirname(folder), posixpath.basename(folder).removeprefix("Split-")
-    splits = manifest_of(root).splits
+def dataset_names(roots: Sequence[str]) -> dict[str, str]:
+    """What the datasets are called: the first part of their paths in which all differ, else the whole path.
+
+    TFX puts the id of the component that wrote a dataset into its path, and Vertex AI adds a number of the run to it,
+    which is left out where the rest differs: `Clicks_-123/examples`, `Views_456/examples` are called Clicks and Views.
+    """
+    for parts in zip(*(root.split("/") for root in roots), strict=False):
+        for told in ([_RUN_NUMBER.sub("", part) for part in parts], parts):
+            if len(set(told)) == len(roots):
+                return dict(zip(roots, told, strict=True))
+    return dict(zip(roots, roots, strict=True))
+
+
+def _names_of(folders: Sequence[str]) -> dict[str, str]:
+    """What each folder of a split is called among these."""
+    places = {folder: (posixpath.dirname(folder), _split_of(folder)) for folder in folders}
+    roots = list(dict.fromkeys(root for root, _ in places.values()))
+    splits = {split for _, split in places.values()}
+    if len(roots) == 1:
+        return {folder: split for folder, (_, split) in places.items()}
+    named = dataset_names(roots)
+    if len(splits) == 1:
+        return {folder: named[root] for folder, (root, _) in places.items()}
+    return {folder: f"{named[root]}/{split}" for folder, (root, split) in places.items()}
+
+
+def _split_of(folder: str) -> str:
+    return posixpath.basename(folder).removeprefix("Split-")
+
+
+def _split_shards(folder: str, called: str, cache_dir: str | None) -> list[ShardFile]:
+    root, split = posixpath.dirname(folder), _split_of(folder)
+    splits = manifest_of(root, cache_dir).splits
     if split not in splits:
         raise InfeedError(
             f"there is no split {split!r}", where=root, do=f"The splits there are: {', '.join(sorted(splits))}."
         )
     return [
-        ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, split)
+        ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, called)
         for shard in splits[split].shards
         if shard.records
     ]

@@ -161,8 +161,8 @@ def check_model(model: keras.Model) -> None:
 def by_difference(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
     """`keras_step`, with counters, metrics and statistics changed by what it would have added to them.
 
-    Weights and what an optimizer keeps for each of them are not touched: optimizers change those by TensorFlow's own
-    `assign_add`, which adds where the variable is.
+    Weights, and what an optimizer keeps for each, optimizers change by TensorFlow's own `assign_add`, which adds where
+    the variable is. What is left, such as a weight that a constraint has changed, is assigned: the last one wins.
     """
     counters = [*model.non_trainable_variables, *model.metrics_variables, model.optimizer.iterations]
     others = [*model.trainable_variables, *model.optimizer.variables]
@@ -180,7 +180,7 @@ def by_difference(keras_step: Callable[[Any], Any], model: keras.Model) -> Calla
         for other in others:
             value = scope.get_current_value(other)
             if value is not None and value is not other.value:
-                other.value.assign(value)  # such as a weight that a constraint has changed
+                other.value.assign(value)
 
     return step
 

@@ -119,6 +119,16 @@ def agreed(value: float, strategy: tf.distribute.Strategy) -> float:
     return float(mean(tf.constant(value, tf.float32)))
 
 
+def of_all_workers(value: int, strategy: tf.distribute.Strategy) -> list[int]:
+    """The values that the workers give, one for each replica, in the same order everywhere."""
+
+    @tf.function
+    def gathered(value: tf.Tensor) -> tf.Tensor:
+        return strategy.gather(strategy.run(lambda: tf.reshape(value, [1])), axis=0)
+
+    return [int(one) for one in gathered(tf.constant(value, tf.int64))]
+
+
 def meet(strategy: tf.distribute.Strategy) -> None:
     """Returns when every worker has called it."""
     agreed(0.0, strategy)

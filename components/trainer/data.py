@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -76,7 +77,8 @@ def make_feed(
     Raises:
       InfeedError: there is no record to read, or too many are corrupt.
     """
-    shards, corrupt = shard_files(patterns), tuple[Corrupt, ...]()
+    cache_dir = str(Path(options.feed.cache_dir).expanduser())
+    shards, corrupt = shard_files(patterns, cache_dir), tuple[Corrupt, ...]()
     if options.feed.skip_corrupt:
         shards, corrupt = without_corrupt(shards, options.feed.skip_corrupt)
     stages = _stages(graph, options, training=training)

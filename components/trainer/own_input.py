@@ -99,6 +99,21 @@ def call_input_fn(function: str, spec: InputSpec) -> Input | None:
     return given
 
 
+def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
+    """Raises InfeedError unless all workers have as many batches: else some would wait for ever for the others.
+
+    Args:
+      batches: of each worker.
+      kind: what they are for.
+    """
+    if len(set(batches)) > 1:
+        raise InfeedError(
+            f"the workers have different numbers of {kind} batches: {_short([str(one) for one in batches])}",
+            where=function,
+            do="Give each as many, by dropping or padding the rest, or say Input(batches, steps_per_epoch=...).",
+        )
+
+
 def plan_of(given: Input, function: str, spec: InputSpec, global_batch: int, num_steps: int | None) -> InputPlan:
     """The plan as it is logged and reported.
 

@@ -27,6 +27,7 @@ from infeed.components.trainer.cluster import (
     chief_writes,
     is_coordinated,
     meet,
+    of_all_workers,
     workers_here,
 )
 from infeed.components.trainer.data import Feed
@@ -35,7 +36,7 @@ from infeed.components.trainer.export import ServingModel
 from infeed.components.trainer.graph import TransformGraph
 from infeed.components.trainer.model import ModelSpec, build_model
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
-from infeed.components.trainer.own_input import make_input
+from infeed.components.trainer.own_input import check_same_length, make_input
 from infeed.components.trainer.profile import write_profile
 from infeed.components.trainer.strategy import check_batch_size, check_for_tpu, check_xla, describe, make_strategy
 from infeed.components.trainer.weights import weighted
@@ -106,6 +107,9 @@ def prepare(fn_args: Any, *, runs: int = 1) -> Training:
         fn_args.train_files, graph, options, training=True, workers=workers, num_steps=max_steps, runs=runs
     )
     evaluation = make_input(fn_args.eval_files, graph, options, training=False, workers=workers, runs=runs)
+    if options.input_fn and workers.count > 1:
+        for kind, feed in (("training", train), ("evaluation", evaluation)):
+            check_same_length(of_all_workers(feed.plan.steps_per_epoch, strategy), kind, options.input_fn)
     return Training(
         options=options,
         workers=workers,

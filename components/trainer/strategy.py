@@ -30,7 +30,8 @@ def make_strategy(name: str, workers: Workers = ALONE) -> tf.distribute.Strategy
     default strategy: the first GPU, or the CPU.
 
     Raises:
-      InfeedError: there is no strategy of that name, it cannot train on several workers, or there is no TPU.
+      InfeedError: there is no strategy of that name, it cannot train on several workers, there is no TPU, or TF_CONFIG
+        names workers with several GPUs for parameter servers.
     """
     import tensorflow as tf
 

@@ -247,6 +247,10 @@ def check_outputs(features: Sequence[Feature]) -> None:
 
 
 def _feature_from_dict(item: Mapping[str, Any]) -> Feature:
+    if not isinstance(item, Mapping):
+        raise InfeedError(
+            f"{item!r} is no feature", where="features", do="give each as {kind: z_score, column: age} or the like"
+        )
     options = dict(item)
     kind = str(options.pop("kind", None))
     if kind not in _KINDS:

@@ -8,6 +8,7 @@ from tfx.orchestration.data_types import RuntimeParameter
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.sources import split_data
 
 
 def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
@@ -29,12 +30,13 @@ def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
 
 def _data_folder(config: PipelineConfig) -> str:
     there = config.deploy.data or config.data
-    if not os.path.isfile(config.data):
+    _, here = split_data(config.data)
+    if here is None:
         return there
     folder, file = os.path.split(there)
-    if file != os.path.basename(config.data):
+    if file != here:
         raise InfeedError(
-            f"data is the file {os.path.basename(config.data)!r} here and {file!r} there",
+            f"data is the file {here!r} here and {file!r} there",
             where="deploy.data",
             do="Give the file the same name in both places, or name a folder in both.",
         )

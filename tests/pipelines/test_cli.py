@@ -80,6 +80,10 @@ def unknown_strategy_on_the_command_line(tmp_path):
     return ["run", "image", "--strategy", "quantum", "--root", tmp_path]
 
 
+def a_root_in_an_object_store(tmp_path):
+    return [*project_with(tmp_path), "--root", "gs://bucket/flowers"]
+
+
 @pytest.mark.parametrize(
     ("case", "what", "where", "do"),
     [
@@ -91,6 +95,7 @@ def unknown_strategy_on_the_command_line(tmp_path):
         (column_the_data_lacks, "no column 'height' in the data", "the columns are: x, y", "name one of these columns"),
         (model_function_that_does_not_exist, "defines no function 'make_model'", "option model", "build_model"),
         (unknown_strategy_in_the_file, "there is no strategy 'quantum'", "option strategy", "one_device, mirrored"),
+        (a_root_in_an_object_store, "keeps its metadata in a file", "root", "deploy.root"),
         (unknown_strategy_on_the_command_line, "there is no strategy 'quantum'", "strategy", "one_device, mirrored"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

@@ -1,10 +1,14 @@
 import dataclasses
+import re
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from infeed.components import DecodeImage, InfeedError, Label, Vocabulary, ZScore
-from infeed.pipelines.project import read_project
+from infeed.pipelines.project import Settings, read_project
 from infeed.pipelines.resolve import Overrides, resolve
 
 MODEL = "def build_model(spec):\n    raise NotImplementedError\n"
@@ -80,6 +84,19 @@ def test_each_data_set_gets_a_pipeline_of_its_own(project):
         ("augment: {shift: -1}\nnormalise: {mean: 0.5, std: 0.5}", "shift is -1"),
         ("blessing: features.py:threshold", "there is no file .*features.py"),
         ("label: {", "not valid YAML"),
+        ("train: 5", r"train is 5\n  where: .*config\.yaml, train\n  do:    Write a mapping there"),
+        ("train: {epochs: ten}", r"epochs is 'ten'\n  where: train\.epochs\n  do:    Write a whole number there"),
+        ("train: {batch_size: big}", r"batch_size is 'big'\n  where: train\.batch_size"),
+        ("augment: {shft: 1}\nnormalise: {}", "there is no setting 'shft'; did you mean 'shift'"),
+        ("normalise: {men: 1}", "there is no setting 'men'; did you mean 'mean'"),
+        ("hparams: [1]", r"hparams is \[1\]\n  where: train\.hparams"),
+        ("blessing: 0.9", r"0\.9 holds no settings\n  where: blessing"),
+        ("blessing: {bond: 0.9}", "there is no setting 'bond'; did you mean 'bound'"),
+        ("blessing: {metric: f1}", r"metric is 'f1'(.|\n)*Use one of accuracy, mse"),
+        ("max_wait_fraction: 5", "max_wait_fraction is 5(.|\n)*from 0 to 1"),
+        ("beam_pipeline_args: --runner=DirectRunner", "beam_pipeline_args is '--runner(.|\n)*Write a list there"),
+        ("lable: y", "there is no setting 'lable'; did you mean 'label'"),
+        ("deploy: {vertex: {project: p}}", r"'region' is missing\n  where: .*config\.yaml, deploy\.vertex"),
     ],
 )
 def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
@@ -93,6 +110,7 @@ def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
     [
         ("model.py:build_model", "model.py:build", "defines no function 'build'(.|\n)*It defines: build_model"),
         ("model.py:build_model", "net.py:build_model", "there is no file .*net.py"),
+        ("features: [", "features: 3  # [", r"features is 3(.|\n)*Write a list of features there"),
         ("column: x}", "column: xx}", "no column 'xx' in the data; did you mean 'x'"),
         ("label: y\n", "label: z\n", "there is no column 'z' to learn"),
         (", {kind: label, column: y}", "", "no feature makes a label of 'y'"),
@@ -109,7 +127,25 @@ def test_a_config_that_does_not_fit_is_told_before_anything_starts(project, give
 
 
 def test_a_root_in_an_object_store_is_left_as_it_is(project):
-    assert resolved(project, root="gs://bucket/runs").artifacts == "gs://bucket/runs/artifacts"
+    config = resolved(project, root="gs://bucket/runs")
+    assert config.artifacts == "gs://bucket/runs/artifacts"
+    assert config.logs == f"runs/{project.name}/logs"  # and no local folder called "gs:"
+
+
+def test_an_exponent_makes_a_number(project):
+    add(project, "hparams: {learning_rate: 1e-3, words: 1e, half: .5E+0}")
+    assert resolved(project).train.hparams == {"learning_rate": 0.001, "words": "1e", "half": 0.5}
+
+
+def test_a_setting_without_a_value_is_as_if_it_was_not_there(project):
+    add(project, "train:\ndeploy:")
+    assert resolved(project).train.epochs == 10
+
+
+def test_the_kind_of_table_is_told_from_the_names_of_other_data(project):
+    pq.write_table(pa.table({"x": [1, 2] * 10, "y": ["no", "yes"] * 10}), project / "other.parquet")
+    config = resolved(project, data=str(project / "other.parquet"))
+    assert (config.source, config.features) == ("parquet", (ZScore("x"), Label("y")))
 
 
 def test_another_delimiter(project):
@@ -167,6 +203,12 @@ def test_the_image_template_mirrors_cats(tmp_path):
     config = resolve(read_project("image"), Overrides(data=str(tmp_path / "pets"), root=str(tmp_path / "runs")))
     assert config.features[0] == DecodeImage(height=30, width=40, channels=3)
     assert config.train.augment.flip == "horizontal"
+
+
+def test_the_page_about_the_file_tells_of_every_setting():
+    page = (Path(__file__).parents[2] / "docs" / "config.md").read_text()
+    told = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert told == {field.name for field in dataclasses.fields(Settings)}
 
 
 def test_a_config_is_frozen(project):

@@ -99,10 +99,11 @@ def test_the_table_is_learned_blessed_and_pushed(table):
 
 
 def test_the_pushed_model_of_the_table_answers_from_a_csv_with_empty_cells(table):
-    data = table[0] / "data" / "breast_cancer.csv"
-    done = infeed("predict", table[1]["outcome"]["pushed"], data, "--json")
+    data = table[0] / "data" / "semicolons.csv"
+    data.write_text((data.parent / "breast_cancer.csv").read_text().replace(",", ";"))
+    done = infeed("predict", table[1]["outcome"]["pushed"], data, "--delimiter", ";", "--json")
     answers = [json.loads(line)["value"] for line in done.stdout.splitlines()]
-    labels = [line.rsplit(",", 1)[1] for line in data.read_text().splitlines()[1:]]
+    labels = [line.rsplit(";", 1)[1] for line in data.read_text().splitlines()[1:]]
     assert sum(a == b for a, b in zip(answers, labels, strict=True)) / len(labels) > 0.9
 
 

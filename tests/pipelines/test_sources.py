@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.sources import EXAMPLE_GENS, Source, blocks, open_table, source_of
+from infeed.pipelines.sources import EXAMPLE_GENS, Source, blocks, open_table, source_of, split_data
 from infeed.pipelines.survey import survey_table
 
 ROWS = [{"a": number, "y": "yes" if number % 2 else "no"} for number in range(4)]
@@ -49,6 +49,13 @@ def test_every_format_is_surveyed_alike(tables: dict[Source, Path]) -> None:
     assert surveys == [surveys[0]] * 4
     (a,) = surveys[0].columns
     assert (surveys[0].rows, surveys[0].guess, a.type, a.mean) == (4, 0.5, "int", 1.5)
+
+
+def test_a_file_is_its_folder_and_its_name_wherever_it_is(tables: dict[Source, Path]) -> None:
+    folder = str(tables["csv"].parent)
+    assert split_data(f"{folder}/t.csv") == (folder, "t.csv")
+    assert split_data(f"file://{folder}/t.csv") == (f"file://{folder}", "t.csv")
+    assert split_data(folder) == (folder, None)
 
 
 def test_every_format_has_its_example_gen() -> None:

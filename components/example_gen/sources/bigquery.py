@@ -30,8 +30,7 @@ from infeed.components.example_gen import inputs
 from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.fitting import fit_batches
 from infeed.components.example_gen.ingest import Input
-
-_SHOWN = 60  # characters of a query
+from infeed.components.example_gen.sources.queries import is_table, shown
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,10 @@ def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQu
     """
     del options  # BigQuery cuts the blocks
     sessions = {split: _open_session(query, asked) for split, query in queries.items()}
-    found = [schemas.FileSchema(_shown(queries[split]), _arrow_schema(session)) for split, session in sessions.items()]
+    found = [schemas.FileSchema(shown(queries[split]), _arrow_schema(session)) for split, session in sessions.items()]
     schema = schemas.unify(found)
     tasks = inputs.as_tasks(
-        (split, Stream(stream.name, session.arrow_schema.serialized_schema, _shown(queries[split])))
+        (split, Stream(stream.name, session.arrow_schema.serialized_schema, shown(queries[split])))
         for split, session in sessions.items()
         for stream in session.streams
     )
@@ -105,7 +104,7 @@ def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
     for query in queries.values():
         with _refusals(query):
             client = _api(asked)
-            tables = [_table_of(query)] if _is_table(query) else _tables_of(client, query)
+            tables = [_table_of(query)] if is_table(query) else _tables_of(client, query)
             modified = [f"{table}\t{client.get_table(table).modified}" for table in tables]
             lines.append("\n".join([query, *modified]))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
@@ -114,7 +113,7 @@ def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
 def _open_session(query: str, asked: BigQueryOptions) -> Any:
     with _refusals(query):
         client = _api(asked)
-        table = _table_of(query) if _is_table(query) else _result_of(client, query)
+        table = _table_of(query) if is_table(query) else _result_of(client, query)
         session = types.ReadSession(
             table=f"projects/{table.project}/datasets/{table.dataset_id}/tables/{table.table_id}",
             data_format=types.DataFormat.ARROW,
@@ -122,7 +121,7 @@ def _open_session(query: str, asked: BigQueryOptions) -> Any:
                 selected_fields=list(asked.columns or ()), row_restriction=asked.row_restriction
             ),
         )
-    with _reading(asked, _shown(query)) as storage:
+    with _reading(asked, shown(query)) as storage:
         return storage.create_read_session(
             parent=f"projects/{client.project}", read_session=session, max_stream_count=asked.streams
         )
@@ -183,26 +182,16 @@ def _refusals(query: str) -> Iterator[None]:
     except GoogleAuthError as error:
         raise InfeedError(
             f"no credentials for BigQuery: {error}",
-            where=_shown(query),
+            where=shown(query),
             do="gcloud auth application-default login, or run as a service account",
         ) from error
     except exceptions.GoogleAPICallError as error:
         raise InfeedError(
-            f"BigQuery: {error.message}", where=_shown(query), do="check the query, the names and the permissions"
+            f"BigQuery: {error.message}", where=shown(query), do="check the query, the names and the permissions"
         ) from error
     except OSError as error:  # what Google's client raises without a project
-        raise InfeedError(str(error), where=_shown(query), do="set project, or GOOGLE_CLOUD_PROJECT") from error
+        raise InfeedError(str(error), where=shown(query), do="set project, or GOOGLE_CLOUD_PROJECT") from error
 
 
 def _arrow_schema(session: Any) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(session.arrow_schema.serialized_schema))
-
-
-def _is_table(query: str) -> bool:
-    """A query has a space in it, the name of a table has none."""
-    return len(query.split()) == 1
-
-
-def _shown(query: str) -> str:
-    shown = " ".join(query.split())
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

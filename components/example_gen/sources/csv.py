@@ -38,6 +38,7 @@ from infeed.components.example_gen.sources.streams import Block, Span
 _BLOCK_BYTES = 8 << 20
 _HEADER_BYTES = 1 << 16  # enough for nearly every header; a longer one is read on
 _OTHER_DELIMITERS = ",;\t|"
+_WORDS = {arrow: word for word, arrow in GIVEN.items()}
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _convert(rows: TextRows, schema: pa.Schema, options: CsvOptions, bad_rows: B
         values, places = convert(column, field.type)
         arrays.append(values)
         for place in places:
-            reason = f"{column[place].as_py()!r} is no {options.types[field.name]}"
+            reason = f"{column[place].as_py()!r} is no {_WORDS[field.type]}"
             unfit.setdefault(place, (field.name, reason))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     return _without(batch, unfit, rows, options, bad_rows) if unfit else batch

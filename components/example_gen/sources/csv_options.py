@@ -36,6 +36,9 @@ class CsvOptions:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
+        for name in ("names", "nulls"):
+            if isinstance(getattr(self, name), str):  # whose letters would be taken one by one
+                raise _error(f"{name}={getattr(self, name)!r}", f'give several, such as {name}=("NA", "-")')
         object.__setattr__(self, "names", None if self.names is None else tuple(self.names))  # a list, from JSON
         object.__setattr__(self, "nulls", tuple(self.nulls))
         if not _is_sign(self.delimiter) or self.delimiter in _NO_SIGN:

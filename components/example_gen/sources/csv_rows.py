@@ -30,13 +30,16 @@ class TextRows:
 
 def whole_rows(data: bytes, options: CsvOptions) -> int:
     """How many bytes of `data`, which begins with a row, are whole rows."""
-    end = _last_line_end(data, len(data))
+    end = _last_line_end(data)
     if options.quote is None or options.quote.encode() not in data:
         return end
     toggles = find_toggles(data, options)
-    while end and (before := int(np.searchsorted(toggles, end))) % 2:
-        end = _last_line_end(data, int(toggles[before - 1]))
-    return end
+    if np.searchsorted(toggles, end) % 2 == 0:
+        return end
+    ends = _line_ends(data)
+    ends = ends[ends <= end]
+    outside = ends[np.searchsorted(toggles, ends) % 2 == 0]
+    return int(outside[-1]) if len(outside) else 0
 
 
 def find_toggles(data: bytes, options: CsvOptions) -> Ints:
@@ -185,9 +188,9 @@ def _walk_quotes(text: npt.NDArray[np.uint8], quotes: Ints, ends_cell: npt.NDArr
     return np.array(toggles, np.int64)
 
 
-def _last_line_end(data: bytes, stop: int) -> int:
-    """The end of the last line that ends before `stop`; a CR at the very end may be half of a CR LF."""
-    return max(data.rfind(b"\n", 0, stop), data.rfind(b"\r", 0, min(stop, len(data) - 1))) + 1
+def _last_line_end(data: bytes) -> int:
+    """The end of the last whole line; a CR at the very end may be half of a CR LF."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
 
 
 def _line_ends(data: bytes) -> Ints:

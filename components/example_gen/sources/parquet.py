@@ -31,8 +31,10 @@ class ParquetOptions:
     columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if self.columns is not None and not self.columns:
-            raise InfeedError("columns=[]", where="ParquetOptions", do="name the columns to keep, or give None")
+        if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
+            raise InfeedError(
+                f"columns={self.columns!r}", where="ParquetOptions", do="name the columns to keep, or give None"
+            )
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,10 @@ from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.fitting import fit_batches
 from infeed.components.example_gen.ingest import Input
 from infeed.components.example_gen.sources import sql_statements
+from infeed.components.example_gen.sources.queries import shown
 from infeed.components.example_gen.sources.sql_connection import connect
 from infeed.components.example_gen.sources.sql_database import Database, Shape
 from infeed.components.example_gen.sources.sql_statements import Bounds, KeyRange, cut_range
-
-_SHOWN = 60  # characters of a query
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,8 @@ class Part:
     @property
     def where(self) -> str:
         """As an error names it."""
-        shown = _shown(self.table.query)
-        return shown if self.keys is None else f"{shown}, {self.keys.column} {self.keys.low} to {self.keys.high}"
+        query = shown(self.table.query)
+        return query if self.keys is None else f"{query}, {self.keys.column} {self.keys.low} to {self.keys.high}"
 
 
 def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) -> Input:
@@ -88,7 +87,7 @@ def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) 
     """
     with connect(sql.connection_env) as database:
         tables = {split: _look_at(database, query, sql, options.block_bytes) for split, query in queries.items()}
-        schema = schemas.unify([schemas.FileSchema(_shown(one.query), one.shape.columns) for one in tables.values()])
+        schema = schemas.unify([schemas.FileSchema(shown(one.query), one.shape.columns) for one in tables.values()])
         tasks = inputs.as_tasks(
             (split, part) for split, table in tables.items() for part in plan_parts(database, table, sql)
         )
@@ -117,7 +116,7 @@ def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[Pa
         raise InfeedError(
             f"{found.keyed} rows have a key, but its ranges hold {sum(counts)}: the table changed meanwhile, or keys"
             " lie between the numbers that Python has",
-            where=f"{_shown(table.query)}, partition_column={sql.partition_column!r}",
+            where=f"{shown(table.query)}, partition_column={sql.partition_column!r}",
             do="read a snapshot or a copy, choose another key, or leave out partition_column",
         )
     for one, count in zip(ranges, counts, strict=True):
@@ -148,7 +147,7 @@ def read_part(what: Part, schema: pa.Schema, connection_env: str, *, bad_rows: B
 
 
 def _look_at(database: Database, query: str, sql: SqlOptions, block_bytes: int) -> Table:
-    where = _shown(query)
+    where = shown(query)
     shape = database.look_at(sql_statements.select_rows(query), where, block_bytes)
     for place, field in enumerate(shape.columns):
         if pa.types.is_null(field.type):
@@ -160,8 +159,3 @@ def _look_at(database: Database, query: str, sql: SqlOptions, block_bytes: int) 
 def _fingerprint(found: Iterable[tuple[str, Bounds]]) -> str:
     text = "\n".join(f"{query}\t{bounds}" for query, bounds in found)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _shown(query: str) -> str:
-    shown = " ".join(query.split())
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

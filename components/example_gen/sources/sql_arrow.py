@@ -119,7 +119,7 @@ _MEANT = {
 
 def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
     _check_times(columns.items_of(column))
-    return column if column.type == to else column.cast(to)
+    return sql_values.cast(column, to)
 
 
 def _check_times(items: pa.Array) -> None:

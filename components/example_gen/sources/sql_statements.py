@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources.queries import is_table
 from infeed.components.example_gen.sources.sql_database import Database, Statement
 
 _EVERYTHING: Any = sa.text("*")
@@ -39,7 +40,7 @@ class Bounds:
 def select_rows(query: str, keys: KeyRange | None = None) -> Statement:
     """All rows, or those of some keys."""
     if keys is None:
-        return sa.select(_EVERYTHING).select_from(_table(query)) if _is_table(query) else _text(query)
+        return sa.select(_EVERYTHING).select_from(_table(query)) if is_table(query) else _text(query)
     source, key = _source(query, keys.column)
     return sa.select(_EVERYTHING).select_from(source).where(_within(key, keys))
 
@@ -101,16 +102,11 @@ def _cut(low: Any, high: Any, number: int, partitions: int) -> Any:
 
 
 def _source(query: str, column: str) -> tuple[sa.FromClause, sa.ColumnElement[Any]]:
-    if _is_table(query):
+    if is_table(query):
         table = _table(query, column)
         return table, table.c[column]
     rows = _text(query).columns(sa.column(column)).subquery("source")
     return rows, rows.c[column]
-
-
-def _is_table(query: str) -> bool:
-    """A query has a space in it, the name of a table has none."""
-    return len(query.split()) == 1
 
 
 def _table(name: str, *columns: str) -> sa.TableClause:

@@ -100,8 +100,26 @@ def _convert(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
 
 def _to_array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
     # In two steps: asked for integers, Arrow makes 1 of 1.5 without a word; its cast refuses.
-    column = pa.array([_plain(value) for value in values])
-    return column if column.type == to else column.cast(to)
+    plain = [_plain(value) for value in values]
+    try:
+        column = pa.array(plain)
+    except UNFIT:  # values of several kinds, each of which may still fit
+        return pa.concat_arrays([cast(pa.array([value]), to) for value in plain])
+    return cast(column, to)
+
+
+def cast(column: pa.Array, to: pa.DataType) -> pa.Array:
+    """The column as another type, unless a value is lost by it, and be it the zeros in front of 007.
+
+    Raises:
+      TypeError: text in a column of something else.
+      pa.ArrowInvalid: another value that the type does not hold.
+    """
+    if column.type == to:
+        return column
+    if pa.types.is_string(columns.item_type(column.type)) and columns.kind_of(to) not in ("bytes", None):
+        raise TypeError(f"text in a column of type {to}")
+    return column.cast(to)
 
 
 def _plain(value: Any) -> Any:

@@ -52,9 +52,9 @@ class Block:
 
 
 def check_encoding(encoding: str, options: str) -> None:
-    """Raises InfeedError where Python knows no such encoding."""
+    """Raises InfeedError where Python knows no such encoding of text."""
     try:
-        codecs.lookup(encoding)
+        "".encode(encoding)  # a codec of something else, such as base64, refuses
     except LookupError:
         raise InfeedError(f"encoding={encoding!r}", where=options, do="give one such as utf-8 or latin-1") from None
 

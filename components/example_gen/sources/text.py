@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
 
@@ -124,9 +124,10 @@ def split_lines(data: bytes) -> pa.LargeStringArray:
 
 def _decodable_lines(block: Block, encoding: str, bad_rows: BadRows) -> list[str]:
     texts = []
+    block = replace(block, data=block.data.replace(b"\r\n", b"\n"))
     for number, line in streams.numbered_lines(block):
         if streams.is_utf8(line):
-            texts.append(line.decode().removesuffix("\r"))
+            texts.append(line.decode())
         else:
             bad_rows.report(block.bad_row(number, f"not {encoding} text", line))
     return texts

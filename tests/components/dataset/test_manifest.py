@@ -130,6 +130,12 @@ def test_a_count_is_kept_until_a_file_changes(tmp_path: Path) -> None:
     assert len(os.listdir(cache)) == 2
 
 
+def test_a_count_that_cannot_be_kept_is_made_anew(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data", "train", [[b"a", b"b"]])
+    (tmp_path / "cache").write_text("no folder")
+    assert manifest_of(str(tmp_path / "data"), str(tmp_path / "cache")).splits["train"].records == 2
+
+
 def test_a_dataset_that_is_still_written_is_nobodys(tmp_path: Path) -> None:
     write_shards(tmp_path, "train", [[b"a"]])
     (tmp_path / ".ingest").mkdir()

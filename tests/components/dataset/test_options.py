@@ -42,6 +42,7 @@ def test_uncompressed_has_no_level() -> None:
         ({"on_bad_row": "skip"}, "choose one of fail, reject"),
         ({"bad_row_limit": -1}, "bad_row_limit=-1"),
         ({"columns": ()}, "name one or more"),
+        ({"columns": ("a", "b", "a")}, "each once"),
         ({"split_by": ByLabel("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed=None"),
         ({"balance": Balance("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed=None"),
     ],

@@ -38,6 +38,7 @@ def test_shares_are_kept_about() -> None:
     [
         ((), "give each split a name"),
         ((("a", 1), ("a", 1)), "give each split a name of its own"),
+        ((("../a", 1),), "leave / out of their names"),
         ((("a", 0),), "0 buckets for split 'a'"),
         ((("a", 1 << 32), ("b", 1)), "4294967297 buckets in all"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -94,10 +93,10 @@ def test_taxi_trips_are_tfxs_where_it_loses_nothing(tmp_path: Path, multiset: Mu
         return stripped
 
     (tmp_path / "in").mkdir()
-    shutil.copy(TAXI, tmp_path / "in")
+    pq.write_table(pq.read_table(TAXI).slice(0, 2_000), tmp_path / "in" / "taxi.parquet")
     execute(theirs(f"{tmp_path}/in", parquet_executor.Executor), tmp_path / "theirs")
     execute(ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
-    assert Manifest.read(f"{tmp_path}/ours").rows_read == 10_000
+    assert Manifest.read(f"{tmp_path}/ours").rows_read == 2_000
     assert without_zeros(multiset(f"{tmp_path}/ours")) == without_zeros(multiset(f"{tmp_path}/theirs"))
 
 

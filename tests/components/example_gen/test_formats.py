@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,31 @@ def test_a_table_of_a_database_is_a_source(tmp_path: Path, monkeypatch: pytest.M
 def test_a_setting_that_is_needed() -> None:
     with pytest.raises(InfeedError, match=r"(?s)no connection_env given.*SqlOptions"):
         formats.open_source("trips", "sql", IngestOptions(), {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("csv", "header", "False"),  # neither JSON nor empty: as a truth value it would be true
+        ("csv", "nulls", "NA"),
+        ("csv", "delimiter", 1),
+        ("csv", "types", ["a"]),
+        ("parquet", "columns", "fare"),
+        ("images", "size", 28),
+        ("images", "channels", True),
+        ("text", "unit", 1),
+    ],
+)
+def test_a_setting_of_another_type(tmp_path: Path, kind: str, name: str, value: Any) -> None:
+    with pytest.raises(InfeedError, match=rf"(?s){name}={value!r} is no .*header=false".replace("[", r"\[")):
+        formats.open_source(str(tmp_path), kind, IngestOptions(), {name: value})
+
+
+def test_settings_of_their_types_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1;2\n-;4\n")
+    settings = {"header": False, "names": ["a", "b"], "delimiter": ";", "nulls": ["-"], "types": {"b": "float"}}
+    opened = formats.open_source(str(tmp_path), "csv", IngestOptions(), {**settings, "quote": None})
+    assert dict(zip(opened.schema.names, map(str, opened.schema.types), strict=True)) == {"a": "int64", "b": "double"}
 
 
 def test_a_setting_of_a_format_without_any(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from infeed.components.dataset import files
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source
+from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source, manifest_of
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByTime
@@ -396,3 +397,32 @@ def test_ingest_needs_neither_beam_nor_tfx_nor_tensorflow() -> None:
         "assert not found, found"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_of_a_csv_a_warning_tells_what_is_more_than_rounding(tmp_path: Path, job: MakeJob) -> None:
+    (tmp_path / "in.csv").write_text("fare,key\n0.1,16777217\n12.35,0.5\n")
+    opened = open_csv(str(tmp_path), {None: "in.csv"}, IngestOptions())
+    manifest = ingest.ingest(opened.tasks, job(opened))
+    assert manifest.warnings == (
+        "column 'key': double whole numbers beyond 2^24, or out of range, changed by float32: 1",
+    )
+
+
+def test_killed_while_an_earlier_dataset_is_cleared_what_is_left_of_it_does_not_look_whole(
+    job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = table()
+    written = job(opened)
+    ingest.ingest(opened.tasks, written)
+    remove = files.remove
+
+    def killed(path: str) -> None:
+        if path.endswith("Split-train"):
+            raise KeyboardInterrupt
+        remove(path)
+
+    monkeypatch.setattr(files, "remove", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ingest.ingest(opened.tasks, written)
+    with pytest.raises(InfeedError, match="a dataset that is not finished"):
+        manifest_of(written.root)

@@ -2,7 +2,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import ALONE, Workers
-from infeed.components.feed.shards import Part, ShardFile, parts_of
+from infeed.components.feed.shards import Part, ShardFile, dataset_names, parts_of
 
 SHARDS = [ShardFile("a", 4, 40), ShardFile("b", 3, 30)]
 
@@ -37,3 +37,17 @@ def test_every_record_is_read_by_exactly_one_worker(count):
 def test_a_worker_that_would_read_nothing_is_refused_with_the_numbers_and_the_remedy():
     with pytest.raises(InfeedError, match=r"7 records cannot be shared by 9 workers(.|\n)*Use at most 7 workers"):
         parts_of(SHARDS, Workers(0, 9))
+
+
+@pytest.mark.parametrize(
+    ("roots", "names"),
+    [
+        (["/run/Old/examples/3", "/run/New/examples/4"], ["Old", "New"]),  # of components, on one machine
+        (["gs://b/job/Old_-81/examples", "gs://b/job/New_7/examples"], ["Old", "New"]),  # and on Vertex AI
+        (["/data/clicks_2023", "/data/clicks_2024"], ["clicks_2023", "clicks_2024"]),
+        (["/a/x/1", "/a/y/2", "/b/x/3"], ["1", "2", "3"]),
+        (["/a/x", "/a/y", "/b/x"], ["/a/x", "/a/y", "/b/x"]),
+    ],
+)
+def test_datasets_are_called_after_what_their_paths_differ_in(roots, names):
+    assert list(dataset_names(roots).values()) == names

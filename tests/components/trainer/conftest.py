@@ -125,6 +125,12 @@ def write_graph(folder: Path, rows: Sequence[Mapping[str, Any]], spec: Mapping[s
     return str(folder / "graph")
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feed's own cache lies in the home folder, where tests leave nothing behind."""
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
 @pytest.fixture(scope="session")
 def example() -> Callable[[Mapping[str, Any]], bytes]:
     """example({"x": 1.0}) -> a serialized tf.Example."""
@@ -199,6 +205,17 @@ def arguments() -> Callable[..., dict[str, Any]]:
     return fn_args
 
 
+def train_here(place: Path, *args: Any, hyperparameters: Any = None, **options: Any) -> Path:
+    """Trains in this process, with the arguments of `fn_args`, and returns `place`."""
+    from tfx.components.trainer.fn_args_utils import FnArgs
+
+    from infeed.components.trainer.run_fn import run_fn
+
+    place.mkdir(exist_ok=True)
+    run_fn(FnArgs(hyperparameters=hyperparameters, **fn_args(place, *args, **options)))
+    return place
+
+
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., Path]:
     """train(folder, graph, model, steps=None, hyperparameters=None, place=None, **options) -> `place` with the results.
@@ -206,16 +223,19 @@ def train(tmp_path: Path) -> Callable[..., Path]:
     They are the folders `model` and `run`; a place of its own is the test's `tmp_path`.
     """
 
-    def run(*args: Any, hyperparameters: Any = None, place: Path = tmp_path, **options: Any) -> Path:
-        place.mkdir(exist_ok=True)
-        from tfx.components.trainer.fn_args_utils import FnArgs
-
-        from infeed.components.trainer.run_fn import run_fn
-
-        run_fn(FnArgs(hyperparameters=hyperparameters, **fn_args(place, *args, **options)))
-        return place
+    def run(*args: Any, place: Path = tmp_path, **options: Any) -> Path:
+        return train_here(place, *args, **options)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def classifier(table: tuple[Path, list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of the table's classes, trained for 30 epochs: the folders `model` and `run`."""
+    place = tmp_path_factory.mktemp("classifier")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(place))
+        return train_here(place, table[0], "class", "table", label="kind", epochs=30)
 
 
 class Started:

@@ -48,15 +48,16 @@ def share(workers):
     return script.data().map(lambda features, label: ({"x": features["x"][rows]}, label[rows]))
 
 
-def train(strategy, folder=None, callbacks=()):
-    saved = checkpoint.saved_step(folder) if folder else 0
-    workers = parameter_server.chief_of()
+def train(strategy, folder, callback):
+    saved = checkpoint.saved_step(folder)
     return script.train_ours(
         strategy,
         start_step=saved,
-        callbacks=callbacks,
-        checkpoints=checkpoint.Checkpoints(folder, folder, 1e-9, strategy) if folder else None,
-        per_worker=PerWorker(workers.count, lambda workers: share(workers).repeat().skip(saved), share),
+        callbacks=[callback],
+        checkpoints=checkpoint.Checkpoints(folder, folder, 1e-9, strategy),
+        per_worker=PerWorker(
+            parameter_server.chief_of().count, lambda workers: share(workers).repeat().skip(saved), share
+        ),
     )
 
 
@@ -65,21 +66,19 @@ if __name__ == "__main__":
     if parameter_server.only_serves():
         parameter_server.serve(model_folder)
         sys.exit()
-    strategy, checkpoint._PAUSE, script.build = make_strategy("parameter_server", parameter_server.chief_of()), 0, build
-    model, _, fitted = train(strategy)
+    strategy = make_strategy("parameter_server", parameter_server.chief_of())
+    checkpoint._PAUSE, script.build = 0, build
     with contextlib.suppress(KeyboardInterrupt):
-        train(strategy, folder, [script.BreakOff()])
-    resumed, _, again = train(strategy, folder, [keras.callbacks.Callback()])
-    rows = {"trained": model, "resumed": resumed}
+        train(strategy, folder, script.BreakOff())
+    model, _, fitted = train(strategy, folder, keras.callbacks.Callback())
     result = {
         "devices": sorted({weight.value.device for weight in model.weights}),
-        "updates": {name: int(one.optimizer.iterations.numpy()) for name, one in rows.items()},
-        "rows": {name: int(one.layers[1].rows.numpy()) for name, one in rows.items()},
+        "updates": int(model.optimizer.iterations.numpy()),
+        "rows": int(model.layers[1].rows.numpy()),
         "history": fitted.history,
-        "resumed_history": again.history,
         "epochs": [[epoch.steps, epoch.examples, epoch.wait_seconds, epoch.seconds] for epoch in fitted.epochs],
         "ceiling": measure_ceiling(
-            again.train_steps, strategy, next(iter(share(parameter_server.chief_of()))), script.BATCH, seconds=0.2
+            fitted.train_steps, strategy, next(iter(share(parameter_server.chief_of()))), script.BATCH, seconds=0.2
         ),
     }
     print(json.dumps(result), flush=True)

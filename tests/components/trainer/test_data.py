@@ -72,7 +72,8 @@ def test_columns_kept_on_disk_are_those_of_memory_and_of_another_graph_are_other
             np.testing.assert_array_equal(one[0][name], other[0][name])
         np.testing.assert_array_equal(one[1], other[1])
     feed(folder, training=True, split="train", graph="number", label="n", feed=disk)
-    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
+    kept = [path for path in tmp_path.iterdir() if path.is_dir() and not path.name.startswith("counted")]
+    assert len(kept) == 2
 
 
 @pytest.mark.parametrize("tier", ["columns", "stream"])
@@ -92,6 +93,38 @@ def test_a_corrupt_record_is_named_or_left_out_where_that_is_allowed(table, tmp_
         feed(tmp_path, training=True, split="train", feed={"tier": tier})
     left = feed(tmp_path, training=False, split="train", feed={"tier": tier, "skip_corrupt": 1})
     assert sum(len(label) for _, label in left) == 15
+
+
+@pytest.mark.parametrize("tier", ["columns", "disk", "stream"])
+def test_an_epoch_holds_of_each_dataset_or_class_what_was_asked_for(table, tmp_path, example, tier):
+    """Each dataset is of one class, so what labels there are tells what was drawn."""
+    import tensorflow as tf
+
+    from infeed.components.trainer.data import make_feed
+    from infeed.components.trainer.graph import TransformGraph
+    from infeed.components.trainer.options import TrainOptions
+
+    for kind in (b"big", b"small"):
+        folder = tmp_path / kind.decode() / "Split-train"
+        folder.mkdir(parents=True)
+        with tf.io.TFRecordWriter(str(folder / "part-0")) as writer:
+            for row in table[1][:32]:
+                writer.write(example({**row, "kind": kind}))
+    graph = TransformGraph(str(table[0] / "class" / "graph"), "kind")
+    patterns = [f"{tmp_path}/{kind}/Split-train/*" for kind in ("big", "small")]
+
+    def smalls(**shares):
+        options = FeedOptions(batch_size=8, tier=tier, cache_dir=str(tmp_path / "cache"), **shares)
+        made = make_feed(patterns, graph, TrainOptions("m:f", "kind", feed=options), training=True)
+        assert made.plan.steps_per_epoch == 8
+        return sum(int(label.numpy().sum()) for _, label in made.dataset().take(8))
+
+    assert smalls(mix={"big": 1, "small": 3}) == 48
+    if tier != "stream":
+        assert smalls(class_shares={"big": 3, "small": 1}) == 16
+        assert smalls(class_shares="equal") == 32
+    counted = [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("counted")]
+    assert len(counted) == 2  # neither dataset has a manifest
 
 
 @pytest.mark.parametrize("tier", ["columns", "stream"])

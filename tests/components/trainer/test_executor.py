@@ -52,20 +52,29 @@ def test_a_wrong_value_is_told(given: dict[str, Any], error: str) -> None:
         options(**given)
 
 
-def test_training_gets_them(tmp_path: Path, table: Any, arguments: Callable[..., dict[str, Any]]) -> None:
+def test_training_gets_them_and_mixes_two_datasets_by_the_ids_of_their_components(
+    tmp_path: Path, table: Any, arguments: Callable[..., dict[str, Any]]
+) -> None:
     from tfx.types import standard_artifacts
 
     from infeed.components.trainer.component import RUN_FN
     from infeed.components.trainer.executor import Executor
 
-    examples, graph = standard_artifacts.Examples(), standard_artifacts.TransformGraph()
-    examples.uri, examples.split_names = str(table[0]), '["train", "eval"]'
+    datasets, graph = [], standard_artifacts.TransformGraph()
+    for number, component in enumerate(("Old", "New")):
+        datasets.append(standard_artifacts.Examples())
+        place = tmp_path / component / "examples" / str(number)
+        place.mkdir(parents=True)
+        for split in ("train", "eval"):
+            (place / f"Split-{split}").symlink_to(table[0] / f"Split-{split}")
+        datasets[-1].uri, datasets[-1].split_names = str(place), '["train", "eval"]'
+    feed = FeedOptions(mix={"Old": 1, "New": 3})
     graph.uri = str(table[0] / "class" / "graph")
     model, run = standard_artifacts.Model(), standard_artifacts.ModelRun()
     model.uri, run.uri = str(tmp_path / "model"), str(tmp_path / "run")
-    given = arguments(tmp_path, table[0], "class", "table", label="kind", epochs=9)["custom_config"]
+    given = arguments(tmp_path, table[0], "class", "table", label="kind", epochs=9, feed=feed)["custom_config"]
     Executor().Do(
-        {"examples": [examples], "transform_graph": [graph]},
+        {"examples": datasets, "transform_graph": [graph]},
         {"model": [model], "model_run": [run]},
         {
             "custom_config": json.dumps(given),
@@ -79,6 +88,8 @@ def test_training_gets_them(tmp_path: Path, table: Any, arguments: Callable[...,
     profile = json.loads((tmp_path / "run" / "input_profile.json").read_text())
     assert len(profile["epochs"]) == 1
     assert profile["batch_size"] == 8
+    assert profile["steps_per_epoch"] == 16  # two times 64 rows
+    assert any("25 % of 'Old', 75 % of 'New'" in step["does"] for step in profile["plan"]["steps"])
 
 
 def test_the_component_takes_runtime_parameters(tmp_path: Path) -> None:

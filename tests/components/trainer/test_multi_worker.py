@@ -78,3 +78,31 @@ def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table,
     assert [epoch["examples"] for epoch in profile["epochs"]] == [64, 64, 64]
     assert (together / "model" / "saved_model.pb").exists()
     assert len(list((together / "run" / "train").iterdir())) == 2  # TensorBoard logs: the chief's alone, of each start
+
+
+INPUT = """
+import tensorflow as tf
+
+from infeed.components import Input
+
+def batches(spec):
+    first = spec.workers.index * spec.batch_size  # of the global batch, this worker makes its own rows
+    def batch(number):
+        rows = tf.range(first, first + spec.batch_size) + 16 * number
+        x = tf.cast(rows % 7, tf.float32)[:, tf.newaxis] - 3
+        return {"x": x, "z": tf.zeros_like(x)}, tf.cast(x[:, 0] < 0, tf.int64)
+    return Input(tf.data.Dataset.range(4, output_type=tf.int32).map(batch)) if spec.training else None
+"""
+
+
+def test_two_workers_with_an_input_of_their_own_train_to_the_weights_of_one(table, train, start, tmp_path):
+    (tmp_path / "inputs.py").write_text(INPUT)
+    options = {**OPTIONS, "epochs": 2, "input_fn": f"{tmp_path}/inputs.py:batches"}
+    together, given, ports = tmp_path / "together", (table[0], "class", "table"), free_ports(2)
+    workers = [start(together, *given, env=tf_config(task, 0, ports), **options) for task in ("chief", "worker")]
+    alone = train(*given, place=tmp_path / "alone", **options)
+    for worker in workers:
+        code, output = worker.finish()
+        assert code == 0, output
+    for ours, theirs in zip(saved(together)[0], saved(alone)[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)

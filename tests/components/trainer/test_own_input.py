@@ -200,3 +200,11 @@ def test_several_workers_are_told_where_evaluation_might_differ_in_length():
     spec = InputSpec((), "", False, 8, Workers(0, 2), 0, {}, ({}, None))
     with pytest.raises(InfeedError, match="whether all 2 workers evaluate the same number of batches"):
         _check_evaluation(unknown, spec, "m:f")
+
+
+def test_workers_that_would_wait_for_each_other_are_told_their_numbers_of_batches():
+    from infeed.components.trainer.own_input import check_same_length
+
+    check_same_length([4, 4], "training", "m:f")
+    with pytest.raises(InfeedError, match=r"different numbers of training batches: 4, 5(.|\n)*Give each as many"):
+        check_same_length([4, 5], "training", "m:f")

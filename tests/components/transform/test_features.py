@@ -90,6 +90,11 @@ def test_a_bad_description_is_refused(item: dict[str, str], message: str) -> Non
     assert message in caught.value.what
 
 
+def test_what_is_no_description_at_all_is_refused() -> None:
+    with pytest.raises(InfeedError, match=r"(?s)'age' is no feature.*give each as"):
+        features_from_json(["age"])  # type: ignore[list-item]
+
+
 def test_two_features_of_one_name_are_refused() -> None:
     with pytest.raises(InfeedError, match="two features are both called 'age'"):
         features_to_json([ZScore("age"), Bucketize("age", 4)])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +24,9 @@ def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
     return buffer.getvalue()
 
 
-def decoded(images: list[bytes], height: int, width: int, channels: int) -> np.ndarray:
+def decoded(images: Sequence[bytes], height: int, width: int, channels: int) -> np.ndarray:
     # As in tf.data: inside a graph.
-    return tf.function(decode_batch)(tf.constant(images), height, width, channels).numpy()
+    return tf.function(decode_batch)(tf.constant(images, tf.string), height, width, channels).numpy()
 
 
 def test_scanned_digits_are_exact() -> None:
@@ -74,6 +77,20 @@ def test_another_size_is_resized_with_antialias() -> None:
 def test_a_batch_may_hold_all_sizes() -> None:
     small = FLOWER.resize((16, 12))
     assert decoded([encoded(FLOWER), encoded(small)], 48, 64, 3).shape == (2, 48, 64, 3)
+
+
+def test_a_batch_may_be_empty() -> None:
+    assert decoded([], 8, 8, 1).shape == (0, 8, 8, 1)
+
+
+def test_a_saved_graph_decodes_too(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.decode = tf.function(
+        partial(decode_batch, height=48, width=64, channels=3), [tf.TensorSpec([None], tf.string)]
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    (pixels,) = tf.saved_model.load(str(tmp_path)).decode(tf.constant([encoded(FLOWER)]))
+    np.testing.assert_array_equal(pixels, np.asarray(FLOWER))
 
 
 def test_bytes_that_are_no_image_are_an_error() -> None:

@@ -58,7 +58,7 @@ def test_a_build_that_is_ended_ends_the_engine_and_leaves_no_secret(engines, pro
         while not (log.exists() and "STEP 2/2" in log.read_text()):
             time.sleep(0.01)
         secrets.extend((tmp_path / "scratch").rglob("pip.conf"))
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)  # which an own thread might else get
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)  # a thread of ours might get it
 
     threading.Thread(target=end, daemon=True).start()
     result = infeed("build", project, "--tag", "taxi:1")

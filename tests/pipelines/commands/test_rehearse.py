@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -65,6 +66,13 @@ def test_a_failure_shows_the_end_of_the_steps_log_and_where_the_whole_is(jobs: M
     assert "  epoch 1\n" in told
     [log] = (tmp_path / "root" / "logs").glob("*/learn.log")
     assert log.name in told
+
+
+def test_a_failure_inside_an_image_says_how_to_look_into_it(jobs: ModuleType, tmp_path: Path, engines: Any) -> None:
+    engines.add("docker", '[ "$1" != run ]')
+    done = rehearse(written(jobs, tmp_path, ""), "--image", "taxi:1")
+    assert done.exit_code == 1
+    assert "compare the image with this machine: infeed doctor --image taxi:1" in done.stdout
 
 
 @pytest.mark.slow

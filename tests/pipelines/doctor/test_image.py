@@ -57,7 +57,8 @@ def test_what_is_missing_there_is_a_problem():
 @pytest.mark.slow
 def test_the_image_is_asked_as_this_environment_is(engines):
     """The fake engine runs the command on this machine, so that both are the same."""
-    engines.add("docker", f'[ "$1" != run ] || {{ shift 7; exec {sys.executable} "$@"; }}; echo 3.4GB')
+    command = f'while [ "$1" != taxi:1 ]; do shift; done; shift; exec {sys.executable} "$@"'
+    engines.add("docker", f'[ "$1" != run ] || {{ {command}; }}; echo 3.4GB')
     first, *others = image_findings("taxi:1")
     assert (first.name, first.found.split(",")[0]) == ("taxi:1", "3.4GB")
     assert {finding.level for finding in others} == {Level.OK}

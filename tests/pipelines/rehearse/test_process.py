@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,13 @@ PARENT = (
 
 
 def is_running(pid: int) -> bool:
+    """Asked until a process that was killed has had its turn to die."""
     stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().split()[2] != "Z"
+    for _ in range(1000):
+        if not stat.exists() or stat.read_text().split()[2] == "Z":
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def test_what_a_process_started_ends_with_it(tmp_path: Path) -> None:

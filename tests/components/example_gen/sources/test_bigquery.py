@@ -12,16 +12,14 @@ from typing import Any
 import grpc
 import pyarrow as pa
 import pytest
-from google.cloud.bigquery_storage_v1 import types
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.ingest import Input
-from infeed.components.example_gen.sources import bigquery
-from infeed.components.example_gen.sources.bigquery import BigQueryOptions
 
-pytestmark = pytest.mark.tfx  # not for TFX's sake: Google's clients take seconds to import
+# Not for TFX's sake: Google's clients take seconds to import, and are not while tests are collected.
+pytestmark = pytest.mark.tfx
 
 ROWS = [
     {"n": number, "trip": {"fare": 0.0 if number % 3 else None, "stops": ["", "b"][: number % 3]}, "raw": b"\x00\xff"}
@@ -44,6 +42,8 @@ class StandIn:
         self.broken = {"streams/1"}  # breaks once, after its first batch
 
     def create_read_session(self, request: Any, context: grpc.ServicerContext) -> Any:
+        from google.cloud.bigquery_storage_v1 import types
+
         self.asked.append(("session", request))
         if request.read_session.table.endswith("/nowhere"):
             context.abort(grpc.StatusCode.NOT_FOUND, "Not found: Table d.nowhere")
@@ -55,6 +55,8 @@ class StandIn:
         )
 
     def read_rows(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        from google.cloud.bigquery_storage_v1 import types
+
         self.asked.append(("rows", (request.read_stream, request.offset)))
         number = int(request.read_stream.rpartition("/")[2])
         rows = self.table.slice(number * 40, 40).slice(request.offset)
@@ -90,6 +92,8 @@ class StandIn:
 
 @pytest.fixture
 def stand_in() -> Iterator[StandIn]:
+    from infeed.components.example_gen.sources.bigquery import BigQueryOptions
+
     server = StandIn()
     grpc_server, http_server = serve_grpc(server), serve_http(server)
     server.options = BigQueryOptions(  # type: ignore[attr-defined]
@@ -104,6 +108,8 @@ def stand_in() -> Iterator[StandIn]:
 
 
 def serve_grpc(server: StandIn) -> Any:
+    from google.cloud.bigquery_storage_v1 import types
+
     handlers = {
         "CreateReadSession": grpc.unary_unary_rpc_method_handler(
             server.create_read_session,
@@ -146,7 +152,9 @@ def serve_http(server: StandIn) -> ThreadingHTTPServer:
 
 
 def open_(query: str, stand_in: Any, **changes: Any) -> Input:
-    options = BigQueryOptions(**{**vars(stand_in.options), **changes})
+    from infeed.components.example_gen.sources import bigquery
+
+    options = bigquery.BigQueryOptions(**{**vars(stand_in.options), **changes})
     return bigquery.open_bigquery({None: query}, IngestOptions(), options)
 
 
@@ -171,6 +179,8 @@ def test_a_tables_streams_are_the_tasks_and_every_row_comes_once(stand_in: Stand
 
 
 def test_the_session_asks_for_arrow_and_for_what_is_wanted(stand_in: StandIn) -> None:
+    from google.cloud.bigquery_storage_v1 import types
+
     open_("p.d.trips", stand_in, columns=["n", "trip.fare"], row_restriction="n > 0", streams=7)
     (session,) = (what for name, what in stand_in.asked if name == "session")
     assert session.parent == "projects/p"
@@ -192,6 +202,8 @@ def test_a_query_runs_as_a_job_and_its_result_is_read(stand_in: StandIn) -> None
 
 @pytest.mark.parametrize("query", ["p.d.trips", QUERY])
 def test_the_fingerprint_changes_with_the_tables_that_are_read(stand_in: Any, query: str) -> None:
+    from infeed.components.example_gen.sources import bigquery
+
     first = bigquery.fingerprint({None: query}, stand_in.options)
     assert bigquery.fingerprint({None: query}, stand_in.options) == first
     stand_in.modified += 1
@@ -212,9 +224,11 @@ def test_what_bigquery_refuses(stand_in: StandIn, query: str, says: str) -> None
 
 
 def test_without_credentials_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    from infeed.components.example_gen.sources import bigquery
+
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", f"{tmp_path}/none.json")
     with pytest.raises(InfeedError, match=r"(?s)no credentials for BigQuery.*gcloud auth"):
-        bigquery.open_bigquery({None: "p.d.t"}, IngestOptions(), BigQueryOptions(project="p"))
+        bigquery.open_bigquery({None: "p.d.t"}, IngestOptions(), bigquery.BigQueryOptions(project="p"))
 
 
 def test_the_component_writes_what_was_read(stand_in: Any, tmp_path: Any) -> None:

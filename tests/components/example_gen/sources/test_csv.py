@@ -244,6 +244,8 @@ def test_impossible_delimiters(delimiter: str) -> None:
         ({"quote": ","}, "quote=','"),
         ({"types": {"a": "date"}}, r"types\['a'\]='date'"),
         ({"encoding": "klingon"}, "encoding='klingon'"),
+        ({"encoding": "base64"}, "encoding='base64'"),
+        ({"nulls": "NA"}, "nulls='NA'"),
     ],
 )
 def test_impossible_options(options: dict[str, Any], message: str) -> None:

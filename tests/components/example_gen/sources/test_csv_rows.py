@@ -66,6 +66,8 @@ def test_rows_of_any_text_begin_where_the_csv_module_says(text: str) -> None:
         (b'a\n"b\nc', 2),
         (b'"a\nb"\nc', 6),
         (b'"a\n""b\n', 0),
+        (b'x\n"a\n""b""\nc\n""d', 2),
+        (b'"a\n""b"\n"c\n""d\n', 8),
         (b'5" pipe\n6" pipe\nx', 16),  # quotes inside a cell are text
         (b'5" pipe\n"x\ny', 8),
         (b"a\r\nb", 3),

@@ -139,13 +139,16 @@ def test_a_column_that_begins_with_nulls_finds_its_type(sqlite: Execute) -> None
 @by_sqlalchemy
 def test_a_value_of_another_type_is_a_bad_row_never_another_value(sqlite: Execute) -> None:
     sqlite("CREATE TABLE t (n)")
-    sqlite("INSERT INTO t VALUES (?)", [(number,) for number in range(10_000)] + [(1.5,), ("x",), (None,), (7,)])
+    sqlite(
+        "INSERT INTO t VALUES (?)",
+        [(number,) for number in range(10_000)] + [(1.5,), ("x",), (None,), ("007",), (7.0,)],
+    )
     opened = open_("t", SqlOptions("SQLITE"))
     with pytest.raises(InfeedError, match=r"(?s)1\.5 where the column holds int64.*t, line 10001, column 'n'"):
         list(rows_of(opened))
-    bad_rows = BadRows("reject", limit=2)
+    bad_rows = BadRows("reject", limit=3)
     assert list(rows_of(opened, bad_rows))[-2:] == [(None,), (7,)]
-    assert [row.text for row in bad_rows.take()] == ["(1.5,)", "('x',)"]
+    assert [row.text for row in bad_rows.take()] == ["(1.5,)", "('x',)", "('007',)"]
 
 
 @by_sqlalchemy

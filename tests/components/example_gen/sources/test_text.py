@@ -60,9 +60,9 @@ def test_lines_read_in_spans_are_the_lines(tmp_path_factory: pytest.TempPathFact
     assert found == ["first", *lines]
 
 
-@pytest.mark.parametrize(("unit", "kept", "line"), [("line", ["one", "three"], 2), ("file", [], None)])
+@pytest.mark.parametrize(("unit", "kept", "line"), [("line", ["one", "three\r"], 2), ("file", [], None)])
 def test_what_is_no_text_is_set_aside(tmp_path: Path, unit: str, kept: list[str], line: int | None) -> None:
-    (tmp_path / "a.txt").write_bytes(b"one\r\ntw\xff\r\nthree\r\n")
+    (tmp_path / "a.txt").write_bytes(b"one\r\ntw\xff\r\nthree\r")
     bad_rows = BadRows("reject", 10)
     assert [row["text"] for row in rows(tmp_path, bad_rows=bad_rows, unit=unit)] == kept
     (bad,) = bad_rows.take()
