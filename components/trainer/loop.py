@@ -6,6 +6,7 @@ calls for steps are ours, see `steps`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,15 +84,18 @@ def fit(
     if checkpoints:
         checkpoints.attach(progress, tuple(all_callbacks), calls.meter.waited, settle=calls.settle)
         all_callbacks.append(checkpoints)
-    history = model.fit(
-        calls.batches,
-        initial_epoch=start_step // steps_per_epoch,
-        epochs=epochs,
-        steps_per_epoch=steps_per_epoch,
-        validation_data=calls.evaluation,
-        callbacks=all_callbacks,
-        verbose=2,
-    )
+    with warnings.catch_warnings():
+        # Keras says so of evaluation batches that lie on devices, for it cannot count them; training has no end.
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        history = model.fit(
+            calls.batches,
+            initial_epoch=start_step // steps_per_epoch,
+            epochs=epochs,
+            steps_per_epoch=steps_per_epoch,
+            validation_data=calls.evaluation,
+            callbacks=all_callbacks,
+            verbose=2,
+        )
     return Fitted(model, train, history.history, record.epochs, calls.train_and_wait)
 
 

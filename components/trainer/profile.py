@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from typing import Any
 
+from infeed.components.dataset import files
 from infeed.components.feed.plan import InputPlan
 from infeed.components.trainer.epochs import EpochRecord
 
@@ -17,7 +17,7 @@ FORMAT = 1
 def write_profile(
     folder: str, plan: InputPlan, epochs: tuple[EpochRecord, ...], ceiling: dict[str, Any], **run: Any
 ) -> None:
-    """Writes the profile under a temporary name first. `run` says how it ran: strategy, replicas, hosts."""
+    """Writes the profile, into any kind of store. `run` says how it ran: strategy, replicas, hosts."""
     profile = {
         "format": FORMAT,
         **run,
@@ -28,8 +28,4 @@ def write_profile(
         "plan": plan.to_dict(),
         "bytes": plan.bytes,
     }
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, FILE)
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
-        json.dump(profile, file, indent=1)
-    os.replace(path + ".tmp", path)
+    files.write_bytes(files.join(folder, FILE), json.dumps(profile, indent=1).encode())

@@ -10,7 +10,7 @@ from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.deploy.targets import Target
 
 _OF_ONE_PROCESS = ("one_device", "mirrored")
-_OF_ONE_DEVICE = ("one_device", "parameter_server")  # each worker's batches stay on its first device
+_OF_ONE_DEVICE = ("one_device", "parameter_server")  # a batch goes to one device whole
 
 
 @dataclass(frozen=True)

@@ -209,10 +209,13 @@ def train_here(place: Path, *args: Any, hyperparameters: Any = None, **options: 
     """Trains in this process, with the arguments of `fn_args`, and returns `place`."""
     from tfx.components.trainer.fn_args_utils import FnArgs
 
+    from infeed.components.trainer.epochs import measure_ceiling
     from infeed.components.trainer.run_fn import run_fn
 
     place.mkdir(exist_ok=True)
-    run_fn(FnArgs(hyperparameters=hyperparameters, **fn_args(place, *args, **options)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(measure_ceiling.__kwdefaults__, "seconds", 0.1)
+        run_fn(FnArgs(hyperparameters=hyperparameters, **fn_args(place, *args, **options)))
     return place
 
 

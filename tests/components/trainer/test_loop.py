@@ -87,6 +87,7 @@ def mirrored():
     command = [sys.executable, SCRIPT, "mirrored"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
+    assert "ran out of data" not in done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
