@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -34,6 +35,11 @@ _LONG = (
     "local/test_logs.py",
     "tests/test_setup.py",
 )
+
+
+def pytest_sessionstart() -> None:
+    """What runs in the background ignores SIGINT, and so would every process that it starts and tests interrupt."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
