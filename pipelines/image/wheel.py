@@ -62,11 +62,17 @@ def _from_installed(folder: Path) -> Path:
     record = next(file for file in package.files or () if file.name == "RECORD")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for file in files:
-            wheel.write(str(file.locate()), file.as_posix())
+            wheel.writestr(_entry(file), Path(str(file.locate())).read_bytes(), zipfile.ZIP_DEFLATED)
         lines = [f"{file.as_posix()},{file.hash.mode}={file.hash.value},{file.size}" for file in files if file.hash]
-        record_at = zipfile.ZipInfo(record.as_posix())  # of 1980 too
-        wheel.writestr(record_at, "\n".join([*lines, f"{record.as_posix()},,", ""]))
+        wheel.writestr(_entry(record), "\n".join([*lines, f"{record.as_posix()},,", ""]), zipfile.ZIP_DEFLATED)
     return path
+
+
+def _entry(file: PackagePath) -> zipfile.ZipInfo:
+    """Of 1980, whenever the file was installed."""
+    entry = zipfile.ZipInfo(file.as_posix())
+    entry.external_attr = 0o644 << 16
+    return entry
 
 
 def _came_from_the_wheel(file: PackagePath) -> bool:
