@@ -2,11 +2,11 @@
 BIN = .venv/bin
 # Where this is set, every one of many processes would compile TensorFlow and TFX anew, for five seconds and more.
 unexport PYTHONDONTWRITEBYTECODE
-# Two processes; the tests of a file share what they set up, so they stay together.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# The tests of a file share what they set up, so they stay together.
+PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-image check clean
+.PHONY: help setup run test test-image check bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -17,17 +17,23 @@ setup:  ## make .venv, or bring it up to date
 run: setup  ## digits to a pushed model: the image pipeline on real data
 	@$(BIN)/infeed run image
 
-test: setup  ## all tests
-	$(PYTEST)
+test: setup  ## all tests, and what share of the lines is run by those that need no TFX
+	$(PYTEST) -n 3 --cov --cov-report= # on two cores: the long tests wait for processes that they start
+	@echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines, by the tests that need no TFX"
 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh
 
-check: setup  ## lint, strict types, and the quick tests that need no TFX
+check: setup  ## lint, strict types, walls, and the quick tests that need no TFX
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(PYTEST) -m "not tfx and not slow"
+	$(BIN)/mypy benchmarks
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) -n 2 -m "not tfx and not slow"
+
+bench: setup  ## every benchmark in small sizes, and one table: some six minutes
+	@$(BIN)/python benchmarks/run.py --short
 
 clean:  ## remove .venv and all that was built or cached
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*

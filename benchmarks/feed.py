@@ -2,22 +2,20 @@
 
     python benchmarks/feed.py --rows 80000 --columns 20
 
-Prints one JSON line a figure: the median over all turns of wall and CPU seconds an epoch for each contender, then how
-many times faster than another each of ours was. All contenders read the same gzip-compressed TFRecord files, hand out
-batches of the same size and shuffle as far: `stream` in windows that move a record as far, by its standard deviation,
-as TFX's buffer does; `columns` and `disk` through all. An epoch is consumed inside one `tf.function`, and does nothing
-with the batches.
+Compares the CPU and wall seconds an epoch of each tier of ours with those of TFX's dataset and of the naive loop, and
+the first epoch, with all that makes a contender ready, with that of TFX's dataset and of `stream`. All contenders read
+the same gzip-compressed TFRecord files, hand out batches of the same size and shuffle as far: `stream` in windows that
+move a record as far, by its standard deviation, as TFX's buffer does; `columns` and `disk` through all. An epoch is
+consumed inside one `tf.function`, and does nothing with the batches.
 """
 
 from __future__ import annotations
 
-import json
 import resource
-import statistics
 import tempfile
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +23,16 @@ import click
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+from clock import Cost, Stopwatch, settle
+from harness import Result, Side, as_json, interleave, missing, report
 
 from infeed.components.dataset import names, records
-from infeed.components.feed.build import Stages, build
-from infeed.components.feed.machine import Machine
+from infeed.components.feed.build import build, measure_records
+from infeed.components.feed.capacity import Machine
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.plan import FeedSpec, plan
-from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import ShardFile, shard_files
+from infeed.components.feed.stages.base import BatchFunctions
 
 SHARDS = 4
 SHUFFLE = 10_000  # TFX's default
@@ -42,30 +42,31 @@ WINDOW = round(SHUFFLE * 6**0.5)
 Specs = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Turn:
-    """What one epoch took, in seconds."""
-
-    wall: float
-    cpu: float
-
-
 @click.command()
 @click.option("--rows", default=80_000, show_default=True, help="Rows of the table.")
 @click.option("--columns", default=20, show_default=True, help="Features of the table.")
 @click.option("--batch-size", "batch_sizes", default=[1024, 128], show_default=True, multiple=True)
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender; medians are printed.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
 @click.option("--naive/--no-naive", default=True, show_default=True, help="Whether the slow naive loop runs.")
-def main(rows: int, columns: int, batch_sizes: tuple[int, ...], turns: int, naive: bool) -> None:
+@as_json
+def main(rows: int, columns: int, batch_sizes: tuple[int, ...], turns: int, naive: bool, as_json: bool) -> None:
     """Measures feeding a table for training."""
+    report(measured(rows, columns, batch_sizes, turns, naive), as_json)
+
+
+def measured(rows: int, columns: int, batch_sizes: tuple[int, ...], turns: int, naive: bool) -> Iterator[Result]:
+    """Both tables in each size of batch."""
+    absent = {"tfx": Side("tfx", absent=reason)} if (reason := missing("tfx")) else {}
+    left_out = absent.keys() | (set() if naive else {"naive"})
     for kind, make in {"numbers": numbers, "numbers, text and a list": mixed}.items():
         with tempfile.TemporaryDirectory() as folder:
             spec = write_table(Path(folder), make(columns), rows)
             shards = shard_files([f"{folder}/Split-train/*"])
             for batch_size in batch_sizes:
                 table = Table(folder, spec, rows, batch_size, shards)
-                took = take_turns(contenders(table, naive), rows // batch_size, turns)
-                report(took, {"table": kind, "rows": rows, "columns": columns, "batch": batch_size})
+                present = {name: one for name, one in contenders(table).items() if name not in left_out}
+                case = f"{rows:,} rows x {columns} {kind}, batch {batch_size}, an epoch"
+                yield from compared(case, absent | take_turns(present, rows // batch_size, turns), turns)
 
 
 @dataclass(frozen=True)
@@ -131,24 +132,27 @@ def serialize(values: Mapping[str, list[Any]]) -> bytes:
 Epoch = Callable[[int], None]  # takes so many batches
 
 
-def contenders(table: Table, naive: bool) -> dict[str, Callable[[], Epoch]]:
+def contenders(table: Table) -> dict[str, Callable[[], Epoch]]:
     """Name -> a function that sets a contender up, which counts in the first epoch only, and returns its epochs."""
     cache = tempfile.mkdtemp(dir=table.folder)
-    made: dict[str, Callable[[], Epoch]] = {
+    return {
         "tfx": lambda: consume(theirs(table)),
         "stream": lambda: consume(ours(table, tier="stream", cache_records=False, shuffle_records=WINDOW)),
         "columns": lambda: consume(ours(table, tier="columns")),
         "disk": lambda: consume(ours(table, tier="disk", cache_dir=cache)),
+        "naive": lambda: consume(loop(table)),
     }
-    return {**made, "naive": lambda: consume(loop(table))} if naive else made
 
 
 def ours(table: Table, **options: Any) -> tf.data.Dataset:
     """The feed engine, without a transform graph."""
-    stages = Stages(lambda some: tf.io.parse_example(some, table.spec), lambda features: features, key="parse")
+    stages = BatchFunctions(lambda some: tf.io.parse_example(some, table.spec), lambda features: features, key="parse")
     feed = FeedOptions(batch_size=table.batch_size, **options)
     planned = plan(
-        table.shards, FeedSpec(True, measure(table.shards, stages)), feed, Machine.here(cache_dir=feed.cache_dir)
+        table.shards,
+        FeedSpec(True, measure_records(table.shards, stages)),
+        feed,
+        Machine.here(cache_dir=feed.cache_dir),
     )
     return build(planned, stages)
 
@@ -199,77 +203,48 @@ def consume(dataset: tf.data.Dataset) -> Epoch:
     return lambda count: take(tf.constant(count))
 
 
-def take_turns(made: dict[str, Callable[[], Epoch]], steps: int, turns: int) -> dict[str, Turn]:
+def take_turns(made: dict[str, Callable[[], Epoch]], steps: int, turns: int) -> dict[str, Side]:
     """The first epoch of each, with all that makes it ready, then the median of later ones, turn by turn."""
-    took, epochs = {}, {}
+    sides, epochs = {}, {}
     for name, make in made.items():
-        started = clock()
+        watch = Stopwatch()
         epochs[name] = make()
         epochs[name](steps)
-        took[f"{name}, first epoch"] = since(started)
+        sides[first(name)] = Side.of(first(name), [watch.cost])
         settle()
-    later: dict[str, list[Turn]] = {name: [] for name in made}
-    for _ in range(turns):
-        for name, epoch in epochs.items():
-            later[name].append(one_turn(epoch, steps))
-    return {**took, **{name: median(some) for name, some in later.items()}}
+    later = interleave({name: partial(one_turn, epoch, steps) for name, epoch in epochs.items()}, turns)
+    return {**sides, **{name: Side.of(name, costs) for name, costs in later.items()}}
 
 
-def one_turn(epoch: Epoch, steps: int) -> Turn:
+def one_turn(epoch: Epoch, steps: int) -> Cost:
     """Seconds an epoch, over as many epochs as half a second holds.
 
     Buffers are full at the start. The clock of the CPU runs on until they are full again, so that it counts the making
     of just as many batches as were taken, and nobody works at another's cost.
     """
-    started, count = clock(), 0
-    while not count or time.perf_counter() - started.wall < 0.5:
+    watch, count = Stopwatch(), 0
+    while not count or watch.wall < 0.5:
         epoch(steps)
         count += 1
-    wall = since(started).wall
+    wall = watch.wall
     settle()
-    return Turn(wall / count, since(started).cpu / count)
+    return Cost(wall, watch.cpu) / count
 
 
-def settle() -> None:
-    """Waits until this process is idle."""
-    before = -1.0
-    while time.process_time() - before > 0.002:
-        before = time.process_time()
-        time.sleep(0.1)
+def first(name: str) -> str:
+    return f"{name}, first epoch"
 
 
-def clock() -> Turn:
-    return Turn(time.perf_counter(), time.process_time())
-
-
-def since(started: Turn) -> Turn:
-    now = clock()
-    return Turn(now.wall - started.wall, now.cpu - started.cpu)
-
-
-def median(turns: list[Turn]) -> Turn:
-    return Turn(statistics.median(turn.wall for turn in turns), statistics.median(turn.cpu for turn in turns))
-
-
-def report(took: dict[str, Turn], fields: dict[str, Any]) -> None:
-    """One JSON line a figure."""
-
-    def line(figure: str, value: float) -> None:
-        click.echo(json.dumps({"benchmark": "feed table", **fields, "figure": figure, "value": round(value, 4)}))
-
-    def times_faster(name: str, other: str) -> None:
-        if name in took and other in took:
-            line(f"{name}: times faster than {other}, CPU", took[other].cpu / took[name].cpu)
-            line(f"{name}: times faster than {other}, wall", took[other].wall / took[name].wall)
-
-    for name, turn in took.items():
-        line(f"{name}: CPU seconds", turn.cpu)
-        line(f"{name}: wall seconds", turn.wall)
-    for name in ("stream", "columns", "disk"):
-        times_faster(name, "tfx")
-        times_faster(name, "naive")
-    times_faster("columns, first epoch", "stream, first epoch")
-    line("peak memory of the process so far, MB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+def compared(case: str, sides: dict[str, Side], turns: int) -> Iterator[Result]:
+    """Each of ours beside the others, and the first epochs, of which there is one each."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    sides["columns"] = replace(sides["columns"], also={"peak memory of the process so far, MB": peak})
+    pairs = [(name, other, turns) for other in ("tfx", "naive") for name in ("stream", "columns", "disk")]
+    firsts = (("stream", "tfx"), ("columns", "stream"))
+    pairs += [(first(name), first(other), 1) for name, other in firsts]
+    for name, other, count in pairs:
+        if name in sides and other in sides:
+            yield Result("feed", case, sides[name], sides[other], count)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,15 @@
 
     python benchmarks/growth.py --plot docs/growth.svg
 
-Prints one JSON line a figure, the microseconds of CPU that a row takes, and draws them. A table of two whole numbers
-and two fractions is written as gzip-compressed TFRecords; each tier is measured in epochs after its first. The first of
-`columns` and `disk`, which decodes all rows, is measured too, with the half second in which TensorFlow builds its
-graphs. Takes some ten minutes, 4 GB of memory and 2 GB of disk.
+Compares the CPU and wall seconds that a row takes at each size with those at the smallest, and draws the CPU seconds.
+A table of two whole numbers and two fractions is written as gzip-compressed TFRecords; each tier is measured in epochs
+after its first. The first of `columns` and `disk`, which decodes all rows, is measured too, with the half second in
+which TensorFlow builds its graphs. Each size and tier has its turns by itself, since the largest fills the memory.
+Takes some ten minutes, 4 GB of memory and 2 GB of disk.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,9 @@ import matplotlib as mpl
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
-from feed import Epoch, Specs, Table, clock, consume, one_turn, ours, settle, since
+from clock import Cost, Stopwatch, settle
+from feed import Specs, Table, consume, first, one_turn, ours
+from harness import Result, Side, as_json, report
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
@@ -36,6 +37,7 @@ SPECS: Specs = {
     "whole": tf.io.FixedLenFeature([2], tf.int64),
     "fraction": tf.io.FixedLenFeature([2], tf.float32),
 }
+Costs = dict[int, Side]  # by size
 TITLES = {"rows": "rows of the table", "batch": "rows of a batch", "shards": "shards of the table"}
 
 
@@ -55,21 +57,37 @@ class Case:
 
 
 @click.command()
+@click.option("--grows", type=click.Choice(list(TITLES)), default=list(TITLES), show_default=True, multiple=True)
 @click.option("--most-rows", default=10_000_000, show_default=True, help="Rows of the largest table.")
 @click.option("--turns", default=3, show_default=True, help="Epochs measured, of which the median is taken.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="An SVG or PNG file to draw into.")
-def main(most_rows: int, turns: int, plot: str | None) -> None:
+@as_json
+def main(grows: tuple[str, ...], most_rows: int, turns: int, plot: str | None, as_json: bool) -> None:
     """Measures how the cost of feeding grows."""
-    figures: dict[str, dict[str, dict[int, float]]] = {}
-    for case in cases(most_rows):
+    figures: dict[str, dict[str, Costs]] = {}
+    report(measured([case for case in cases(most_rows) if case.grows in grows], turns, figures), as_json)
+    if plot:
+        draw(figures, plot)
+
+
+def measured(chosen: list[Case], turns: int, figures: dict[str, dict[str, Costs]]) -> Iterator[Result]:
+    """Each size beside the smallest; fills `figures`: what grows -> tier -> size -> cost of a row."""
+    for case in chosen:
         with tempfile.TemporaryDirectory() as folder:
             write_table(Path(folder), case.rows, case.shards)
             table = Table(folder, SPECS, case.rows, case.batch, shard_files([f"{folder}/Split-train/*"]))
-            for tier, cost in measured(table, turns):
-                figures.setdefault(case.grows, {}).setdefault(tier, {})[case.at] = cost
-                click.echo(json.dumps({"benchmark": "feed growth", case.grows: case.at, "figure": tier, "value": cost}))
-    if plot:
-        draw(figures, plot)
+            for tier, costs in take_turns(table, turns):
+                known = figures.setdefault(case.grows, {}).setdefault(tier, {})
+                known[case.at] = Side.of(f"{tier} at {case.at:,}", costs)
+                smallest = next(iter(known.values()))
+                if smallest is not known[case.at]:
+                    yield Result(
+                        "growth",
+                        f"{TITLES[case.grows]}, a row, turns not alternating",
+                        known[case.at],
+                        smallest,
+                        len(costs),
+                    )
 
 
 def cases(most_rows: int) -> Iterator[Case]:
@@ -94,28 +112,27 @@ def blocks(random: np.random.Generator, rows: int) -> Iterator[pa.LargeBinaryArr
         yield records.frame_records(encode_examples(batch))
 
 
-def measured(table: Table, turns: int) -> Iterator[tuple[str, float]]:
-    """(name, microseconds of CPU a row) of each tier."""
+def take_turns(table: Table, turns: int) -> Iterator[tuple[str, list[Cost]]]:
+    """(name, what a row took in each turn) of each tier."""
     steps = table.rows // table.batch_size
-    for tier, options in {
+    rows = steps * table.batch_size
+    tiers: dict[str, dict[str, object]] = {
         "stream": {"cache_records": False},
         "columns": {},
         "disk": {"cache_dir": f"{table.folder}/cache"},
-    }.items():
-        started = clock()
-        epoch: Epoch = consume(ours(table, tier=tier, **options))
+    }
+    for tier, options in tiers.items():
+        watch = Stopwatch()
+        epoch = consume(ours(table, tier=tier, **options))
         epoch(steps)
+        wall = watch.wall
         settle()
         if tier != "stream":
-            yield f"{tier}, first epoch", a_row(since(started).cpu / steps, table)
-        yield tier, a_row(statistics.median(one_turn(epoch, steps).cpu for _ in range(turns)) / steps, table)
+            yield first(tier), [Cost(wall, watch.cpu) / rows]
+        yield tier, [one_turn(epoch, steps) / rows for _ in range(turns)]
 
 
-def a_row(seconds_a_step: float, table: Table) -> float:
-    return round(1e6 * seconds_a_step / table.batch_size, 4)
-
-
-def draw(figures: dict[str, dict[str, dict[int, float]]], path: str) -> None:
+def draw(figures: dict[str, dict[str, Costs]], path: str) -> None:
     """A panel for each thing that grows."""
     mpl.rcParams.update({"svg.hashsalt": "growth", "font.size": 9})
     figure, panels = plt.subplots(1, len(figures), figsize=(11, 3.6), sharey=True, layout="constrained")
@@ -127,11 +144,13 @@ def draw(figures: dict[str, dict[str, dict[int, float]]], path: str) -> None:
     figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None, facecolor="white")
 
 
-def draw_panel(panel: Axes, title: str, tiers: dict[str, dict[int, float]]) -> None:
+def draw_panel(panel: Axes, title: str, tiers: dict[str, Costs]) -> None:
     for tier, costs in tiers.items():
-        name, first = tier.split(",")[0], "," in tier
+        name, is_first = tier.split(",")[0], "," in tier
         colour = {"stream": "#b5482a", "columns": "#2a62b5", "disk": "#3b8a4f"}[name]
-        panel.plot(*zip(*costs.items(), strict=True), ":" if first else "-", color=colour, marker="o", ms=3, label=tier)
+        microseconds = [1e6 * (cost.cpu or 0.0) for cost in costs.values()]
+        style = ":" if is_first else "-"
+        panel.plot(list(costs), microseconds, style, color=colour, marker="o", ms=3, label=tier)
     panel.set(xscale="log", yscale="log", xlabel=title)
     panel.grid(color="#dddddd", lw=0.5)
     panel.spines[["top", "right"]].set_visible(False)

@@ -3,10 +3,9 @@
     python benchmarks/images.py
 
 Each contender is one process with two workers or threads of its own, in an environment of its own that is made from
-PyPI first (about 7 GB, most of it torch with its CUDA libraries). They take turns; one JSON line a figure is printed:
-the median of images per second and of CPU time an image, that of worker processes included, and how many times as fast
-ours are. What cannot be installed or run is named with its error. `images/protocol.py` says what is measured,
-`docs/images.md` what each contender does.
+PyPI first (about 7 GB, most of it torch with its CUDA libraries). They take turns; compared are the CPU time an image,
+that of worker processes included, and the wall time. What cannot be installed or run is named with its error.
+`images/protocol.py` says what is measured, `docs/images.md` what each contender does.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,6 +27,8 @@ import click
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+from clock import Cost, median
+from harness import Result, Side, as_json, interleave, report
 from sklearn.datasets import load_sample_images
 
 from infeed.components.dataset import names, records
@@ -41,7 +42,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class Contender:
-    """A script, and the packages it needs from PyPI; none means the environment that this one runs in."""
+    """A script, and the packages it needs from PyPI; ours need none beyond those that this one has."""
 
     name: str
     script: str
@@ -68,11 +69,13 @@ class CannotRunError(Exception):
 @click.option("--images", default=20_000, show_default=True, help="Pictures in the data set.")
 @click.option("--batch", default=128, show_default=True)
 @click.option("--kind", "kinds", default=["raw", "png"], show_default=True, multiple=True)
-@click.option("--turns", default=5, show_default=True, help="Turns of each contender; medians are printed.")
+@click.option("--turns", default=5, show_default=True, help="Turns of each contender, of which the medians are taken.")
 @click.option("--seconds", default=3.0, show_default=True, help="Length of a turn.")
 @click.option("--workers", default=os.cpu_count() or 1, show_default=True, help="Workers or threads of each contender.")
 @click.option("--only", multiple=True, help="Names of the contenders that run; all of them where not given.")
 @click.option("--environments", default="~/.cache/tfx-infeed-benchmarks", show_default=True, type=Path)
+@click.option("--install/--no-install", default=True, show_default=True, help="Whether environments are made.")
+@as_json
 def main(
     images: int,
     batch: int,
@@ -82,48 +85,59 @@ def main(
     workers: int,
     only: Sequence[str],
     environments: Path,
+    install: bool,
+    as_json: bool,
 ) -> None:
     """Measures loaders of small pictures."""
     chosen = [one for one in CONTENDERS if not only or one.name in only]
-    pythons = installed(chosen, environments.expanduser())
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder), images)
-        for kind in kinds:
-            arguments = [f"--folder={folder}", f"--scratch={folder}", f"--kind={kind}"]
-            arguments += [f"--batch={batch}", f"--workers={workers}"]
-            with started(pythons, arguments) as processes:
-                figures = take_turns(processes, turns, seconds)
-            report(figures, {"kind": kind, "images": images, "batch": batch, "workers": workers})
+    found = [prepared(one, environments.expanduser(), install) for one in chosen]
+    options = [f"--batch={batch}", f"--workers={workers}"]
+    report(measured(found, images, kinds, options, turns, seconds), as_json)
 
 
-def installed(contenders: Sequence[Contender], folder: Path) -> dict[Contender, str]:
-    """Contender -> its Python, after what it needs is there; those that cannot be installed are left out."""
-    pythons = {contender: python_of(contender, folder) for contender in contenders}
-    return {contender: python for contender, python in pythons.items() if python}
+@dataclass(frozen=True)
+class Prepared:
+    """A contender with its Python and what that holds, or why there is none."""
+
+    contender: Contender
+    python: str = ""
+    versions: str = ""
+    absent: str = ""
+
+    @property
+    def side(self) -> Side:
+        """Before it has run."""
+        return Side(self.contender.name, also={"versions": self.versions} if self.versions else {}, absent=self.absent)
 
 
-def python_of(contender: Contender, folder: Path) -> str:
-    """Empty where the contender cannot be installed, which is reported."""
+def prepared(contender: Contender, folder: Path, install: bool) -> Prepared:
+    """A contender, after what it needs is there."""
+    if not contender.packages:
+        return Prepared(contender, sys.executable)
     try:
-        return environment(contender, folder) if contender.packages else sys.executable
+        return environment(contender, folder, install)
     except CannotRunError as error:
-        say({"contender": contender.name, "figure": "cannot be installed", "value": str(error)})
-        return ""
+        return Prepared(contender, absent=str(error))
 
 
-def environment(contender: Contender, folder: Path) -> str:
-    """An environment with the contender's packages, made at the first time; says their versions."""
+def environment(contender: Contender, folder: Path, install: bool) -> Prepared:
+    """An environment with the contender's packages, made at the first time.
+
+    Raises:
+      CannotRunError: it is not there and cannot or must not be made.
+    """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or "uv"
     path = folder / Path(contender.script).stem
     python = str(path / "bin" / "python")
     if not (path / "whole").exists():
+        if not install:
+            raise CannotRunError("not installed")
         command(uv, "venv", "--clear", "--python", sys.executable, str(path))
-        command(uv, "pip", "install", "--python", python, "numpy", "psutil", *contender.packages)
+        command(uv, "pip", "install", "--python", python, "numpy", *contender.packages)
         (path / "whole").touch()
     frozen = command(uv, "pip", "freeze", "--python", python).splitlines()
     versions = [line for line in frozen if line.partition("==")[0] in contender.packages]
-    say({"contender": contender.name, "figure": "versions", "value": ", ".join(versions)})
-    return python
+    return Prepared(contender, python, ", ".join(versions))
 
 
 def command(*words: str) -> str:
@@ -187,69 +201,85 @@ class Process:
         self.errors.seek(0)
         raise CannotRunError(self.errors.read().strip()[-500:])
 
-    def turn(self, seconds: float) -> Figures:
-        """Lets it work for so long."""
+    def turn(self, seconds: float) -> Cost:
+        """Lets it work for so long; what an image took."""
         assert self.running.stdin is not None
         print(seconds, file=self.running.stdin, flush=True)
-        return self.answer()
+        figures = self.answer()
+        return Cost(figures["wall"], figures["cpu"]) / figures["images"]
+
+
+def measured(
+    found: Sequence[Prepared],
+    images: int,
+    kinds: Sequence[str],
+    options: Sequence[str],
+    turns: int,
+    seconds: float,
+) -> Iterator[Result]:
+    """Each kind of picture, in all contenders."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), images)
+        for kind in kinds:
+            arguments = [f"--folder={folder}", f"--scratch={folder}", f"--kind={kind}", *options]
+            sides = {one.contender.name: one.side for one in found}
+            with started(found, arguments, sides) as processes:
+                runs = {one.contender.name: partial(one.turn, seconds) for one in processes}
+                for name, costs in interleave(runs, turns).items():
+                    a_second = 1 / median(costs).wall
+                    sides[name] = Side.of(name, costs, also={**sides[name].also, "images a second": a_second})
+            yield from compared(f"{kind}, {images:,} pictures, a picture", sides, turns)
 
 
 @contextmanager
-def started(pythons: dict[Contender, str], arguments: Sequence[str]) -> Iterator[list[Process]]:
-    """All contenders that can be run, each ready and at rest."""
-    processes = [process for one, python in pythons.items() if (process := start(one, python, arguments))]
+def started(found: Sequence[Prepared], arguments: Sequence[str], sides: dict[str, Side]) -> Iterator[list[Process]]:
+    """All contenders that can be run, each ready and at rest; why others cannot is written into `sides`.
+
+    Raises:
+      CannotRunError: one of ours cannot be run, which is no other's fault.
+    """
+    processes = []
+    for one in found:
+        name = one.contender.name
+        try:
+            processes += [start(one, arguments)] if one.python else []
+        except CannotRunError as error:
+            if not one.contender.packages:
+                raise
+            sides[name] = replace(sides[name], absent=f"cannot be run: {error}")
     yield processes
     for process in processes:
         process.running.communicate()
         process.errors.close()
 
 
-def start(contender: Contender, python: str, arguments: Sequence[str]) -> Process | None:
-    """A contender that has made its first batch; None where it cannot, which is reported."""
+def start(one: Prepared, arguments: Sequence[str]) -> Process:
+    """A contender that has made its first batch.
+
+    Raises:
+      CannotRunError: it did not come so far.
+    """
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process is
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-    words = [python, str(SCRIPTS / contender.script), *arguments]
-    process = Process(contender, subprocess.Popen(words, text=True, **pipes), errors)
-    try:
-        process.answer()
-    except CannotRunError as error:
-        say({"contender": contender.name, "figure": "cannot be run", "value": str(error)})
-        return None
+    paths = [str(SCRIPTS.parent), *filter(None, [os.environ.get("PYTHONPATH")])]  # there lies clock.py
+    words = [one.python, str(SCRIPTS / one.contender.script), *arguments]
+    running = subprocess.Popen(words, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, **pipes)
+    process = Process(one.contender, running, errors)
+    process.answer()
     return process
 
 
-def take_turns(processes: Sequence[Process], turns: int, seconds: float) -> dict[str, Figures]:
-    """Medians of each contender, over turns that are taken one after the other."""
-    took: dict[str, list[Figures]] = {process.contender.name: [] for process in processes}
-    for _ in range(turns):
-        for process in processes:
-            took[process.contender.name].append(process.turn(seconds))
-    return {name: medians(some) for name, some in took.items()}
-
-
-def medians(turns: Sequence[Figures]) -> Figures:
-    return {
-        "images per second": statistics.median(turn["images"] / turn["wall"] for turn in turns),
-        "CPU microseconds an image": statistics.median(turn["cpu"] / turn["images"] * 1e6 for turn in turns),
-    }
-
-
-def report(took: dict[str, Figures], fields: dict[str, Any]) -> None:
-    """One line a figure, then each of ours beside each of the others."""
-    for name, figures in took.items():
-        for figure, value in figures.items():
-            say({**fields, "contender": name, "figure": figure, "value": round(value, 1)})
-    ours = {name: figures for name, figures in took.items() if name.startswith("ours")}
-    for name, figures in ours.items():
-        for other in took.keys() - ours.keys():
-            wall = figures["images per second"] / took[other]["images per second"]
-            cpu = took[other]["CPU microseconds an image"] / figures["CPU microseconds an image"]
-            say({**fields, "contender": name, "figure": f"times as fast as {other}, wall", "value": round(wall, 2)})
-            say({**fields, "contender": name, "figure": f"times as fast as {other}, CPU", "value": round(cpu, 2)})
-
-
-def say(fields: dict[str, Any]) -> None:
-    click.echo(json.dumps({"benchmark": "images", **fields}))
+def compared(case: str, sides: dict[str, Side], turns: int) -> Iterator[Result]:
+    """Each of ours beside each of the others; those that are not installed are one side together."""
+    ours = [side for name, side in sides.items() if name.startswith("ours")]
+    others = [side for side in sides.values() if side not in ours]
+    reasons = dict.fromkeys(side.absent for side in others)
+    together = [[side for side in others if side.absent == reason] for reason in reasons if reason]
+    absent = [Side(", ".join(side.name for side in some), absent=some[0].absent) for some in together]
+    beside: list[Side | None] = [*(side for side in others if not side.absent), *absent]
+    for own in ours:
+        for other in beside or [None]:
+            yield Result("images", case, own, other, turns)
 
 
 if __name__ == "__main__":

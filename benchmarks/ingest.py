@@ -5,22 +5,18 @@
     python benchmarks/ingest.py --format png --rows 20000
     python benchmarks/ingest.py --format sql --rows 200000
 
-Prints one JSON line a figure: the median over all turns of wall and CPU seconds for each contender, then how many
-times faster than the first, TFX's component, each other was, and the size of what each wrote. TFX has no component for
-images: there its contender is one that takes them one by one, as its guide to custom executors shows. It has none for
-databases either: there SQLite by ADBC stands beside SQLite by SQLAlchemy.
+Compares the CPU and wall seconds of each of ours with those of TFX's component, and says what each wrote. TFX has no
+component for images: there its contender is one that takes them one by one, as its guide to custom executors shows. It
+has none for databases either: there SQLite by ADBC stands beside SQLite by SQLAlchemy.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import os
 import shutil
 import sqlite3
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,29 +24,40 @@ from pathlib import Path
 
 import click
 import numpy as np
+from clock import Cost, Stopwatch
+from harness import Result, Side, as_json, interleave, missing, report
 from PIL import Image
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet as pq
 
+from infeed.components import CsvExampleGen, ImageExampleGen, ParquetExampleGen
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
-from infeed.components.example_gen import CsvExampleGen, ImageExampleGen, ParquetExampleGen, ingest
-from infeed.components.example_gen.sources.csv import open_csv
-from infeed.components.example_gen.sources.images import open_images
+from infeed.components.example_gen import ingest
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.sources.images.reader import open_images
 from infeed.components.example_gen.sources.parquet import open_parquet
-from infeed.components.example_gen.sources.sql import SqlOptions, open_sql
+from infeed.components.example_gen.sources.sql.reader import SqlOptions, open_sql
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
 ZLIB_6 = IngestOptions(level=6)  # the level that TFX's own writer uses
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What one run took, in seconds, and wrote, in bytes."""
+class Contender:
+    """A function from the folder of the input to the folder of its dataset, and the module that it needs."""
 
-    wall: float
-    cpu: float
+    run: Callable[[Path], Path]
+    needs: str = "tfx"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one run took, and wrote, in bytes."""
+
+    cost: Cost
     written: int
 
 
@@ -60,18 +67,29 @@ class Turn:
 )
 @click.option("--rows", default=20_000, show_default=True, help="Rows of the table, or images.")
 @click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
-@click.option("--turns", default=3, show_default=True, help="Turns of each contender; medians are printed.")
-def main(form: str, rows: int, columns: int, turns: int) -> None:
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@as_json
+def main(form: str, rows: int, columns: int, turns: int, as_json: bool) -> None:
     """Measures ingestion against TFX's."""
     with tempfile.TemporaryDirectory() as folder:
         data, small = Path(folder, "data"), Path(folder, "small")
         contenders = make_contenders(form, Path(folder, "out"))
         for where, size in ((data, rows), (small, 100)):
             TABLES[form](where, size, columns) if form in TABLES else write_images(where, size, form)
-        for run in contenders.values():
+        present = {name: one.run for name, one in contenders.items() if not missing(one.needs)}
+        for run in present.values():
             measure(run, small)  # imports and other first-time costs
-        took = take_turns(contenders, data, turns)
-    report(took, f"ingest {form}", rows, columns if form in TABLES else 1)
+        took = interleave({name: partial(measure, run, data) for name, run in present.items()}, turns)
+    sides = [side(name, one, took.get(name, [])) for name, one in contenders.items()]
+    case = f"{rows:,} rows x {columns} columns" if form in TABLES else f"{rows:,} pictures"
+    report((Result(f"ingest {form}", case, ours, sides[0], turns) for ours in sides[1:]), as_json)
+
+
+def side(name: str, contender: Contender, turns: list[Turn]) -> Side:
+    """What was seen of a contender, or why there is nothing."""
+    if not turns:
+        return Side(name, absent=missing(contender.needs))
+    return Side.of(name, (turn.cost for turn in turns), also={"bytes written": turns[0].written})
 
 
 def write_table(folder: Path, rows: int, columns: int) -> None:
@@ -125,44 +143,59 @@ def write_images(folder: Path, count: int, form: str) -> None:
         coarse.resize((32, 32), Image.Resampling.BICUBIC).save(where / f"{number:06d}.{form}")
 
 
-def make_contenders(form: str, out: Path) -> dict[str, Callable[[Path], Path]]:
-    """Name -> a function from the folder of the input to the folder of its dataset."""
+def make_contenders(form: str, out: Path) -> dict[str, Contender]:
+    """Contenders by name, the other side first."""
 
-    def component(make: Callable[..., object], **options: object) -> Callable[[Path], Path]:
-        return lambda data: execute(make(str(data), **options), out)
+    def component(make: Callable[..., object], **options: object) -> Contender:
+        return Contender(lambda data: execute(make(str(data), **options), out))
+
+    def alone(open_input: Callable[..., OpenedSource], pattern: str = "*") -> Contender:
+        options = IngestOptions()
+        return Contender(lambda data: ingest_alone(open_input(str(data), {None: pattern}, options), out))
 
     if form == "csv":
-        from tfx.components import CsvExampleGen as Theirs
-
         return {
-            "tfx": component(Theirs),
+            "tfx": component(tfx_csv),
             "infeed": component(CsvExampleGen),
             "infeed zlib 6": component(CsvExampleGen, options=ZLIB_6),
-            "infeed without Beam": lambda table: ingest_alone(open_csv(str(table), {None: "*"}, IngestOptions()), out),
+            "infeed without Beam": alone(open_csv),
         }
     if form == "parquet":
-        from tfx.components import FileBasedExampleGen
-        from tfx.components.example_gen.custom_executors import parquet_executor
-        from tfx.dsl.components.base import executor_spec
-
-        spec = executor_spec.BeamExecutorSpec(parquet_executor.Executor)
         return {
-            "tfx": component(FileBasedExampleGen, custom_executor_spec=spec),
+            "tfx": component(tfx_parquet),
             "infeed": component(ParquetExampleGen),
             "infeed zlib 6": component(ParquetExampleGen, options=ZLIB_6),
-            "infeed without Beam": lambda table: ingest_alone(
-                open_parquet(str(table), {None: "*"}, IngestOptions()), out
-            ),
+            "infeed without Beam": alone(open_parquet),
         }
     if form == "sql":
-        return {driver: partial(ingest_sqlite, driver=driver, out=out) for driver in ("sqlite", "sqlite+adbc")}
+        drivers = {"sqlite": "sqlalchemy", "sqlite+adbc": "adbc_driver_sqlite"}
+        return {name: Contender(partial(ingest_sqlite, driver=name, out=out), needs) for name, needs in drivers.items()}
+    return {
+        "tfx": component(tfx_images),
+        "infeed": component(ImageExampleGen),
+        "infeed without Beam": alone(open_images, "*/*"),
+    }
+
+
+def tfx_csv(data: str) -> object:
+    from tfx.components import CsvExampleGen
+
+    return CsvExampleGen(data)
+
+
+def tfx_parquet(data: str) -> object:
+    from tfx.components import FileBasedExampleGen
+    from tfx.components.example_gen.custom_executors import parquet_executor
+    from tfx.dsl.components.base import executor_spec
+
+    spec = executor_spec.BeamExecutorSpec(parquet_executor.Executor)
+    return FileBasedExampleGen(data, custom_executor_spec=spec)
+
+
+def tfx_images(data: str) -> object:
     from per_image import PerImageExampleGen
 
-    return {
-        "tfx": component(PerImageExampleGen),
-        "infeed": component(ImageExampleGen),
-        "infeed without Beam": lambda data: ingest_alone(open_images(str(data), {None: "*/*"}, IngestOptions()), out),
-    }
+    return PerImageExampleGen(data)
 
 
 def execute(component: object, out: Path) -> Path:
@@ -176,7 +209,7 @@ def execute(component: object, out: Path) -> Path:
     return out
 
 
-def ingest_alone(opened: ingest.Input, out: Path) -> Path:
+def ingest_alone(opened: OpenedSource, out: Path) -> Path:
     """The same steps without Beam."""
     job = ingest.Job.of(opened, root=str(out), splits=BUCKETS.names, buckets=BUCKETS, options=IngestOptions())
     ingest.ingest(opened.tasks, job)
@@ -191,45 +224,12 @@ def ingest_sqlite(data: Path, driver: str, out: Path) -> Path:
 
 def measure(run: Callable[[Path], Path], data: Path) -> Turn:
     """One run, its output weighed and removed."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    watch = Stopwatch()
     out = run(data)
-    took = time.perf_counter() - wall, time.process_time() - cpu
+    cost = watch.cost
     written = sum(file.size for file in files.list_files(str(out), depth=1) if "Split-" in file.path)
     shutil.rmtree(out)
-    return Turn(*took, written)
-
-
-def take_turns(contenders: dict[str, Callable[[Path], Path]], data: Path, turns: int) -> dict[str, Turn]:
-    """The median of each contender; turns alternate, so that a busy machine is busy for all."""
-    took: dict[str, list[Turn]] = {name: [] for name in contenders}
-    for _ in range(turns):
-        for name, run in contenders.items():
-            took[name].append(measure(run, data))
-    return {
-        name: Turn(
-            statistics.median(turn.wall for turn in all_turns),
-            statistics.median(turn.cpu for turn in all_turns),
-            all_turns[0].written,
-        )
-        for name, all_turns in took.items()
-    }
-
-
-def report(took: dict[str, Turn], benchmark: str, rows: int, columns: int) -> None:
-    """One JSON line a figure."""
-
-    def line(contender: str, figure: str, value: float) -> None:
-        fields = {"benchmark": benchmark, "rows": rows, "columns": columns, "contender": contender}
-        click.echo(json.dumps({**fields, "figure": figure, "value": round(value, 3)}))
-
-    first, theirs = next(iter(took.items()))
-    for name, turn in took.items():
-        line(name, "wall seconds", turn.wall)
-        line(name, "CPU seconds", turn.cpu)
-        line(name, "bytes written", turn.written)
-        if name != first:
-            line(name, f"times faster than {first}, wall", theirs.wall / turn.wall)
-            line(name, f"times faster than {first}, CPU", theirs.cpu / turn.cpu)
+    return Turn(cost, written)
 
 
 if __name__ == "__main__":

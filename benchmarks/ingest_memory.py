@@ -2,25 +2,27 @@
 
     python benchmarks/ingest_memory.py --megabytes 1000 --run processes
 
-Prints one JSON line: the peak of resident memory of the heaviest process and of all together, in bytes, sampled every
-50 ms while `infeed ingest` runs, and the size of the largest shard over that of the smallest. With `--read-back` TFX's
+Says what `infeed ingest` took in CPU and wall seconds, the peak of resident memory of all its processes together and of
+the heaviest, sampled every 50 ms, and the size of the largest shard over that of the smallest. With `--read-back` TFX's
 own reader then reads the dataset, and every row of the table must come out of it once.
 """
 
 from __future__ import annotations
 
-import json
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from clock import Stopwatch, below
+from harness import Result, Side, as_json, report
 from pyarrow import csv
 
 from infeed.components.dataset import names
@@ -33,37 +35,47 @@ _COLUMNS = 20
 _ROW = "row"
 
 
+@dataclass(frozen=True)
+class Peak:
+    """Resident bytes at most, of one process and of all at the same time."""
+
+    heaviest: int
+    together: int
+
+
 @click.command()
 @click.option("--megabytes", default=100, show_default=True, help="Of CSV.")
 @click.option("--run", type=click.Choice(list(RUNS)), default="one process", show_default=True)
 @click.option("--read-back", is_flag=True, help="Also read the dataset, by TFX's reader.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Where the table is kept for other runs.")
-def main(megabytes: int, run: str, read_back: bool, keep: Path | None) -> None:
+@as_json
+def main(megabytes: int, run: str, read_back: bool, keep: Path | None, as_json: bool) -> None:
     """Measures `infeed ingest`."""
     with tempfile.TemporaryDirectory() as folder:
         table = keep or Path(folder, "table.csv")
         if not table.exists():
             write_table(table, megabytes * 1_000_000)
-        command = [sys.executable, "-c", INFEED, "ingest", str(table), f"{folder}/out", *RUNS[run]]
-        began = time.perf_counter()
-        heaviest, together = watch(command)
-        seconds = time.perf_counter() - began
+        watch, ended = Stopwatch(), cpu_of_children()
+        peak = peak_of([sys.executable, "-c", INFEED, "ingest", str(table), f"{folder}/out", *RUNS[run]])
+        wall, cpu = watch.wall, cpu_of_children() - ended
         manifest = Manifest.read(f"{folder}/out")
-        times_read = count_reads(f"{folder}/out", manifest) if read_back else None
-    figures = {
-        "benchmark": "ingest memory",
-        "run": run,
-        "bytes read": manifest.source.bytes,
-        "rows": manifest.rows_read,
-        "seconds": round(seconds, 1),
-        "peak bytes, heaviest process": heaviest,
-        "peak bytes, all processes": together,
-        "largest shard over smallest": {name: round(spread(manifest, name), 4) for name in manifest.splits},
-    }
-    if times_read is not None:
-        figures["rows read back once"] = int(np.count_nonzero(times_read == 1))
-        figures["rows read back never, or more than once"] = int(np.count_nonzero(times_read != 1))
-    click.echo(json.dumps(figures))
+        also = seen(manifest, peak) | (read_again(f"{folder}/out", manifest) if read_back else {})
+    case = f"{manifest.source.bytes / 1e6:,.0f} MB of CSV, {manifest.rows_read:,} rows"
+    ours = Side(f"infeed, {run}", cpu, wall, peak.together, also)
+    report([Result("ingest memory", case, ours, None, turns=1)], as_json)
+
+
+def seen(manifest: Manifest, peak: Peak) -> dict[str, float | str]:
+    """What is told besides."""
+    spreads = {f"largest shard of {split} over smallest": spread(manifest, split) for split in manifest.splits}
+    return {"peak bytes of the heaviest process": peak.heaviest, **spreads}
+
+
+def read_again(root: str, manifest: Manifest) -> dict[str, float | str]:
+    """How many rows TFX's reader gave once, and how many it did not."""
+    times_read = count_reads(root, manifest)
+    once = int(np.count_nonzero(times_read == 1))
+    return {"rows read back once": once, "rows read back never, or more than once": len(times_read) - once}
 
 
 def write_table(path: Path, size: int) -> None:
@@ -104,29 +116,23 @@ def count_reads(root: str, manifest: Manifest) -> npt.NDArray[np.int64]:
     return counts
 
 
-def watch(command: list[str]) -> tuple[int, int]:
-    """Runs a command; the peak of resident bytes of one of its processes, and of all together."""
+def peak_of(command: list[str]) -> Peak:
+    """Runs a command and samples its processes."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     heaviest = together = 0
     while process.poll() is None:
-        sizes = [resident(pid) for pid in family(process.pid)]
-        heaviest, together = max(heaviest, *sizes, 0), max(together, sum(sizes))
+        sizes = [resident(pid) for pid in (process.pid, *below(process.pid))]
+        heaviest, together = max(heaviest, *sizes), max(together, sum(sizes))
         time.sleep(0.05)
     if process.returncode:
         raise click.ClickException(f"ended with {process.returncode}")
-    return heaviest, together
+    return Peak(heaviest, together)
 
 
-def family(pid: int) -> Iterator[int]:
-    """A process and all below it."""
-    yield pid
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except FileNotFoundError:
-        return
-    for child in children:
-        yield from family(child)
+def cpu_of_children() -> float:
+    """CPU seconds of those that have ended: without this process, which samples."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
 
 
 def resident(pid: int) -> int:

@@ -12,32 +12,36 @@ The naive input works record by record and then batches; TensorFlow's own optimi
 would add the prefetch that it leaves out. Our side is the engine's `stream` tier, which reads and decodes everything
 again in each epoch as well.
 
-Prints one JSON line a figure: seconds an epoch and seconds of it spent waiting, medians over epochs of all turns, and
-what the meter itself costs: a loop over constant batches with and without it.
+Compares the CPU and wall seconds an epoch with those of the naive input and of constant data, over the epochs of all
+turns, and says how much of an epoch each waited, and what the meter itself costs: a loop over constant batches with and
+without it.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import tensorflow as tf
+from clock import Cost, Stopwatch
+from harness import Result, Side, as_json, interleave, report
 
-from infeed.components.feed.build import Stages, build
-from infeed.components.feed.machine import Machine
+from infeed.components.feed.build import build, measure_records
+from infeed.components.feed.capacity import Machine
 from infeed.components.feed.meter import Meter
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.plan import FeedSpec, plan
-from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import ShardFile
+from infeed.components.feed.stages.base import BatchFunctions
 
 SHARDS, BATCH = 4, 64
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
@@ -67,12 +71,21 @@ class Work:
 WORK = {"sleep": Work(side=16, sleep=0.0006), "decode": Work(side=64, sleep=0.0)}
 
 
+@dataclass(frozen=True)
+class Epoch:
+    """What one took, and how many seconds of it the step waited."""
+
+    cost: Cost
+    waited: float
+
+
 @click.command()
 @click.option("--records", default=4_000, show_default=True, help="Pictures.")
 @click.option("--epochs", default=3, show_default=True, help="Epochs a turn; the first of each turn is left out.")
 @click.option("--turns", default=2, show_default=True, help="Turns of each contender.")
 @click.option("--work", type=click.Choice(list(WORK)), default="sleep", show_default=True, help="Of the input.")
-def main(records: int, epochs: int, turns: int, work: str) -> None:
+@as_json
+def main(records: int, epochs: int, turns: int, work: str, as_json: bool) -> None:
     """Measures how much of the input's time disappears behind the step."""
     with tempfile.TemporaryDirectory() as folder:
         shards = write_shards(Path(folder), records, WORK[work].side)
@@ -80,14 +93,30 @@ def main(records: int, epochs: int, turns: int, work: str) -> None:
         naive, ours = naive_input(shards, WORK[work]), our_input(shards, WORK[work])
         constant = tf.data.Dataset.from_tensors(next(iter(ours))).repeat()
         run_epoch(iter(naive), steps, 0.0)
-        step_seconds = run_epoch(iter(naive), steps, 0.0)[0] / steps
-        contenders = {"naive": naive, "infeed": ours, "constant": constant}
-        took: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
-        for _ in range(turns):
-            for name, dataset in contenders.items():
-                iterator = iter(dataset)
-                took[name] += [run_epoch(iterator, steps, step_seconds) for _ in range(epochs)][1:]
-    report(took, {"records": records, "batch": BATCH, "work": work, "step seconds": step_seconds})
+        step_seconds = run_epoch(iter(naive), steps, 0.0).cost.wall / steps
+        inputs = {"naive": naive, "infeed": ours, "constant data": constant}
+        turn = partial(one_turn, epochs=epochs, steps=steps, step_seconds=step_seconds)
+        took = interleave({name: partial(turn, dataset) for name, dataset in inputs.items()}, turns)
+    sides = {name: side(name, list(chain(*some))) for name, some in took.items()}
+    sides["infeed"] = replace(sides["infeed"], also={**sides["infeed"].also, **meter_costs(step_seconds)})
+    case = f"{work}, {records:,} pictures, an epoch"
+    report(
+        (Result("overlap", case, sides["infeed"], sides[name], turns) for name in ("naive", "constant data")), as_json
+    )
+
+
+def one_turn(dataset: tf.data.Dataset, epochs: int, steps: int, step_seconds: float) -> list[Epoch]:
+    """All epochs but the first."""
+    iterator = iter(dataset)
+    return [run_epoch(iterator, steps, step_seconds) for _ in range(epochs)][1:]
+
+
+def side(name: str, epochs: list[Epoch]) -> Side:
+    """The medians over epochs, and what of them was waited."""
+    made = Side.of(name, (epoch.cost for epoch in epochs))
+    waited = statistics.median(epoch.waited for epoch in epochs)
+    share = statistics.median(epoch.waited / epoch.cost.wall for epoch in epochs)
+    return replace(made, also={"seconds waited an epoch": waited, "share of the epoch waited": share})
 
 
 def write_shards(folder: Path, records: int, side: int) -> list[ShardFile]:
@@ -134,19 +163,19 @@ def our_input(shards: list[ShardFile], work: Work) -> tf.data.Dataset:
     def normalise(batch: Any) -> Any:
         return tf.cast(batch[0]["image"], tf.float32) / 255.0, batch[1]
 
-    stages = Stages(lambda records: tf.io.parse_example(records, SPEC), transform, normalise=normalise)
+    stages = BatchFunctions(lambda records: tf.io.parse_example(records, SPEC), transform, normalise=normalise)
     options = FeedOptions(batch_size=BATCH, tier="stream", cache_records=False, shuffle_records=1_000)
-    spec = FeedSpec(training=True, sample=measure(shards, stages), normalisation="divides by 255")
+    spec = FeedSpec(training=True, sizes=measure_records(shards, stages), normalisation="divides by 255")
     return build(plan(shards, spec, options, Machine.here()), stages)
 
 
-def run_epoch(iterator: Any, steps: int, step_seconds: float) -> tuple[float, float]:
-    """Seconds of the epoch, and seconds of it waited, with a step that sleeps."""
+def run_epoch(iterator: Any, steps: int, step_seconds: float) -> Epoch:
+    """An epoch with a step that sleeps."""
     meter = Meter()
     loop = looping(meter.next, lambda: tf.numpy_function(sleep, [step_seconds], []))
-    started = time.perf_counter()
+    watch = Stopwatch()
     loop(iterator, steps)
-    return time.perf_counter() - started, meter.seconds
+    return Epoch(watch.cost, sum(meter.seconds))
 
 
 def sleep(seconds: np.float32) -> None:
@@ -168,39 +197,21 @@ def looping(take: Callable[[Any], Any], step: Callable[[], Any]) -> Callable[[An
     return lambda iterator, steps: loop(iterator, tf.constant(steps))
 
 
-def meter_microseconds() -> float:
+def meter_costs(step_seconds: float) -> dict[str, float]:
     """What the meter adds to a step that does nothing else: the quickest of five turns with it and without."""
     iterator = iter(tf.data.Dataset.from_tensors(tf.zeros([8])).repeat())
-    with_meter, without = looping(Meter().next, tf.no_op), looping(next, tf.no_op)
-
-    def timed(loop: Callable[[Any, int], None]) -> float:
-        started = time.perf_counter()
-        loop(iterator, METER_STEPS)
-        return time.perf_counter() - started
-
-    timed(with_meter), timed(without)  # traces
-    turns = [(timed(with_meter), timed(without)) for _ in range(5)]
-    return (min(turn[0] for turn in turns) - min(turn[1] for turn in turns)) / METER_STEPS * 1e6
+    loops = {"with": looping(Meter().next, tf.no_op), "without": looping(next, tf.no_op)}
+    runs = {name: partial(seconds_of, loop, iterator) for name, loop in loops.items()}
+    interleave(runs, 1)  # traces
+    quickest = {name: min(turns) for name, turns in interleave(runs, 5).items()}
+    added = (quickest["with"] - quickest["without"]) / METER_STEPS
+    return {"microseconds of the meter a step": added * 1e6, "share of the meter in this step": added / step_seconds}
 
 
-def report(took: dict[str, list[tuple[float, float]]], fields: dict[str, Any]) -> None:
-    """One JSON line a figure."""
-
-    def line(contender: str, figure: str, value: float) -> None:
-        head = {"benchmark": "overlap", **fields, "contender": contender}
-        click.echo(json.dumps({**head, "figure": figure, "value": round(value, 4)}))
-
-    seconds = {name: statistics.median(one[0] for one in epochs) for name, epochs in took.items()}
-    for name, epochs in took.items():
-        waited = statistics.median(one[1] for one in epochs)
-        line(name, "seconds an epoch", seconds[name])
-        line(name, "seconds waited an epoch", waited)
-        line(name, "share of the epoch waited", waited / seconds[name])
-    line("infeed", "times faster than naive", seconds["naive"] / seconds["infeed"])
-    line("infeed", "times the seconds of constant data", seconds["infeed"] / seconds["constant"])
-    added = meter_microseconds()
-    line("meter", "microseconds a step", added)
-    line("meter", "share of this step", added / 1e6 / fields["step seconds"])
+def seconds_of(loop: Callable[[Any, int], None], iterator: Any) -> float:
+    started = time.perf_counter()
+    loop(iterator, METER_STEPS)
+    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

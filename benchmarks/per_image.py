@@ -23,7 +23,12 @@ def to_example(path: str, classes: dict[str, int]) -> tf.train.Example:
     with Image.open(io.BytesIO(data)) as image:
         form, width, height, channels = str(image.format).lower(), image.width, image.height, len(image.getbands())
     ints = {"image/height": height, "image/width": width, "image/channels": channels, "label": classes[folder]}
-    texts = {"image/encoded": data, "image/format": form, "image/filename": f"{folder}/{name}", "label/text": folder}
+    texts: dict[str, str | bytes] = {
+        "image/encoded": data,
+        "image/format": form,
+        "image/filename": f"{folder}/{name}",
+        "label/text": folder,
+    }
     features = {name: tf.train.Feature(int64_list=tf.train.Int64List(value=[value])) for name, value in ints.items()}
     for key, value in texts.items():
         content = value if isinstance(value, bytes) else value.encode()

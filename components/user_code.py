@@ -1,21 +1,43 @@
-"""The user's own functions, named in options as `package.module:function` or `path/to/file.py:function`.
+"""A user's own functions, named in options as `package.module:function` or `path/to/file.py:function`, and the sources
+behind them: the function's own file, and the files of the same project that it imports.
 
-A file is loaded under a name of its own: a user's `model.py` must not hide, or be hidden by, somebody else's `model`.
+`package.module.function`, as TFX writes it, names one as well. A file is loaded under a name of its own: a user's
+`model.py` must not hide, or be hidden by, somebody else's `model`.
+
+Sources make the digest that a function gets in cache keys. TFX gives a dotted function none at all: its pipelines go on
+with the cached result of a source that has been edited since. Imports are read, not executed, so that TensorFlow is not
+loaded for it.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib
 import importlib.util
+import linecache
+import os
 import sys
-from collections.abc import Callable
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infeed.components.errors import InfeedError
+
+# Without links, as the paths of sources are: often the folders of an environment are links themselves.
+LIBRARIES = frozenset(
+    os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_HERE = Path(__file__).resolve().parent
+# Whose lines tell a user nothing: libraries, and this package itself.
+_NOT_USERS = tuple(
+    f"{Path(folder).resolve()}{os.sep}" for folder in (*map(Path, LIBRARIES), _HERE, _HERE.with_name("pipelines"))
+)
 
 
 @dataclass(frozen=True)
@@ -32,17 +54,17 @@ class Reference:
 
 
 def resolve(text: str, option: str) -> Reference:
-    """Finds the module without importing it, so that a typo is told before TensorFlow is loaded.
+    """Finds the module without importing it, so that a typo fails before TensorFlow is loaded.
 
     Raises:
-      InfeedError: the text has no `module:function` form, there is no such module, or it defines no such function.
+      InfeedError: the text names no function, there is no such module, or it defines no such function.
     """
-    module, colon, function = text.partition(":")
-    if not (module and colon and function.isidentifier()):
+    module, function = _parts(text)
+    if not (module and function.isidentifier()) or (function == "py" and ":" not in text):
         raise InfeedError(
             f"{text!r} does not name a function",
             where=f"option {option}",
-            do='Write "package.module:function" or "path/to/file.py:function".',
+            do='write "package.module:function", "package.module.function" or "path/to/file.py:function"',
         )
     reference = Reference(module, function, _source_file(module, option))
     _check_defined(reference, option)
@@ -50,26 +72,93 @@ def resolve(text: str, option: str) -> Reference:
 
 
 def load(text: str, option: str) -> Callable[..., Any]:
-    """Imports the module and returns the function; errors as in `resolve`, those of the import itself as they are."""
+    """Imports the module and returns the function. Its errors, like those of the import, are translated.
+
+    Raises:
+      InfeedError: as `resolve`, or the import fails.
+    """
     reference = resolve(text, option)
-    module = _import_file(reference.file) if reference.is_file else importlib.import_module(reference.module)
+    with translate_errors(option):
+        module = _import_file(reference.file) if reference.is_file else importlib.import_module(reference.module)
     function = getattr(module, reference.function, None)
     if not callable(function):
         raise _not_defined(reference, option)
-    return function  # type: ignore[no-any-return]
+    return _telling(function, option)
 
 
 def digest(text: str, option: str) -> str:
-    """A short fingerprint of the source, for cache keys: an edited function must not be served from the cache."""
-    file = resolve(text, option).file
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""
+    """A short fingerprint of the function's sources, for cache keys: what is edited must not be served from the cache.
+
+    Its sources are its file and those of the same project that it imports; it is empty for a function without any.
+    """
+    reference = resolve(text, option)
+    return fingerprint(Path(reference.file), reference.module) if reference.file else ""
+
+
+@contextmanager
+def translate_errors(option: str = "") -> Iterator[None]:
+    """Tells an error that goes through a file of the user's by that file, the line and its own words.
+
+    Raises:
+      InfeedError: in place of any exception that went through such a file.
+    """
+    try:
+        yield
+    except InfeedError:
+        raise
+    except Exception as error:
+        place = _place(error)
+        if place is None:
+            raise
+        words = str(error).strip()
+        raise InfeedError(
+            f"{type(error).__name__}: {words}" if words else type(error).__name__,
+            where=f"{place}, option {option}" if option else place,
+            do="mend it there",
+        ) from error
+
+
+def _telling(function: Callable[..., Any], option: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with translate_errors(option):
+            return function(*arguments, **named)
+
+    return call
+
+
+def _place(error: BaseException) -> str | None:
+    """`model.py, line 7, in build_model: "x = y"`: the innermost place in a file of the user's."""
+    if isinstance(error, SyntaxError) and error.filename and _is_users(error.filename):
+        return f"{error.filename}, line {error.lineno}: {(error.text or '').strip()!r}"
+    return users_line(traceback.extract_tb(error.__traceback__))
+
+
+def users_line(frames: Sequence[Any]) -> str | None:
+    """`model.py, line 7, in build_model: "x = y"`: the innermost of some frames that is in a file of the user's."""
+    for frame in reversed(frames):
+        if _is_users(frame.filename):
+            line = frame.line or linecache.getline(frame.filename, frame.lineno).strip()  # TensorFlow's frames lack it
+            return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {line!r}"
+    return None
+
+
+def _is_users(file: str) -> bool:
+    """Whether somebody's project holds the file, neither a library nor this package."""
+    path = os.path.realpath(file)
+    return os.path.isfile(path) and not path.startswith(_NOT_USERS)
+
+
+def _parts(text: str) -> tuple[str, str]:
+    module, _, function = text.partition(":") if ":" in text else text.rpartition(".")
+    return module, function
 
 
 def _source_file(module: str, option: str) -> str:
     if module.endswith(".py"):
         if not Path(module).is_file():
             raise InfeedError(
-                f"there is no file {module}", where=f"option {option}", do="Check the path; it is taken as it stands."
+                f"there is no file {module}", where=f"option {option}", do="check the path; it is taken as it stands"
             )
         return str(Path(module).resolve())
     try:
@@ -80,7 +169,7 @@ def _source_file(module: str, option: str) -> str:
         raise InfeedError(
             f"there is no module {module!r}",
             where=f"option {option}",
-            do="Check the spelling, or install the package that holds it into this environment.",
+            do="check the spelling, or install the package that holds it into this environment",
         )
     return spec.origin if spec.origin and spec.origin.endswith(".py") else ""
 
@@ -88,7 +177,8 @@ def _source_file(module: str, option: str) -> str:
 def _check_defined(reference: Reference, option: str) -> None:
     if not reference.file:
         return
-    names = _top_level_names(Path(reference.file))
+    with translate_errors(option):
+        names = _top_level_names(Path(reference.file))
     if reference.function not in names and "*" not in names:
         raise _not_defined(reference, option)
 
@@ -98,7 +188,7 @@ def _not_defined(reference: Reference, option: str) -> InfeedError:
     return InfeedError(
         f"{reference.module} defines no function {reference.function!r}",
         where=f"option {option}",
-        do=f"It defines: {', '.join(functions) or 'no function at all'}. Name one of those, or add it.",
+        do=f"name one that it defines, or add it; it defines {', '.join(functions) or 'no function at all'}",
     )
 
 
@@ -113,9 +203,11 @@ def _top_level_names(file: Path, *, functions_only: bool = False) -> set[str]:
             names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
         elif isinstance(node, ast.Assign):
             names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
         elif isinstance(node, ast.ClassDef):
             names.add(node.name)
-        elif isinstance(node, ast.If | ast.Try):
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
             names.add("*")  # defined under a condition: only the import itself can tell
     return names
 
@@ -129,3 +221,68 @@ def _import_file(file: str) -> Any:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def fingerprint(file: Path, module: str) -> str:
+    """16 hexadecimal digits of the names and bytes of `own_sources`; the same wherever the project's folder lies."""
+    home, sources = _home(file, module), hashlib.sha256()
+    for source in sorted(own_sources(file, module)):
+        content = hashlib.sha256(source.read_bytes()).hexdigest()
+        sources.update(f"{source.relative_to(home)} {content}\n".encode())
+    return sources.hexdigest()[:16]
+
+
+def own_sources(file: Path, module: str) -> set[Path]:
+    """The file, what it imports from its own project, what that imports, and so on.
+
+    Args:
+      file: the source of `module`, an absolute path.
+      module: its name, "package.module", or a path to a file.
+
+    Returns:
+      files below the folder from which `module` is imported; of an installed library those of its own package alone.
+    """
+    home = _home(file, module)
+    package = file.relative_to(home).parts[0] if os.path.realpath(home) in LIBRARIES else None
+    found: set[Path] = set()
+    waiting = [file]
+    while waiting:
+        source = waiting.pop()
+        if source not in found:
+            found.add(source)
+            waiting += [one for one in _imported(source, home) if package in (None, one.relative_to(home).parts[0])]
+    return found
+
+
+def _home(file: Path, module: str) -> Path:
+    """The folder from which the module is imported."""
+    if not module.endswith(".py"):
+        return file.parents[module.count(".") + (file.name == "__init__.py")]
+    home = file.parent
+    while (home / "__init__.py").exists():
+        home = home.parent
+    return home
+
+
+def _imported(source: Path, home: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(source.read_bytes(), str(source))
+    except SyntaxError:  # told when it is imported
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _files(home, alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            base = source.parents[node.level - 1] if node.level else home
+            names = node.module.split(".") if node.module else []
+            for alias in node.names:
+                if base.is_relative_to(home):
+                    yield from _files(base, [*names, alias.name])
+
+
+def _files(base: Path, names: list[str]) -> Iterator[Path]:
+    """Those of `a.py`, `a/__init__.py`, `a/b.py` and so on that exist: importing a.b runs all of them."""
+    for depth in range(1, len(names) + 1):
+        path = base.joinpath(*names[:depth])
+        yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())

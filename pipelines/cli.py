@@ -2,25 +2,82 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
+from importlib import import_module
+
 import click
 
-from infeed.pipelines.commands.build import build
-from infeed.pipelines.commands.compile import compile_
-from infeed.pipelines.commands.doctor import doctor
-from infeed.pipelines.commands.ingest import ingest
-from infeed.pipelines.commands.inspect import inspect
-from infeed.pipelines.commands.new import new
-from infeed.pipelines.commands.predict import predict
-from infeed.pipelines.commands.rehearse import rehearse_
-from infeed.pipelines.commands.run import run
-from infeed.pipelines.commands.submit import submit
+from infeed.components.errors import InfeedError
+from infeed.components.extras import naming_extras
+from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, Command
+from infeed.pipelines.console.terminal import echo
+
+# In the order of the help. `infeed.pipelines.commands.NAME` is imported when it is needed.
+_COMMANDS = (
+    "run",
+    "new",
+    "transform",
+    "predict",
+    "ingest",
+    "inspect",
+    "statistics",
+    "compile",
+    "build",
+    "rehearse",
+    "submit",
+    "doctor",
+)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """The commands; one whose output has no room, as in `infeed ... > /dev/full`, says so without a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        try:
+            with naming_extras():
+                command: click.Command = import_module(f"infeed.pipelines.commands.{name}").command
+        except InfeedError as error:
+            return _refusing(name, error)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it, at the very end
+            echo(
+                f"error: {error.strerror}\n  where: {error.filename or 'standard output'}\n  do:    make room", err=True
+            )
+            sys.exit(EXIT_BAD_INPUT)
+
+
+def _refusing(name: str, error: InfeedError) -> click.Command:
+    """A command that says what it lacks, so that the help of the others can be shown."""
+
+    def refuse(rest: tuple[str, ...]) -> None:
+        raise error
+
+    anything = click.Argument(["rest"], nargs=-1, type=click.UNPROCESSED)
+    taken = {"ignore_unknown_options": True}
+    return Command(name, callback=refuse, params=[anything], context_settings=taken, short_help=f"Needs {error.do}.")
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="tfx-infeed")
 def main() -> None:
-    """TFX components that keep accelerators fed."""
+    """TFX components that keep accelerators fed.
 
-
-for command in (run, new, predict, ingest, inspect, compile_, build, rehearse_, submit, doctor):
-    main.add_command(command)
+    \b
+    infeed new tabular taxi      start a project of your own
+    infeed run taxi/config.yaml  train, evaluate and push on this machine
+    infeed doctor                see what this machine lacks for more
+    """

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from infeed.components.errors import InfeedError
+from infeed.components.checks import require
+from infeed.components.dataset import files
+from infeed.components.example_gen.formats import FORMATS
 from infeed.components.trainer.options import TrainOptions
-from infeed.components.transform.features import Feature
+from infeed.components.transform.feature import Feature
 from infeed.pipelines.deploy.options import Deploy
-from infeed.pipelines.sources import Source
+from infeed.pipelines.surveys import Survey
+
+Source = Literal["csv", "jsonl", "parquet", "avro", "images"]  # of the formats that `infeed ingest --format` knows
+
+EXAMPLE_GENS: Mapping[Source, str] = {kind: FORMATS[kind].component for kind in get_args(Source)}
+Metric = Literal["accuracy", "auc", "recall", "precision", "f1", "mse"]
 
 
 @dataclass(frozen=True)
@@ -24,14 +32,20 @@ class Blessing:
     """What a model must reach on the evaluation split to be pushed.
 
     Attributes:
-      metric: "accuracy" (at least `bound`) or "mse" (at most `bound`).
-      bound: by default what guessing reaches: the share of the commonest class, or the variance of the label.
-      slack: how much worse than the last blessed model it may be: absolute for accuracy, relative for mse.
+      metric: "accuracy", "auc" (of two classes), "recall", "precision", "f1" (at least `bound`), or "mse" (at most).
+      bound: by default what guessing reaches, such as the share of the commonest class, or the variance of the label.
+      slack: how much worse than the last blessed model it may be: absolute, relative for mse.
+      positive: the class that recall, precision, F1 and AUC are of; by default the rarer of two, the mean over more.
     """
 
-    metric: Literal["accuracy", "mse"]
+    metric: Metric
     bound: float
     slack: float = 0.01
+    positive: str | None = None
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric != "mse"
 
 
 @dataclass(frozen=True)
@@ -43,36 +57,39 @@ class PipelineConfig:
       root: folder of everything the pipeline writes.
       source: kind of input.
       data: its file or folder.
-      delimiter: between the cells of a CSV.
+      source_options: how the files are written, by the names of the format's own options, such as CsvOptions.
+      splits: pattern below `data` for the splits train and eval; none where rows are split by their hash.
       features: what becomes of each column, the label among them.
       train: how to train.
       blessing: what a model must reach to be pushed.
+      warm_start: begin training with the weights of the latest blessed model, where there is one.
       max_wait_fraction: withhold InputReport's blessing where training waited for a larger share of its time.
       enable_cache: take a node's earlier outputs where its inputs and options are the same.
-      beam_pipeline_args: Beam's own, such as `--runner=DataflowRunner`.
+      beam_pipeline_args: Beam's own, such as `--runner=FlinkRunner`; Beam runs in the step's process by default.
       deploy: how and where the compiled pipeline runs; nothing for a run on this machine.
+      survey: what was found in the data.
+      notes: what was decided from the data, for people: (about what, in words).
     """
 
     name: str
     root: str
     source: Source
     data: str
-    delimiter: str
+    source_options: Mapping[str, Any]
     features: tuple[Feature, ...]
     train: TrainOptions
     blessing: Blessing
+    survey: Survey
+    warm_start: bool = False
     max_wait_fraction: float | None = None
     enable_cache: bool = True
     beam_pipeline_args: tuple[str, ...] = ()
     deploy: Deploy = field(default_factory=Deploy)
+    notes: tuple[tuple[str, str], ...] = ()
+    splits: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.max_wait_fraction is not None and not 0 <= self.max_wait_fraction <= 1:
-            raise InfeedError(
-                f"max_wait_fraction is {self.max_wait_fraction}",
-                where="max_wait_fraction",
-                do="Use a share from 0 to 1.",
-            )
+        check_wait_fraction(self)
 
     @property
     def artifacts(self) -> str:
@@ -95,6 +112,12 @@ class PipelineConfig:
         return os.path.join(local_root(self.root, self.name), "logs")
 
 
+def check_wait_fraction(options: Any) -> None:
+    """Raises OptionError unless `max_wait_fraction` of these options is a share."""
+    share = options.max_wait_fraction
+    require(share is None or 0 <= share <= 1, options, "max_wait_fraction", "use a share from 0 to 1")
+
+
 def local_root(root: str, name: str) -> str:
     """`root`, or the folder that would be it by default where `root` is in an object store."""
     return os.path.join("runs", name) if "://" in root else root
@@ -104,3 +127,11 @@ def resumable(config: PipelineConfig) -> PipelineConfig:
     """With checkpoints where the next attempt finds them: each run of the Trainer has output folders of its own."""
     folder = config.train.checkpoint_dir or os.path.join(config.root, "checkpoints")
     return dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=folder))
+
+
+def split_data(data: str) -> tuple[str, str | None]:
+    """The folder and the name of a file, as TFX takes them; a folder has no name. `data` may be gs://..."""
+    if files.is_folder(data):
+        return data, None
+    folder, name = os.path.split(data)
+    return folder, name

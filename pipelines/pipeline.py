@@ -1,39 +1,97 @@
-"""Where the components meet: one pipeline, whatever runs it."""
+"""Where the components meet: one pipeline, whatever runs it, and the earlier models that it compares with."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import tensorflow_model_analysis as tfma  # only after tfx: the other order fails on TFX 1.21
 from tfx import components as tfx  # not tfx.v1, which takes 8 s more to import
+from tfx import types
 from tfx.components.example_gen import utils
 from tfx.dsl.components.common.resolver import Resolver
+from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
-from tfx.proto import pusher_pb2
-
-# isort: split
-import tensorflow_model_analysis as tfma  # only after tfx: the other order fails on TFX 1.21
+from tfx.proto import example_gen_pb2, pusher_pb2
+from tfx.types import standard_artifacts
 
 from infeed import components
-from infeed.components import CsvOptions, InputReport, Trainer, Transform
-from infeed.components.example_gen.sources.images import default_pattern
-from infeed.pipelines.baseline import latest_other_blessed
-from infeed.pipelines.config import Blessing, PipelineConfig
+from infeed.components import Evaluator, InputReport, StatisticsGen, Trainer, Transform
+from infeed.components.example_gen.formats import options_of
+from infeed.components.example_gen.sources.images.reader import default_pattern
+from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
 from infeed.pipelines.deploy import vertex
-from infeed.pipelines.deploy.vertex_options import VertexOptions
-from infeed.pipelines.sources import EXAMPLE_GENS, split_data
+from infeed.pipelines.deploy.vertex import VertexOptions
 
-_SERVING = "serving_default"
-_TRANSFORM = "transform_features"
+_NAME = "latest_blessed_model"
+_CANDIDATE = "candidate"
+_OURS = "infeed.components.evaluation.class_scores"
 
-# What is measured, by TFMA's class and by the name people read; the metric that decides comes first.
-METRICS = {
+# TFMA's classes, and ours, of what is measured.
+_CLASSES = {
     # No cross-entropy: it has no value for an evaluation record of a class that no training record has.
-    "accuracy": {"SparseCategoricalAccuracy": "accuracy"},
-    "mse": {"MeanSquaredError": "mean squared error", "MeanAbsoluteError": "mean absolute error"},
+    "accuracy": ("SparseCategoricalAccuracy", ""),
+    "auc": ("AUC", ""),
+    "recall": ("ClassRecall", _OURS),
+    "precision": ("ClassPrecision", _OURS),
+    "f1": ("ClassF1", _OURS),
+    "mse": ("MeanSquaredError", ""),
+    "mae": ("MeanAbsoluteError", ""),
 }
+
+
+def warm_start() -> Resolver:
+    """The latest blessed model of earlier runs, for a Trainer to start from; nothing where there is none."""
+    return Resolver(strategy_class=LatestBlessedModelStrategy, **_history()).with_id("warm_start_model")
+
+
+def latest_blessed(trainer: Any) -> Resolver:
+    """The latest blessed model, by the one strategy that Kubeflow and Vertex know."""
+    del trainer  # there, a cached step is not judged again
+    return Resolver(strategy_class=LatestBlessedModelStrategy, **_history()).with_id(_NAME)
+
+
+def latest_other_blessed(trainer: Any) -> Resolver:
+    """The latest blessed model that is not the one just trained; for runners that resolve in ML Metadata."""
+    return Resolver(
+        strategy_class=LatestOtherBlessedModelStrategy, candidate=trainer.outputs["model"], **_history()
+    ).with_id(_NAME)
+
+
+def _history() -> dict[str, types.Channel]:
+    return {
+        "model": types.Channel(type=standard_artifacts.Model),
+        "model_blessing": types.Channel(type=standard_artifacts.ModelBlessing),
+    }
+
+
+class LatestOtherBlessedModelStrategy(LatestBlessedModelStrategy):
+    """The latest blessed model that is not the candidate itself.
+
+    A run in which nothing changed takes its model from the cache, and that model was blessed by then. TFX's own
+    strategy would compare it with itself: Evaluator gets an input that it had not before, and runs again for nothing.
+    """
+
+    def resolve_artifacts(self, store: Any, input_dict: dict[str, list[Any]]) -> dict[str, list[Any]] | None:
+        """`input_dict` has the models, their blessings and the candidate; the answer is TFX's, of the others."""
+        candidates = {artifact.id for artifact in input_dict[_CANDIDATE]}
+        others = {key: list(artifacts) for key, artifacts in input_dict.items() if key != _CANDIDATE}
+        others["model"] = [model for model in others["model"] if model.id not in candidates]
+        resolved = super().resolve_artifacts(store, others)
+        return {**resolved, _CANDIDATE: input_dict[_CANDIDATE]}  # the node has an output for each of its inputs
+
+
+def measured(config: PipelineConfig) -> list[str]:
+    """The metric that decides about the blessing, then those for people."""
+    if config.train.task == "regression":
+        return ["mse", "mae"]
+    if config.blessing.metric == "accuracy":
+        return ["accuracy"]
+    names = ["accuracy", *(["auc"] if len(config.survey.classes) == 2 else []), "recall", "precision", "f1"]
+    return sorted(names, key=lambda name: name != config.blessing.metric)
 
 
 def create_pipeline(
@@ -54,14 +112,16 @@ def create_pipeline(
     given = parameters or {}
     example_gen = _example_gen(config, given)
     examples = example_gen.outputs["examples"]
-    statistics = tfx.StatisticsGen(examples=examples)
+    statistics = StatisticsGen(examples=examples)
     schema = tfx.SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=True)
     validator = tfx.ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     transform = Transform(examples=examples, schema=schema.outputs["schema"], features=config.features)
     graph = transform.outputs["transform_graph"]
-    trainer = _trainer(config, examples, graph, given, on_vertex)
+    start = [warm_start()] if config.warm_start else []
+    base_model = start[0].outputs["model"] if start else None
+    trainer = _trainer(config, examples, graph, base_model, given, on_vertex)
     blessed = [baseline(trainer)] if baseline else []
-    evaluator = tfx.Evaluator(
+    evaluator = Evaluator(
         examples=examples,
         model=trainer.outputs["model"],
         baseline_model=blessed[0].outputs["model"] if blessed else None,
@@ -74,7 +134,8 @@ def create_pipeline(
         transform_graph=graph,
         max_wait_fraction=config.max_wait_fraction,
     )
-    nodes = [example_gen, statistics, schema, validator, transform, trainer, *blessed, evaluator, pusher, report]
+    nodes = [example_gen, statistics, schema, validator, transform]
+    nodes += [*start, trainer, *blessed, evaluator, pusher, report]
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=config.artifacts,
@@ -87,18 +148,28 @@ def create_pipeline(
 
 
 def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) -> Any:
+    folder, files = _input_of(config)
+    own = options_of(config.source, config.source_options)
+    options = {config.source: own} if own else {}
+    return getattr(components, EXAMPLE_GENS[config.source])(given.get("data", folder), files, **options)
+
+
+def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input | None]:
+    """The folder, and the pattern of the files in it, or one for each split; no patterns for every file."""
+    if config.splits:
+        splits = [{"name": name, "pattern": pattern} for name, pattern in config.splits.items()]
+        return config.data, example_gen_pb2.Input(splits=splits)
     folder, pattern = split_data(config.data)
     if config.source == "images" and not pattern:
         pattern = default_pattern(config.data)
-    files = utils.make_default_input_config(pattern) if pattern else None
-    own = {"csv": CsvOptions(delimiter=config.delimiter)} if config.source == "csv" else {}
-    return getattr(components, EXAMPLE_GENS[config.source])(given.get("data", folder), files, **own)
+    return folder, utils.make_default_input_config(pattern) if pattern else None
 
 
 def _trainer(
     config: PipelineConfig,
     examples: Any,
     graph: Any,
+    base_model: Any,
     given: Mapping[str, RuntimeParameter],
     on_vertex: VertexOptions | None,
 ) -> Trainer:
@@ -109,6 +180,7 @@ def _trainer(
     return Trainer(
         examples=examples,
         transform_graph=graph,
+        base_model=base_model,
         options=config.train,
         epochs=given.get("epochs"),
         batch_size=given.get("batch_size"),
@@ -132,45 +204,48 @@ def _pusher(config: PipelineConfig, model: Any, blessing: Any, on_vertex: Vertex
                 constants.SERVING_ARGS_KEY: vertex.serving_args(on_vertex, on_vertex.endpoint),
             },
         )
-    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=config.serving)
-    destination = pusher_pb2.PushDestination(filesystem=filesystem)
+    destination = pusher_pb2.PushDestination(filesystem={"base_directory": config.serving})
     return tfx.Pusher(model=model, model_blessing=blessing, push_destination=destination)
 
 
 def _eval_config(config: PipelineConfig) -> tfma.EvalConfig:
-    classification = config.train.task == "classification"
     spec = tfma.ModelSpec(
-        signature_name=_SERVING,
-        preprocessing_function_names=[_TRANSFORM],
+        signature_name="serving_default",
+        preprocessing_function_names=["transform_features"],
         label_key=config.train.label,
-        prediction_key="probabilities" if classification else "prediction",
+        prediction_key="probabilities" if config.train.task == "classification" else "prediction",
     )
-    return tfma.EvalConfig(
-        model_specs=[spec],
-        slicing_specs=[tfma.SlicingSpec()],
-        metrics_specs=[tfma.MetricsSpec(metrics=_metrics(config.blessing))],
-    )
+    return tfma.EvalConfig(model_specs=[spec], slicing_specs=[tfma.SlicingSpec()], metrics_specs=_metrics_specs(config))
 
 
-def _metrics(blessing: Blessing) -> list[tfma.MetricConfig]:
-    """The first metric decides about the blessing, the others are for people."""
-    decisive, *others = METRICS[blessing.metric]
-    return [
-        tfma.MetricConfig(class_name=decisive, threshold=_threshold(blessing)),
-        *(tfma.MetricConfig(class_name=name) for name in (*others, "ExampleCount")),
-    ]
+def _metrics_specs(config: PipelineConfig) -> list[tfma.MetricsSpec]:
+    """AUC has one of its own: TFMA takes the probability of one class of two by its number, and a threshold for it."""
+    first, *_ = names = measured(config)
+    metrics = {name: _metric(name, config) for name in names}
+    metrics[first].threshold.CopyFrom(_threshold(config.blessing))
+    auc = metrics.pop("auc", None)
+    specs = [tfma.MetricsSpec(metrics=[*metrics.values(), tfma.MetricConfig(class_name="ExampleCount")])]
+    if auc:
+        one = tfma.BinarizationOptions(class_ids={"values": [_positive(config)]})
+        specs.append(tfma.MetricsSpec(metrics=[auc], binarize=one))
+    return specs
+
+
+def _metric(name: str, config: PipelineConfig) -> tfma.MetricConfig:
+    kind, module = _CLASSES[name]
+    options = {"name": name, **({"positive": _positive(config)} if module else {})}
+    return tfma.MetricConfig(class_name=kind, module=module, config=json.dumps(options))
+
+
+def _positive(config: PipelineConfig) -> int | None:
+    """Index of the class that AUC, recall, precision and F1 are of; None for the mean over all."""
+    return config.survey.classes.index(config.blessing.positive) if config.blessing.positive else None
 
 
 def _threshold(blessing: Blessing) -> tfma.MetricThreshold:
-    bound, slack = {"value": blessing.bound}, {"value": blessing.slack}
-    if blessing.metric == "accuracy":
-        return tfma.MetricThreshold(
-            value_threshold=tfma.GenericValueThreshold(lower_bound=bound),
-            change_threshold=tfma.GenericChangeThreshold(
-                direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -blessing.slack}
-            ),
-        )
-    return tfma.MetricThreshold(
-        value_threshold=tfma.GenericValueThreshold(upper_bound=bound),
-        change_threshold=tfma.GenericChangeThreshold(direction=tfma.MetricDirection.LOWER_IS_BETTER, relative=slack),
-    )
+    bound = {"value": blessing.bound}
+    if blessing.higher_is_better:
+        change = {"direction": tfma.MetricDirection.HIGHER_IS_BETTER, "absolute": {"value": -blessing.slack}}
+        return tfma.MetricThreshold(value_threshold={"lower_bound": bound}, change_threshold=change)
+    change = {"direction": tfma.MetricDirection.LOWER_IS_BETTER, "relative": {"value": blessing.slack}}
+    return tfma.MetricThreshold(value_threshold={"upper_bound": bound}, change_threshold=change)

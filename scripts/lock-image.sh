@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes down which version of each package goes into the image, from the dependencies in setup.py.
+# Writes down which version of each package goes into the image, with the hashes of its files, from setup.py.
 #
 #   scripts/lock-image.sh              after a change of setup.py: other versions stay as they are
 #   scripts/lock-image.sh --upgrade    the newest of everything that setup.py allows
@@ -13,8 +13,14 @@ compile() {
         --python-version 3.13 --python-platform x86_64-manylinux_2_40 "$@"
 }
 
-compile "$@" setup.py --output-file pipelines/image/requirements.txt
+# The packages of a list with hashes, without them.
+pins() { sed -n 's/^\([^ #][^ ]*==[^ ]*\).*/\1/p' "$1"; }
+
+compile "$@" --generate-hashes --extra tfx setup.py --output-file pipelines/image/requirements.txt
 # CUDA's libraries, beyond what the other list holds.
-echo 'tensorflow[and-cuda]' | compile - --constraint pipelines/image/requirements.txt |
-    grep -vxFf pipelines/image/requirements.txt >pipelines/image/requirements-gpu.txt
-wc -l pipelines/image/requirements*.txt
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+pins pipelines/image/requirements.txt >"$scratch/stack"
+echo 'tensorflow[and-cuda]' | compile - --constraint "$scratch/stack" | grep -vxFf "$scratch/stack" >"$scratch/cuda"
+compile --no-deps --generate-hashes "$scratch/cuda" >pipelines/image/requirements-gpu.txt
+grep -c == pipelines/image/requirements*.txt

@@ -106,17 +106,8 @@ make_environment() {
     else
         "$python" -m venv .venv
     fi
-    link_sources_for_mypy
     install_with_uv || install_with_pip
     state >.venv/finished # last, so that a set-up that was killed starts afresh
-}
-
-# The source tree has no folder called infeed, and mypy does not see an editable install.
-link_sources_for_mypy() {
-    mkdir -p .venv/mypy/infeed
-    for folder in components pipelines templates; do
-        ln -s "../../../$folder" .venv/mypy/infeed/
-    done
 }
 
 # Takes one minute where pip takes up to six. A uv that is not on the PATH comes into .venv by pip.
@@ -127,13 +118,13 @@ install_with_uv() {
         .venv/bin/python -m pip install --quiet uv || return
         uv=.venv/bin/uv
     fi
-    "$uv" pip install --quiet --python .venv/bin/python --editable '.[test]'
+    "$uv" pip install --quiet --python .venv/bin/python --editable '.[tfx,test]'
 }
 
 # For machines whose package index only pip is configured for.
 install_with_pip() {
     echo "uv could not install the packages; trying pip."
-    .venv/bin/python -m pip install --quiet --editable '.[test]'
+    .venv/bin/python -m pip install --quiet --editable '.[tfx,test]'
 }
 
 # What .venv was made from: where it lies (its scripts hold absolute paths), what with, and its interpreter.

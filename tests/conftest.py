@@ -3,47 +3,119 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
+import importlib
+import os
+import pickle
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
+from filelock import FileLock
+from hypothesis import settings
 
 BUCKET = "bucket"
 # The longest first, so that at the end no process waits long for the other: minutes, then half minutes.
 _LONG = (
-    "rehearse/test_tfx.py",
-    "pipelines/test_run.py",
+    "pipelines/test_official.py",
     "pipelines/test_drop_in.py",
+    "pipelines/test_run.py",
+    "rehearse/test_tfx.py",
+    "trainer/test_served.py",
+    "transform/test_against_tfx.py",
+    "in_process/test_analysis.py",
     "trainer/test_multi_worker.py",
-    "trainer/test_parameter_server.py",
+    "robustness/test_sources.py",
+    "robustness/test_feed.py",
+    "in_process/test_processor.py",
+    "predict/test_predict.py",
     "trainer/test_resume.py",
+    "trainer/test_user_run.py",
     "trainer/test_run_fn.py",
+    "trainer/test_cluster_parameter_server.py",
+    "commands/test_ingest.py",
+    "transform/test_pixels.py",
+    "robustness/test_width.py",
+    "deploy/test_vertex.py",
+    "components/statistics/test_executor.py",
+    "components/statistics/test_against_tfx.py",
+    "trainer/test_export_skew.py",
+    "transform/test_graph_against_tft.py",
+    "image/test_context_wheel.py",
+    "pipelines/test_cli.py",
+    "console/test_exit_codes.py",
+    "kinds/test_words.py",
+    "kinds/test_subwords.py",
+    "kinds/test_image.py",
+    "kinds/test_text.py",
     "trainer/test_own_input.py",
+    "trainer/test_executor.py",
+    "trainer/test_asynchronous.py",
+    "trainer/test_loop.py",
     "trainer/test_tuner.py",
+    "trainer/test_checkpoint.py",
+    "feed/test_build.py",
+    "feed/test_service.py",
+    "feed/test_columns_order.py",
+    "console/test_logs.py",
+    "compile/test_compile.py",
+    "local/test_runner.py",
     "transform/test_component.py",
     "transform/test_preprocessing.py",
-    "deploy/test_compile.py",
-    "trainer/test_loop.py",
-    "commands/test_ingest.py",
-    "local/test_logs.py",
+    "trainer/test_data.py",
     "tests/test_setup.py",
 )
 
 
-def pytest_sessionstart() -> None:
-    """What runs in the background ignores SIGINT, and so would every process that it starts and tests interrupt."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    words = "Seeds of each test in tests/robustness; a few by default, thousands for a long run."
+    parser.addoption("--robustness-rounds", type=int, metavar="N", help=words)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, and by all that tests start
+    examples = 20 if "not slow" in session.config.option.markexpr else 100
+    settings.register_profile("any machine", max_examples=examples, deadline=None)  # a busy one takes over 200 ms each
+    settings.load_profile("any machine")
+    os.environ["PIP_NO_DEPS"] = "1"  # TFX's wheels of users' modules need nothing, and to find that out takes 3 s each
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out files all of whose tests `-m "not tfx"` leaves out: many import TensorFlow, for ten seconds."""
+    unwanted = re.findall(r"not (\w+)", config.option.markexpr) if " or " not in config.option.markexpr else []
+    if not unwanted or not collection_path.match("test_*.py"):
+        return None
+    marks = re.search(r"^pytestmark = .*", collection_path.read_text(), re.MULTILINE)
+    return True if marks and set(unwanted) & set(re.findall(r"mark\.(\w+)", marks[0])) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collects no garbage meanwhile: to look for it among what is imported takes a third of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Orders the tests, and measures no coverage of those of TFX: to look at each of its calls takes a quarter more."""
     items.sort(key=_turn)
+    for item in items:
+        if item.get_closest_marker("tfx"):
+            item.add_marker("no_cover")
 
 
 def _turn(item: pytest.Item) -> int:
@@ -61,6 +133,117 @@ def modules_are_no_garbage() -> None:
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes go by the argument's name: compressed ones hold the time, and all processes must call a test the same."""
     return argname if isinstance(val, bytes) else None
+
+
+@pytest.fixture
+def socket_filters() -> None:
+    """Skips a test of what a socket filter closes where the system lets only root have one."""
+    keep_all = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFFFFFF))
+    with socket.socket() as one:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, 26, struct.pack("HL", 1, ctypes.addressof(keep_all)))
+        except PermissionError:
+            pytest.skip("this system lets only root filter sockets")
+
+
+@pytest.fixture
+def beam_runners(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The class of the runner that each Beam pipeline takes; Prism, which Beam's own default starts, is refused."""
+    from apache_beam import pipeline
+    from apache_beam.runners.portability.prism_runner import PrismRunner
+
+    taken: list[str] = []
+    create_runner = pipeline.create_runner
+
+    def create(name: str) -> object:
+        runner = create_runner(name)
+        taken.append(type(runner).__name__)
+        return runner
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a default path has made a PrismRunner")
+
+    monkeypatch.setattr(pipeline, "create_runner", create)
+    monkeypatch.setattr(PrismRunner, "__init__", refuse)
+    return taken
+
+
+class _Runs:
+    """Pickled, a command that leaves a file behind."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (f"touch {self.file}",)
+
+
+@pytest.fixture
+def pickled_column(tmp_path: Path) -> Path:
+    """A folder of table.parquet, .arrow and .feather, whose column `x` makes `it-was-run` where its type is unpickled.
+
+    The type is written as plain metadata, as a forger would: no pyarrow runs anything while it writes.
+    """
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    pickled = pickle.dumps(_Runs(tmp_path / "it-was-run"))
+    forged = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickled}
+    schema = pa.schema([pa.field("x", pa.int64(), metadata=forged), ("label", pa.string())])
+    table = pa.table([pa.array(range(20)), pa.array(["a", "b"] * 10)], schema=schema)
+    parquet.write_table(table, tmp_path / "table.parquet")
+    feather.write_feather(table, tmp_path / "table.feather")
+    with pa.ipc.new_file(tmp_path / "table.arrow", schema) as writer:
+        writer.write(table)
+    assert not (tmp_path / "it-was-run").exists()
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """once("table", write) -> a folder that the first of the test processes writes, and the others find."""
+    own = tmp_path_factory.getbasetemp()
+    root = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def folder(name: str, write: Callable[[Path], object]) -> Path:
+        made, finished = root / name, root / f"{name}.finished"
+        with FileLock(root / f"{name}.lock"):
+            if not finished.exists():
+                made.mkdir()
+                write(made)
+                finished.touch()
+        return made
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def warm(once: Callable[..., Path]) -> dict[str, str]:
+    """What the environment of a process says to find TensorFlow and TFX imported: `warm/server.py` forks for it.
+
+    All test processes share the server, which ends with the one that has started them.
+    """
+    tests = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    folder = Path(__file__).with_name("warm")
+
+    def start(made: Path) -> None:
+        command = [sys.executable, folder / "server.py", made / "socket", str(tests)]
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        assert server.stdout
+        with server.stdout as said:
+            assert said.readline() == "ready\n"
+
+    address = str(once("warm", start) / "socket")
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"WARM_PYTHON": address, "PYTHONPATH": path}
+
+
+@pytest.fixture(scope="session")
+def saved_models() -> Iterator[ModuleType]:
+    """`saved_models.py`, imported for the tests that ask for it, not while tests are collected: TensorFlow is slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parent))
+        yield importlib.import_module("saved_models")
 
 
 @pytest.fixture(scope="session")

@@ -9,23 +9,23 @@ import tensorflow as tf
 from protocol import SIDE, Batches, Job, Recipe
 
 from infeed.components.feed.augment import augment
-from infeed.components.feed.build import Stages, build
-from infeed.components.feed.machine import Machine
-from infeed.components.feed.options import Augment, FeedOptions, Normalise, Tier, Workers
+from infeed.components.feed.build import build, measure_records
+from infeed.components.feed.capacity import Machine
+from infeed.components.feed.options import Augment, FeedOptions, Normalise, Tier, WorkerContext
 from infeed.components.feed.plan import FeedSpec, plan
-from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import shard_files
-from infeed.components.transform.images import decode_batch
+from infeed.components.feed.stages.base import BatchFunctions
+from infeed.components.transform.pixels import decode_batch
 
 
 def make(job: Job, tier: Tier) -> Batches:
     made, options = stages(job), FeedOptions(batch_size=job.batch, tier=tier)
     shards = shard_files([f"{job.folder}/{job.kind}/Split-train/*"])
-    spec = FeedSpec(training=True, sample=measure(shards, made), augmentation="the full augmentation")
+    spec = FeedSpec(training=True, sizes=measure_records(shards, made), augmentation="the full augmentation")
     return iter(build(plan(shards, spec, options, Machine.here(cache_dir=options.cache_dir)), made))
 
 
-def stages(job: Job) -> Stages:
+def stages(job: Job) -> BatchFunctions:
     """Decoding and changes, as the Trainer gives them to the engine."""
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     change, scale = options_of(job.recipe)
@@ -35,10 +35,10 @@ def stages(job: Job) -> Stages:
             return decode_batch(raw["image"], SIDE, SIDE, 3), raw["label"]
         return tf.reshape(tf.io.decode_raw(raw["image"], tf.uint8), [-1, SIDE, SIDE, 3]), raw["label"]
 
-    def changed(batch: Any, number: tf.Tensor, workers: Workers) -> Any:
+    def changed(batch: Any, number: tf.Tensor, workers: WorkerContext) -> Any:
         return augment(batch[0], change, scale, tf.stack([tf.constant(1, tf.int64), number]), workers), batch[1]
 
-    return Stages(partial(tf.io.parse_example, features=features), decode, changed, key=f"images {job.kind}")
+    return BatchFunctions(partial(tf.io.parse_example, features=features), decode, changed, key=f"images {job.kind}")
 
 
 def options_of(recipe: Recipe) -> tuple[Augment, Normalise]:

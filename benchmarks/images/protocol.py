@@ -1,4 +1,4 @@
-"""What every contender of `benchmarks/images.py` is given, and how it answers; needs numpy and psutil alone.
+"""What every contender of `benchmarks/images.py` is given, and how it answers; needs numpy and `clock` alone.
 
 A contender is one process. It makes an endless iterator of batches and answers each line on its standard input, a
 number of seconds, with one JSON line: the images it made in that time, and the wall and CPU seconds that took, those of
@@ -8,8 +8,10 @@ its own worker processes included.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
+from clock import Stopwatch, below, settle
 
 SIDE = 32
 
@@ -93,8 +95,9 @@ def serve(make: Callable[[Job], Batches]) -> None:
     _say({"ready": time.perf_counter() - started})
     for line in sys.stdin:
         _say(turn(batches, float(line), job.batch))
-    for child in psutil.Process().children(recursive=True):
-        child.kill()
+    for pid in list(below(os.getpid())):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     sys.stdout.flush()
     os._exit(0)  # loaders that wait for their workers would wait for ever
 
@@ -104,12 +107,11 @@ def turn(batches: Batches, seconds: float, size: int) -> dict[str, float]:
 
     CPU is counted from the first batch of the run-up until all buffers are full again.
     """
-    before = cpu_seconds()
+    watch = Stopwatch()
     run_up, _ = take(batches, seconds / 2)
     count, wall = take(batches, seconds)
-    _settle()
-    cpu = (cpu_seconds() - before) * count / (count + run_up)
-    return {"images": count * size, "wall": wall, "cpu": cpu}
+    settle(every=0.3, rounds=20)
+    return {"images": count * size, "wall": wall, "cpu": watch.cpu * count / (count + run_up)}
 
 
 def take(batches: Batches, seconds: float) -> tuple[int, float]:
@@ -119,12 +121,6 @@ def take(batches: Batches, seconds: float) -> tuple[int, float]:
         next(batches)
         count += 1
     return count, time.perf_counter() - started
-
-
-def cpu_seconds() -> float:
-    """Of this process and of all that it started."""
-    own = psutil.Process()
-    return sum(sum(one.cpu_times()[:4]) for one in (own, *own.children(recursive=True)))
 
 
 def check(images: Any, labels: Any, size: int) -> None:
@@ -139,14 +135,6 @@ def check(images: Any, labels: Any, size: int) -> None:
     assert 0.2 < images.max() <= 1.01, images.max()
     cut = np.all(np.abs(images) < 0.005, axis=-1).mean(axis=(1, 2))
     assert (cut > 0.01).mean() > 0.95, "a square is to be cut out of every picture"
-
-
-def _settle() -> None:
-    """Waits until nothing works any more, or seems to: on a busy machine no wait is long enough."""
-    before, rounds = -1.0, 0
-    while cpu_seconds() - before > 0.01 and rounds < 20:
-        before, rounds = cpu_seconds(), rounds + 1
-        time.sleep(0.3)
 
 
 def _job() -> Job:

@@ -1,20 +1,44 @@
-"""Serialized tf.Examples and SequenceExamples -> Python values, for eyes: without TensorFlow, and not fast."""
+"""Serialized tf.Examples and SequenceExamples -> Python values, for people to look at, without TensorFlow.
+
+The messages are TensorFlow's own, described here once more, in a pool of their own: in the common one they would clash
+with TensorFlow's where that is imported as well.
+"""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+import functools
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
 from infeed.components.dataset.manifest import ColumnType
 
-_VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5  # wire types
-_KINDS: dict[int, ColumnType] = {1: "bytes", 2: "float", 3: "int"}  # fields of a Feature
+# The fields of each message, numbered from 1 in this order. A protobuf map is a repeated pair of a key and a value.
+_MESSAGES = {
+    "BytesList": {"value": "repeated bytes"},
+    "FloatList": {"value": "repeated float"},
+    "Int64List": {"value": "repeated int64"},
+    "Feature": {"bytes": "BytesList", "float": "FloatList", "int": "Int64List"},
+    "FeaturePair": {"key": "bytes", "value": "Feature"},
+    "Features": {"feature": "repeated FeaturePair"},
+    "FeatureList": {"feature": "repeated Feature"},
+    "FeatureListPair": {"key": "bytes", "value": "FeatureList"},
+    "FeatureLists": {"feature_list": "repeated FeatureListPair"},
+    "SequenceExample": {"features": "Features", "feature_lists": "FeatureLists"},
+    # The same on the outside alone, unread within.
+    "ExampleOutside": {"features": "repeated bytes"},
+    "SequenceExampleOutside": {"features": "repeated bytes", "feature_lists": "repeated bytes"},
+}
+_ONE_OF = "Feature"  # has one of its fields, and no other
+_PACKAGE = "infeed.tensorflow"
 
 
 @dataclass(frozen=True)
-class Feature:
+class DecodedFeature:
     """The values of one feature: bytes, floats or ints; `type` is None where the record does not say which."""
 
     type: ColumnType | None
@@ -25,8 +49,8 @@ class Feature:
 class Example:
     """A record: its features, and those of each step where it is a SequenceExample."""
 
-    features: dict[str, Feature]
-    steps: dict[str, tuple[Feature, ...]]
+    features: dict[str, DecodedFeature]
+    steps: dict[str, tuple[DecodedFeature, ...]]
 
 
 def decode_example(record: bytes) -> Example:
@@ -36,76 +60,67 @@ def decode_example(record: bytes) -> Example:
       ValueError: not a serialized tf.Example or SequenceExample.
     """
     try:
-        features = {name: _feature(value) for name, value in _map(record, 1)}
-        steps = {name: tuple(map(_feature, _all(value, 1))) for name, value in _map(record, 2)}
-    except (IndexError, struct.error, UnicodeDecodeError, TypeError) as error:
+        # A tf.Example is a SequenceExample without steps, byte for byte.
+        parsed = _parse("SequenceExample", record)
+        features = {pair.key.decode(): _values_of(pair.value) for pair in parsed.features.feature}
+        lists = parsed.feature_lists.feature_list
+        steps = {pair.key.decode(): tuple(map(_values_of, pair.value.feature)) for pair in lists}
+    except (DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not a serialized tf.Example: {error}") from error
     return Example(dict(sorted(features.items())), dict(sorted(steps.items())))
 
 
-def _map(record: bytes, field: int) -> Iterator[tuple[str, bytes]]:
-    for part in _all(record, field):
-        for entry in _all(part, 1):
-            yield b"".join(_all(entry, 1)).decode(), b"".join(_all(entry, 2))
+def is_example(record: bytes, *, sequence: bool) -> bool:
+    """Whether a record has the fields of a tf.Example, or, with `sequence`, of a SequenceExample, and no others."""
+    try:
+        parsed = _parse("SequenceExampleOutside" if sequence else "ExampleOutside", record)
+    except DecodeError:
+        return False
+    size = parsed.ByteSize()
+    parsed.DiscardUnknownFields()
+    return bool(parsed.ByteSize() == size)
 
 
-def _feature(message: bytes) -> Feature:
-    for field, _, content in _fields(message):
-        kind = _KINDS.get(field)
-        if kind == "bytes":
-            return Feature(kind, tuple(_all(content, 1)))
-        if kind is not None:
-            return Feature(kind, tuple(_numbers(content, kind)))
-    return Feature(None, ())
+def _values_of(feature: Any) -> DecodedFeature:
+    kind: ColumnType | None = feature.WhichOneof("kind")
+    return DecodedFeature(kind, tuple(getattr(feature, kind).value) if kind else ())
 
 
-def _numbers(message: bytes, kind: ColumnType) -> Iterator[float]:
-    """Packed or one by one: a writer may do either."""
-    for _, wire, content in _fields(message):
-        if wire != _BYTES:
-            yield _signed(content) if wire == _VARINT else struct.unpack("<f", content)[0]
-        elif kind == "float":
-            yield from (value for (value,) in struct.iter_unpack("<f", content))
+def _parse(name: str, record: bytes) -> Any:
+    message = _message_class(name)()
+    with warnings.catch_warnings():
+        # At a stray end of a group, protobuf 3 stops and only warns; later ones raise.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        if message.ParseFromString(record) != len(record):
+            raise DecodeError("not all of it can be read")
+    return message
+
+
+@functools.cache
+def _message_class(name: str) -> Any:
+    """The class of a message, whose fields are attributes."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
+    file.message_type.extend(_describe(message, fields.items()) for message, fields in _MESSAGES.items())
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    described = pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")
+    if hasattr(message_factory, "GetMessageClass"):  # protobuf 4.22 and later
+        return message_factory.GetMessageClass(described)
+    return message_factory.MessageFactory(pool).GetPrototype(described)
+
+
+def _describe(name: str, fields: Iterable[tuple[str, str]]) -> descriptor_pb2.DescriptorProto:
+    message = descriptor_pb2.DescriptorProto(name=name)
+    for number, (field, kind) in enumerate(fields, start=1):
+        added = message.field.add(name=field, number=number)
+        *repeated, plain = kind.split()
+        added.label = added.LABEL_REPEATED if repeated else added.LABEL_OPTIONAL
+        if plain in _MESSAGES:
+            added.type, added.type_name = added.TYPE_MESSAGE, f".{_PACKAGE}.{plain}"
         else:
-            at = 0
-            while at < len(content):
-                value, at = _varint(content, at)
-                yield _signed(value)
-
-
-def _all(message: bytes, number: int) -> list[bytes]:
-    return [content for field, _, content in _fields(message) if field == number]
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int, Any]]:
-    """(field number, wire type, content): bytes, or an int for a varint."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        wire = tag & 7
-        if wire == _VARINT:
-            content, at = _varint(message, at)
-            yield tag >> 3, wire, content
-            continue
-        if wire not in (_BYTES, _FOUR_BYTES, _EIGHT_BYTES):
-            raise IndexError(f"wire type {wire}")
-        size, at = _varint(message, at) if wire == _BYTES else (4 if wire == _FOUR_BYTES else 8, at)
-        if at + size > len(message):
-            raise IndexError("cut short")
-        yield tag >> 3, wire, message[at : at + size]
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """(value, place behind it)"""
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
+            added.type = added.Type.Value(f"TYPE_{plain.upper()}")
+        if name == _ONE_OF:
+            added.oneof_index = 0
+    if name == _ONE_OF:
+        message.oneof_decl.add(name="kind")
+    return message

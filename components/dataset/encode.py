@@ -12,16 +12,17 @@ The entry of one feature, from the outside in, each bracket preceded by its leng
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components.dataset import columns
-from infeed.components.dataset.by_length import Ints, by_length
-from infeed.components.dataset.records import data_of, fixed_width
+from infeed.components.dataset import example_types
+from infeed.components.dataset.records import Ints, by_length, data_of, fixed_width
 from infeed.components.errors import InfeedError
 
 Wrap = Callable[[bytes | None, int], bytes]
@@ -29,6 +30,7 @@ _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
 _KIND_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int": b"\x1a"}
 _ABSENT = -1  # length of the values where a row has no list
 _BITS_PER_BYTE = 7  # of a varint
+_CELLS = 1 << 16  # of columns that are encoded together
 
 
 def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
@@ -41,17 +43,60 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
     Raises:
       InfeedError: a type or a value that a tf.Example cannot hold, with its row in the batch and its column.
     """
-    pieces: list[pa.LargeBinaryArray] = []
-    for name in in_protobuf_order(batch.schema.names):
-        column = batch.column(batch.schema.get_field_index(name))
-        pieces += _encode_column(column, name, _entry_of(name.encode()), empty_lists)
-    lengths = sum((_lengths(piece) for piece in pieces), np.zeros(batch.num_rows, np.int64))
-    return _join([by_length(lengths, lambda length: _FIELD_1 + varint(length)), *pieces])
+    groups = list(_groups(batch))
+    encoded = [_encode_group(group, empty_lists) for group in groups]
+    lengths = sum((_lengths_of_rows(pieces, batch.num_rows) for pieces in encoded), np.zeros(batch.num_rows, np.int64))
+    by_place = dict[int, list[pa.LargeBinaryArray]]()
+    for group, pieces in zip(groups, encoded, strict=True):
+        for number, place in enumerate(group.places):
+            by_place[place] = [piece.slice(number * batch.num_rows, batch.num_rows) for piece in pieces]
+    head = by_length(lengths, lambda length: _FIELD_1 + varint(length))
+    return _join([head, *(piece for place in range(batch.num_columns) for piece in by_place[place])])
 
 
 def encode_feature(column: pa.Array, name: str, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
     """One serialized tf.train.Feature a row, empty where it is missing: what TFX hashes to split by a feature."""
-    return _join(_encode_column(column, name, lambda head, length: head or b"", empty_lists))
+    group = _Group([0], [name], [lambda head, length: head or b""], _without_dictionary(column))
+    return _join(_encode_group(group, empty_lists))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Columns of one type, end to end in one array: a table of many columns and few rows is encoded as a narrow one is.
+
+    Attributes:
+      places: of the columns in the record.
+      wraps: what each column's heads are wrapped into.
+    """
+
+    places: list[int]
+    names: list[str]
+    wraps: list[Wrap]
+    cells: pa.Array
+
+    def locate(self, row: int) -> tuple[str, int]:
+        """(column, row in it) of a row of `cells`."""
+        column, row = divmod(row, len(self.cells) // len(self.names))
+        return self.names[column], row
+
+
+def _groups(batch: pa.RecordBatch) -> Iterator[_Group]:
+    of_one_group = max(1, _CELLS // max(1, batch.num_rows))
+    by_type = dict[pa.DataType, list[tuple[int, str, pa.Array]]]()
+    cells = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for place, name in enumerate(in_protobuf_order(cells)):
+        column = _without_dictionary(cells[name])
+        by_type.setdefault(column.type, []).append((place, name, column))
+    for same in by_type.values():
+        for start in range(0, len(same), of_one_group):
+            places, names, some = map(list, zip(*same[start : start + of_one_group], strict=True))
+            wraps = [_entry_of(name.encode()) for name in names]
+            yield _Group(places, names, wraps, some[0] if len(some) == 1 else pa.concat_arrays(some))
+
+
+def _without_dictionary(column: pa.Array) -> pa.Array:
+    """Values in place of a dictionary: a null may stand among its values as well."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def in_protobuf_order(names: Iterable[str]) -> list[str]:
@@ -97,49 +142,67 @@ def _entry_of(name: bytes) -> Wrap:
     return wrap
 
 
-def _encode_column(column: pa.Array, name: str, wrap: Wrap, empty_lists: bool) -> list[pa.LargeBinaryArray]:
-    """[head, values]: joined, the wire bytes of one column."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()  # a null may stand among its values as well
+def _encode_group(group: _Group, empty_lists: bool) -> list[pa.LargeBinaryArray]:
+    """[head, values] of all cells: joined, the wire bytes of the columns."""
     try:
-        kind = columns.kind_of(column.type)
-        values, lengths, head_of_values = _encode_values(column)
-    except columns.UnfitError as error:
-        row = columns.rows_of(column, error.item)
+        kind = example_types.kind_of(group.cells.type)
+        values, lengths, head_of_values = _encode_values(group.cells)
+    except example_types.InvalidValueError as error:
+        name, row = group.locate(int(example_types.rows_of(group.cells, error.item)))
         raise InfeedError(error.what, where=f"column {name!r}, row {row}", do=error.do) from error
     except InfeedError as error:
-        raise InfeedError(error.what, where=f"column {name!r}", do=error.do) from error
+        raise InfeedError(error.what, where=f"column {group.names[0]!r}", do=error.do) from error
 
-    def head(length: int) -> bytes:
+    def head(wrap: Wrap, length: int) -> bytes:
+        if kind is None:  # a column without any value: its name stays, so that a schema knows it
+            return wrap(b"", 0)
         if length == _ABSENT and not empty_lists:
             return wrap(None, 0)
-        if kind is None:
-            return wrap(b"", 0)
         inner = head_of_values(length)
         size = len(inner) + max(length, 0)
         outer = _KIND_TAGS[kind] + varint(size) + inner
         return wrap(outer, len(outer) + max(length, 0))
 
-    return [by_length(lengths, head), values]
+    return [_heads(group.wraps, lengths, head), values]
+
+
+def _heads(wraps: list[Wrap], lengths: Ints, head: Callable[[Wrap, int], bytes]) -> pa.LargeBinaryArray:
+    """The head of each cell, which depends on its column and its length: [columns x rows], column by column."""
+    if len(wraps) == 1:
+        return by_length(lengths, partial(head, wraps[0]))
+    span = int(lengths.max(initial=0)) + 1 - _ABSENT
+    starts = np.repeat(np.arange(len(wraps)) * span, len(lengths) // len(wraps))
+
+    def make(code: int) -> bytes:
+        column, length = divmod(code, span)
+        return head(wraps[column], length + _ABSENT)
+
+    return by_length(starts + lengths - _ABSENT, make)
+
+
+def _lengths_of_rows(pieces: list[pa.LargeBinaryArray], rows: int) -> Ints:
+    """The bytes of each row in a group of columns."""
+    of_cells = sum(_lengths(piece) for piece in pieces)
+    return np.asarray(of_cells).reshape(-1, rows).sum(axis=0) if rows else np.zeros(0, np.int64)
 
 
 def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callable[[int], bytes]]:
     """The values of each row, end to end; their length, or _ABSENT; and what stands in front of so many bytes."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
-    if columns.is_list(column.type):
-        values = _regroup(_encode_items(column), columns.item_counts(column))
-    elif columns.kind_of(column.type) is None:
+    if example_types.is_list(column.type):
+        values = _regroup(_encode_items(column), example_types.item_counts(column))
+    elif example_types.kind_of(column.type) is None:
         values = fixed_width(b"", 0, len(column))
     else:
-        values = _encode_scalars(columns.to_values(column))
+        values = _encode_scalars(example_types.to_values(column))
     lengths = np.where(present, _lengths(values), _ABSENT)
     return values, lengths, _values_head(column.type)
 
 
 def _values_head(column: pa.DataType) -> Callable[[int], bytes]:
-    if columns.kind_of(column) != "bytes":
+    if example_types.kind_of(column) != "bytes":
         return lambda length: _FIELD_1 + varint(length) if length > 0 else b""  # packed: one field for all values
-    if columns.is_list(column):
+    if example_types.is_list(column):
         return lambda length: b""  # each value brings its own
     return lambda length: _FIELD_1 + varint(length) if length >= 0 else b""
 
@@ -150,18 +213,18 @@ def _encode_scalars(values: pa.Array) -> pa.LargeBinaryArray:
         return values.fill_null(b"")
     present = values.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_float32(values.type):
-        floats = columns.value_buffer(values, np.float32).astype("<f4", copy=False)
+        floats = example_types.value_buffer(values, np.float32).astype("<f4", copy=False)
         return _from_lengths(floats[present].tobytes(), np.where(present, 4, 0))
-    return _encode_varints(columns.value_buffer(values, np.int64), present)
+    return _encode_varints(example_types.value_buffer(values, np.int64), present)
 
 
 def _encode_items(column: pa.Array) -> pa.LargeBinaryArray:
     """The wire bytes of each item of a list column."""
-    items = columns.items_of(column)
-    unfit = columns.find_unfit(items, in_list=True)
+    items = example_types.items_of(column)
+    unfit = example_types.find_invalid(items, in_list=True)
     if len(unfit):
-        raise columns.explain_unfit(items, int(unfit[0]))
-    items = columns.to_values(items)
+        raise example_types.explain_invalid(items, int(unfit[0]))
+    items = example_types.to_values(items)
     values = _encode_scalars(items)
     if not pa.types.is_large_binary(items.type):
         return values

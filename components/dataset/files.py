@@ -29,7 +29,8 @@ _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE
 _PROTOCOLS = {"s3": "https", "gs": "http"}  # of an endpoint that names none
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 # Of Hadoop, Spark and its committers, and Dask: beside the data, and no data themselves.
-_MARKERS = {"_metadata", "_common_metadata", "_temporary"}
+# And of Windows and macOS, which write them into folders of pictures and into archives.
+_MARKERS = {"_metadata", "_common_metadata", "_temporary", "Thumbs.db", "desktop.ini", "__MACOSX"}
 _MARKER_PREFIXES = ("_SUCCESS", "_committed_", "_started_")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -55,7 +56,7 @@ def name(path: str) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """True for what tools leave behind rather than what people mean as data: `.DS_Store`, `_SUCCESS`, `_metadata`."""
+    """True for what tools leave behind rather than what people mean as data: `.DS_Store`, `_SUCCESS`, `Thumbs.db`."""
     return name(path) in _MARKERS or name(path).startswith((".", *_MARKER_PREFIXES))
 
 
@@ -76,6 +77,43 @@ def stat(path: str) -> FileStat:
     return FileStat(path, info.size, info.mtime_ns or 0)
 
 
+def version(file: FileStat) -> str:
+    """Another one after every change of a file; of a local one also where its size and time of change stay."""
+    system, inner = _resolve(file.path)
+    if not _is_local(system):
+        return f"{file.size} {file.mtime_ns}"
+    found = os.stat(inner)
+    return f"{file.size} {file.mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+
+
+@contextmanager
+def unchanged(file: FileStat) -> Iterator[None]:
+    """For reading inside: what is read is the file as it was when it was found.
+
+    Raises:
+      InfeedError: it has grown, was cut, written anew or removed, whatever that made of the reading.
+    """
+    _check_unchanged(file)
+    try:
+        yield
+    except Exception as error:
+        _check_unchanged(file, error)
+        raise
+    _check_unchanged(file)
+
+
+def _check_unchanged(file: FileStat, error: Exception | None = None) -> None:
+    now = _info(file.path)
+    if now.type != fs.FileType.File:
+        what = "the file was removed while it was read"
+    elif (now.size, now.mtime_ns or 0) != (file.size, file.mtime_ns):
+        what = f"the file changed while it was read: {file.size:,} bytes then, {now.size:,} now"
+    else:
+        return
+    do = "read a file that nobody writes to, such as a copy of it, and run again"
+    raise InfeedError(what, where=file.path, do=do) from error
+
+
 def list_files(folder: str, *, depth: int = 0) -> list[FileStat]:
     """Regular files in `folder` and down to `depth` folders below it, sorted by path; empty where it does not exist."""
     return sorted(_walk(folder, depth), key=lambda found: found.path)
@@ -89,8 +127,11 @@ def list_folders(folder: str) -> list[str]:
 def glob(root: str, pattern: str) -> list[FileStat]:
     """Visible regular files under `root` whose relative path matches `pattern`, part by part; sorted by path.
 
-    `*` stays within one part of the path, as in a shell; what `is_hidden` tells never matches.
+    `*` stays within one part of the path, as in a shell; what `is_hidden` tells never matches. A file of the very name
+    is the only match, so that a name may hold brackets.
     """
+    if (exact := _exact(root, pattern)) is not None:
+        return [exact]
     return sorted(_glob(root, *pattern.split("/")), key=lambda file: file.path)
 
 
@@ -177,17 +218,6 @@ def rename(source: str, target: str) -> None:
     system.move(old, new)
 
 
-def replace_folder(source: str, target: str) -> None:
-    """Gives a local folder another name, in place of whatever has it."""
-    folder, last = os.path.split(os.path.abspath(target))
-    old = os.path.join(folder, f".{last}.replaced")
-    if os.path.lexists(target):
-        remove(old)  # of a run that was killed on the way
-        os.rename(target, old)
-    os.rename(source, target)
-    remove(old)
-
-
 def remove(path: str) -> None:
     """Removes a file or a whole folder; nothing happens where there is none."""
     system, inner = _resolve(path)
@@ -206,6 +236,10 @@ def is_local(path: str) -> bool:
 
 def _resolve(path: str) -> tuple[fs.FileSystem, str]:
     scheme, is_uri, rest = path.partition("://")
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise _not_utf8(path, path.rpartition("/")[0]) from error
     if not is_uri:
         return fs.LocalFileSystem(), os.path.abspath(path)
     authority, _, below = rest.partition("/")
@@ -264,13 +298,32 @@ def _children(folder: str) -> list[fs.FileInfo]:
     system, inner = _resolve(folder)
     if system.type_name != "gcs":
         with _refusals(folder):
-            return list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
-    # Of Google's store Arrow lists a folder only where an object marks it; so folders are told from what is in them.
+            found = list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
+        if found and _is_local(system):
+            _check_names(inner)
+        return found
+    # Of Google's store Arrow lists a folder only where an object marks it, so this asks what lies in them.
     below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
     names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}
     files = [info for info in below if info.path == posixpath.join(inner, names[info.path])]
     folders = set(names.values()) - {info.base_name for info in files}
     return files + [fs.FileInfo(posixpath.join(inner, folder), fs.FileType.Directory) for folder in folders]
+
+
+def _check_names(folder: str) -> None:
+    """Raises InfeedError for a name that is not UTF-8, which Arrow lists and cannot tell."""
+    for found in os.listdir(folder):
+        if not found.isascii() and not _is_utf8(found):
+            raise _not_utf8(found, folder)
+
+
+def _is_utf8(name: str) -> bool:
+    return name.encode(errors="surrogateescape") == name.encode(errors="replace")
+
+
+def _not_utf8(name: str, folder: str) -> InfeedError:
+    shown = os.fsencode(posixpath.basename(name))
+    return InfeedError(f"a name that is not UTF-8: {shown!r}", where=folder, do="rename it")
 
 
 def _walk(folder: str, depth: int) -> Iterator[FileStat]:
@@ -280,6 +333,12 @@ def _walk(folder: str, depth: int) -> Iterator[FileStat]:
             yield FileStat(path, info.size, info.mtime_ns or 0)
         elif info.type == fs.FileType.Directory and depth:
             yield from _walk(path, depth - 1)
+
+
+def _exact(root: str, pattern: str) -> FileStat | None:
+    path = join(root, pattern)
+    info = _info(path) if not any(map(is_hidden, pattern.split("/"))) else None
+    return FileStat(path, info.size, info.mtime_ns or 0) if info and info.type == fs.FileType.File else None
 
 
 def _glob(folder: str, part: str, *rest: str) -> Iterator[FileStat]:

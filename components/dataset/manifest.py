@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Literal
 
-from infeed.components.dataset import files, names, records
+from infeed.components import schema
+from infeed.components.annotations import Count
+from infeed.components.dataset import files, names
+from infeed.components.dataset.checksums import Expected
 from infeed.components.dataset.files import FileStat
 from infeed.components.errors import InfeedError
 
 FORMAT = 1
 ColumnType = Literal["int", "float", "bytes"]
+_CRC32C = re.compile("[0-9a-f]{8}")
 
 
 def _created_by() -> str:
@@ -30,8 +34,8 @@ class Column:
 
     name: str
     type: ColumnType
-    shape: tuple[int, ...] | None
-    nulls: int
+    shape: tuple[Count, ...] | None
+    nulls: Count
 
 
 @dataclass(frozen=True)
@@ -39,17 +43,21 @@ class Shard:
     """One file; `file` is relative to the dataset's root, `crc32c` is of the file as it lies on disk, in hex."""
 
     file: str
-    records: int
-    bytes: int
+    records: Count
+    bytes: Count
     crc32c: str
+
+    def expected(self, root: str) -> Expected:
+        """What the file has to be in the dataset at `root`."""
+        return Expected(files.join(root, self.file), self.bytes, self.crc32c)
 
 
 @dataclass(frozen=True)
 class Split:
     """One split; `bytes` is the size of its files on disk, `reason` why there are so many of them."""
 
-    records: int
-    bytes: int
+    records: Count
+    bytes: Count
     shards: tuple[Shard, ...]
     reason: str = ""
 
@@ -64,8 +72,8 @@ class Source:
 
     kind: str
     fingerprint: str
-    files: int
-    bytes: int
+    files: Count
+    bytes: Count
 
     @classmethod
     def of(cls, kind: str, root: str, found: list[FileStat]) -> Source:
@@ -76,7 +84,7 @@ class Source:
 class Rejected:
     """Rows set aside, and the file that says which and why."""
 
-    rows: int = 0
+    rows: Count = 0
     file: str | None = None
 
 
@@ -84,8 +92,8 @@ class Rejected:
 class Balanced:
     """Records that class balancing wrote once more, and rows that it left out."""
 
-    repeated: int = 0
-    dropped: int = 0
+    repeated: Count = 0
+    dropped: Count = 0
 
     def __add__(self, other: Balanced) -> Balanced:
         return Balanced(self.repeated + other.repeated, self.dropped + other.dropped)
@@ -98,7 +106,7 @@ class Manifest:
     Every row is accounted for: rows_read + repeated == records + rejected + filtered + dropped.
     """
 
-    format: int = FORMAT
+    format: Count = FORMAT
     complete: bool = True
     created_by: str = field(default_factory=_created_by)
     source: Source
@@ -106,10 +114,10 @@ class Manifest:
     schema: tuple[Column, ...]
     splits: Mapping[str, Split]
     rejected: Rejected = field(default_factory=Rejected)
-    filtered: int = 0
+    filtered: Count = 0
     balanced: Balanced = field(default_factory=Balanced)
     warnings: tuple[str, ...] = ()
-    rows_read: int
+    rows_read: Count
 
     def write(self, root: str) -> None:
         """Writes `ROOT/manifest.json` under a temporary name, then renames it.
@@ -125,37 +133,33 @@ class Manifest:
         """Reads `ROOT/manifest.json`.
 
         Raises:
-          InfeedError: where there is none, or it was written by a later version or cut short.
+          InfeedError: where there is none, or it was written by a later version, cut short or tampered with.
         """
         path = files.join(root, names.MANIFEST)
         try:
-            return cls.from_json(files.read_bytes(path).decode())
+            found = cls.from_json(files.read_bytes(path))
+            for name, split in found.splits.items():
+                _check_shard_names(name, split)
+            return found
         except FileNotFoundError:
             raise InfeedError("no manifest.json", where=root, do="point at a finished dataset") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise InfeedError(f"unreadable manifest: {error}", where=path, do="write the dataset again") from error
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        fields = json.loads(text)
-        if fields["format"] != FORMAT:
-            raise ValueError(f"format {fields['format']}, this version reads {FORMAT}")
-        if not fields["complete"]:
-            raise ValueError("not complete")
-        return cls(
-            **{
-                **fields,
-                "source": Source(**fields["source"]),
-                "schema": tuple(_column(column) for column in fields["schema"]),
-                "splits": {name: _split(split) for name, split in fields["splits"].items()},
-                "rejected": Rejected(**fields["rejected"]),
-                "balanced": Balanced(**fields.get("balanced", {})),
-                "warnings": tuple(fields.get("warnings", ())),
-            }
-        )
+    def from_json(cls, text: bytes) -> Manifest:
+        """Trusts nothing: every value is of its type and range, every file in its place, and all counts add up.
+
+        Raises:
+          ValueError: with the place of the value at fault.
+        """
+        found = schema.read_json(cls, text, _check_header)
+        _check_names_and_sums(found)
+        found._check_every_row_is_accounted_for()
+        return found
 
     def _check_every_row_is_accounted_for(self) -> None:
         written = sum(split.records for split in self.splits.values())
@@ -167,75 +171,54 @@ class Manifest:
             )
 
 
-def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
-    """The manifest of any TFRecord dataset, whoever wrote it.
-
-    One without a manifest is counted once by walking its record framing; the count is kept in `cache_dir`, keyed by the
-    names, sizes and times of its files, and never written into the dataset. Where the folder cannot be written to, the
-    next call counts again.
-
-    Raises:
-      InfeedError: where `root` holds no split, is not finished, or a file is truncated or corrupt.
-    """
-    if files.exists(files.join(root, names.MANIFEST)):
-        return Manifest.read(root)
-    if files.exists(files.join(root, names.UNFINISHED)):
-        raise InfeedError(
-            "a dataset that is not finished", where=root, do="wait for its writer, or write it again if that was killed"
-        )
-    found = [file for folder in _split_folders(root) for file in files.list_files(files.join(root, folder))]
-    source = Source.of("tfrecord", root, found)
-    if cache_dir is None:
-        return _count(root, source)
-    cached = files.join(cache_dir, f"counted-{source.fingerprint}")
-    if files.exists(files.join(cached, names.MANIFEST)):
-        return Manifest.read(cached)
-    counted = _count(root, source)
-    with suppress(OSError, InfeedError):
-        counted.write(cached)
-    return counted
-
-
-def _count(root: str, source: Source) -> Manifest:
-    splits = {
-        folder.removeprefix(names.SPLIT_FOLDER): Split.of(tuple(_count_shards(root, folder)))
-        for folder in _split_folders(root)
-    }
-    rows = sum(split.records for split in splits.values())
-    return Manifest(source=source, options={}, schema=(), splits=splits, rows_read=rows)
-
-
-def _count_shards(root: str, folder: str) -> Iterator[Shard]:
-    for file in files.list_files(files.join(root, folder)):
-        if not files.is_hidden(file.path):
-            yield Shard(
-                file=files.relative(file.path, root),
-                records=records.count_records(file.path),
-                bytes=file.size,
-                crc32c=records.file_crc32c(file.path),
-            )
-
-
-def _split_folders(root: str) -> list[str]:
-    folders = [folder for folder in files.list_folders(root) if folder.startswith(names.SPLIT_FOLDER)]
-    if not folders:
-        raise InfeedError(
-            "not a TFRecord dataset: no Split-* folder",
-            where=root,
-            do="point at the folder that holds Split-train and its like, such as an Examples artifact",
-        )
-    return folders
-
-
 def _fingerprint(root: str, found: list[FileStat]) -> str:
     lines = sorted(f"{files.relative(file.path, root)}\t{file.size}\t{file.mtime_ns}" for file in found)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
 
-def _column(fields: dict[str, Any]) -> Column:
-    shape = fields["shape"]
-    return Column(**{**fields, "shape": None if shape is None else tuple(shape)})
+def _check_header(given: Any) -> None:
+    """Raises ValueError for another version, and for what a file has to say itself."""
+    fields = given if isinstance(given, dict) else {"format": None}
+    version, complete = fields.get("format", FORMAT), fields.get("complete", True)
+    if type(version) is not int or type(complete) is not bool:
+        return  # `read_json` says what is wrong
+    if version != FORMAT:
+        raise ValueError(f"format {version}, this version reads {FORMAT}")
+    if not complete:
+        raise ValueError("not complete")
+    for name in ("format", "complete", "created_by", "rejected", "filtered"):
+        if name not in fields:
+            raise ValueError(f"{name} is missing")
 
 
-def _split(fields: dict[str, Any]) -> Split:
-    return Split(**{**fields, "shards": tuple(Shard(**shard) for shard in fields["shards"])})
+def _check_names_and_sums(manifest: Manifest) -> None:
+    if not manifest.splits:
+        raise ValueError("no split")
+    if manifest.rejected.file is not None and not names.is_file_name(manifest.rejected.file):
+        raise _refusal(("rejected", "file"), manifest.rejected.file, "is no plain file name")
+    for name, split in manifest.splits.items():
+        place = ("splits", name)
+        for number, shard in enumerate(split.shards):
+            _check_shard((*place, "shards", number), name, shard)
+        if split != Split.of(split.shards, split.reason):
+            raise _refusal(place, f"{split.records} records, {split.bytes} bytes", "is not the sum of its shards")
+        if len({shard.file for shard in split.shards}) < len(split.shards):
+            raise _refusal(place, len(split.shards), "shards, and one of them is named twice")
+
+
+def _check_shard(place: tuple[Any, ...], split: str, shard: Shard) -> None:
+    folder = f"{names.split_folder(split)}/"
+    if "/" in split or not shard.file.startswith(folder) or not names.is_file_name(shard.file[len(folder) :]):
+        raise _refusal((*place, "file"), shard.file, "is no file in the folder of its split")
+    if not _CRC32C.fullmatch(shard.crc32c):
+        raise _refusal((*place, "crc32c"), shard.crc32c, "is no checksum of 8 hexadecimal digits")
+
+
+def _refusal(place: tuple[Any, ...], value: object, why: str) -> ValueError:
+    return ValueError(schema.sentence(place, value, why))
+
+
+def _check_shard_names(name: str, split: Split) -> None:
+    """What we write is named by rule, so that a shard that the manifest leaves out is noticed."""
+    if not names.are_shard_names([files.name(shard.file) for shard in split.shards]):
+        raise ValueError(f"splits.{name}: the names are not those of {len(split.shards)} shards")

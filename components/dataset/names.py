@@ -2,14 +2,20 @@
 
 ROOT/manifest.json
 ROOT/Split-train/data_tfrecord-00000-of-00012.gz
+ROOT/rejected.jsonl                                     rows that could not be read, where some were set aside
+ROOT/statistics-train.json                              what is known of the columns of a split
 ROOT/.ingest/...                                        while it is written
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from infeed.components.dataset import files
 
 MANIFEST = "manifest.json"
+REJECTS = "rejected.jsonl"
+STATISTICS = "statistics-"  # and the name of a split
 PREFIX = "data_tfrecord"
 SPLIT_FOLDER = "Split-"
 GZIP_SUFFIX = ".gz"
@@ -26,8 +32,31 @@ def split_dir(root: str, split: str) -> str:
     return files.join(root, split_folder(split))
 
 
+def statistics_file(root: str, split: str) -> str:
+    """`ROOT/statistics-train.json`: what is known of the columns of one split."""
+    return files.join(root, f"{STATISTICS}{split}.json")
+
+
+def is_statistics(file: str) -> bool:
+    """Whether a name beside the splits is one that `statistics_file` gives."""
+    return file.startswith(STATISTICS) and file.endswith(".json")
+
+
 def shard_name(index: int, count: int, gzip: bool, prefix: str = PREFIX) -> str:
     """`data_tfrecord-00000-of-00012.gz`; readers tell compression from the suffix."""
     if not 0 <= index < count:
         raise ValueError(f"shard {index} of {count}: the index must be in [0, {count})")
     return f"{prefix}-{index:05d}-of-{count:05d}{GZIP_SUFFIX if gzip else ''}"
+
+
+def are_shard_names(found: Collection[str]) -> bool:
+    """Whether these are the names that `shard_name` gives all shards of one split, each once."""
+    return any(
+        sorted(found) == sorted(shard_name(index, len(found), gzip) for index in range(len(found)))
+        for gzip in (False, True)
+    )
+
+
+def is_file_name(name: str) -> bool:
+    """Whether it names a file within a folder that readers see: no path, not hidden, nothing a terminal obeys."""
+    return bool(name) and name.isprintable() and "/" not in name and not files.is_hidden(name)

@@ -1,13 +1,14 @@
 """TFRecord files: framed with masked crc32c, written whole or not at all, and read by a reader that names a bad record.
 
 A record on disk: length (8 bytes, little endian), masked crc32c of those, the payload, masked crc32c of the payload.
+Many records are framed at once, as arrays: what depends on a length alone is made once for each length that occurs.
 """
 
 from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
@@ -20,9 +21,10 @@ import pyarrow.compute as pc
 from isal import igzip, isal_zlib
 
 from infeed.components.dataset import files, names
-from infeed.components.dataset.by_length import by_length
 from infeed.components.errors import InfeedError
 
+Ints = npt.NDArray[np.int64]
+_COUNTABLE = 1 << 16  # a range of lengths up to here is counted, at a tenth of what sorting them costs
 FRAMING_BYTES = 16
 _HEADER_BYTES = 12
 _CRC_BYTES = 4
@@ -82,9 +84,9 @@ def scan_records(path: str) -> Iterator[bytes | None]:
     Raises:
       InfeedError: what follows cannot be read at all: a truncated file, or a corrupt length.
     """
-    with _open_framing(path) as file:
+    with open_framing(path) as file:
         for number, length in _lengths(file, path):
-            payload, crc = _read(file, length, path), _read(file, _CRC_BYTES, path)
+            payload, crc = read_from(file, length, path), read_from(file, _CRC_BYTES, path)
             if len(crc) < _CRC_BYTES:
                 raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
             yield payload if crc == _masked_bytes(google_crc32c.value(payload)) else None
@@ -97,9 +99,9 @@ def count_records(path: str) -> int:
       InfeedError: a truncated or corrupt file, with its name and the record's number, from 0.
     """
     count = 0
-    with _open_framing(path) as file:
+    with open_framing(path) as file:
         for number, length in _lengths(file, path):
-            if len(_read(file, length + _CRC_BYTES, path)) < length + _CRC_BYTES:
+            if len(read_from(file, length + _CRC_BYTES, path)) < length + _CRC_BYTES:
                 raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
             count += 1
     return count
@@ -129,16 +131,11 @@ def values_of(array: pa.LargeBinaryArray) -> Iterator[bytes]:
     return (data[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True))
 
 
-def _header(length: int) -> bytes:
-    size = length.to_bytes(8, "little")
-    return size + _masked_bytes(google_crc32c.value(size))
-
-
-def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    checksum = google_crc32c.value
-    crcs = [checksum(payload) for payload in values_of(payloads)]
-    masked = _masked(np.array(crcs, np.uint32)).astype("<u4")
-    return fixed_width(masked.tobytes(), _CRC_BYTES, len(payloads))
+def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArray:
+    """`make(length)` for each row: [n], without nulls."""
+    distinct, which = _distinct(lengths)
+    made = pa.array([make(int(length)) for length in distinct], pa.large_binary())
+    return made.take(pa.array(which))
 
 
 def fixed_width(data: bytes, width: int, count: int) -> pa.LargeBinaryArray:
@@ -147,7 +144,34 @@ def fixed_width(data: bytes, width: int, count: int) -> pa.LargeBinaryArray:
     return pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _masked(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+def _distinct(lengths: Ints) -> tuple[Ints, Ints]:
+    """The lengths that occur, and which of them each row has."""
+    low = int(lengths.min(initial=0))
+    size = int(lengths.max(initial=0)) - low + 1
+    if size > _COUNTABLE:
+        distinct, which = np.unique(lengths, return_inverse=True)
+        return distinct, which.reshape(-1)
+    places = lengths - low
+    found = np.flatnonzero(np.bincount(places, minlength=size))
+    numbers = np.zeros(size, np.int64)
+    numbers[found] = np.arange(len(found))
+    return found + low, numbers[places]
+
+
+def _header(length: int) -> bytes:
+    size = length.to_bytes(8, "little")
+    return size + _masked_bytes(google_crc32c.value(size))
+
+
+def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    checksum = google_crc32c.value
+    crcs = [checksum(payload) for payload in values_of(payloads)]
+    masked = mask_checksums(np.array(crcs, np.uint32)).astype("<u4")
+    return fixed_width(masked.tobytes(), _CRC_BYTES, len(payloads))
+
+
+def mask_checksums(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Checksums as TFRecords hold them."""
     rotated = (crc >> np.uint32(15)) | (crc << np.uint32(17))
     return rotated + np.uint32(_MASK_DELTA)
 
@@ -175,7 +199,8 @@ def _chunks(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[bytes]:
 
 
 @contextmanager
-def _open_framing(path: str) -> Iterator[BinaryIO]:
+def open_framing(path: str) -> Iterator[BinaryIO]:
+    """The bytes of a file, decompressed where its name ends in `.gz`."""
     with files.open_input(path) as file:
         raw = igzip.IGzipFile(fileobj=file, mode="rb") if path.endswith(names.GZIP_SUFFIX) else file
         yield cast(BinaryIO, io.BufferedReader(raw, _CHUNK))
@@ -184,7 +209,7 @@ def _open_framing(path: str) -> Iterator[BinaryIO]:
 def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
     """(number, payload length) of each record; the caller reads the payload and its checksum before the next."""
     number = 0
-    while header := _read(file, _HEADER_BYTES, path):
+    while header := read_from(file, _HEADER_BYTES, path):
         length, crc = header[:8], header[8:]
         if len(header) < _HEADER_BYTES:
             raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
@@ -196,12 +221,24 @@ def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
         number += 1
 
 
-def _read(file: BinaryIO, size: int, path: str) -> bytes:
+def read_from(file: BinaryIO, size: int, path: str) -> bytes:
+    """So many bytes, or what is left.
+
+    Raises:
+      InfeedError: they cannot be decompressed.
+    """
     try:
-        return file.read(size)
+        return file.read(size) if size <= _CHUNK else b"".join(_read_in_steps(file, size))
     except _BAD_GZIP as error:
         where = f"{path}, record {_count_readable(path)}"
         raise InfeedError(f"cannot decompress: {error}", where=where, do=_REMEDY) from error
+
+
+def _read_in_steps(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """As much as there is: a forged length may be more than fits into memory."""
+    while size > 0 and (chunk := file.read(min(size, _CHUNK))):
+        size -= len(chunk)
+        yield chunk
 
 
 def _count_readable(path: str) -> int:

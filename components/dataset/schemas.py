@@ -7,13 +7,14 @@ A null struct makes all of its columns null.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import types
 
-from infeed.components.dataset import columns
+from infeed.components.dataset import example_types
 from infeed.components.errors import InfeedError
 
 
@@ -41,8 +42,12 @@ def flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def unify(found: Sequence[FileSchema]) -> pa.Schema:
+def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda name: True) -> pa.Schema:
     """The flat schema that all files can be read with: columns that a file lacks are null there.
+
+    Args:
+      found: the schema of each file.
+      wanted: whether a column, by its flat name, is read at all; what the others hold does not matter.
 
     Raises:
       InfeedError: a type without a place in a tf.Example, a name that stands twice in a file, or two files whose types
@@ -50,7 +55,7 @@ def unify(found: Sequence[FileSchema]) -> pa.Schema:
     """
     merged: dict[str, tuple[pa.DataType, str]] = {}
     for one in found:
-        flat = flatten_schema(one.schema)
+        flat = pa.schema([field for field in flatten_schema(one.schema) if wanted(field.name)])
         _check(flat, one.path)
         for field in flat:
             before, first = merged.get(field.name, (pa.null(), one.path))
@@ -84,7 +89,7 @@ def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _check(flat: pa.Schema, path: str) -> None:
-    twice = sorted({name for name in flat.names if flat.names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(flat.names).items() if count > 1)
     if twice:
         raise InfeedError(f"column {twice[0]!r} stands there twice", where=path, do="give each column its own name")
     for field in flat:
@@ -93,7 +98,7 @@ def _check(flat: pa.Schema, path: str) -> None:
 
 def _check_type(field: pa.Field, path: str) -> None:
     try:
-        columns.kind_of(field.type)
+        example_types.kind_of(field.type)
     except InfeedError as error:
         raise InfeedError(error.what, where=f"{path}, column {field.name!r}", do=error.do) from error
 

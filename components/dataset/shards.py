@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infeed.components.errors import InfeedError
+from infeed.components.checks import at_least, refused
+from infeed.components.units import size
 
 MIN_BYTES = 10_000_000  # smaller files cost more to open than to read
 TARGET_BYTES = 128 << 20  # what object stores and TensorFlow's performance guide both ask for
@@ -24,16 +25,10 @@ class ShardOptions:
     hosts: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("count", "min_bytes", "target_bytes", "readers_per_host", "hosts"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InfeedError(f"{name}={value}", where="ShardOptions", do="give 1 or more")
+        at_least(self, 1, "count", "min_bytes", "target_bytes", "readers_per_host", "hosts")
         if self.min_bytes > self.target_bytes:
-            raise InfeedError(
-                f"min_bytes={self.min_bytes} is more than target_bytes={self.target_bytes}",
-                where="ShardOptions",
-                do="give a min_bytes no larger than target_bytes",
-            )
+            what = f"min_bytes is {self.min_bytes}, more than target_bytes, which is {self.target_bytes}"
+            raise refused(self, "min_bytes", "give a min_bytes no larger than target_bytes", what)
 
 
 @dataclass(frozen=True)
@@ -117,20 +112,16 @@ def _by_rule(total_bytes: int, options: ShardOptions) -> tuple[int, str]:
     readers = options.readers_per_host * options.hosts
     most = max(1, total_bytes // options.min_bytes)
     if by_size >= readers:
-        return by_size, f"{by_size} keep each at {_size(options.target_bytes)} or less"
+        return by_size, f"{by_size} keep each at {size(options.target_bytes)} or less before compression"
     if most >= readers:
         return (
             readers,
             f"{readers} give each of {options.hosts} host(s) {options.readers_per_host} files to read at once",
         )
-    return most, f"more than {most} would make files smaller than {_size(options.min_bytes)}"
+    return most, f"more than {most} would make files smaller than {size(options.min_bytes)} before compression"
 
 
 def _at_most(records: int, count: int, reason: str) -> ShardPlan:
     if count <= max(records, 1):
         return ShardPlan(count, reason)
     return ShardPlan(max(records, 1), f"{reason}; there are only {records} records")
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size} bytes"

@@ -1,23 +1,31 @@
-"""Rows that cannot be read: fail at the first one, or set them aside in a file with the reason, up to a limit."""
+"""Rows that cannot be read, or have no place in a tf.Example.
+
+The first one is an error, or up to a limit of them are set aside in a file, each with its reason.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from infeed.components.dataset import example_types, schemas
 from infeed.components.dataset.options import OnBadRow
 from infeed.components.errors import InfeedError
 
-REJECTS = "rejected.jsonl"  # beside the splits
+_SHOWN = 300  # characters of a bad row
 
 
 @dataclass(frozen=True)
 class BadRow:
     """A row that no typed row can be made of.
 
-    Args:
+    Attributes:
       file: path of the file, or whatever else the source calls the place.
       line: number of the line or row in it, from 1; None where there is none.
       column: the column at fault; None where it is the whole row.
@@ -55,7 +63,8 @@ class BadRows:
             raise InfeedError(
                 row.reason,
                 where=row.where,
-                do="mend the row, or set bad rows aside: on_bad_row='reject', --on-bad-row reject",
+                do="mend the row, give the options of its format, such as --set encoding=latin-1, or set bad rows "
+                "aside: IngestOptions(on_bad_row='reject'), infeed ingest --on-bad-row reject",
             )
         self._reported += 1
         check_limit(self._reported, self._limit, row.where)
@@ -80,3 +89,49 @@ def check_limit(rows: int, limit: int, where: str) -> None:
 def to_jsonl(rows: Iterable[BadRow]) -> bytes:
     """One JSON object a line."""
     return "".join(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def conform(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: str, bad_rows: BadRows, *, first_row: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """Flattens structs, adds the columns that a file lacks, casts, and reports each row that a tf.Example cannot hold.
+
+    Args:
+      first_row: the number in `file`, from 1, of the first row of `batches`.
+    """
+    for batch in batches:
+        flat = schemas.flatten_batch(batch)
+        yield schemas.fill(_drop_unfit(flat, file, bad_rows, first_row), schema)
+        first_row += batch.num_rows
+
+
+def _drop_unfit(batch: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
+    unfit = dict(sorted(_unfit_rows(batch)))
+    if not unfit:
+        return batch
+    for row, (column, reason) in unfit.items():
+        bad_rows.report(BadRow(file, first_row + row, column, reason, _text_of(batch.slice(row, 1))))
+    kept = np.setdiff1d(np.arange(batch.num_rows), list(unfit))
+    return batch.take(pa.array(kept, pa.int64()))
+
+
+def _unfit_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, tuple[str, str]]]:
+    """(row in the batch, (column, reason)) of every value without a place in a tf.Example."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        items = example_types.items_of(column)
+        unfit = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
+        for item, row in zip(unfit.tolist(), example_types.rows_of(column, unfit).tolist(), strict=True):
+            yield row, (name, example_types.explain_invalid(items, item).what)
+
+
+def _text_of(row: pa.RecordBatch) -> str:
+    cells = {name: _plain(column) for name, column in zip(row.schema.names, row.columns, strict=True)}
+    return json.dumps(cells, default=str, ensure_ascii=False)[:_SHOWN]
+
+
+def _plain(cell: pa.Array) -> Any:
+    """The one value of an array; of dates that Python has no year for, the numbers that they are stored as."""
+    try:
+        return cell[0].as_py()
+    except (OverflowError, ValueError):
+        return example_types.ticks(example_types.items_of(cell)).to_pylist()

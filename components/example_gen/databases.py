@@ -1,7 +1,8 @@
-"""ExampleGens for databases: what they are asked for is a query or a table, not files."""
+"""ExampleGens for databases: what they are asked for is a query or a table, not files.
 
-import abc
-from dataclasses import asdict
+Each has the output `examples`: an Examples artifact, with manifest.json beside the splits.
+"""
+
 from typing import Any
 
 from tfx.components.example_gen import component, driver, utils
@@ -10,52 +11,23 @@ from tfx.proto import example_gen_pb2
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen import executor, ingest
-from infeed.components.example_gen.sources import bigquery, sql
+from infeed.components.example_gen.executor import Executor, Request, check_arguments, pack
+from infeed.components.example_gen.formats import fingerprint_of
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions
+from infeed.components.example_gen.sources.sql.reader import SqlOptions
 
 
-class SqlExecutor(executor.Executor):
-    """Queries or tables in."""
-
-    def open(self, request: executor.Request) -> ingest.Input:
-        return sql.open_sql(request.patterns, request.options, sql.SqlOptions(**request.source))
-
-
-class BigQueryExecutor(executor.Executor):
-    """BigQuery's queries or tables in."""
-
-    def open(self, request: executor.Request) -> ingest.Input:
-        return bigquery.open_bigquery(request.patterns, request.options, bigquery.BigQueryOptions(**request.source))
-
-
-class Driver(driver.QueryBasedDriver, abc.ABC):
+class Driver(driver.QueryBasedDriver):
     """Asks the database what has changed, so that a cached result is not taken for ever."""
-
-    @abc.abstractmethod
-    def fingerprint(self, request: executor.Request) -> str:
-        """Of what the queries would read now."""
 
     def resolve_exec_properties(
         self, exec_properties: dict[str, Any], pipeline_info: Any, component_info: Any
     ) -> dict[str, Any]:
         resolved: dict[str, Any] = super().resolve_exec_properties(exec_properties, pipeline_info, component_info)
-        resolved[utils.FINGERPRINT_PROPERTY_NAME] = self.fingerprint(executor.Request.of(resolved))
+        request = Request.of(resolved)
+        found = fingerprint_of(request.format, request.patterns, request.source)
+        resolved[utils.FINGERPRINT_PROPERTY_NAME] = found
         return resolved
-
-
-class SqlDriver(Driver):
-    """By the number of rows and the range of keys."""
-
-    def fingerprint(self, request: executor.Request) -> str:
-        return sql.fingerprint(request.patterns, sql.SqlOptions(**request.source))
-
-
-class BigQueryDriver(Driver):
-    """By the time of the last change of every table that is read."""
-
-    def fingerprint(self, request: executor.Request) -> str:
-        return bigquery.fingerprint(request.patterns, bigquery.BigQueryOptions(**request.source))
 
 
 class SqlExampleGen(component.QueryBasedExampleGen):
@@ -74,20 +46,15 @@ class SqlExampleGen(component.QueryBasedExampleGen):
       query: what to read, or
       table: its name, `schema.table` where it is in another schema, or
       input_config: several of either, each a split of its own.
-      partition_column: a column of numbers or dates, best an indexed key, by whose ranges several workers read at once;
-        the rows of each range are counted before and after, and a table that changes meanwhile is an error. None reads
-        all rows by one statement.
-      partitions: how many ranges.
+      partition_column, partitions: as in SqlOptions. The rows of each range are counted before and after, and a table
+        that changes meanwhile is an error.
       output_config: hash buckets; default: train 2, eval 1 where the input is one split.
       range_config: a static range, for queries with TFX's span macros.
       options: shards, compression, shuffle.
-
-    Outputs:
-      examples: an Examples artifact, with manifest.json beside the splits.
     """
 
-    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(SqlExecutor)
-    DRIVER_CLASS = SqlDriver
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+    DRIVER_CLASS = Driver
 
     def __init__(
         self,
@@ -101,12 +68,12 @@ class SqlExampleGen(component.QueryBasedExampleGen):
         range_config: Any = None,
         options: IngestOptions | None = None,
     ) -> None:
-        source = sql.SqlOptions(connection_env, partition_column, partitions)
+        source = SqlOptions(connection_env, partition_column, partitions)
         super().__init__(
             input_config=_input_config(query, table, input_config),
             output_config=output_config,
             range_config=range_config,
-            custom_config=executor.pack(options or IngestOptions(), asdict(source)),
+            custom_config=pack("sql", options or IngestOptions(), source),
         )
 
 
@@ -119,35 +86,40 @@ class BigQueryExampleGen(component.QueryBasedExampleGen):
 
     Args:
       query: what to read, or
-      table: its name, `project.dataset.table`, or
-      input_config: several of either, each a split of its own.
-      bigquery: who pays, which columns and rows to read, how many streams.
+      input_config: several queries or tables, each a split of its own, or
+      table: the name of one, `project.dataset.table`.
       output_config: hash buckets; default: train 2, eval 1 where the input is one split.
       range_config: a static range, for queries with TFX's span macros.
+      custom_executor_spec: a BeamExecutorSpec of a subclass of Executor.
+      custom_config: refused: `options` and `bigquery` take its place.
+      bigquery: who pays, which columns and rows to read, how many streams.
       options: shards, compression, shuffle.
-
-    Outputs:
-      examples: an Examples artifact, with manifest.json beside the splits.
     """
 
-    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(BigQueryExecutor)
-    DRIVER_CLASS = BigQueryDriver
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+    DRIVER_CLASS = Driver
 
     def __init__(
         self,
         query: str | None = None,
-        table: str | None = None,
         input_config: Any = None,
-        bigquery: BigQueryOptions | None = None,
         output_config: Any = None,
         range_config: Any = None,
+        custom_executor_spec: executor_spec.ExecutorSpec | None = None,
+        custom_config: Any = None,
+        *,
+        table: str | None = None,
+        bigquery: BigQueryOptions | None = None,
         options: IngestOptions | None = None,
     ) -> None:
+        runs = custom_executor_spec or self.EXECUTOR_SPEC
+        check_arguments(type(self).__name__, runs, custom_config, format="bigquery")
         super().__init__(
             input_config=_input_config(query, table, input_config),
             output_config=output_config,
             range_config=range_config,
-            custom_config=executor.pack(options or IngestOptions(), asdict(bigquery or BigQueryOptions())),
+            custom_executor_spec=custom_executor_spec,
+            custom_config=pack("bigquery", options or IngestOptions(), bigquery or BigQueryOptions()),
         )
 
 

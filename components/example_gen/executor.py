@@ -1,9 +1,12 @@
-"""Executors: one typed request out of TFX's untyped properties, one opened input, one Beam pipeline."""
+"""Executors: one typed request out of TFX's untyped properties, one opened input, one Beam pipeline.
+
+`check_arguments` refuses those of TFX's ExampleGens that mean something else here, with what to write instead.
+"""
 
 import abc
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -17,26 +20,37 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
+from infeed.components import schema
+from infeed.components.beam_runner import local_runner
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
-from infeed.components.example_gen.inputs import open_files
-from infeed.components.example_gen.sources import binary, csv, images, jsonl, text
+from infeed.components.example_gen.formats import FORMATS, open_patterns
+from infeed.components.example_gen.inputs import OpenedSource, open_files
+from infeed.components.example_gen.sources.tfrecord import check_examples
 from infeed.components.example_gen.transforms import run_pipeline
 
 Artifacts = dict[str, list[types.Artifact]]
+_IN_PLACE_OF = {  # executors that people give to TFX's FileBasedExampleGen
+    "tfx.components.example_gen.custom_executors.parquet_executor": "ParquetExampleGen",
+    "tfx.components.example_gen.custom_executors.avro_executor": "AvroExampleGen",
+    "tfx.components.example_gen.csv_example_gen.executor": "CsvExampleGen",
+    "tfx.components.example_gen.import_example_gen.executor": "ImportExampleGen",
+}
 
 
 @dataclass(frozen=True)
 class Request:
     """What the component was asked for.
 
-    Args:
-      patterns: split -> pattern under `input_base`; the split is None where `buckets` splits the rows.
-      source: options of one kind of source, as its `open` reads them.
+    Attributes:
+      format: a name in `formats.FORMATS`; empty where the executor opens its source itself.
+      patterns: split -> pattern under `input_base`, or query; the split is None where `buckets` splits the rows.
+      source: the source's own options, of JSON's types.
     """
 
+    format: str
     input_base: str
     patterns: Mapping[str | None, str]
     splits: tuple[str, ...]
@@ -56,30 +70,30 @@ class Request:
         output_config = _proto(exec_properties[properties.OUTPUT_CONFIG_KEY], example_gen_pb2.Output())
         buckets = _buckets(output_config.split_config)
         custom = _unpack(exec_properties.get(properties.CUSTOM_CONFIG_KEY))
-        options = custom.get("options")
         return cls(
+            format=custom.get("format", ""),
             input_base=exec_properties.get(properties.INPUT_BASE_KEY, ""),  # a query has none
             patterns={None if buckets else split.name: split.pattern for split in input_config.splits},
             splits=tuple(utils.generate_output_split_names(input_config, output_config)),
             buckets=buckets,
-            options=IngestOptions.from_dict(options) if options else IngestOptions(),
+            options=schema.read(IngestOptions, custom.get("options", {}), "options"),
             source=custom.get("source", {}),
             payload_format=_payload_format(exec_properties, payload_formats),
             file_format=exec_properties.get(properties.OUTPUT_FILE_FORMAT_KEY, example_gen_pb2.FORMAT_TFRECORDS_GZIP),
         )
 
 
-class Executor(base_beam_executor.BaseBeamExecutor, abc.ABC):
+class Executor(base_beam_executor.BaseBeamExecutor):
     """Writes an Examples artifact as TFX's ExampleGens do, with a manifest beside its splits.
 
-    A source is one subclass: `open` turns the request into files, a schema and a function that reads them.
+    What it reads is of the format that the component names. A subclass may override `open`, as `FileExecutor` does.
     """
 
     PAYLOAD_FORMATS: Sequence[int] = (example_gen_pb2.FORMAT_TF_EXAMPLE,)
 
-    @abc.abstractmethod
-    def open(self, request: Request) -> ingest.Input:
+    def open(self, request: Request) -> OpenedSource:
         """Finds and checks the input; raises InfeedError before anything long starts."""
+        return open_patterns(request.format, request.input_base, request.patterns, request.options, request.source)
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         request = Request.of(exec_properties, self.PAYLOAD_FORMATS)
@@ -87,6 +101,10 @@ class Executor(base_beam_executor.BaseBeamExecutor, abc.ABC):
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
         _ingest(self.open(request), request, artifact.uri, self._make_beam_pipeline)
         _describe(artifact, request)
+
+    def _make_beam_pipeline(self) -> beam.Pipeline:
+        with local_runner():
+            return super()._make_beam_pipeline()
 
 
 class FileExecutor(Executor, abc.ABC):
@@ -97,54 +115,45 @@ class FileExecutor(Executor, abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def read(path: str) -> Iterable[pa.RecordBatch]:
-        """The rows of one file, in batches that each fit into memory; their types as `dataset.columns` lists them."""
+        """The rows of one file, in batches that each fit into memory, of the types that docs/types.md lists."""
 
-    def open(self, request: Request) -> ingest.Input:
+    def open(self, request: Request) -> OpenedSource:
         return open_files(self.KIND, request.input_base, request.patterns, self.read)
 
 
-class CsvExecutor(Executor):
-    """CSV files in."""
+class TFRecordExecutor(Executor):
+    """TFRecord files in, their records untouched, whatever they hold."""
 
-    def open(self, request: Request) -> ingest.Input:
-        return csv.open_csv(request.input_base, request.patterns, request.options, csv.CsvOptions(**request.source))
+    PAYLOAD_FORMATS = (
+        example_gen_pb2.FORMAT_TF_EXAMPLE,
+        example_gen_pb2.FORMAT_TF_SEQUENCE_EXAMPLE,
+        example_gen_pb2.FORMAT_PROTO,
+    )
 
-
-class JsonlExecutor(Executor):
-    """JSON Lines files in."""
-
-    def open(self, request: Request) -> ingest.Input:
-        own = jsonl.JsonlOptions(**request.source)
-        return jsonl.open_jsonl(request.input_base, request.patterns, request.options, own)
-
-
-class TextExecutor(Executor):
-    """Text files in."""
-
-    def open(self, request: Request) -> ingest.Input:
-        return text.open_text(request.input_base, request.patterns, request.options, text.TextOptions(**request.source))
-
-
-class BinaryExecutor(Executor):
-    """Any files in."""
-
-    def open(self, request: Request) -> ingest.Input:
-        return binary.open_binary(request.input_base, request.patterns, request.options)
-
-
-class ImageExecutor(Executor):
-    """Images in."""
-
-    def open(self, request: Request) -> ingest.Input:
-        own = images.ImageOptions(**request.source)
-        return images.open_images(request.input_base, request.patterns, request.options, own)
+    def open(self, request: Request) -> OpenedSource:
+        if request.buckets and request.buckets.feature:
+            raise InfeedError(
+                "records are imported unread, but are to be split by a feature in them",
+                where=f"partition_feature_name={request.buckets.feature!r}",
+                do="leave it out, and records are split by the hash of their bytes",
+            )
+        opened = super().open(request)
+        if request.payload_format != example_gen_pb2.FORMAT_PROTO:
+            sequences = request.payload_format == example_gen_pb2.FORMAT_TF_SEQUENCE_EXAMPLE
+            check_examples(opened, sequences=sequences)
+        return opened
 
 
 def pack(
-    options: IngestOptions, source: Mapping[str, Any], fingerprint: str | None = None
+    format: str, options: IngestOptions, source: Any = None, fingerprint: str | None = None
 ) -> example_gen_pb2.CustomConfig:
-    """Typed options -> the one proto that TFX carries for us; `Request.of` reads it, but for the fingerprint."""
-    fields: dict[str, Any] = {"options": options.as_dict(), "source": dict(source)}
+    """Typed options -> the one proto that TFX carries for us; `Request.of` reads it, but for the fingerprint.
+
+    Args:
+      source: the source's own options, as a dataclass or of JSON's types.
+    """
+    own = schema.to_plain(source) if is_dataclass(source) else dict(source or {})
+    fields: dict[str, Any] = {"format": format, "options": schema.to_plain(options), "source": own}
     if fingerprint is not None:
         fields["fingerprint"] = fingerprint
     config = example_gen_pb2.CustomConfig()
@@ -152,7 +161,38 @@ def pack(
     return config
 
 
-def _ingest(opened: ingest.Input, request: Request, root: str, make_pipeline: Callable[[], beam.Pipeline]) -> None:
+def check_arguments(
+    component: str,
+    executor_spec: Any,
+    custom_config: Any,
+    output_data_format: int = example_gen_pb2.FORMAT_TF_EXAMPLE,
+    output_file_format: int = example_gen_pb2.FORMAT_TFRECORDS_GZIP,
+    *,
+    format: str,
+) -> None:
+    """
+    Args:
+      component: name of the component's class.
+      executor_spec: what will run: the component's own, or the custom_executor_spec that was given.
+      format: of the input.
+
+    Raises:
+      InfeedError: an executor that is none of ours, a custom_config, a format that the executor does not write, or none
+        to open the input by.
+    """
+    _check_custom_config(component, custom_config)
+    executor = _executor(component, executor_spec)
+    _check_formats(component, executor, output_data_format, output_file_format)
+    if format not in FORMATS and (format or executor.open is Executor.open):
+        raise InfeedError(
+            f"format is {format!r}" if format else "neither a format nor an executor is given",
+            where=component,
+            do=f"give format=, one of {', '.join(FORMATS)}, or custom_executor_spec=BeamExecutorSpec(X), X being a"
+            " FileExecutor of infeed.components",
+        )
+
+
+def _ingest(opened: OpenedSource, request: Request, root: str, make_pipeline: Callable[[], beam.Pipeline]) -> None:
     job = ingest.Job.of(opened, root=root, splits=request.splits, buckets=request.buckets, options=request.options)
     run_pipeline(opened.tasks, job, make_pipeline)
 
@@ -175,7 +215,7 @@ def _payload_format(exec_properties: Mapping[str, Any], allowed: Sequence[int]) 
     if asked not in allowed:
         name = example_gen_pb2.PayloadFormat.Name
         raise InfeedError(
-            f"output_data_format={name(asked)}", do=f"choose of {', '.join(name(one) for one in allowed)}"
+            f"output_data_format is {name(asked)}", do=f"choose of {', '.join(name(one) for one in allowed)}"
         )
     return int(asked)
 
@@ -192,3 +232,48 @@ def _unpack(custom_config: str | None) -> dict[str, Any]:
 
 def _proto(text: str, message: Any) -> Any:
     return proto_utils.json_to_proto(text, message)
+
+
+def _check_custom_config(component: str, custom_config: Any) -> None:
+    if custom_config is not None:
+        raise InfeedError(
+            "custom_config is given, in which this component keeps its own options",
+            where=component,
+            do="write options=IngestOptions(...) for how rows are written; an executor of your own gets what"
+            " FileExampleGen(source={...}) is given as Request.source",
+        )
+
+
+def _executor(component: str, spec: Any) -> type[Executor]:
+    found = getattr(spec, "executor_class", None)
+    if isinstance(found, type) and issubclass(found, Executor):
+        return found
+    name = f"{found.__module__}.{found.__name__}" if isinstance(found, type) else type(spec).__name__
+    ours = _IN_PLACE_OF.get(getattr(found, "__module__", ""))
+    advice = (
+        f"write {ours}(...) of infeed.components without custom_executor_spec"
+        if ours
+        else "give custom_executor_spec=BeamExecutorSpec(X), X being a FileExecutor of infeed.components;"
+        " an executor of TFX goes to TFX's own component, whose Examples all others take"
+    )
+    raise InfeedError(f"custom_executor_spec {name} is no executor of infeed", where=component, do=advice)
+
+
+def _check_formats(component: str, executor: type[Executor], output_data_format: int, file_format: int) -> None:
+    if output_data_format not in executor.PAYLOAD_FORMATS:
+        formats = ", ".join(example_gen_pb2.PayloadFormat.Name(one) for one in executor.PAYLOAD_FORMATS)
+        raise InfeedError(
+            f"the format of records is {_name(example_gen_pb2.PayloadFormat, output_data_format)}",
+            where=f"{component}, output_data_format or payload_format",
+            do=f"{component} writes {formats}; Parquet files are read by ParquetExampleGen",
+        )
+    if file_format != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
+        raise InfeedError(
+            f"output_file_format is {_name(example_gen_pb2.FileFormat, file_format)}",
+            where=component,
+            do="leave it out: shards are TFRecords, gzip unless options=IngestOptions(compression='none') is given",
+        )
+
+
+def _name(enum: Any, value: Any) -> str:
+    return str(enum.Name(value)) if value in enum.values() else repr(value)

@@ -1,5 +1,6 @@
-"""Spills: framed records of one block and split, in an Arrow file beside the splits until the shards are written.
+"""One record batch -> the rows that pass the filter, encoded, each with its split and its stratum; then its spills.
 
+A spill is framed records of one block and split, in an Arrow file beside the splits until the shards are written.
 Arrow, so that a shard takes its share of a spill without reading the rest. Where rows are shuffled, each spill is, and
 each window of a shard once more; between the two every spill is dealt out over all shards. Together that is a shuffle
 over the whole split that never holds more than a block or a window.
@@ -8,20 +9,27 @@ over the whole split that never holds more than a block or a window.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.dataset import files
+from infeed.components.dataset import files, splits
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
+from infeed.components.dataset.row_filter import passes
 from infeed.components.dataset.shards import Slice
+from infeed.components.dataset.splits import Buckets, ByLabel
+from infeed.components.errors import InfeedError
 
+_MOST_LABELS = 10_000  # in one block; each takes a segment of its own
 _CHUNK_BYTES = 1 << 18  # what is read of a spill, at least; on an object store a request each
 _ROWS = b"rows of a chunk"
 Seed = tuple[int, ...] | None  # None keeps the order
+RowsBySplit = Mapping[str | None, npt.NDArray[np.int64]]  # None where labels are divided once all are counted
 
 
 @dataclass(frozen=True)
@@ -38,10 +46,110 @@ class Strata:
 
 
 @dataclass(frozen=True)
+class ProcessedBatch:
+    """The rows that go on: as columns, as serialized examples, by split and by label."""
+
+    written: pa.RecordBatch
+    examples: pa.LargeBinaryArray
+    rows: RowsBySplit
+    strata: Strata
+
+
+def process_batch(
+    batch: pa.RecordBatch, split: str | None, *, buckets: Buckets | None, options: IngestOptions, serialized: bool
+) -> ProcessedBatch:
+    """Filters, selects columns, encodes and splits.
+
+    Args:
+      split: of all rows, where the input is split; else `buckets` has the splits.
+      serialized: the only column holds finished records.
+
+    Raises:
+      InfeedError: options that do not fit the batch, or a value that does not fit a tf.Example or the splits.
+    """
+    if options.filter is not None:
+        batch = _filter(batch, options.filter)
+    written = _select(batch, options)
+    examples = batch.column(0) if serialized else encode_examples(written, empty_lists=options.compat == "tfx")
+    rows: RowsBySplit = {split: np.arange(len(examples))}
+    if split is None and buckets is not None and not isinstance(options.split_by, ByLabel):
+        assigned = _assign(batch, written, examples, buckets, options)
+        rows = {name: np.flatnonzero(assigned == number) for number, name in enumerate(buckets.names)}
+    return ProcessedBatch(written, examples, rows, strata_of_rows(batch, options.strata))
+
+
+def written_schema(schema: pa.Schema, options: IngestOptions) -> pa.Schema:
+    """The columns that are written."""
+    return schema if options.columns is None else pa.schema([schema.field(name) for name in options.columns])
+
+
+def _filter(batch: pa.RecordBatch, text: str) -> pa.RecordBatch:
+    kept = passes(batch, text)
+    return batch if kept.true_count == len(kept) else batch.filter(kept)
+
+
+def _select(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBatch:
+    if options.columns is None:
+        return batch
+    kept = [splits.column_of(batch, name, "columns to keep") for name in options.columns]
+    return pa.RecordBatch.from_arrays(kept, schema=written_schema(batch.schema, options))
+
+
+def _assign(
+    batch: pa.RecordBatch,
+    written: pa.RecordBatch,
+    examples: pa.LargeBinaryArray,
+    buckets: Buckets,
+    options: IngestOptions,
+) -> npt.NDArray[np.int64]:
+    if options.split_by is not None and not isinstance(options.split_by, ByLabel):
+        return splits.assign_rows(batch, buckets, options.split_by)
+    if buckets.feature is not None:
+        return splits.assign_by_feature(batch, buckets.feature, buckets)
+    return splits.assign_by_record(written, examples, buckets, empty_lists=options.compat == "tfx")
+
+
+def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> Strata:
+    """The stratum of each row by the labels in up to two columns.
+
+    Raises:
+      InfeedError: no such column, a list, or nearly as many labels as rows.
+    """
+    if not any(by):
+        return Strata.none(batch.num_rows)
+    (first, first_labels), (second, second_labels) = (_numbered(batch, name) for name in by)
+    pairs, numbers = np.unique(first * len(second_labels) + second, return_inverse=True)
+    if len(pairs) > _MOST_LABELS:
+        raise InfeedError(
+            f"more than {_MOST_LABELS} different labels in one block",
+            where=f"column {' and '.join(repr(name) for name in by if name)}",
+            do="stratify or balance by a column of few values",
+        )
+    labels = [(first_labels[pair // len(second_labels)], second_labels[pair % len(second_labels)]) for pair in pairs]
+    return Strata(numbers.reshape(-1), labels)
+
+
+def _numbered(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Hashable]]:
+    """Each row's label as a number, and the labels."""
+    if name is None:
+        return np.zeros(batch.num_rows, np.int64), [None]
+    column = splits.column_of(batch, name, "label")
+    if pa.types.is_nested(column.type):
+        raise InfeedError(f"a column of type {column.type}", where=f"label {name!r}", do="choose one of single values")
+    if pa.types.is_null(column.type):
+        return np.zeros(batch.num_rows, np.int64), [None]
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    # NaN is no label: no two of them are equal, so each block would have a label of its own.
+    labels = [None if label != label else label for label in encoded.dictionary.to_pylist()] + [None]
+    numbers = encoded.indices.cast(pa.int64()).fill_null(len(labels) - 1)
+    return np.asarray(numbers, np.int64), labels
+
+
+@dataclass(frozen=True)
 class Spill:
     """Where some records of one block and split lie: a whole spill file, or the run of one stratum in it.
 
-    Args:
+    Attributes:
       split: None until the labels of all blocks are counted, where splits are stratified.
       start: the first record's number in the file.
       bytes: of the records, not the file.

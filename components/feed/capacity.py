@@ -1,13 +1,19 @@
-"""What of a split fits where: its sizes beside what this machine may use, and what follows from that, with reasons."""
+"""What of a split fits where: its sizes beside what this machine may use, and what follows from that, with reasons.
+
+What may be used, the cgroup says where it has limits, else the machine itself.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.machine import Machine
 from infeed.components.feed.options import FeedOptions
+from infeed.components.units import size
 
 Tier = Literal["columns", "disk", "stream"]
 
@@ -22,18 +28,51 @@ _CALL_BYTES = 4 << 20
 _CHEAP_BYTES = 64 << 20
 # Neighbouring rows that are read from disk as one: enough that seeking between them costs little.
 _BLOCK_BYTES = 1 << 20
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Measured on the first records of a split (see `sample.measure`): sizes in bytes a record.
+class Machine:
+    """CPU cores, bytes of memory and of free disk that the plan may count on."""
 
-    `can_be_cut` says whether batches may be made several at once (see `columns.can_be_cut`).
+    cpus: int
+    memory_bytes: int
+    disk_bytes: int = 0
+
+    @classmethod
+    def here(cls, cgroup: Path = _CGROUP, cache_dir: str | None = None) -> Machine:
+        """Reads this process's limits. A container that may use 4 of 96 cores must not start 96 readers.
+
+        Args:
+          cgroup: where the kernel tells the limits.
+          cache_dir: the folder on whose disk columns may be kept; None counts on no disk.
+        """
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return cls(
+            cpus=min(cpus, _cpu_quota(cgroup) or cpus),
+            memory_bytes=min(memory, _memory_limit(cgroup) or memory),
+            disk_bytes=_disk_bytes(Path(cache_dir).expanduser()) if cache_dir else 0,
+        )
+
+
+@dataclass(frozen=True)
+class RecordSizes:
+    """Measured on the first records of a split (see `build.measure_records`): sizes in bytes a record.
+
+    `can_split` says whether batches may be made several at once (see `columns.can_split`), `can_keep` whether rows may
+    be kept decoded (see `columns.can_keep`).
     """
 
     record_bytes: float
     feature_bytes: float
-    can_be_cut: bool = True
+    can_split: bool = True
+    can_keep: bool = True
+
+    @property
+    def kept_bytes(self) -> float:
+        """What `columns` and `disk` keep of a record."""
+        return self.feature_bytes if self.can_keep else self.record_bytes
 
 
 @dataclass(frozen=True)
@@ -55,23 +94,23 @@ class Window:
 class Capacity:
     """What the split takes, beside what may be taken.
 
-    `elsewhere` says that batches are not made on this machine, so that nothing can be kept here for them.
+    `remote` says that batches are not made on this machine, so that nothing can be kept here for them.
     """
 
     records: int
-    sample: Sample
+    sizes: RecordSizes
     options: FeedOptions
     machine: Machine
     epochs: int | None = None
-    elsewhere: bool = False
+    remote: bool = False
 
     def __post_init__(self) -> None:
-        if self.elsewhere and (self.options.tier not in ("auto", "stream") or self.options.cache_records):
+        if self.remote and (self.options.tier not in ("auto", "stream") or self.options.cache_records):
             raise InfeedError(
                 f"tier is {self.options.tier!r} and cache_records {self.options.cache_records}, and other processes "
                 "make the batches",
                 where="FeedOptions",
-                do="Use the tier stream without cache_records, or another strategy.",
+                do="use the tier stream without cache_records, or another strategy",
             )
 
     @property
@@ -85,30 +124,37 @@ class Capacity:
         return self.machine.disk_bytes * self.options.disk_fraction
 
     @property
-    def decoded(self) -> float:
-        """Bytes of all decoded features."""
-        return self.records * self.sample.feature_bytes
+    def kept(self) -> float:
+        """Bytes of all that `columns` and `disk` keep: decoded features, or records where those cannot be kept."""
+        return self.records * self.sizes.kept_bytes
 
     def tier(self) -> tuple[Tier, str]:
         """Which tier, and why."""
-        takes = f"{self.records:,} records take {size(self.decoded)} decoded"
+        takes = f"{self.records:,} records take {size(self.kept)} {'decoded' if self.sizes.can_keep else 'serialized'}"
         memory, disk = f"{size(self.memory)} of memory may be used", f"{size(self.disk)} of disk may be used"
-        if self.elsewhere:
+        if self.remote:
             return "stream", f"other processes make the batches, so nothing is kept in this one; {takes}"
         if self.options.tier != "auto":
             return self.options.tier, f"asked for in FeedOptions.tier; {takes}, {memory} and {disk}"
-        if self.epochs == 1 and self.decoded > _CHEAP_BYTES:
+        if self.epochs == 1 and self.kept > _CHEAP_BYTES:
             return "stream", f"{takes}, and a single epoch gains nothing from what is kept decoded"
-        if self.decoded <= self.memory:
+        if self.kept <= self.memory:
             return "columns", f"{takes}, and {memory}"
-        if self.decoded <= self.disk:
+        if self.kept <= self.disk:
             return "disk", f"{takes}, only {memory}, but {disk}"
         return "stream", f"{takes}, only {memory}, and only {disk}"
 
+    def readers(self, shards: int) -> tuple[int, str]:
+        """How many of the shards are read at a time, and why."""
+        readers = min(shards, self.options.readers or self.machine.cpus)
+        if readers == shards:
+            return readers, "as many as there are shards"
+        return readers, "asked for in FeedOptions.readers" if self.options.readers else "one reader a core"
+
     def cache(self) -> tuple[bool, str]:
         """Whether `stream` keeps the serialized records, and why."""
-        serialized = self.records * self.sample.record_bytes
-        if self.elsewhere:
+        serialized = self.records * self.sizes.record_bytes
+        if self.remote:
             return False, "other processes make the batches"
         if self.options.cache_records is not None:
             return self.options.cache_records, "asked for in FeedOptions.cache_records"
@@ -121,7 +167,7 @@ class Capacity:
         """Records that `stream` shuffles together, and why."""
         if self.options.shuffle_records is not None:
             return min(self.options.shuffle_records, self.records), "asked for in FeedOptions.shuffle_records"
-        fits = max(1, int(self.memory / (_WINDOWS * self.sample.record_bytes)))
+        fits = max(1, int(self.memory / (_WINDOWS * self.sizes.record_bytes)))
         if self.records <= min(fits, _MAX_SHUFFLE):
             return self.records, "the whole split fits, so the shuffle is a full one"
         window = min(fits, _MAX_SHUFFLE)
@@ -129,25 +175,47 @@ class Capacity:
 
     def window(self) -> Window | None:
         """Rows of `disk` that are shuffled together; None for all."""
-        if self.decoded <= self.memory:
+        if self.kept <= self.memory:
             return None
         batch = self.options.batch_size
-        block = batch * max(1, int(_BLOCK_BYTES / (batch * self.sample.feature_bytes)))
-        return Window(block, max(1, int(self.memory / (block * self.sample.feature_bytes))))
+        block = batch * max(1, int(_BLOCK_BYTES / (batch * self.sizes.kept_bytes)))
+        return Window(block, max(1, int(self.memory / (block * self.sizes.kept_bytes))))
 
     def rows_a_call(self) -> int:
         """Rows that are decoded, or gathered, in one call."""
-        return max(1, int(min(_CALL_ROWS, _CALL_BYTES / max(1, self.sample.feature_bytes))))
+        return max(1, int(min(_CALL_ROWS, _CALL_BYTES / max(1, self.sizes.feature_bytes))))
 
     def batches_a_call(self) -> int:
         """Batches of training that are made in one call."""
-        return max(1, self.rows_a_call() // self.options.batch_size) if self.sample.can_be_cut else 1
+        return max(1, self.rows_a_call() // self.options.batch_size) if self.sizes.can_split else 1
 
 
-def size(count: float) -> str:
-    """Bytes in words: `1.2 GB`."""
-    for unit in ("bytes", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
+def _cpu_quota(cgroup: Path) -> int | None:
+    """Whole cores of the quota, rounded up. cgroup v2 `cpu.max` is "quota period" in microseconds, or "max period"."""
+    words = _read(cgroup / "cpu.max").split()
+    if not words:  # cgroup v1 keeps the two in files of their own, -1 for no limit
+        words = [_read(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    quota, period = [*words, "", ""][:2]
+    if not (quota.isdigit() and period.isdigit()):
+        return None
+    return max(1, -(-int(quota) // int(period)))
+
+
+def _memory_limit(cgroup: Path) -> int | None:
+    text = _read(cgroup / "memory.max") or _read(cgroup / "memory" / "memory.limit_in_bytes")
+    return int(text) if text.isdigit() else None
+
+
+def _disk_bytes(folder: Path) -> int:
+    """Free bytes, and those that our own files take: a plan must not change because the one before kept its columns."""
+    ours = sum(file.stat().st_blocks * 512 for file in folder.glob("*/*"))
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free + ours
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

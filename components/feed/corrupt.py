@@ -12,15 +12,18 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 import tensorflow as tf
 
 from infeed.components.dataset import files, records
+from infeed.components.dataset.checksums import WrongFileError, verify
 from infeed.components.errors import InfeedError
 from infeed.components.feed.shards import ShardFile
 
 _WRITE_RECORDS = 1024
+# The copies live as long as this process, so time counts for more than their size.
 _FAST_GZIP = 1
 
 
@@ -39,7 +42,7 @@ class Corrupt:
 
 
 @contextmanager
-def naming_corrupt_records(shards: Sequence[ShardFile]) -> Iterator[None]:
+def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
     """Turns TensorFlow's error about corrupt data into one that names file and record.
 
     Raises:
@@ -49,13 +52,32 @@ def naming_corrupt_records(shards: Sequence[ShardFile]) -> Iterator[None]:
         yield
     except tf.errors.DataLossError as error:
         for shard in shards:
-            for corrupt in corrupt_records(shard):
-                raise InfeedError(
-                    f"corrupt record: {corrupt.reason}",
-                    where=f"{corrupt.file}, record {corrupt.first}",
-                    do="Write the dataset again, or leave such records out with FeedOptions(skip_corrupt=...).",
-                ) from error
+            _name_first(shard, error)
         raise
+
+
+def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:
+    """Compares the files with their checksums, once each; what was found right is remembered in `cache_dir`.
+
+    Raises:
+      InfeedError: a file is missing, damaged (with the first record that is) or replaced by another one.
+    """
+    try:
+        verify([shard.expected for shard in shards if shard.crc32c], str(Path(cache_dir).expanduser()))
+    except WrongFileError as error:
+        for shard in shards:
+            if shard.path == error.path and files.exists(error.path):
+                _name_first(shard, error)
+        raise
+
+
+def _name_first(shard: ShardFile, error: Exception) -> None:
+    for corrupt in corrupt_records(shard):
+        raise InfeedError(
+            f"corrupt record: {corrupt.reason}",
+            where=f"{corrupt.file}, record {corrupt.first}",
+            do="write the dataset again, or leave such records out with FeedOptions(skip_corrupt=...)",
+        ) from error
 
 
 def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[ShardFile, ...], tuple[Corrupt, ...]]:
@@ -73,7 +95,7 @@ def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[Shar
         raise InfeedError(
             f"{count:,} records are corrupt, and {limit:,} may be left out",
             where="; ".join(map(str, corrupt[:5])),
-            do="Write the dataset again, or raise FeedOptions.skip_corrupt.",
+            do="write the dataset again, or raise FeedOptions.skip_corrupt",
         )
     if not corrupt:
         return tuple(shards), ()

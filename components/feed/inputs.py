@@ -1,27 +1,34 @@
-"""Batches from elsewhere: what an input function is told, what it returns, and generators as datasets.
+"""Batches that the user's own code gives: what an input function is given and returns, and generators as datasets.
 
 The feed reads Examples. Who has a reader already, such as a Python generator, a tf.data pipeline or a data service,
 names a function that returns its batches; they go the same way from there on.
+
+TensorFlow is imported where it is used: the process in which `from_process` runs a generator imports this module, and
+should start quickly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
-
-import tensorflow as tf
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infeed.components import user_code
-from infeed.components.feed.options import Workers
-from infeed.components.feed.process import items_of
+from infeed.components.errors import InfeedError
+from infeed.components.feed.options import WorkerContext
 
-Batches: TypeAlias = tf.data.Dataset | Callable[[int], tf.data.Dataset]
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+Batches: TypeAlias = "tf.data.Dataset | Callable[[int], tf.data.Dataset]"
+
+_END = "end of the generator"
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What an input function is told.
+    """What an input function is given.
 
     Attributes:
       files: file patterns of the split's Examples, as TFX gives them.
@@ -38,7 +45,7 @@ class InputSpec:
     transform_graph: str
     training: bool
     batch_size: int
-    workers: Workers
+    workers: WorkerContext
     seed: int
     hparams: Mapping[str, Any]
     signature: tuple[Any, ...]
@@ -64,6 +71,8 @@ class Input:
 
     def dataset(self, start_step: int = 0) -> tf.data.Dataset:
         """Endless batches of training, the first one that of `start_step`."""
+        import tensorflow as tf
+
         if not isinstance(self.batches, tf.data.Dataset):
             return self.batches(start_step)
         endless = self.batches.repeat()
@@ -78,6 +87,8 @@ def from_generator(batches: Callable[[], Iterable[Any]], signature: Any, *, ahea
       signature: TypeSpecs of a batch, such as `InputSpec.signature`.
       ahead: batches in the queue, at most.
     """
+    import tensorflow as tf
+
     return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(ahead)
 
 
@@ -99,3 +110,41 @@ def from_process(
     """
     user_code.resolve(function, "input_fn")
     return from_generator(lambda: items_of(function, arguments or {}), signature, ahead=ahead)
+
+
+def items_of(function: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
+    """What `function(**arguments)` gives, made in another process, which ends when the iterator is closed.
+
+    The pipe between the two holds 64 KiB on Linux: the generator waits where nobody takes what it gives.
+
+    Args:
+      function: `package.module:function` or `path/file.py:function`.
+      arguments: they, and what the function gives, go through the pipe, so they have to be values that can be pickled.
+
+    Raises:
+      InfeedError: the generator failed, or its process was killed.
+    """
+    context = multiprocessing.get_context("spawn")  # a fork of a process that runs TensorFlow may hang
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_all, args=(function, arguments, sender), daemon=True)
+    process.start()
+    sender.close()  # the other process has the only one now: when that ends, so does the pipe
+    try:
+        while (item := receiver.recv())[0] != _END:
+            yield item[1]
+    except EOFError:
+        process.join()
+        raise InfeedError(
+            f"the generator's process ended with exit code {process.exitcode}",
+            where=function,
+            do="see its traceback above; a negative code is a signal, and -9 often means that memory ran out",
+        ) from None
+    finally:
+        process.kill()
+        process.join()
+
+
+def _send_all(function: str, arguments: Mapping[str, Any], sender: Any) -> None:
+    for item in user_code.load(function, "input_fn")(**arguments):
+        sender.send(("item", item))
+    sender.send((_END, None))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
+from infeed.components.checks import at_least, check_choices, refused, require
 from infeed.components.errors import InfeedError
 
 Tier = Literal["auto", "columns", "disk", "stream"]
@@ -57,30 +58,28 @@ class FeedOptions:
     static_shapes: bool | None = None
 
     def __post_init__(self) -> None:
-        _at_least_one("batch_size", self.batch_size)
-        _check_shares("mix", self.mix)
+        check_choices(self)
+        at_least(self, 1, "batch_size", "shuffle_records", "readers")
+        at_least(self, 0, "skip_corrupt")
+        self._check_weights("mix")
         if self.class_shares != "equal":
-            _check_shares("class_shares", self.class_shares)
+            self._check_weights("class_shares")
         if self.mix and self.class_shares:
-            raise InfeedError("mix and class_shares are given both", where="FeedOptions", do="Choose one of them.")
-        for name in ("shuffle_records", "readers"):
-            value = getattr(self, name)
-            if value is not None:
-                _at_least_one(name, value)
-        if self.skip_corrupt < 0:
-            raise InfeedError(f"skip_corrupt is {self.skip_corrupt}", where="FeedOptions", do="Use 0 or more.")
-        if self.tier not in get_args(Tier):
-            raise InfeedError(
-                f"tier is {self.tier!r}", where="FeedOptions", do=f"Use one of {', '.join(get_args(Tier))}."
-            )
+            raise refused(self, "class_shares", "choose one of them", "mix and class_shares are given both")
         for name in ("memory_fraction", "disk_fraction"):
-            share = getattr(self, name)
-            if not 0 < share < 1:
-                raise InfeedError(f"{name} is {share}", where="FeedOptions", do="Use a share between 0 and 1.")
+            require(0 < getattr(self, name) < 1, self, name, "use a share between 0 and 1")
+
+    def _check_weights(self, name: str) -> None:
+        weights = getattr(self, name)
+        require(isinstance(weights, Mapping), self, name, 'map names to shares: {"a": 0.7, "b": 0.3}')
+        if weights:
+            are_shares = all(weight >= 0 and math.isfinite(weight) for weight in weights.values())
+            is_any = any(weights.values())
+            require(are_shares and is_any, self, name, "use shares of at least 0, one of them above it")
 
 
 @dataclass(frozen=True)
-class Workers:
+class WorkerContext:
     """Which worker this process is, and of how many; each makes its own part of every global batch."""
 
     index: int = 0
@@ -89,10 +88,10 @@ class Workers:
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
             raise InfeedError(
-                f"worker {self.index} of {self.count}", where="Workers", do="Number the workers from 0 to count - 1."
+                f"worker {self.index} of {self.count}", where="Workers", do="number the workers from 0 to count - 1"
             )
 
-    def part_of(self, batch_size: int) -> int:
+    def per_worker_batch_size(self, batch_size: int) -> int:
         """Records of a global batch that fall to each worker.
 
         Raises:
@@ -102,12 +101,12 @@ class Workers:
             raise InfeedError(
                 f"a global batch of {batch_size:,} records cannot be shared evenly by {self.count:,} workers",
                 where="FeedOptions.batch_size",
-                do=f"Use a multiple of {self.count:,}.",
+                do=f"use a multiple of {self.count:,}",
             )
         return batch_size // self.count
 
 
-ALONE = Workers()
+SINGLE_WORKER = WorkerContext()
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,7 @@ class Normalise:
     std: float = 0.5
 
     def __post_init__(self) -> None:
-        if not self.std > 0:
-            raise InfeedError(f"std is {self.std}", where="Normalise", do="Use a number above 0.")
+        require(self.std > 0, self, "std", "use a number above 0")
 
     def describe(self) -> str:
         """In words, for the plan."""
@@ -153,18 +151,12 @@ class Augment:
     contrast: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.flip not in get_args(Flip):
-            raise InfeedError(f"flip is {self.flip!r}", where="Augment", do=f"Use one of {', '.join(get_args(Flip))}.")
-        for name in ("shift", "rotate", "cutout"):
-            if getattr(self, name) < 0:
-                raise InfeedError(f"{name} is {getattr(self, name)}", where="Augment", do="Use 0 or more.")
-        if not 0 < self.crop <= 1:
-            raise InfeedError(f"crop is {self.crop}", where="Augment", do="Use a share of the area above 0, at most 1.")
-        if self.stretch < 1:
-            raise InfeedError(f"stretch is {self.stretch}", where="Augment", do="Use a factor of at least 1.")
+        check_choices(self)
+        at_least(self, 0, "shift", "rotate", "cutout")
+        require(0 < self.crop <= 1, self, "crop", "use a share of the area above 0, at most 1")
+        at_least(self, 1, "stretch")
         for name in ("brightness", "contrast"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InfeedError(f"{name} is {getattr(self, name)}", where="Augment", do="Use a share from 0 to 1.")
+            require(0 <= getattr(self, name) <= 1, self, name, "use a share from 0 to 1")
 
     def describe(self) -> str:
         """In words, for the plan; empty where nothing is changed."""
@@ -179,17 +171,3 @@ class Augment:
             f"cuts out {self.cutout} x {self.cutout} px" if self.cutout else "",
         ]
         return ", ".join(part for part in parts if part)
-
-
-def _check_shares(name: str, shares: object) -> None:
-    if not isinstance(shares, Mapping):
-        raise InfeedError(f"{name} is {shares!r}", where="FeedOptions", do='Map names to shares: {"a": 0.7, "b": 0.3}.')
-    if shares and not (all(share >= 0 and math.isfinite(share) for share in shares.values()) and any(shares.values())):
-        raise InfeedError(
-            f"{name} is {dict(shares)!r}", where="FeedOptions", do="Use shares of at least 0, one of them above it."
-        )
-
-
-def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise InfeedError(f"{name} is {value}", where="FeedOptions", do="Use a whole number of at least 1.")

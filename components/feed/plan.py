@@ -1,23 +1,56 @@
 """How a split is turned into batches, and why: `plan` is pure and decides, `InputPlan` says it in words and numbers.
 
-Every step that reads, decodes, shuffles, caches, augments, batches or prefetches stands in `InputPlan.steps`, in order;
-`build` does what the list says and nothing else.
+Every stage that reads, decodes, shuffles, caches, augments, batches or prefetches stands in `InputPlan.stages`, in
+order; `build` applies what the list holds and nothing else. The lists are at the end of this file, one for each way to
+read. A plan is made, printed and compared without TensorFlow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+from infeed.components.dataset.input_profile import PlanSummary, StepSummary
 from infeed.components.errors import InfeedError
-from infeed.components.feed import steps
-from infeed.components.feed.capacity import Capacity, Sample, Tier
-from infeed.components.feed.machine import Machine
+from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, Tier
 from infeed.components.feed.options import FeedOptions
+from infeed.components.feed.sampling import SamplingWeights, sampling_weights
 from infeed.components.feed.shards import ShardFile
-from infeed.components.feed.shares import Shares, shares_of
-from infeed.components.feed.steps import Step
+from infeed.components.feed.stages.base import Made, Stage
+from infeed.components.feed.stages.batches import (
+    AugmentImages,
+    BatchRecords,
+    NormaliseImages,
+    PadBatches,
+    ParseExamples,
+    Prefetch,
+    SplitBatches,
+    TransformFeatures,
+)
+from infeed.components.feed.stages.columns import (
+    CacheColumns,
+    CacheRecords,
+    GatherInOrder,
+    GatherShuffled,
+    LoadColumns,
+)
+from infeed.components.feed.stages.reading import (
+    InterleaveShards,
+    ListShards,
+    PermuteShards,
+    ReadAhead,
+    ReadShards,
+    Repeat,
+    SampleSplits,
+    ShuffleWindows,
+    VerifyFiles,
+)
+
+Stages: TypeAlias = tuple[Stage[Any, Made], ...]  # each takes what the one before it makes
+
+_PADDED = "a feature is padded to the longest of each batch, so batches are decoded one by one"
+_ROW_ORDER = "the order is made from row numbers, below"
 
 
 @dataclass(frozen=True)
@@ -26,18 +59,18 @@ class FeedSpec:
 
     `left_out` says in words which corrupt records the shards no longer hold; `class_names` are those of the labels, by
     index; `epochs` says how often the split will be read, where that is known; `static_shapes` whether every batch has
-    to be of the same shape; `elsewhere` whether other processes than this one make the batches.
+    to be of the same shape; `remote` whether other processes than this one make the batches.
     """
 
     training: bool
-    sample: Sample
+    sizes: RecordSizes
     augmentation: str = ""
     normalisation: str = ""
     left_out: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
     epochs: int | None = None
     static_shapes: bool = False
-    elsewhere: bool = False
+    remote: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +85,7 @@ class InputPlan:
     steps_per_epoch: int
     seed: int
     training: bool
-    steps: tuple[Step, ...]
+    stages: Stages
     left_out: tuple[str, ...] = ()
 
     @property
@@ -63,20 +96,19 @@ class InputPlan:
     @property
     def holds_rows(self) -> bool:
         """Whether every worker holds all rows and takes batches by their numbers."""
-        return any(step.name == "gather" for step in self.steps)
+        return any(isinstance(stage, GatherShuffled | GatherInOrder) for stage in self.stages)
 
     def describe(self) -> str:
-        """The plan as text, one line a step."""
+        """The plan as text, one line a stage."""
         lines = [f"{self.tier}: {self.reason}"]
-        lines += [f"{i:2}. {step.name:<9} {step.does}: {step.reason}" for i, step in enumerate(self.steps, 1)]
+        lines += [f"{i:2}. {one.name:<9} {one.does}: {one.reason}" for i, one in enumerate(self.stages, 1)]
         lines += [f"left out: {one}" for one in self.left_out]
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The plan as it stands in `input_profile.json`."""
-        words = [{"name": step.name, "does": step.does, "reason": step.reason} for step in self.steps]
-        plan: dict[str, Any] = {"tier": self.tier, "reason": self.reason, "steps": words}
-        return {**plan, "left_out": list(self.left_out)} if self.left_out else plan
+    def summary(self) -> PlanSummary:
+        """What `input_profile.json` says of the plan."""
+        steps = tuple(StepSummary(one.name, one.does, one.reason) for one in self.stages)
+        return PlanSummary(self.tier, self.reason, steps, self.left_out)
 
 
 def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, machine: Machine) -> InputPlan:
@@ -87,8 +119,8 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     """
     records = sum(shard.records for shard in shards)
     if not records:
-        raise InfeedError("there is no record to read", do="Check that the split is not empty.")
-    capacity = Capacity(records, spec.sample, options, machine, spec.epochs, spec.elsewhere)
+        raise InfeedError("there is no record to read", do="check that the split is not empty")
+    capacity = Capacity(records, spec.sizes, options, machine, spec.epochs, spec.remote)
     tier, reason = capacity.tier()
     batches = records // options.batch_size if spec.training else -(-records // options.batch_size)
     return InputPlan(
@@ -100,87 +132,100 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
         steps_per_epoch=max(1, batches),
         seed=options.seed,
         training=spec.training,
-        steps=tuple(_steps(tier, shards, spec, capacity)),
+        stages=(*_source(tier, shards, spec, capacity), *_finish(spec, capacity)),
         left_out=spec.left_out,
     )
 
 
-def _steps(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity) -> list[Step]:
-    cached, cache_reason = capacity.cache()
-    shares = shares_of(shards, spec.class_names, capacity.options) if spec.training else None
+def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity) -> Stages:
+    """The stages from files to batches of transformed features."""
+    weights = sampling_weights(shards, spec.class_names, capacity.options) if spec.training else None
     if tier != "stream":
-        made = _kept(tier, shards, spec, capacity, shares)
-    elif not spec.training:
-        made = _streamed_in_order(shards, capacity)
-    elif shares and shares.by == "class":
+        return _kept(tier, shards, spec, capacity, weights)
+    if not spec.training:
+        return _streamed_in_order(shards, capacity)
+    if weights and weights.by == "class":
         raise InfeedError(
             "a stream knows the class of a record too late to draw by it",
-            where=shares.option,
-            do="Use the tier columns or disk, or weigh with class_weight.",
+            where=weights.option,
+            do="use the tier columns or disk, or weigh with class_weight",
         )
-    elif cached:
-        made = _cached(shards, capacity, cache_reason, shares)
-    else:
-        made = _streamed(shards, capacity, shares)
-    return [*made, *_finish(spec, capacity)]
+    cached, reason = capacity.cache()
+    return _cached(shards, capacity, reason, weights) if cached else _streamed(shards, capacity, weights)
 
 
 def _kept(
-    tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity, shares: Shares | None
-) -> list[Step]:
-    window = capacity.window() if tier == "disk" and not shares else None
-    return [
-        steps.shards_in_order(shards, "the order is made from row numbers, below"),
-        steps.read(shards, capacity, in_order=True),
-        steps.decode_batch(capacity),
-        steps.parse(),
-        steps.transform(),
-        steps.on_disk(capacity) if tier == "disk" else steps.in_memory(),
-        steps.gather_shuffled(capacity, window, shares) if spec.training else steps.gather_in_order(capacity.options),
-    ]
+    tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
+) -> Stages:
+    options, decoded = capacity.options, capacity.sizes.can_keep
+    window = capacity.window() if tier == "disk" and not weights else None
+    vectorised = "parsing and decoding are vectorised, so they want large batches"
+    decode = (ParseExamples(), TransformFeatures())
+    in_memory = LoadColumns() if decoded else CacheRecords(_PADDED)
+    return (
+        VerifyFiles(options.cache_dir),
+        ListShards(len(shards), _ROW_ORDER),
+        _read_in_order(shards, capacity),
+        *((BatchRecords(capacity.rows_a_call(), vectorised), *decode) if decoded else ()),
+        CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
+        # Behind what is kept, so that each epoch has an order of its own.
+        GatherShuffled(options.batch_size, capacity.batches_a_call(), window, weights)
+        if spec.training
+        else GatherInOrder(options.batch_size),
+        *(() if decoded else decode),
+    )
 
 
-def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, shares: Shares | None) -> list[Step]:
-    return [
-        steps.shards_in_order(shards, "the order is made from row numbers, below"),
-        steps.read(shards, capacity, in_order=True),
-        steps.cache(reason),
-        steps.gather_shuffled(capacity, None, shares),
-        steps.parse(),
-        steps.transform(),
-    ]
+def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, weights: SamplingWeights | None) -> Stages:
+    return (
+        VerifyFiles(capacity.options.cache_dir),
+        ListShards(len(shards), _ROW_ORDER),
+        _read_in_order(shards, capacity),
+        CacheRecords(reason),
+        GatherShuffled(capacity.options.batch_size, capacity.batches_a_call(), weights=weights),
+        ParseExamples(),
+        TransformFeatures(),
+    )
 
 
-def _streamed(shards: Sequence[ShardFile], capacity: Capacity, shares: Shares | None) -> list[Step]:
+def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: SamplingWeights | None) -> Stages:
     window, reason = capacity.shuffle()
-    return [
-        steps.shards_permuted(shards, shares),
-        steps.read(shards, capacity, in_order=False),
-        *([steps.mix(window, shares)] if shares else [steps.shuffle(window, reason), steps.repeat()]),
-        steps.read_ahead(),
-        steps.training_batch(capacity),
-        steps.parse(),
-        steps.transform(),
-    ]
+    batches = capacity.batches_a_call()
+    static = "static shapes, and the vectorised steps below run once for all of them"
+    return (
+        VerifyFiles(capacity.options.cache_dir, weights),
+        PermuteShards(len(shards), weights),
+        InterleaveShards(*capacity.readers(len(shards))),
+        *((SampleSplits(window, weights),) if weights else (ShuffleWindows(window, reason), Repeat())),
+        ReadAhead(),
+        # Behind the shuffle, which moves single records, and before parsing, which wants many.
+        BatchRecords(capacity.options.batch_size * batches, static, drop_remainder=True, batches=batches),
+        ParseExamples(),
+        TransformFeatures(),
+    )
 
 
-def _streamed_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> list[Step]:
-    why = "the last short batch is kept: every record counts once"
-    return [
-        steps.shards_in_order(shards, "evaluation data is complete and never shuffled"),
-        steps.read(shards, capacity, in_order=True),
-        steps.batch(capacity.options.batch_size, why, drop=False),
-        steps.parse(),
-        steps.transform(),
-    ]
+def _streamed_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> Stages:
+    return (
+        VerifyFiles(capacity.options.cache_dir),
+        ListShards(len(shards), "evaluation data is complete and never shuffled"),
+        _read_in_order(shards, capacity),
+        BatchRecords(capacity.options.batch_size, "the last short batch is kept: every record counts once"),
+        ParseExamples(),
+        TransformFeatures(),
+    )
 
 
-def _finish(spec: FeedSpec, capacity: Capacity) -> list[Step]:
-    made = [steps.cut(capacity)] if spec.training and capacity.batches_a_call() > 1 else []
-    if spec.augmentation:
-        made.append(steps.augment(spec.augmentation))
-    elif spec.normalisation:
-        made.append(steps.normalise(spec.normalisation))
-    if spec.static_shapes and not spec.training:
-        made.append(steps.fill(capacity.options.batch_size))
-    return [*made, steps.prefetch()]
+def _read_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> ReadShards:
+    readers, reason = capacity.readers(len(shards))
+    return ReadShards(readers, capacity.rows_a_call(), max(shard.records for shard in shards), reason)
+
+
+def _finish(spec: FeedSpec, capacity: Capacity) -> Stages:
+    """The stages that are the same for all: they are done anew for every batch, so they come behind what is kept."""
+    size, batches = capacity.options.batch_size, capacity.batches_a_call()
+    split = (SplitBatches(batches, size),) if spec.training and batches > 1 else ()
+    augment = (AugmentImages(spec.augmentation),) if spec.augmentation else ()
+    normalise = (NormaliseImages(spec.normalisation),) if spec.normalisation and not augment else ()
+    pad = (PadBatches(size),) if spec.static_shapes and not spec.training else ()
+    return (*split, *augment, *normalise, *pad, Prefetch())

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infeed.components.dataset.manifest import manifest_of
+from infeed.components.dataset.checksums import Expected
+from infeed.components.dataset.reading import check_listed, manifest_of
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import Workers
+from infeed.components.feed.options import WorkerContext
 
 _RUN_NUMBER = re.compile(r"_-?\d+$")
 
@@ -29,9 +30,14 @@ class ShardFile:
         """The same wherever a file of this content lies."""
         return posixpath.basename(self.path), self.records, self.bytes, self.crc32c
 
+    @property
+    def expected(self) -> Expected:
+        """What the file has to be."""
+        return Expected(self.path, self.bytes, self.crc32c)
+
 
 @dataclass(frozen=True)
-class Part:
+class RecordRange:
     """Some of the records of one file: `records` of them after the first `skip`, or all after those."""
 
     path: str
@@ -40,7 +46,9 @@ class Part:
     to_end: bool
 
 
-def parts_of(shards: Sequence[ShardFile], workers: Workers, *, evenly: bool = False) -> tuple[Part, ...]:
+def worker_ranges(
+    shards: Sequence[ShardFile], workers: WorkerContext, *, evenly: bool = False
+) -> tuple[RecordRange, ...]:
     """What one worker reads: whole files where they divide evenly, else its own range of all records.
 
     No two workers read the same record, and together they read all of them.
@@ -52,24 +60,26 @@ def parts_of(shards: Sequence[ShardFile], workers: Workers, *, evenly: bool = Fa
       InfeedError: a worker would have nothing to read.
     """
     if workers.count == 1 or (len(shards) % workers.count == 0 and not evenly):
-        return tuple(Part(shard.path, 0, shard.records, True) for shard in shards[workers.index :: workers.count])
+        return tuple(
+            RecordRange(shard.path, 0, shard.records, True) for shard in shards[workers.index :: workers.count]
+        )
     records = sum(shard.records for shard in shards)
     if records < workers.count:
         raise InfeedError(
             f"{records:,} records cannot be shared by {workers.count:,} workers: some would read nothing",
-            do=f"Use at most {records:,} workers, or more data.",
+            do=f"use at most {records:,} workers, or more data",
         )
     first, end = (records * index // workers.count for index in (workers.index, workers.index + 1))
     return tuple(_within(shards, first, end))
 
 
-def _within(shards: Sequence[ShardFile], first: int, end: int) -> Iterator[Part]:
+def _within(shards: Sequence[ShardFile], first: int, end: int) -> Iterator[RecordRange]:
     """The parts of files that hold records `first` to `end` of all, counted through."""
     before = 0
     for shard in shards:
         skip, stop = max(first - before, 0), min(end - before, shard.records)
         if skip < stop:
-            yield Part(shard.path, skip, stop - skip, stop == shard.records)
+            yield RecordRange(shard.path, skip, stop - skip, stop == shard.records)
         before += shard.records
 
 
@@ -92,7 +102,7 @@ def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[
         raise InfeedError(
             "there is no record to read",
             where=", ".join(patterns),
-            do="Check that the split exists and is not empty: `split_names` of the Examples artifact lists them.",
+            do="check that the split exists and is not empty: `split_names` of the Examples artifact lists them",
         )
     return tuple(shards)
 
@@ -104,9 +114,9 @@ def dataset_names(roots: Sequence[str]) -> dict[str, str]:
     which is left out where the rest differs: `Clicks_-123/examples`, `Views_456/examples` are called Clicks and Views.
     """
     for parts in zip(*(root.split("/") for root in roots), strict=False):
-        for told in ([_RUN_NUMBER.sub("", part) for part in parts], parts):
-            if len(set(told)) == len(roots):
-                return dict(zip(roots, told, strict=True))
+        for names in ([_RUN_NUMBER.sub("", part) for part in parts], parts):
+            if len(set(names)) == len(roots):
+                return dict(zip(roots, names, strict=True))
     return dict(zip(roots, roots, strict=True))
 
 
@@ -132,10 +142,11 @@ def _split_shards(folder: str, called: str, cache_dir: str | None) -> list[Shard
     splits = manifest_of(root, cache_dir).splits
     if split not in splits:
         raise InfeedError(
-            f"there is no split {split!r}", where=root, do=f"The splits there are: {', '.join(sorted(splits))}."
+            f"there is no split {split!r}", where=root, do=f"name one of the splits: {', '.join(sorted(splits))}"
         )
-    return [
+    shards = [
         ShardFile(posixpath.join(root, shard.file), shard.records, shard.bytes, shard.crc32c, called)
         for shard in splits[split].shards
-        if shard.records
     ]
+    check_listed(folder, {posixpath.basename(shard.path) for shard in shards})
+    return [shard for shard in shards if shard.records]

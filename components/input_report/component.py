@@ -1,15 +1,68 @@
-"""InputReport: did training wait for its input, and what to change."""
+"""InputReport: did training wait for its input, and what to change. The component, and what it executes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from tfx import types
-from tfx.dsl.components.base import base_component, executor_spec
-from tfx.types import standard_artifacts
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.types.experimental import simple_artifacts
 
-from infeed.components.input_report import executor
-from infeed.components.input_report.options import ReportOptions
+from infeed.components.dataset import files, names
+from infeed.components.dataset.input_profile import INPUT_PROFILE, InputProfile, read_profile
+from infeed.components.dataset.manifest import Manifest, Split
+from infeed.components.input_report.report import Report
+from infeed.components.input_report.verdict import ReportOptions, judge
+
+MODEL_RUN, EXAMPLES, TRANSFORM_GRAPH, REPORT = "model_run", "examples", "transform_graph", "report"
+
+
+class InputReportExecutor(base_executor.BaseExecutor):
+    """Writes `report.html` and `report.json` into the output artifact.
+
+    The artifact's custom properties tell the outcome: `verdict`, `wait_fraction` (the share that the verdict goes by)
+    and, where a limit was set, `blessed` (1 or 0).
+    """
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        options = ReportOptions(max_wait_fraction=exec_properties.get("max_wait_fraction"))
+        self._log_startup(input_dict, output_dict, exec_properties)
+        profile = read_profile(files.join(artifact_utils.get_single_uri(input_dict[MODEL_RUN]), INPUT_PROFILE))
+        split = split_trained_on(profile, (artifact.uri for artifact in input_dict.get(EXAMPLES, ())))
+        verdict = judge(profile, max_wait_fraction=options.max_wait_fraction, split=split)
+        inputs = {key: artifact.uri for key, artifacts in input_dict.items() for artifact in artifacts}
+        report = Report(profile, verdict, options.max_wait_fraction, split, inputs)
+        artifact = artifact_utils.get_single_instance(output_dict[REPORT])
+        report.write(artifact.uri)
+        _record(artifact, report.custom_properties())
+
+
+def split_trained_on(profile: InputProfile, uris: Iterable[str]) -> Split | None:
+    """The split whose size is what the Trainer read, out of the manifests under `uris`; None where no manifest has it.
+
+    Training may have read other examples than these, such as a transformed copy of them: then they tell nothing.
+    """
+    manifests = (Manifest.read(uri) for uri in uris if files.exists(files.join(uri, names.MANIFEST)))
+    splits = (split for manifest in manifests for split in manifest.splits.values())
+    return next((split for split in splits if split.bytes == profile.bytes), None)
+
+
+def _record(artifact: types.Artifact, properties: dict[str, str | float | int]) -> None:
+    for name, value in properties.items():
+        if isinstance(value, str):
+            artifact.set_string_custom_property(name, value)
+        elif isinstance(value, int):
+            artifact.set_int_custom_property(name, value)
+        else:
+            artifact.set_float_custom_property(name, value)
 
 
 class InputReportSpec(ComponentSpec):
@@ -17,13 +70,13 @@ class InputReportSpec(ComponentSpec):
 
     PARAMETERS = {"max_wait_fraction": ExecutionParameter(type=float, optional=True)}
     INPUTS = {
-        executor.MODEL_RUN: ChannelParameter(type=standard_artifacts.ModelRun),
-        executor.EXAMPLES: ChannelParameter(type=standard_artifacts.Examples, optional=True),
-        executor.TRANSFORM_GRAPH: ChannelParameter(type=standard_artifacts.TransformGraph, optional=True),
+        MODEL_RUN: ChannelParameter(type=standard_artifacts.ModelRun),
+        EXAMPLES: ChannelParameter(type=standard_artifacts.Examples, optional=True),
+        TRANSFORM_GRAPH: ChannelParameter(type=standard_artifacts.TransformGraph, optional=True),
     }
     # One of TFX's own types: for Kubeflow and Vertex a type of our own must be called `<word>.<Name>`, and in the
     # container TFX imports just that, before the executor; a class in a package would compile and then not be found.
-    OUTPUTS = {executor.REPORT: ChannelParameter(type=simple_artifacts.Metrics)}
+    OUTPUTS = {REPORT: ChannelParameter(type=simple_artifacts.Metrics)}
 
 
 class InputReport(base_component.BaseComponent):
@@ -44,7 +97,7 @@ class InputReport(base_component.BaseComponent):
     """
 
     SPEC_CLASS = InputReportSpec
-    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(executor.Executor)
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(InputReportExecutor)
 
     def __init__(
         self,

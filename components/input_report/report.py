@@ -1,22 +1,48 @@
-"""Writes the report: `report.html` for people, `report.json` for programs. Both say the same."""
+"""The report: `report.html` for people, `report.json` for programs. Both say the same.
+
+Plots are SVG text that takes its colours and its font from the page around it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from infeed.components import units
 from infeed.components.dataset import files
+from infeed.components.dataset.input_profile import Ceiling, EpochProfile, InputProfile
 from infeed.components.dataset.manifest import Split
-from infeed.components.input_report import figures, words
-from infeed.components.input_report.profile import InputProfile
 from infeed.components.input_report.verdict import Verdict, throughput, wait_fraction
+from infeed.components.units import number, percent, seconds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 REPORT_HTML = "report.html"
 REPORT_JSON = "report.json"
 FORMAT = 1
+
+# matplotlib wants fixed colours and the page has a light and a dark set: each stand-in becomes a CSS variable.
+INK, MUTED, WAITED, COMPUTED, LINE = "#010101", "#020202", "#030303", "#040404", "#050505"
+_VARIABLES = {INK: "--ink", MUTED: "--muted", WAITED: "--waited", COMPUTED: "--computed", LINE: "--line"}
+# Two figures on a page would repeat these; the ids that the drawing refers to have no underscore.
+_GROUP_ID = re.compile(r' id="[\w.]+_\d+"')
+_NO_METADATA: dict[str, str | None] = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+# Small enough that text stays legible where a phone shows the figure at four fifths of its size.
+WIDTH_INCHES, HEIGHT_INCHES = 6.4, 3.6
+ONE_BAR_HEIGHT_INCHES = 1.5
+MOST_WORKERS = 8  # whose shares are listed one by one
+MOST_BARS = 40  # beyond this, bars are thinner than the gaps between them; an area shows the same
+# A first epoch that towers over the rest would flatten them: the axis ends here and the number is written instead.
+TOWERS_FROM = 2.5
 
 
 @dataclass(frozen=True)
@@ -44,9 +70,10 @@ class Report:
 
     def to_json(self) -> str:
         """The report as JSON: {"format": 1, "verdict": {...}, "epochs": [...], "ceiling": ..., "plan": {...}, ...}."""
-        profile = dataclasses.asdict(self.profile)
+        profile = self.profile.to_dict()
         epochs = [
-            {**dataclasses.asdict(epoch), "wait_fraction": wait_fraction([epoch])} for epoch in self.profile.epochs
+            {**dataclasses.asdict(epoch), "wait_fraction": wait_fraction(self.profile, [epoch])}
+            for epoch in self.profile.epochs
         ]
         verdict = {**dataclasses.asdict(self.verdict), "max_wait_fraction": self.max_wait_fraction}
         shards = len(self.split.shards) if self.split else None
@@ -59,8 +86,8 @@ class Report:
 
         loader = jinja2.PackageLoader("infeed.components.input_report", package_path="")
         environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-        environment.filters |= {"percent": words.percent, "seconds": words.seconds, "number": words.number}
-        environment.filters |= {"size": words.size, "counted": words.counted}
+        environment.filters |= {"percent": units.percent, "seconds": units.seconds, "number": units.number}
+        environment.filters |= {"size": units.size, "counted": units.counted}
         template = environment.get_template("report.html.j2")
         return template.render(
             profile=self.profile,
@@ -69,42 +96,169 @@ class Report:
             inputs=self.inputs,
             facts=list(self._facts()),
             wait_fraction=wait_fraction,
-            waiting=figures.waiting(self.profile.epochs),
+            waiting=waiting(self.profile),
             throughput=self._throughput_figure(),
         )
 
     def _throughput_figure(self) -> str | None:
         """One epoch is one number, which stands among the facts."""
         several = len(self.profile.epochs) > 1
-        return figures.throughput(self.profile.epochs, self.profile.ceiling) if several else None
+        return throughput_plot(self.profile.epochs, self.profile.ceiling) if several else None
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         profile, verdict = self.profile, self.verdict
-        yield "Examples a second", words.number(throughput(profile.steady_epochs))
+        yield "Examples a second", units.number(throughput(profile.steady_epochs))
         yield (
             "On constant data",
-            words.number(profile.ceiling.examples_per_second) if profile.ceiling else "not measured",
+            units.number(profile.ceiling.examples_per_second) if profile.ceiling else "not measured",
         )
+        if profile.floor_seconds:
+            yield "Handing over a batch", f"{1e6 * profile.floor_seconds:,.0f} µs a step, no waiting"
+        if profile.workers_waited:
+            yield "Waited, worker by worker", _shares(profile)
         if verdict.wait_fraction_after_first is not None:
-            yield "Waited in the first epoch", words.percent(wait_fraction(profile.epochs[:1]))
-            yield "Waited in all epochs", words.percent(verdict.wait_fraction)
+            yield "Waited in the first epoch", units.percent(wait_fraction(profile, profile.epochs[:1]))
+            yield "Waited in all epochs", units.percent(verdict.wait_fraction)
         if verdict.bottleneck:
             yield "Sets the pace", verdict.bottleneck
         yield (
             "Trained",
-            f"{words.counted(len(profile.epochs), 'epoch')} of {words.counted(profile.steps_per_epoch, 'step')}",
+            f"{units.counted(len(profile.epochs), 'epoch')} of {units.counted(profile.steps_per_epoch, 'step')}",
         )
-        yield "Batch", words.counted(profile.batch_size, "record")
-        yield "Strategy", f"{profile.strategy}, {words.counted(profile.replicas, 'replica')}"
+        yield "Batch", units.counted(profile.batch_size, "record")
+        yield "Strategy", f"{profile.strategy}, {units.counted(profile.replicas, 'replica')}"
         if profile.hosts > 1:
             yield "Hosts", f"{profile.hosts}"
-        shards = f" in {words.counted(len(self.split.shards), 'shard')}" if self.split else ""
-        yield "Training split", f"{words.size(profile.bytes)}{shards}"
+        shards = f" in {units.counted(len(self.split.shards), 'shard')}" if self.split else ""
+        yield "Training split", f"{units.size(profile.bytes)}{shards}"
         if profile.peak_memory_bytes is not None:
-            yield "Peak memory", words.size(profile.peak_memory_bytes)
+            yield "Peak memory", units.size(profile.peak_memory_bytes)
 
     def custom_properties(self) -> dict[str, str | float | int]:
         """What a pipeline records of the report: `verdict`, `wait_fraction`, and `blessed` (1 or 0) under a limit."""
         verdict = self.verdict
         properties: dict[str, Any] = {"verdict": verdict.kind, "wait_fraction": verdict.judged_wait_fraction}
         return properties if verdict.blessed is None else {**properties, "blessed": int(verdict.blessed)}
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """An epoch as it is drawn, by its number as people count them, from 1."""
+
+    number: int
+    seconds: float
+    waited: float
+
+    @property
+    def computed(self) -> float:
+        return self.seconds - self.waited
+
+
+def _shares(profile: InputProfile) -> str:
+    """What part of the time that is judged each worker waited; of many workers the most and the least."""
+    lasted = sum(epoch.seconds for epoch in profile.steady_epochs)
+    shares = [waited / lasted for waited in profile.workers_waited]
+    if len(shares) <= MOST_WORKERS:
+        return ", ".join(map(percent, shares))
+    most, least = shares.index(max(shares)), shares.index(min(shares))
+    return f"{percent(shares[least])} (worker {least}) to {percent(shares[most])} (worker {most})"
+
+
+def waiting(profile: InputProfile) -> str:
+    """SVG of the seconds computed and waited: a bar an epoch, an area for many, one lying bar for a single epoch."""
+    bars = [_Bar(epoch.epoch + 1, epoch.seconds, profile.waited(epoch)) for epoch in profile.epochs]
+    figure, axes = _axes(ONE_BAR_HEIGHT_INCHES if len(bars) == 1 else HEIGHT_INCHES)
+    if len(bars) == 1:
+        _one_bar(axes, bars[0])
+    else:
+        _stack(axes, bars)
+        _cut_off_towering_first(axes, bars)
+        _epoch_axis(axes, len(bars))
+        axes.set_ylabel("seconds")
+    return _svg(figure)
+
+
+def throughput_plot(epochs: Sequence[EpochProfile], ceiling: Ceiling | None) -> str:
+    """SVG of the examples a second in each epoch, under the line of what training reaches on constant data."""
+    figure, axes = _axes(HEIGHT_INCHES)
+    rates = [epoch.examples_per_second for epoch in epochs]
+    marker = "o" if len(epochs) <= MOST_BARS else ""
+    axes.plot([epoch.epoch + 1 for epoch in epochs], rates, color=COMPUTED, linewidth=2, marker=marker, markersize=5)
+    top = max(rates)
+    if ceiling is not None:
+        top = max(top, ceiling.examples_per_second)  # the label stays clear of rates that reach the line
+        axes.axhline(ceiling.examples_per_second, color=INK, linewidth=1.2, linestyle=(0, (5, 3)))
+        label = f"on constant data: {number(ceiling.examples_per_second)}"
+        axes.text(1, top * 1.03, label, transform=axes.get_yaxis_transform(), ha="right", color=INK, size=12)
+    axes.set_ylim(0, top * 1.15)
+    axes.set_ylabel("examples a second")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    _epoch_axis(axes, len(epochs))
+    return _svg(figure)
+
+
+def _axes(height: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(LINE)
+    axes.tick_params(colors=MUTED, length=0, labelsize=12)
+    axes.xaxis.label.set(color=MUTED, size=12)
+    axes.yaxis.label.set(color=MUTED, size=12)
+    axes.set_axisbelow(True)
+    axes.locator_params(axis="y", nbins=6)
+    axes.grid(axis="y", color=LINE, linewidth=0.8)
+    return figure, axes
+
+
+def _one_bar(axes: Axes, bar: _Bar) -> None:
+    axes.barh([0], [bar.computed], color=COMPUTED, height=0.6)
+    axes.barh([0], [bar.waited], left=[bar.computed], color=WAITED, height=0.6)
+    axes.set_yticks([])
+    axes.set_xlim(0, bar.seconds)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlabel("seconds")
+
+
+def _stack(axes: Axes, bars: Sequence[_Bar]) -> None:
+    numbers, computed = [bar.number for bar in bars], [bar.computed for bar in bars]
+    if len(bars) > MOST_BARS:
+        total = [bar.seconds for bar in bars]
+        axes.fill_between(numbers, 0, computed, color=COMPUTED, step="mid", linewidth=0)
+        axes.fill_between(numbers, computed, total, color=WAITED, step="mid", linewidth=0)
+        return
+    axes.bar(numbers, computed, color=COMPUTED, width=0.6)
+    axes.bar(numbers, [bar.waited for bar in bars], bottom=computed, color=WAITED, width=0.6)
+
+
+def _cut_off_towering_first(axes: Axes, bars: Sequence[_Bar]) -> None:
+    first, later = bars[0], max(bar.seconds for bar in bars[1:])
+    axes.set_ylim(0, 1.15 * max(first.seconds, later))
+    if first.seconds > TOWERS_FROM * later:
+        axes.set_ylim(0, 0.75 * TOWERS_FROM * later)
+        title = f"↑ epoch 1 took {seconds(first.seconds)}, {percent(first.waited / first.seconds)} of it waiting"
+        axes.set_title(title, color=MUTED, size=12, loc="left")
+
+
+def _epoch_axis(axes: Axes, count: int) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlim(0.4, count + 0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+    axes.set_xlabel("epoch")
+
+
+def _svg(figure: Figure) -> str:
+    """The figure as an <svg> element. Text stays text: it can be searched and read out, and takes the page's font."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "infeed"}):  # the same ids in every run
+        figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
+    text = buffer.getvalue()
+    text = _GROUP_ID.sub("", text[text.index("<svg") :])
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, f"var({variable})")
+    return text

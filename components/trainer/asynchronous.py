@@ -1,7 +1,8 @@
 """Steps that a coordinator schedules on workers, each on its own share of the batches, without waiting for the others.
 
 Keras adds to a counter by reading it and assigning the sum (`KerasVariable.assign_add`), so of two workers one undoes
-what the other has just counted. `by_difference` has Keras say what it would assign, and sends the difference instead.
+what the other has just counted. `with_delta_updates` has Keras say what it would assign, and
+sends the difference instead.
 """
 
 from __future__ import annotations
@@ -18,70 +19,75 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.meter import Meter
-from infeed.components.feed.options import Workers
-from infeed.components.trainer.steps import Calls, replica_step, unless_empty
+from infeed.components.feed.options import WorkerContext
+from infeed.components.trainer.steps import StepFunctions, replica_step, unless_empty
 
 _CALLS_AHEAD = 2  # scheduled and not yet made: a worker that has done its part goes on with the next
 _PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
-class PerWorker:
+class PerWorkerDatasets:
     """What workers make for themselves, away from this process: which worker it is -> its batches, as in `loop.fit`."""
 
     workers: int
-    train: Callable[[Workers], tf.data.Dataset]
-    evaluation: Callable[[Workers], tf.data.Dataset]
+    train: Callable[[WorkerContext], tf.data.Dataset]
+    evaluation: Callable[[WorkerContext], tf.data.Dataset]
 
 
-def make_calls(model: keras.Model, strategy: tf.distribute.Strategy, batches: PerWorker) -> Calls:
+def make_scheduled_functions(
+    model: keras.Model, strategy: tf.distribute.Strategy, batches: PerWorkerDatasets
+) -> StepFunctions:
     """What `fit` calls: a step of training or evaluation is one on every worker.
 
     Raises:
       InfeedError: the model's optimizer does what cannot be shared.
     """
     check_model(model)
+    # TensorFlow gives the one coordinator of a strategy to whoever asks, so this is the one of `parameter_server`.
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     model._distribute_strategy = None  # or Keras would deal out what stands for the batches in this process
+    # Under the scope its sum lies on a parameter server, where every worker adds to it.
     with strategy.scope():
         meter = Meter(clocks=batches.workers)
-    train_step = replica_step(by_difference(model.train_step, model), model)
-    test_step = unless_empty(replica_step(by_difference(model.test_step, model), model))
+    train_step = replica_step(with_delta_updates(model.train_step, model), model)
+    test_step = unless_empty(replica_step(with_delta_updates(model.test_step, model), model))
 
-    def train_once(iterator: Any) -> None:
-        strategy.run(train_step, args=(meter.next(iterator),))
+    def train_once(iterator: _Own) -> None:
+        strategy.run(train_step, args=(meter.next(iterator, iterator.worker),))
 
-    def test_once(iterator: Any) -> None:
+    def test_once(iterator: _Own) -> None:
         strategy.run(test_step, args=(next(iterator),))
 
-    training = Scheduled(coordinator, batches.workers, train_once)
-    testing = Scheduled(coordinator, batches.workers, test_once)
+    training = ScheduledSteps(coordinator, batches.workers, train_once)
+    testing = ScheduledSteps(coordinator, batches.workers, test_once)
+    # Evaluation repeats and takes one pass each time, so that no iterators have to be built on the workers every epoch.
     shares = _iterators(coordinator, batches.workers, batches.train)
     to_test = _iterators(coordinator, batches.workers, lambda workers: batches.evaluation(workers).repeat())
-    a_pass = int(batches.evaluation(Workers(0, batches.workers)).cardinality())  # the same for all of them
+    a_pass = int(batches.evaluation(WorkerContext(0, batches.workers)).cardinality())  # the same for all of them
 
     def evaluate(*_: Any) -> bool:
         testing(to_test, a_pass)
-        testing.settle()
+        testing.join()
         return True
 
     def train_and_wait(iterator: Any, count: tf.Tensor) -> None:
         training([iterator] * batches.workers, int(count))
-        training.settle()
+        training.join()
 
     stand_in = tf.data.Dataset.range(1)  # Keras iterates over something
-    return Calls(
+    return StepFunctions(
         meter,
         train=lambda _, count: training(shares, int(count)),
         test=evaluate,
         batches=stand_in.repeat(),
         evaluation=stand_in,
         train_and_wait=train_and_wait,
-        settle=training.settle,
+        join=training.join,
     )
 
 
-class Scheduled:
+class ScheduledSteps:
     """Has every worker make the same number of steps, on its own share, each as fast as it can.
 
     The coordinator gives a task to whichever worker is free. So a task is not to make so many steps, but to bring the
@@ -89,7 +95,7 @@ class Scheduled:
     """
 
     def __init__(
-        self, coordinator: tf.distribute.coordinator.ClusterCoordinator, workers: int, step: Callable[[Any], None]
+        self, coordinator: tf.distribute.coordinator.ClusterCoordinator, workers: int, step: Callable[[_Own], None]
     ) -> None:
         self._coordinator, self._workers = coordinator, workers
         self._wanted = 0  # steps of each worker
@@ -121,7 +127,7 @@ class Scheduled:
         while len(self._running) > _CALLS_AHEAD * self._workers:
             self._running.popleft().fetch()
 
-    def settle(self) -> None:
+    def join(self) -> None:
         """Returns when every worker has made all of its steps; one that was lost is waited for.
 
         Raises:
@@ -147,18 +153,18 @@ def check_model(model: keras.Model) -> None:
         raise InfeedError(
             "float16 scales the loss, and workers cannot agree on by how much",
             where="strategy parameter_server",
-            do="Use bfloat16 or float32.",
+            do="use bfloat16 or float32",
         )
     if optimizer.gradient_accumulation_steps:
         raise InfeedError(
             f"gradient_accumulation_steps is {optimizer.gradient_accumulation_steps}, and each worker's gradients are "
             "applied at once",
             where="strategy parameter_server",
-            do="Leave it out, and use a larger batch_size.",
+            do="leave it out, and use a larger batch_size",
         )
 
 
-def by_difference(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
+def with_delta_updates(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
     """`keras_step`, with counters, metrics and statistics changed by what it would have added to them.
 
     Weights, and what an optimizer keeps for each, optimizers change by TensorFlow's own `assign_add`, which adds where
@@ -197,10 +203,10 @@ def _change(variable: Any, was: tf.Tensor, value: tf.Tensor) -> None:
 def _iterators(
     coordinator: tf.distribute.coordinator.ClusterCoordinator,
     workers: int,
-    make: Callable[[Workers], tf.data.Dataset],
+    make: Callable[[WorkerContext], tf.data.Dataset],
 ) -> list[Any]:
     """One a worker, on every worker: which is its own it knows only when it runs, too late to choose what is built."""
-    shares = [partial(make, Workers(index, workers)) for index in range(workers)]
+    shares = [partial(make, WorkerContext(index, workers)) for index in range(workers)]
     return [iter(coordinator.create_per_worker_dataset(share)) for share in shares]
 
 
@@ -208,7 +214,7 @@ class _Own:
     """Of the iterators, the one of the worker that this runs on."""
 
     def __init__(self, iterators: list[Any], worker: tf.Tensor) -> None:
-        self._iterators, self._worker = iterators, tf.cast(worker, tf.int32)
+        self._iterators, self.worker = iterators, tf.cast(worker, tf.int32)
 
     def __next__(self) -> Any:
-        return tf.switch_case(self._worker, [iterator.get_next for iterator in self._iterators])
+        return tf.switch_case(self.worker, [iterator.get_next for iterator in self._iterators])

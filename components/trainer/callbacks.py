@@ -1,10 +1,16 @@
-"""The callbacks of a training: the user's own, TensorBoard, early stopping, and a trace of chosen steps."""
+"""The callbacks of a training: the user's own, TensorBoard, early stopping, a trace of chosen steps, and progress for
+whoever listens in this process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import tensorflow as tf
@@ -13,10 +19,56 @@ from infeed.components import user_code
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import TrainOptions
 
+_log = logging.getLogger(__name__)
+_SECONDS = 0.5  # between two words, at least: reading a metric waits for the device
+_Listener = TypeVar("_Listener", bound=Callable[[str], None])
+_listeners: list[Callable[[str], None]] = []
+
+
+@contextmanager
+def listening(listener: _Listener) -> Iterator[_Listener]:
+    """Calls `listener` with a few words at each change, while it is open."""
+    _listeners.append(listener)
+    try:
+        yield listener
+    finally:
+        _listeners.remove(listener)
+
+
+class ReportProgress(keras.callbacks.Callback):
+    """Tells listeners after a call of steps, at most twice a second, and after each epoch.
+
+    Args:
+      start_step: where an earlier training was left off; 0 for one from the beginning.
+    """
+
+    def __init__(self, start_step: int = 0) -> None:
+        super().__init__()
+        self._since = f"resumed at step {start_step:,}, " if start_step else ""
+        self._epoch, self._told = 0, 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if _listeners and time.monotonic() - self._told >= _SECONDS:
+            self._tell(f"step {batch + 1:,}/{self.params['steps']:,}", logs)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if _listeners:
+            self._tell("", logs)
+
+    def _tell(self, step: str, logs: Mapping[str, Any] | None) -> None:
+        self._told = time.monotonic()
+        words = [f"{self._since}epoch {self._epoch + 1}/{self.params['epochs']}", step]
+        words += [f"{name} {float(value):.4g}" for name, value in (logs or {}).items()]
+        for listener in tuple(_listeners):
+            listener(", ".join(word for word in words if word))
+
 
 @dataclass(frozen=True)
 class CallbackSpec:
-    """What a callbacks function is told.
+    """What a callbacks function is given.
 
     Attributes:
       folder: the model run's, for logs; the worker that is not the chief gets a scratch folder.
@@ -38,7 +90,7 @@ def make_callbacks(options: TrainOptions, spec: CallbackSpec) -> list[keras.call
     """
     callbacks = _of_the_user(options.callbacks_fn, spec) if options.callbacks_fn else []
     if spec.chief:
-        callbacks.append(keras.callbacks.TensorBoard(spec.folder, write_graph=False))
+        callbacks.append(TensorBoard(spec.folder, write_graph=False))
     if options.patience:
         stop = keras.callbacks.EarlyStopping(monitor="val_loss", patience=options.patience, restore_best_weights=True)
         callbacks.append(stop)
@@ -54,9 +106,34 @@ def _of_the_user(function: str, spec: CallbackSpec) -> list[keras.callbacks.Call
             raise InfeedError(
                 f"the function returned a {type(callback).__name__} among its callbacks",
                 where=function,
-                do="Return a list of keras.callbacks.Callback objects.",
+                do="return a list of keras.callbacks.Callback objects",
             )
     return callbacks
+
+
+class TensorBoard(keras.callbacks.TensorBoard):
+    """Keras' own; logs that cannot be written, to a full disk say, are told once and given up, not the training."""
+
+    given_up = False
+
+
+def _or_give_up(hook: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(hook)
+    def tried(self: TensorBoard, *args: Any, **named: Any) -> None:
+        if self.given_up:
+            return
+        try:
+            hook(self, *args, **named)
+        except (tf.errors.OpError, OSError) as error:
+            self.given_up = True
+            _log.warning("no more logs for TensorBoard, which cannot be written to %s: %s", self.log_dir, error)
+
+    return tried
+
+
+for _name in ("set_model", "on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end", "on_test_begin",
+              "on_test_end", "on_train_batch_begin", "on_train_batch_end", "on_test_batch_begin"):  # fmt: skip
+    setattr(TensorBoard, _name, _or_give_up(getattr(keras.callbacks.TensorBoard, _name)))
 
 
 class ProfileSteps(keras.callbacks.Callback):

@@ -10,22 +10,34 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import os
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from infeed.components.trainer.cluster import agreed
-from infeed.components.trainer.epochs import Progress
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.distribution import all_reduce_mean
+from infeed.components.trainer.steps import Progress
 
 _STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"  # how TensorFlow names the variable `step` inside a checkpoint
+_MEMORY = "memory/.ATTRIBUTES/VARIABLE_VALUE"
+_FINISHED = "finished"  # in the memory, beside what callbacks remember
+_NAME = "ckpt"
+_INDEX = re.compile(rf"{_NAME}-(\d+)\.index")
+_OPERATION = re.compile(r"^(\{\{.*?\}\} *)+| \[Op:.*")
+# Not of the disk but of another process of the training, which is then over.
+_LOST = (tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
 _KEPT = 2  # the newest, and the one before while the newest is written
 _PAUSE = 100  # times what writing took, at least: a large model is saved less often than asked, and stalls under 1 %
 _ARRAY = "__array__"
+_log = logging.getLogger(__name__)
 
 
 def checkpoint_folder(base: str, *what_is_trained: Any) -> str:
@@ -35,15 +47,65 @@ def checkpoint_folder(base: str, *what_is_trained: Any) -> str:
 
 
 def saved_step(folder: str) -> int:
-    """How many steps were trained when the newest checkpoint was written; 0 where there is none."""
-    newest = tf.train.latest_checkpoint(folder)
+    """How many steps were trained when the newest sound checkpoint was written; 0 where there is none."""
+    newest = newest_checkpoint(folder)
     return int(tf.train.load_variable(newest, _STEP)) if newest else 0
 
 
-def remove(folder: str) -> None:
-    """Removes a training's checkpoints, once nobody needs them."""
-    if tf.io.gfile.exists(folder):
-        tf.io.gfile.rmtree(folder)
+def newest_checkpoint(folder: str) -> str | None:
+    """The newest checkpoint that can be read to its end."""
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    numbers = {int(found[1]) for name in names if (found := _INDEX.fullmatch(name))}
+    for number in sorted(numbers, reverse=True):
+        prefix = os.path.join(folder, f"{_NAME}-{number}")
+        wrong = _what_is_wrong(prefix)
+        if not wrong:
+            return prefix
+        _log.warning("the checkpoint %s is damaged and passed over: %s", prefix, wrong)
+    return None
+
+
+def _what_is_wrong(prefix: str) -> str:
+    """Why a checkpoint cannot be read; empty where it can. TensorFlow compares checksums as it reads."""
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        for name in {_STEP, _MEMORY, *reader.get_variable_to_shape_map()}:
+            reader.get_tensor(name)
+    except Exception as error:  # TensorFlow raises what it may here: IndexError where a file is cut
+        return _first_line(error)
+    return ""
+
+
+@contextmanager
+def export_error_context(model: str, checkpoints: str) -> Iterator[None]:
+    """Removes a half-written export, and tells how to export again.
+
+    Raises:
+      InfeedError: in the body the model could not be written.
+    """
+    try:
+        yield
+    except (tf.errors.OpError, OSError) as error:
+        with suppress(tf.errors.OpError, OSError):
+            remove(model)
+        step = saved_step(checkpoints)
+        do = "make room, or change the permissions, and run the same again"
+        kept = f"; {step:,} steps of training are kept in {checkpoints}, and it goes on from there" if step else ""
+        raise InfeedError(f"the model cannot be exported: {_first_line(error)}", where=model, do=do + kept) from error
+
+
+def remove(path: str) -> None:
+    """Removes a folder or a file, such as a training's checkpoints once nobody needs them."""
+    if tf.io.gfile.isdir(path):
+        tf.io.gfile.rmtree(path)
+    elif tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+
+
+def _first_line(error: Exception) -> str:
+    """What the system says, without the operation of TensorFlow that it was said to."""
+    told = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    return _OPERATION.sub("", str(told).partition("\n")[0])
 
 
 class Checkpoints(keras.callbacks.Callback):
@@ -55,39 +117,54 @@ class Checkpoints(keras.callbacks.Callback):
       read_from: folder of earlier checkpoints; the same for all workers.
       write_to: folder to write to; the chief's is `read_from`, the others' a scratch place, for all have to save.
       seconds: between two checkpoints, at least. The first is written after the first call, so that a folder that
-        cannot be written to is told at once.
+        cannot be written to is reported at once.
       strategy: the one that trains.
+
+    Attributes:
+      start_step: how many steps were trained when the newest checkpoint was written; 0 where there is none.
+      finished: whether the newest checkpoint is of the end of training, so that no step is left.
     """
 
     def __init__(self, read_from: str, write_to: str, seconds: float, strategy: tf.distribute.Strategy) -> None:
         super().__init__()
-        self._newest = tf.train.latest_checkpoint(read_from)
+        self._newest = newest_checkpoint(read_from)
+        self.start_step = int(tf.train.load_variable(self._newest, _STEP)) if self._newest else 0
+        self.finished = bool(self._newest and unpack(tf.train.load_variable(self._newest, _MEMORY)).get(_FINISHED))
         self._write_to, self._seconds, self._strategy = write_to, seconds, strategy
+        self._written, self._failed = 0, 0
 
     def attach(
         self,
         progress: Progress,
         callbacks: Sequence[keras.callbacks.Callback],
         *more: tf.Variable,
-        settle: Callable[[], None] = lambda: None,
+        join: Callable[[], None] = lambda: None,
     ) -> None:
         """Tells what belongs to the training beside the model: the other callbacks, and variables of the loop's own.
 
-        `settle` returns when all steps are made that were asked for; what is saved is what they have left.
+        `join` returns when all steps are made that were asked for; what is saved is what they have left.
         """
-        self._progress, self._callbacks, self._more, self._settle = progress, callbacks, more, settle
+        self._progress, self._callbacks, self._more, self._join = progress, callbacks, more, join
 
     def on_train_begin(self, logs: Any = None) -> None:
         variables = [variable.value for variable in _all_variables(self.model)]
-        with tf.device("cpu:0"):
+        with tf.device("cpu:0"):  # no accelerator holds a string
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._memory = tf.Variable(b"", dtype=tf.string, trainable=False)
         self._saved = tf.train.Checkpoint(variables=[*variables, *self._more], step=self._step, memory=self._memory)
-        self._manager = tf.train.CheckpointManager(self._saved, self._write_to, max_to_keep=_KEPT)
+        self._manager = tf.train.CheckpointManager(self._saved, self._write_to, _KEPT, checkpoint_name=_NAME)
         self._from_here()
+        if self.finished:  # so no step follows, before which it would be restored
+            self._restore()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        if not self.finished:
+            self._save(finished=True)
+        if self._failed and not self._written:
+            _log.error("none of %d checkpoints could be written to %s", self._failed, self._write_to)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._progress.to_skip:
+        if self._progress.to_skip:  # Keras goes through the calls of a broken epoch that are made already
             return
         if self._newest:
             self._restore()
@@ -112,13 +189,31 @@ class Checkpoints(keras.callbacks.Callback):
         self._due = self._progress.done + max(1, int(rate * left))
 
     def _agreed_since(self, moment: float) -> float:
-        return agreed(time.perf_counter() - moment, self._strategy)
+        return all_reduce_mean(time.perf_counter() - moment, self._strategy)
 
-    def _save(self) -> None:
-        self._settle()
+    def _save(self, finished: bool = False) -> None:
+        self._join()
         self._step.assign(self._progress.done)
-        self._memory.assign(pack({str(i): _plain_attributes(one) for i, one in enumerate(self._remembering())}))
-        self._manager.save(checkpoint_number=self._progress.done)
+        remembered = {str(i): _plain_attributes(one) for i, one in enumerate(self._remembering())}
+        self._memory.assign(pack({**remembered, _FINISHED: finished}))
+        number = self._progress.done + finished  # in the place of no earlier one
+        try:
+            self._manager.save(checkpoint_number=number)
+            self._written += 1
+        except (tf.errors.OpError, OSError) as error:
+            if isinstance(error, _LOST):
+                raise
+            self._failed += 1
+            self._clear(number)
+            words = "the checkpoint after step %d cannot be written to %s, and training goes on without it: %s"
+            _log.warning(words, self._progress.done, self._write_to, _first_line(error))
+
+    def _clear(self, number: int) -> None:
+        """Removes what was written of a checkpoint that is not whole, which would take the room of the next."""
+        with suppress(tf.errors.OpError, OSError):
+            for name in tf.io.gfile.listdir(self._write_to):
+                if name.startswith((f"{_NAME}-{number}.", f"{_NAME}-{number}_temp")):
+                    remove(os.path.join(self._write_to, name))
 
     def _restore(self) -> None:
         self._saved.restore(self._newest).assert_consumed()

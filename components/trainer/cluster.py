@@ -1,10 +1,17 @@
-"""Who trains together: the cluster that TF_CONFIG or, on Vertex AI, CLUSTER_SPEC describes."""
+"""Who trains together, and what each process does: read from TF_CONFIG or, on Vertex AI, from CLUSTER_SPEC.
+
+Asking what a process is starts nothing of TensorFlow's, so it can be asked before anything else happens in it. Of a
+cluster with parameter servers the chief alone runs the training program; workers and parameter servers carry out what
+it sends, and end after it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +20,11 @@ from typing import Any
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import Workers
-from infeed.components.trainer import devices
+from infeed.components.feed.options import WorkerContext
 
+_CHIEF_COMES_SECONDS = 900.0  # the machines of a job do not start together
+_LOOK_SECONDS = 1.0
+_LOOKS = 3  # that find no chief, one after the other, before it counts as gone
 _TRAINING_TASKS = ("chief", "worker")  # in the order in which TensorFlow numbers them
 
 # https://cloud.google.com/vertex-ai/docs/training/distributed-training: the place of a pool says what its machines do.
@@ -44,25 +53,6 @@ def tf_config(cluster_spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def workers_here(environ: Mapping[str, str] = os.environ) -> Workers:
-    """Which worker of how many this process is; worker 0 is the chief, which exports and reports.
-
-    Raises:
-      InfeedError: TF_CONFIG is no JSON, or names a task that does not train, such as an evaluator.
-    """
-    cluster, here = cluster_here(environ)
-    tasks = [(kind, index) for kind in _TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
-    if not tasks:
-        return Workers()
-    if here not in tasks:
-        raise InfeedError(
-            f"the task {here[0]} {here[1]} does not train",
-            where="environment variable TF_CONFIG",
-            do=f"Start this program only as {' or '.join(_TRAINING_TASKS)}; evaluation runs in the same processes.",
-        )
-    return Workers(tasks.index(here), len(tasks))
-
-
 def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, list[str]], tuple[str, int]]:
     """The addresses of each kind of task, and which task this process is, by kind and index.
 
@@ -74,69 +64,57 @@ def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, lis
     return config.get("cluster", {}), (task.get("type", ""), int(task.get("index", 0)))
 
 
-def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
-    text = environ.get(name)
-    try:
-        return json.loads(text) if text else {}
-    except ValueError as error:
-        raise InfeedError(
-            f"not valid JSON: {error}", where=f"environment variable {name}", do="Mend it, or unset it."
-        ) from error
+def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
+    """Which worker of how many this process is; worker 0 is the chief, which exports and reports.
 
-
-def is_coordinated(strategy: tf.distribute.Strategy) -> bool:
-    """Whether one process schedules what the others do, as with parameter servers."""
-    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
-
-
-def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch_size: int) -> Any:
-    """This worker's batches, each dealt out in equal parts to the replicas of this worker, and copied to their devices.
-
-    Args:
-      dataset: [batch of this worker, ...]; in evaluation the last batch may be short.
-      strategy: the one that trains.
-      batch_size: of the global batch, a multiple of the number of replicas.
+    Raises:
+      InfeedError: TF_CONFIG is no JSON, or names a task that does not train, such as an evaluator.
     """
-
-    def deal(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        one_replica = context.num_replicas_in_sync == context.num_input_pipelines
-        return dataset if one_replica else dataset.rebatch(batch_size // context.num_replicas_in_sync)
-
-    if is_coordinated(strategy):
-        return tf.distribute.coordinator.ClusterCoordinator(strategy).create_per_worker_dataset(dataset)
-    return devices.feeding(strategy).distribute_datasets_from_function(deal)
-
-
-def agreed(value: float, strategy: tf.distribute.Strategy) -> float:
-    """The mean of all replicas' values, the same on every worker."""
-    if is_coordinated(strategy):
-        return value  # nobody else measures or decides
-
-    @tf.function
-    def mean(value: tf.Tensor) -> tf.Tensor:
-        return strategy.reduce("MEAN", strategy.run(lambda: tf.identity(value)), axis=None)
-
-    return float(mean(tf.constant(value, tf.float32)))
+    cluster, here = cluster_here(environ)
+    tasks = [(kind, index) for kind in _TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
+    if not tasks:
+        return WorkerContext()
+    if here not in tasks:
+        raise _does_not_train(*here, _TRAINING_TASKS)
+    return WorkerContext(tasks.index(here), len(tasks))
 
 
-def of_all_workers(value: int, strategy: tf.distribute.Strategy) -> list[int]:
-    """The values that the workers give, one for each replica, in the same order everywhere."""
+def coordinated_workers(environ: Mapping[str, str] = os.environ) -> WorkerContext:
+    """The workers that train for the chief of a cluster with parameter servers.
 
-    @tf.function
-    def gathered(value: tf.Tensor) -> tf.Tensor:
-        return strategy.gather(strategy.run(lambda: tf.reshape(value, [1])), axis=0)
+    The chief trains nothing itself; it stands for the first of them: it reports and exports.
 
-    return [int(one) for one in gathered(tf.constant(value, tf.int64))]
+    Raises:
+      InfeedError: TF_CONFIG does not name one chief, workers and parameter servers, or this is another task.
+    """
+    cluster, (kind, index) = cluster_here(environ)
+    chiefs, workers, servers = (len(cluster.get(kind, ())) for kind in ("chief", "worker", "ps"))
+    if chiefs != 1 or not workers or not servers:
+        raise InfeedError(
+            "parameter_server needs one chief, workers and parameter servers, "
+            f"and there are {chiefs} chief, {workers} worker and {servers} ps",
+            where="environment variable TF_CONFIG",
+            do="name them there; for machines that are all alike use the strategy multi_worker_mirrored",
+        )
+    if kind != "chief":
+        raise _does_not_train(kind, index, ("chief", "worker", "ps"))
+    return WorkerContext(0, workers)
 
 
-def meet(strategy: tf.distribute.Strategy) -> None:
-    """Returns when every worker has called it."""
-    agreed(0.0, strategy)
+def only_serves(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is to carry out what a chief sends, in a cluster with parameter servers."""
+    return cluster_here(environ)[1][0] in ("worker", "ps")
 
 
 @dataclass(frozen=True)
-class Places:
-    """Folders that a training writes to: the saved model, the model run, and its checkpoints."""
+class OutputDirs:
+    """Folders that a training writes to.
+
+    Attributes:
+      model: the saved model.
+      run: the model run: logs, traces, and `input_profile.json`.
+      checkpoints: what the training resumes from.
+    """
 
     model: str
     run: str
@@ -144,7 +122,7 @@ class Places:
 
 
 @contextmanager
-def chief_writes(places: Places, workers: Workers) -> Iterator[Places]:
+def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputDirs]:
     """`places` for the chief; for others scratch folders, removed afterwards.
 
     Saving what is spread over workers needs all of them, though one copy is enough.
@@ -153,4 +131,112 @@ def chief_writes(places: Places, workers: Workers) -> Iterator[Places]:
         yield places
         return
     with tempfile.TemporaryDirectory() as scratch:
-        yield Places(*(os.path.join(scratch, name) for name in ("model", "run", "checkpoints")))
+        yield OutputDirs(*(os.path.join(scratch, name) for name in ("model", "run", "checkpoints")))
+
+
+def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Strategy:
+    """The strategy, on the chief, once all workers and parameter servers answer.
+
+    Raises:
+      InfeedError: a worker has several GPUs.
+    """
+    _notice_dead_processes(environ)
+    strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+    if strategy.num_replicas_in_sync > 1:
+        raise InfeedError(
+            f"a worker has {strategy.num_replicas_in_sync} GPUs; the optimizers of Keras 3 cannot share them",
+            where="strategy parameter_server",
+            do="start one worker a GPU, and show it that one by CUDA_VISIBLE_DEVICES",
+        )
+    tf.distribute.coordinator.ClusterCoordinator(strategy)  # from now on a table that is loaded is on every worker
+    return strategy
+
+
+def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Carries out what the chief sends, until the chief's process is gone.
+
+    Args:
+      model: folder that the chief exports to; without a model in there the chief has failed.
+
+    Raises:
+      InfeedError: the chief did not come, or left no model.
+    """
+    _notice_dead_processes(environ)
+    cluster, (kind, index) = cluster_here(environ)
+    server = tf.distribute.Server(tf.train.ClusterSpec(cluster), kind, index, protocol="grpc")
+    chief = cluster["chief"][0]
+    _wait_for(chief)
+    _wait_until_gone(chief)
+    del server
+    if not tf.io.gfile.exists(os.path.join(model, "saved_model.pb")):
+        raise InfeedError(
+            "the chief ended and left no model",
+            where=f"chief {chief}",
+            do="see its log, and start all processes again, together; training goes on from the last checkpoint",
+        )
+
+
+@contextmanager
+def lost_process_context() -> Iterator[None]:
+    """Raises InfeedError where another process of the training is gone for good."""
+    try:
+        yield
+    except tf.errors.UnavailableError as error:
+        raise InfeedError(
+            f"a process of the training is gone: {str(error).splitlines()[0]}",
+            where="cluster of TF_CONFIG",
+            do="start all processes again, together; training goes on from the last checkpoint",
+        ) from error
+
+
+def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
+    text = environ.get(name)
+    try:
+        return json.loads(text) if text else {}
+    except ValueError as error:
+        raise InfeedError(
+            f"it is not valid JSON: {error}", where=f"environment variable {name}", do="correct it, or unset it"
+        ) from error
+
+
+def _does_not_train(kind: str, index: int, training: tuple[str, ...]) -> InfeedError:
+    *most, last = training
+    return InfeedError(
+        f"the task {kind} {index} does not train",
+        where="environment variable TF_CONFIG",
+        do=f"start this program only as {', '.join(most)} or {last}; evaluation runs in the same processes",
+    )
+
+
+def _notice_dead_processes(environ: MutableMapping[str, str]) -> None:
+    """TensorFlow would wait for ever for a process that is gone; it says so of this variable in its own tutorial."""
+    environ.setdefault("GRPC_FAIL_FAST", "use_caller")
+
+
+def _wait_for(chief: str) -> None:
+    until = time.monotonic() + _CHIEF_COMES_SECONDS
+    while not _answers(chief):
+        if time.monotonic() > until:
+            raise InfeedError(
+                f"the chief did not come within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
+                where=f"chief {chief}",
+                do="start it with the same TF_CONFIG, as the task chief 0",
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def _wait_until_gone(chief: str) -> None:
+    # TensorFlow's own `Server.join` never returns, even when the chief is gone: the job would have to be killed.
+    missed = 0
+    while missed < _LOOKS:
+        time.sleep(_LOOK_SECONDS)
+        missed = 0 if _answers(chief) else missed + 1
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_LOOK_SECONDS).close()
+    except OSError:
+        return False
+    return True

@@ -1,7 +1,8 @@
-"""Trainer: a TFX Trainer with typed options, fed by the feed engine."""
+"""Trainer: TFX's Trainer, argument for argument, with the engine in it and a short way to train."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,82 +11,150 @@ from tfx.components.trainer.component import Trainer as TfxTrainer
 from tfx.dsl.components.base import executor_spec
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.proto import trainer_pb2
-from tfx.types.channel import OutputChannel
 
 from infeed.components import user_code
-from infeed.components.trainer.executor import Executor
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.executor import SOURCE_DIGEST, TrainerExecutor, check_one_way, config_of
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
 
 RUN_FN = "infeed.components.trainer.run_fn.run_fn"
 
 
 class Trainer(TfxTrainer):
-    """Trains a Keras 3 model and exports it for serving.
+    """Trains a model and exports it for serving.
+
+    With `options` the package trains the Keras 3 model of a model function. With `module_file` or `run_fn` the user's
+    own `run_fn(fn_args)` trains, as under TFX's Trainer; what it reads by `fn_args.data_accessor`, or by
+    `infeed.components.datasets`, comes from the same engine and is measured.
 
     Outputs, as those of TFX's Trainer: `model`, and `model_run` with `input_profile.json` and TensorBoard logs.
 
     Args:
-      examples: raw Examples, or ones that a Transform component materialised; which it is, is told from the channel and
-        can be said in `options.examples_are`.
-      transform_graph: what a Transform component gave.
-      options: how to train.
+      examples: raw Examples, or ones that a Transform component materialised; the channel says
+        which, and so can `options.examples_are`.
+      transformed_examples: TFX's older name for `examples` that Transform gave.
+      transform_graph: what a Transform component gave; without one the raw Examples are the features.
+      schema: of the Examples; needed where there is no transform graph, which carries its own.
+      base_model: a model to start from; one that an earlier Trainer of this kind exported, unless `run_fn` loads it.
       hyperparameters: what a Tuner found best; they come on top of `options.hparams`.
-      schema: accepted for pipelines that wire it; the transform graph carries its own.
+      module_file: file that defines `run_fn(fn_args)`.
+      run_fn: the same function by its dotted path.
       train_args: splits to train on, and `num_steps` to end after exactly so many steps.
       eval_args: splits to evaluate on, and `num_steps` to look at only so many batches.
+      custom_config: handed to `run_fn` as `fn_args.custom_config`.
+      custom_executor_spec: in place of our own executor.
+      statistics: of the Examples, as TFX 1.21 takes them: `fn_args.num_examples`.
+      options: how to train, where no `run_fn` does.
       epochs, batch_size, strategy: win over the options of that name, and may be a RuntimeParameter.
       custom_job: trains in a Vertex AI custom job instead of in the step itself: its `display_name` and `job_spec`, by
         the names of the CustomJob proto, and the `project` and `region` that it runs in.
 
     Raises:
-      InfeedError: a function that the options name does not exist.
+      InfeedError: not exactly one of `options`, `module_file` and `run_fn`; arguments that do not go together; or a
+        function that the options name does not exist.
     """
 
-    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(TrainerExecutor)
 
     def __init__(
         self,
-        examples: types.BaseChannel,
-        transform_graph: types.BaseChannel,
-        options: TrainOptions,
-        *,
-        hyperparameters: types.BaseChannel | None = None,
+        examples: types.BaseChannel | None = None,
+        transformed_examples: types.BaseChannel | None = None,
+        transform_graph: types.BaseChannel | None = None,
         schema: types.BaseChannel | None = None,
-        train_args: trainer_pb2.TrainArgs | None = None,
-        eval_args: trainer_pb2.EvalArgs | None = None,
+        base_model: types.BaseChannel | None = None,
+        hyperparameters: types.BaseChannel | None = None,
+        module_file: str | RuntimeParameter | None = None,
+        run_fn: str | RuntimeParameter | None = None,
+        train_args: trainer_pb2.TrainArgs | RuntimeParameter | None = None,
+        eval_args: trainer_pb2.EvalArgs | RuntimeParameter | None = None,
+        custom_config: dict[str, Any] | RuntimeParameter | None = None,
+        custom_executor_spec: executor_spec.ExecutorSpec | None = None,
+        *,
+        statistics: types.BaseChannel | None = None,
+        options: TrainOptions | None = None,
         epochs: int | RuntimeParameter | None = None,
         batch_size: int | RuntimeParameter | None = None,
         strategy: str | RuntimeParameter | None = None,
         custom_job: Mapping[str, Any] | None = None,
     ) -> None:
-        settings: dict[str, Any] = options.to_dict()
-        if isinstance(examples, OutputChannel) and examples.output_key == "transformed_examples":
-            settings["examples_are"] = "transformed"
-        executor, vertex_config = _vertex(custom_job) if custom_job else (None, {})
+        anew = {"epochs": epochs, "batch_size": batch_size, "strategy": strategy}
+        anew = {name: value for name, value in anew.items() if value is not None}
+        check_one_way(
+            "Trainer",
+            {"options": options, "module_file": module_file, "run_fn": run_fn},
+            "how to train",
+            "options (a model function), module_file and run_fn (a run_fn of your own)",
+        )
+        if anew and (custom_executor_spec or not options):
+            raise _unknown_there(anew)
+        added: dict[str, Any] = {}
+        if options:
+            run_fn = RUN_FN
+            added |= config_of(options, examples or transformed_examples)
+        if custom_job:
+            from infeed.components.trainer import vertex_executor  # brings Vertex AI's client library
+
+            custom_executor_spec = vertex_executor.spec_of(custom_job, custom_executor_spec)
+            added |= vertex_executor.custom_config(custom_job)
         super().__init__(
-            run_fn=RUN_FN,
             examples=examples,
+            transformed_examples=transformed_examples,
             transform_graph=transform_graph,
-            hyperparameters=hyperparameters,
             schema=schema,
+            base_model=base_model,
+            hyperparameters=hyperparameters,
+            module_file=module_file,
+            run_fn=run_fn,
             train_args=train_args,
             eval_args=eval_args,
-            custom_config={
-                CUSTOM_CONFIG_KEY: settings,
-                # Part of the execution's cache key: an edited function has to be trained with again.
-                **{f"{name}_digest": user_code.digest(text, name) for name, text in options.user_functions.items()},
-                **vertex_config,
-            },
-            custom_executor_spec=executor,
+            custom_config={**_plain(custom_config), **added} if added else custom_config,
+            custom_executor_spec=custom_executor_spec,
+            **_of_newer_tfx(statistics=statistics),
         )
-        given = {"epochs": epochs, "batch_size": batch_size, "strategy": strategy}
         # Not in the component spec: TFX's constructor makes that itself, of the parameters that it knows.
-        self.spec.exec_properties.update({name: value for name, value in given.items() if value is not None})
+        self.spec.exec_properties.update(anew)
+        if isinstance(run_fn, str) and not options and not custom_executor_spec:
+            self.spec.exec_properties[SOURCE_DIGEST] = user_code.digest(run_fn, "run_fn")
 
 
-def _vertex(custom_job: Mapping[str, Any]) -> tuple[executor_spec.ExecutorClassSpec, dict[str, Any]]:
-    """Imports the client library of Vertex AI only where it is used."""
-    from infeed.components.trainer import vertex_executor
+def _unknown_there(anew: Mapping[str, Any]) -> InfeedError:
+    return InfeedError(
+        f"{', '.join(anew)} can be set anew only where our own executor trains by options",
+        where="Trainer",
+        do=f"hand a run_fn of yours custom_config={{{', '.join(f'{name!r}: ...' for name in anew)}}}; "
+        "for another executor set them in options",
+    )
 
-    spec = executor_spec.ExecutorClassSpec(vertex_executor.VertexExecutor)
-    return spec, vertex_executor.custom_config(custom_job)
+
+def _plain(custom_config: dict[str, Any] | RuntimeParameter | None) -> dict[str, Any]:
+    if isinstance(custom_config, RuntimeParameter):
+        raise InfeedError(
+            f"custom_config is the runtime parameter {custom_config.name!r}, and something has to be added to it",
+            where="Trainer",
+            do="give custom_config as a dict; epochs, batch_size and strategy may be runtime parameters",
+        )
+    if CUSTOM_CONFIG_KEY in (custom_config or {}):
+        raise InfeedError(
+            f"custom_config has the key {CUSTOM_CONFIG_KEY!r}, under which the options travel",
+            where="Trainer",
+            do="give them as options=TrainOptions(...), or call your entry something else",
+        )
+    return dict(custom_config or {})
+
+
+def _of_newer_tfx(**arguments: Any) -> dict[str, Any]:
+    """Those that are given.
+
+    Raises:
+      InfeedError: TFX's Trainer, as it is installed, does not know one.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    unknown = sorted(set(given) - set(inspect.signature(TfxTrainer.__init__).parameters))
+    if unknown:
+        raise InfeedError(
+            f"the Trainer of the installed TFX takes no {unknown[0]}",
+            where="Trainer",
+            do="leave it out, or use TFX 1.21",
+        )
+    return given

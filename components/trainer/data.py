@@ -1,67 +1,30 @@
-"""The datasets of one training: the feed engine, given the transform graph's functions."""
+"""The datasets of one training: the feed engine, given the transform graph's functions, and the weights of classes."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
 from infeed.components.feed import augment
-from infeed.components.feed.build import Stages, build
-from infeed.components.feed.corrupt import Corrupt, naming_corrupt_records, without_corrupt
-from infeed.components.feed.machine import Machine
-from infeed.components.feed.options import ALONE, Workers
-from infeed.components.feed.plan import FeedSpec, InputPlan, plan
-from infeed.components.feed.sample import measure
-from infeed.components.feed.shards import shard_files
-from infeed.components.feed.steps import Step
-from infeed.components.trainer.graph import TransformGraph
+from infeed.components.feed.build import Feed, plan_feed
+from infeed.components.feed.capacity import RecordSizes
+from infeed.components.feed.options import WorkerContext
+from infeed.components.feed.plan import FeedSpec
+from infeed.components.feed.stages.base import BatchFunctions
+from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 
 Labelled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch]), and weight float32 [batch] where there is one
 
 
-@dataclass(frozen=True)
-class Feed:
-    """A plan and what carries it out.
-
-    Attributes:
-      plan: how batches are made.
-      make: which worker this is, and the number of the first step -> batches.
-      identity: what is fed, in plain values: a training goes on after a break only where it is the same.
-      close: ends what the batches come from.
-    """
-
-    plan: InputPlan
-    make: Callable[[Workers, int], tf.data.Dataset]
-    identity: Any
-    close: Callable[[], None] = lambda: None
-
-    def then(self, *steps: Step) -> Feed:
-        """The same feed, where the plan tells as well what is done with its batches elsewhere."""
-        return replace(self, plan=replace(self.plan, steps=(*self.plan.steps, *steps)))
-
-    def dataset(self, *, workers: Workers = ALONE, start_step: int = 0) -> tf.data.Dataset:
-        """({feature: [batch, ...]}, label [batch]) or, of weighted examples, ({...}, label, weight float32 [batch]).
-
-        Endless in training, once through in evaluation.
-
-        Args:
-          workers: which worker this is; it makes its part of every global batch.
-          start_step: number of the first batch, counted from the beginning of training.
-        """
-        with naming_corrupt_records(self.plan.shards):
-            return self.make(workers, start_step)
-
-
 def make_feed(
     patterns: Sequence[str],
-    graph: TransformGraph,
+    graph: Graph,
     options: TrainOptions,
     *,
     training: bool,
@@ -77,37 +40,59 @@ def make_feed(
     Raises:
       InfeedError: there is no record to read, or too many are corrupt.
     """
-    cache_dir = str(Path(options.feed.cache_dir).expanduser())
-    shards, corrupt = shard_files(patterns, cache_dir), tuple[Corrupt, ...]()
-    if options.feed.skip_corrupt:
-        shards, corrupt = without_corrupt(shards, options.feed.skip_corrupt)
-    stages = _stages(graph, options, training=training)
-    with naming_corrupt_records(shards):
-        sample = measure(shards, stages)
     images = image_names(graph.transformed_spec, options)
     normalisation = options.normalise.describe() if images and options.normalise else ""
     changes = options.augment.describe() if images and training and options.augment else ""
     shapes = [graph.transformed_spec[name].shape for name in images]
-    augmentation = f"{changes}, {normalisation}, {augment.how(shapes)}" if changes else ""
-    records = sum(shard.records for shard in shards)
-    epochs = -(-num_steps * options.feed.batch_size // records) if num_steps else options.epochs
-    spec = FeedSpec(
-        training,
-        sample,
-        augmentation,
-        normalisation,
-        left_out=tuple(map(str, corrupt)),
-        class_names=graph.classes,
-        epochs=runs * epochs,
-        static_shapes=options.strategy == "tpu" if options.feed.static_shapes is None else options.feed.static_shapes,
-        elsewhere=options.strategy == "parameter_server",
-    )
-    made = plan(shards, spec, options.feed, Machine.here(cache_dir=options.feed.cache_dir))
+    static_shapes = options.feed.static_shapes
 
-    def make(workers: Workers, start_step: int) -> tf.data.Dataset:
-        return build(made, stages, workers=workers, start_step=start_step)
+    def spec(records: int, sample: RecordSizes, left_out: tuple[str, ...]) -> FeedSpec:
+        epochs = -(-num_steps * options.feed.batch_size // records) if num_steps else options.epochs
+        return FeedSpec(
+            training,
+            sample,
+            augmentation=f"{changes}, {normalisation}, {augment.how(shapes)}" if changes else "",
+            normalisation=normalisation,
+            left_out=left_out,
+            class_names=graph.classes,
+            epochs=runs * epochs,
+            static_shapes=options.strategy == "tpu" if static_shapes is None else static_shapes,
+            remote=options.strategy == "parameter_server",
+        )
 
-    return Feed(made, make, [[shard.identity for shard in shards], stages.key])
+    return plan_feed(patterns, _stages(graph, options, training=training), options.feed, spec)
+
+
+def with_class_weights(
+    dataset: tf.data.Dataset, class_weight: Mapping[str, float], classes: Sequence[str]
+) -> tf.data.Dataset:
+    """(features, label [batch]) -> (features, label, weight float32 [batch]), as Keras takes them.
+
+    Weights that the batches have already are multiplied by those of the classes.
+
+    Args:
+      dataset: labels are class indices.
+      class_weight: by class name; classes left out weigh 1. Empty leaves the dataset as it is.
+      classes: names in index order.
+
+    Raises:
+      InfeedError: a class that does not exist.
+    """
+    if not class_weight:
+        return dataset
+    unknown = sorted(set(class_weight) - set(classes))
+    if unknown:
+        raise InfeedError(
+            f"there is no class {unknown[0]!r}",
+            where="option class_weight",
+            do=f"name one of the classes: {', '.join(classes)}",
+        )
+    weights = tf.constant([class_weight.get(name, 1.0) for name in classes], tf.float32)
+
+    def with_weight(features: Any, label: tf.Tensor, *weight: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        return features, label, math.prod(weight, start=tf.gather(weights, label))
+
+    return dataset.map(with_weight, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
 def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[str, Any]:
@@ -123,7 +108,7 @@ def image_names(features: Collection[str], options: TrainOptions) -> list[str]:
     return [name for name in options.images if name in features]
 
 
-def _stages(graph: TransformGraph, options: TrainOptions, *, training: bool) -> Stages:
+def _stages(graph: Graph, options: TrainOptions, *, training: bool) -> BatchFunctions:
     transformed = options.examples_are == "transformed"
     parsing_spec = graph.transformed_spec if transformed else graph.raw_spec
 
@@ -132,29 +117,39 @@ def _stages(graph: TransformGraph, options: TrainOptions, *, training: bool) -> 
 
     def transform(raw: dict[str, Any]) -> Labelled:
         features = dict(raw) if transformed else graph.transform(raw)
-        label = tf.reshape(features.pop(graph.label), [-1])  # a materialised label comes back as [batch, 1]
+        label = _label(features.pop(graph.label), options)
         weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
         for name in image_names(features, options):
             features[name] = tf.cast(features[name], tf.uint8)
         batch = (features, label, *weight)
         return _checked(batch, graph.label) if training else _usable_rows(batch)
 
-    def augment_batch(batch: Labelled, number: tf.Tensor, workers: Workers) -> Labelled:
+    def augment_batch(batch: Labelled, number: tf.Tensor, workers: WorkerContext) -> Labelled:
         return _augment(batch, number, workers, options), *batch[1:]
 
     def normalise_batch(batch: Labelled) -> Labelled:
         return normalise_images(batch[0], options), *batch[1:]
 
-    return Stages(parse, transform, augment_batch, normalise_batch, _key(graph, options, training))
+    return BatchFunctions(
+        parse, transform, augment_batch, normalise_batch, _key(graph, options, parsing_spec, training)
+    )
 
 
-def _key(graph: TransformGraph, options: TrainOptions, training: bool) -> str:
-    """Names what `parse` and `transform` do: the graph's own files, and the options that they look at."""
-    digest = hashlib.sha256(repr((graph.not_inputs, list(options.images), options.examples_are, training)).encode())
-    folder = graph.output.transform_savedmodel_dir
-    for file in files.list_files(folder, depth=2):
-        digest.update(files.relative(file.path, folder).encode() + files.read_bytes(file.path))
-    return digest.hexdigest()
+def _key(graph: Graph, options: TrainOptions, parsing_spec: Mapping[str, Any], training: bool) -> str:
+    """Names what `parse` and `transform` do: the graph, and the options that they look at."""
+    looked_at = graph.not_inputs, list(options.images), options.examples_are, options.task, sorted(parsing_spec.items())
+    named = *looked_at, training, graph.fingerprint
+    return hashlib.sha256(repr(named).encode()).hexdigest()
+
+
+def _label(feature: Any, options: TrainOptions) -> tf.Tensor:
+    """[batch], of [batch] or [batch, 1]; a label that is missing from a raw example is marked as Transform marks it."""
+    if options.task == "regression":
+        feature = tf.cast(feature, tf.float32)
+    if isinstance(feature, tf.SparseTensor):
+        missing = tf.constant(math.nan if feature.dtype.is_floating else -1, feature.dtype)
+        feature = tf.sparse.to_dense(tf.sparse.reset_shape(feature, [feature.dense_shape[0], 1]), missing)
+    return tf.reshape(feature, [-1])
 
 
 def _weight(feature: tf.Tensor) -> tf.Tensor:
@@ -197,7 +192,7 @@ def _gather(value: Any, rows: tf.Tensor) -> Any:
     return tf.gather(value, rows)
 
 
-def _augment(batch: Labelled, number: tf.Tensor, workers: Workers, options: TrainOptions) -> dict[str, Any]:
+def _augment(batch: Labelled, number: tf.Tensor, workers: WorkerContext, options: TrainOptions) -> dict[str, Any]:
     change, scale = options.augment, options.normalise
     assert change is not None, "the plan augments only where the options say how"
     assert scale is not None, "TrainOptions takes no augment without normalise"

@@ -1,27 +1,99 @@
-"""TFX's executor of the Trainer, with the options that a run may set anew put over those of the pipeline."""
+"""TFX's executor of the Trainer: how options get there, and the engine for a `run_fn` of the user's own."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from tfx import types
 from tfx.components.trainer.executor import GenericExecutor
+from tfx.components.trainer.fn_args_utils import FnArgs
+from tfx.components.util import tfxio_utils
+from tfx.proto import example_gen_pb2
+from tfx.types.channel import OutputChannel
 from tfx.utils import json_utils
 
+from infeed.components import schema, user_code
+from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
 
 RUNTIME_OPTIONS = ("epochs", "batch_size", "strategy")
+SOURCE_DIGEST = "source_digest"  # of the user's own run_fn: a part of the execution's cache key, and nothing else
+_EXPORT = "_export_to_saved_model_graph"  # a hook of TensorFlow's that Keras defines
 
 
-class Executor(GenericExecutor):
-    """Runs `run_fn`; the exec properties `epochs`, `batch_size` and `strategy` win over the options of that name."""
+class TrainerExecutor(GenericExecutor):
+    """Runs `run_fn`, the user's own or the one that trains by TrainOptions.
+
+    The exec properties `epochs`, `batch_size` and `strategy` win over the options of that name.
+    """
 
     def Do(
         self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
     ) -> None:
         """As TFX calls it; everything that it logs and passes on is what training really gets."""
-        super().Do(input_dict, output_dict, with_runtime_options(exec_properties))
+        self._user_run: Any = None
+        with (
+            user_code.translate_errors(),
+            loadable_by_sessions(),
+        ):  # an error of a layer or a callback as well, which Keras calls
+            super().Do(input_dict, output_dict, with_runtime_options(exec_properties))
+        if self._user_run:
+            run, folder = self._user_run
+            run.write_profile(folder)
+
+    def _GetFnArgs(  # noqa: N802 - TFX's hook
+        self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
+    ) -> FnArgs:
+        fn_args = super()._GetFnArgs(input_dict, output_dict, exec_properties)
+        if CUSTOM_CONFIG_KEY not in (fn_args.custom_config or {}) and _are_tf_examples(input_dict["examples"]):
+            # Not before: TensorFlow and Keras are imported as the user's module wants them.
+            from infeed.components.trainer.user_run import UserRun
+
+            self._user_run = UserRun(fn_args), fn_args.model_run_dir
+        return fn_args
+
+
+def _are_tf_examples(examples: list[Any]) -> bool:
+    payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(examples)
+    return bool(payload == example_gen_pb2.FORMAT_TF_EXAMPLE)
+
+
+def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:
+    """Raises InfeedError unless exactly one of the arguments is given that say the same thing in different ways.
+
+    Args:
+      component: the one that has the arguments.
+      ways: their values by name; empty ones are not given.
+      what: they say.
+      choices: their names, with what each is for.
+    """
+    given = [name for name, value in ways.items() if value]
+    if len(given) != 1:
+        raise InfeedError(
+            f"{' and '.join(given) or 'nothing'} says {what}", where=component, do=f"give exactly one of {choices}"
+        )
+
+
+def config_of(options: TrainOptions, examples: types.BaseChannel | None, **functions: str) -> dict[str, Any]:
+    """The entries of `custom_config` by which options travel.
+
+    Args:
+      options: all of them.
+      examples: what is trained on; their channel says whether they are transformed.
+      functions: further functions of the user's, by the option that names them.
+    """
+    settings = options.to_dict()
+    if isinstance(examples, OutputChannel) and examples.output_key == "transformed_examples":
+        settings["examples_are"] = "transformed"
+    # Part of the execution's cache key: an edited function has to be trained with again.
+    named = {**options.user_functions, **functions}
+    return {
+        CUSTOM_CONFIG_KEY: settings,
+        **{f"{name}_digest": user_code.digest(text, name) for name, text in named.items()},
+    }
 
 
 def with_runtime_options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,12 +103,41 @@ def with_runtime_options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
       InfeedError: an option is out of range.
     """
     properties = dict(exec_properties)
+    properties.pop(SOURCE_DIGEST, None)
     given = {name: properties.pop(name, None) for name in RUNTIME_OPTIONS}
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
         return properties
     config = json_utils.loads(properties["custom_config"])
-    options = TrainOptions.from_dict(config[CUSTOM_CONFIG_KEY])
+    options = schema.read(TrainOptions, config[CUSTOM_CONFIG_KEY], "TrainOptions")
     feed = dataclasses.replace(options.feed, batch_size=given.pop("batch_size", options.feed.batch_size))
     config[CUSTOM_CONFIG_KEY] = dataclasses.replace(options, feed=feed, **given).to_dict()
     return {**properties, "custom_config": json_utils.dumps(config)}
+
+
+@contextmanager
+def loadable_by_sessions() -> Iterator[None]:
+    """Inside, what a user's own code saves of Keras 3 can be loaded by sessions: TensorFlow Serving's, BulkInferrer's.
+
+    In `tf.saved_model.save` a Keras variable makes a second one beside the TensorFlow variable that it holds. A session
+    restores the second; the signatures read the first, which nobody fills: `Could not find variable dense/kernel`. Only
+    TensorFlow 2's Python loader fills both (keras-team/keras#19274, tensorflow/serving#2226). So a Keras variable is
+    saved here as the one that it holds. Keras' own `model.export` goes another way, and models of tf_keras are not
+    concerned.
+    """
+    import keras  # as late as the user's module would
+
+    if not hasattr(keras.Variable, _EXPORT):  # another backend than TensorFlow
+        yield
+        return
+    setattr(keras.Variable, _EXPORT, _export_as_one)  # over what it inherits
+    try:
+        yield
+    finally:
+        delattr(keras.Variable, _EXPORT)
+
+
+def _export_as_one(variable: Any, object_map: Any, tensor_map: Any, options: Any, **kwargs: Any) -> list[Any]:
+    resources: list[Any] = variable.value._export_to_saved_model_graph(object_map, tensor_map, options, **kwargs)
+    object_map[variable] = object_map[variable.value]
+    return resources

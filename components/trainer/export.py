@@ -1,70 +1,86 @@
-"""The saved model: transform graph, normalisation and network in one, with three signatures.
+"""The saved model: transform graph, normalisation and network in one, with up to three signatures.
 
     serving_default     serialized tf.Examples, string [batch] -> predictions
     raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions; named like the feature, with
                         `_` for what cannot stand in an argument's name (`image/encoded` is `image_encoded`)
-    transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator
+    transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator; where a transform
+                        graph makes them
 
-Predictions of a classification are `probabilities` float32 [batch, classes], `class` string [batch] (its index, int64,
-where the label has no vocabulary); of a regression `prediction` float32 [batch].
+Predictions of a classification are `probabilities` float32 [batch, classes] and `class` string [batch, 1] (its index,
+int64, where classes have no names); of a regression `prediction` float32 [batch]. `head` has the other cases.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.saved_model.experimental import TrackableResource
 
+from infeed.components.errors import InfeedError
 from infeed.components.trainer.data import normalise_images
-from infeed.components.trainer.graph import TransformGraph
+from infeed.components.trainer.graph import Graph
+from infeed.components.trainer.model import Head, takes_logits
+from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import TrainOptions
 
+# How TensorFlow names the weights of `ServingModel` in their checkpoint.
+_WEIGHT = "weights/{}/.ATTRIBUTES/VARIABLE_VALUE"
 
-class ServingModel(tf.Module):
-    """Holds what the signatures use, so that saving finds every variable, table and asset."""
 
-    def __init__(self, model: keras.Model, graph: TransformGraph, options: TrainOptions) -> None:
-        super().__init__()
-        self._model = model
-        self._transform_layer = graph.layer
-        self._graph = graph
-        self._options = options
-        self._classes = tf.constant(graph.classes) if graph.classes else None
-        self._is_regression = options.task == "regression"
-        self._arguments = argument_names(graph.serving_spec)
-        # Saved with the model, for clients that know the features' own names; parallel lists, string [features].
-        self.raw_features = tf.Variable(list(self._arguments), trainable=False)
-        self.raw_arguments = tf.Variable(list(self._arguments.values()), trainable=False)
+class ServingModel:
+    """The signatures of a trained model, and what they use."""
+
+    def __init__(self, model: keras.Model, inputs: ModelInputs, graph: Graph, options: TrainOptions) -> None:
+        self._model, self._inputs, self._graph, self._options = model, inputs, graph, options
+        self._head = Head(options.task, takes_logits(model.loss), graph.classes, options.threshold)
+        self._spec = graph.serving_spec(inputs.unused)
+        self._arguments = argument_names(self._spec)
+        self._predict = tf.function(self._predictions, autograph=False)
 
     def save(self, path: str) -> None:
-        """Writes the SavedModel with its signatures."""
-        signatures = {
-            "serving_default": self._serving_default(),
-            "raw": self._raw(),
-            "transform_features": self._transform_features(),
-        }
-        tf.saved_model.save(self, path, signatures=signatures)
+        """Writes the SavedModel."""
+        # Serving first: of Examples the shapes are known least, and what is traced for them serves `raw` as well. All
+        # of it before saving begins, for there TensorFlow takes no earlier trace.
+        signatures = {"serving_default": self._serving_default(), "raw": self._raw()}
+        if self._graph.transforms:
+            signatures["transform_features"] = self._transform_features()
+        tf.saved_model.save(self._held(), path, signatures=signatures)
 
-    def _predict(self, raw: dict[str, Any]) -> dict[str, tf.Tensor]:
+    def _held(self) -> tf.Module:
+        """What the signatures use: saving finds variables, tables and assets in here.
+
+        Not the Keras model itself: each of its variables would get a second one on export, and a session would restore
+        those, and fail on the first that a signature reads.
+        """
+        held = tf.Module()
+        held.weights = [variable.value for variable in self._model.variables]
+        below = tf.train.TrackableView(self._model).descendants()
+        # Lookup tables and the like, which hold no variables.
+        held.resources = [one for one in below if isinstance(one, TrackableResource)]
+        held.transform_graph = self._graph.held
+        # For clients that know the features' own names; parallel lists, string [features].
+        held.raw_features = tf.Variable(list(self._arguments), dtype=tf.string, trainable=False)
+        held.raw_arguments = tf.Variable(list(self._arguments.values()), dtype=tf.string, trainable=False)
+        return held
+
+    def _predictions(self, raw: dict[str, Any]) -> dict[str, tf.Tensor]:
         features = self._graph.transform(raw)
         for name in self._graph.not_inputs:
             features.pop(name, None)
         features = normalise_images(features, self._options)
-        output = tf.cast(self._model(features, training=False), tf.float32)  # mixed precision may end in float16
-        if self._is_regression:
-            return {"prediction": tf.reshape(output, [-1])}
-        best = tf.argmax(output, axis=-1)
-        return {"probabilities": output, "class": best if self._classes is None else tf.gather(self._classes, best)}
+        return self._head.predictions(self._model(self._inputs(features), training=False))
 
     def _serving_default(self) -> Any:
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
         def serving_default(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._predict(tf.io.parse_example(examples, self._graph.serving_spec))
+            return self._predict(tf.io.parse_example(examples, self._spec))  # type: ignore[no-any-return]
 
-        return serving_default
+        return serving_default.get_concrete_function()
 
     def _transform_features(self) -> Any:
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
@@ -72,18 +88,53 @@ class ServingModel(tf.Module):
             features: dict[str, tf.Tensor] = self._graph.transform(tf.io.parse_example(examples, self._graph.raw_spec))
             return features
 
-        return transform_features
+        return transform_features.get_concrete_function()
 
     def _raw(self) -> Any:
-        spec, arguments = self._graph.serving_spec, self._arguments
+        spec, arguments = self._spec, self._arguments
 
         @tf.function(autograph=False)
         def raw(**tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._predict({name: _as_parsed(tensors[arguments[name]], spec[name]) for name in spec})
+            return self._predict(  # type: ignore[no-any-return]
+                {name: _as_parsed(tensors[arguments[name]], spec[name]) for name in spec}
+            )
 
         return raw.get_concrete_function(
             **{arguments[name]: _tensor_spec(arguments[name], spec[name]) for name in spec}
         )
+
+
+def load_weights(model: keras.Model, exported: str) -> None:
+    """Gives `model` the weights of one that a `ServingModel` saved: in order, for names differ from run to run.
+
+    Args:
+      model: built like the one that was exported.
+      exported: folder of its SavedModel.
+
+    Raises:
+      InfeedError: the folder holds no such model, or one of other weights.
+    """
+    checkpoint = os.path.join(exported, "variables", "variables")
+    shapes = dict(tf.train.list_variables(checkpoint)) if tf.io.gfile.exists(f"{checkpoint}.index") else {}
+    there = [tuple(shapes[name]) for name in map(_WEIGHT.format, range(len(shapes))) if name in shapes]
+    here = [tuple(variable.shape) for variable in model.variables]
+    if not there:
+        raise InfeedError(
+            "the base model was not exported by this Trainer, so nobody knows which weights are which",
+            where=exported,
+            do="train from it in a run_fn of your own, where it is fn_args.base_model",
+        )
+    if there != here:
+        place = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), None)
+        what = "" if place is None else f"; the first that differs is {list(there[place])} there, "
+        what += "" if place is None else f"{list(here[place])} here ({model.variables[place].path})"
+        raise InfeedError(
+            f"the base model has {len(there)} weights, the model {len(here)}{what}",
+            where=exported,
+            do="build the same model as then, or train without base_model; vocabularies that grew change embeddings",
+        )
+    for i, variable in enumerate(model.variables):
+        variable.assign(tf.train.load_variable(checkpoint, _WEIGHT.format(i)))
 
 
 def argument_names(features: Iterable[str]) -> dict[str, str]:

@@ -1,36 +1,64 @@
-"""The transform graph as training and serving use it: parse, transform, and what comes out."""
+"""Where a model's features come from, as training and serving use it: a transform graph, or the raw Examples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tensorflow_transform as tft
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import graph_tools, tf2_utils
+from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
+from tensorflow_transform.tf_metadata import schema_utils
 
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 
 Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ...]
 
 
+def open_graph(transform_graph: str | None, schema: str | None, label: str, weight: str | None = None) -> Graph:
+    """What gives a Trainer its features: the transform graph where there is one, else the Examples' schema.
+
+    Args:
+      transform_graph: folder of the artifact.
+      schema: the schema's file.
+      label: name of the label.
+      weight: name of the examples' weights.
+
+    Raises:
+      InfeedError: there is neither, or it has no feature of one of the names.
+    """
+    if transform_graph:
+        return TransformGraph(transform_graph, label, weight)
+    if schema:
+        return RawExamples(schema, label, weight)
+    raise InfeedError(
+        "nothing says which features the Examples have",
+        where="Trainer",
+        do='give transform_graph=transform.outputs["transform_graph"], or schema=schema_gen.outputs["schema"]',
+    )
+
+
 class TransformGraph:
-    """A TransformGraph artifact on disk, with the names of the label and of the examples' weights, if there are any."""
+    """A TransformGraph artifact on disk, with the names of the label and of the examples' weights, if there are any.
+
+    Its SavedModel is loaded once, for training, evaluation and export.
+    """
+
+    transforms = True  # whether features are other than the raw ones
 
     def __init__(self, path: str, label: str, weight: str | None = None) -> None:
         self.path = path
         self.output = tft.TFTransformOutput(path)
         self.label = label
         self.not_inputs = [label] if weight is None else [label, weight]
-        self.layer = self.output.transform_features_layer()
-        for option, name in (("label", label), ("feed.weight", weight)):
-            if name is not None and name not in self._transform_io[1]:
-                raise InfeedError(
-                    f"the transform graph gives no feature {name!r}",
-                    where=f"option {option} of the Trainer",
-                    do=f"It gives: {', '.join(sorted(self._transform_io[1]))}. Name one of those.",
-                )
+        self._loader = SavedModelLoader(self.output.transform_savedmodel_dir)
+        _check_names(label, weight, self._transform_io[1], "the transform graph gives")
 
     @property
     def raw_spec(self) -> dict[str, Any]:
@@ -49,16 +77,38 @@ class TransformGraph:
             return ()
         return tuple(word.decode("utf-8", "replace") for word in self.output.vocabulary_by_name(self.label))
 
+    @property
+    def vocabulary_sizes(self) -> dict[str, int]:
+        """How many words each feature's vocabulary has, by the feature it is named like."""
+        named = [name for name in self.transformed_spec if self.output.vocabulary_file_by_name(name)]
+        return {name: self.output.vocabulary_size_by_name(name) for name in named}
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the graph's own files."""
+        folder, digest = self.output.transform_savedmodel_dir, hashlib.sha256()
+        for file in files.list_files(folder, depth=2):
+            digest.update(files.relative(file.path, folder).encode() + files.read_bytes(file.path))
+        return digest.hexdigest()
+
     @tf.autograph.experimental.do_not_convert
     def transform(self, raw: Features) -> Features:
         """Applies the graph; features that depend on raw ones not given are left out (serving has no label)."""
-        return dict(self.layer(raw))
+        return dict(self._loader.apply_transform_model(raw))
 
-    @cached_property
-    def serving_spec(self) -> dict[str, Any]:
-        """Parsing spec of the raw features that the model's inputs depend on: what a client has to send."""
+    @property
+    def held(self) -> Any:
+        """Tables, assets and variables that the graph reads: a model that contains the graph has to hold them."""
+        return self._loader._imported
+
+    def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
+        """Parsing spec of the raw features that a model's inputs depend on: what a client has to send.
+
+        Args:
+          unused: features that the model does not take.
+        """
         inputs, outputs = self._transform_io
-        wanted = [tensor for name, tensor in outputs.items() if name not in self.not_inputs]
+        wanted = [tensor for name, tensor in outputs.items() if name not in (*self.not_inputs, *unused)]
         # Not by control dependencies: TensorFlow ties every output to every lookup table.
         sources = graph_tools.retrieve_sources([t.op for t in _parts(wanted)], ignore_control_dependencies=True)
         needed = {name for name, tensor in inputs.items() if any(part in sources for part in _parts(tensor))}
@@ -67,12 +117,62 @@ class TransformGraph:
     @cached_property
     def _transform_io(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Inputs and outputs of the saved function by name."""
-        function = tf.saved_model.load(self.output.transform_savedmodel_dir).transform_fn
-        if hasattr(function, "concrete_functions"):
-            (function,) = function.concrete_functions
-        graph = function.graph
-        inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
-        return inputs, tf.nest.pack_sequence_as(graph.structured_outputs, graph.outputs, expand_composites=True)
+        outputs = self._loader.structured_outputs
+        return tf2_utils.get_structured_inputs_from_func_graph(_parts(outputs)[0].graph), outputs
+
+
+class RawExamples:
+    """Examples that no Transform has seen: their schema says how they are parsed, and they are the features.
+
+    It answers what a `TransformGraph` does. Classes have no names, so a label is a number.
+    """
+
+    path = ""
+    held = None  # nothing that an export has to hold
+    transforms = False
+    classes: tuple[str, ...] = ()
+    vocabulary_sizes: Mapping[str, int] = {}
+
+    def __init__(self, schema: str, label: str, weight: str | None = None) -> None:
+        text = files.read_bytes(schema).decode()
+        parsed = text_format.Parse(text, schema_pb2.Schema())
+        self.raw_spec: dict[str, Any] = schema_utils.schema_as_feature_spec(parsed).feature_spec
+        self.label = label
+        self.not_inputs = [label] if weight is None else [label, weight]
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        _check_names(label, weight, self.raw_spec, "the schema has")
+        if self.raw_spec[label].dtype == tf.string:
+            raise InfeedError(
+                f"the label {label!r} is text",
+                where=schema,
+                do='number its classes in a Transform: Transform(..., features=[..., Label("...")])',
+            )
+
+    @property
+    def transformed_spec(self) -> dict[str, Any]:
+        """Parsing spec of the features, which are the raw ones."""
+        return self.raw_spec
+
+    def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
+        """Parsing spec of what a client sends: all but label and weight, and what the model does not take."""
+        return {name: spec for name, spec in self.raw_spec.items() if name not in (*self.not_inputs, *unused)}
+
+    def transform(self, raw: Features) -> Features:
+        """The features as they are."""
+        return dict(raw)
+
+
+Graph: TypeAlias = TransformGraph | RawExamples
+
+
+def _check_names(label: str, weight: str | None, given: Iterable[str], gives: str) -> None:
+    for option, name in (("label", label), ("feed.weight", weight)):
+        if name is not None and name not in given:
+            raise InfeedError(
+                f"{gives} no feature {name!r}",
+                where=f"option {option} of the Trainer",
+                do=f"name one that it gives: {', '.join(sorted(given))}",
+            )
 
 
 def _parts(value: Any) -> list[tf.Tensor]:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from infeed.components import schema
+from infeed.components.checks import about, as_tuples, at_least, check_choices, refused, require
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
-from infeed.components.trainer.strategy import check_name
 
 CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's custom_config
 
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
-Precision = Literal["float16", "bfloat16"]
+MixedPrecision = Literal["float16", "bfloat16"]
+Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu", "parameter_server"]
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+
+
+def check_strategy(name: str) -> None:
+    """Raises InfeedError unless there is a distribution strategy of that name."""
+    if name not in STRATEGIES:
+        raise InfeedError(
+            f"there is no strategy {name!r}", where="option strategy", do=f"use one of {', '.join(STRATEGIES)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,7 @@ class TrainOptions:
         returns a compiled Keras model.
       label: name of the label among the transformed features.
       task: whether the label is a class (int64 index) or a number (float32).
-      strategy: name of a distribution strategy, see `strategy.NAMES`.
+      strategy: name of a distribution strategy, one of `STRATEGIES`; `distribution.make_strategy` says what each is.
       epochs: most epochs to train; `TrainArgs.num_steps`, where given, ends training earlier.
       patience: epochs without a better validation loss before training stops with the best weights; None never stops.
       steps_per_call: training steps run in one call of a TensorFlow function; None takes the `steps_per_execution` that
@@ -44,6 +54,7 @@ class TrainOptions:
         its own in there, removed when it has succeeded. None keeps checkpoints in the model run: they serve where the
         same execution is started again.
       profile_steps: first and last step, counted from 1, of which a profiler trace is written into the model run.
+      threshold: where one output tells two classes apart, the probability above which serving says the second.
       input_fn: a function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
         evaluation; the batches that it returns are fed instead of those of the Examples. Of `feed`, only `batch_size`
         and `seed` count then.
@@ -65,11 +76,12 @@ class TrainOptions:
     hparams: Mapping[str, Any] = field(default_factory=dict)
     callbacks_fn: str | None = None
     class_weight: Mapping[str, float] = field(default_factory=dict)
-    mixed_precision: Precision | None = None
+    mixed_precision: MixedPrecision | None = None
     xla: bool | None = None
     checkpoint_seconds: float | None = 60.0
     checkpoint_dir: str | None = None
     profile_steps: Sequence[int] | None = None
+    threshold: float = 0.5
     input_fn: str | None = None
     feed: FeedOptions = field(default_factory=FeedOptions)
     augment: Augment | None = None
@@ -78,29 +90,27 @@ class TrainOptions:
     examples_are: ExamplesAre = "raw"
 
     def __post_init__(self) -> None:
-        check_name(self.strategy)
-        for name, allowed in (("task", get_args(Task)), ("examples_are", get_args(ExamplesAre))):
-            if getattr(self, name) not in allowed:
-                raise _invalid(name, getattr(self, name), f"Use one of {', '.join(allowed)}.")
-        for name in ("epochs", "steps_per_call", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise _invalid(name, value, "Use a whole number of at least 1.")
-        if self.mixed_precision not in (None, *get_args(Precision)):
-            raise _invalid("mixed_precision", self.mixed_precision, f"Use one of {', '.join(get_args(Precision))}.")
-        if self.checkpoint_seconds is not None and not self.checkpoint_seconds > 0:
-            raise _invalid("checkpoint_seconds", self.checkpoint_seconds, "Use a number above 0, or None for none.")
-        if self.class_weight and self.task != "classification":
-            raise _invalid("class_weight", dict(self.class_weight), "Use it with the task classification alone.")
+        as_tuples(self, "images", "profile_steps")
+        check_choices(self)
+        with about(self, "strategy"):
+            check_strategy(self.strategy)
+        at_least(self, 1, "epochs", "steps_per_call", "patience")
+        if self.checkpoint_seconds is not None:
+            require(self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None for none")
+        require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
+        if self.class_weight:
+            is_of_classes = self.task == "classification"
+            require(is_of_classes, self, "class_weight", "use it with the task classification alone")
         if self.profile_steps is not None and not _is_range(self.profile_steps):
-            raise _invalid("profile_steps", self.profile_steps, "Give the first and the last step, such as [20, 40].")
-        if self.input_fn and self.strategy == "parameter_server":
-            do = "Train on the Examples: under parameter_server workers make the batches, and call no Python."
-            raise _invalid("input_fn", self.input_fn, do)
-        if self.augment and self.input_fn:
-            raise _invalid("augment", self.augment, "Change pictures in input_fn; augment is for the feed's batches.")
-        if self.augment and not self.normalise:
-            raise _invalid("normalise", None, "Say how augmented pixels are normalised: normalise=Normalise().")
+            what = f"profile_steps is {list(self.profile_steps)}"
+            raise refused(self, "profile_steps", "give the first and the last step, such as [20, 40]", what)
+        if self.input_fn:
+            do = "train on the Examples: under parameter_server workers make the batches, and call no Python"
+            require(self.strategy != "parameter_server", self, "input_fn", do)
+        if self.augment:
+            do = "change pictures in input_fn; augment is for the feed's batches"
+            require(not self.input_fn, self, "augment", do)
+            require(self.normalise, self, "normalise", "say how augmented pixels are normalised: normalise=Normalise()")
 
     @property
     def user_functions(self) -> dict[str, str]:
@@ -109,28 +119,9 @@ class TrainOptions:
         return {option: function for option, function in named.items() if function}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `from_dict` gives equal options back."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> TrainOptions:
-        """Options from plain data.
-
-        Raises:
-          InfeedError: an option that does not exist, or a value that is out of range.
-        """
-        known = {f.name for f in dataclasses.fields(cls)}
-        unknown = sorted(set(data) - known)
-        if unknown:
-            raise _invalid(unknown[0], data[unknown[0]], f"The options are: {', '.join(sorted(known))}.")
-        nested = {"feed": FeedOptions, "augment": Augment, "normalise": Normalise}
-        built = {name: kind(**data[name]) for name, kind in nested.items() if data.get(name) is not None}
-        return cls(**{**data, **built})
+        """Plain data, for the `custom_config` of a Trainer; `schema.read` gives equal options back."""
+        return schema.to_plain(self)
 
 
 def _is_range(steps: Sequence[int]) -> bool:
     return len(steps) == 2 and 1 <= steps[0] <= steps[1]
-
-
-def _invalid(name: str, value: object, do: str) -> InfeedError:
-    return InfeedError(f"{name} is {value!r}", where="TrainOptions", do=do)

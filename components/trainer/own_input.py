@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from infeed.components import user_code
 from infeed.components.errors import InfeedError
+from infeed.components.feed.build import Feed
 from infeed.components.feed.inputs import Input, InputSpec
-from infeed.components.feed.options import ALONE, Workers
+from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.feed.plan import InputPlan
-from infeed.components.feed.steps import Step
-from infeed.components.trainer.data import Feed, image_names, make_feed, normalise_images
-from infeed.components.trainer.graph import TransformGraph
+from infeed.components.feed.stages.batches import CallInputFunction, Prefetch
+from infeed.components.trainer.data import image_names, make_feed, normalise_images
+from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 
 _SHOWN = 8  # feature names in a message, at most
@@ -22,35 +24,36 @@ _SHOWN = 8  # feature names in a message, at most
 
 def make_input(
     patterns: Sequence[str],
-    graph: TransformGraph,
+    graph: Graph,
     options: TrainOptions,
     *,
     training: bool,
-    workers: Workers = ALONE,
+    workers: WorkerContext = SINGLE_WORKER,
     num_steps: int | None = None,
     runs: int = 1,
 ) -> Feed:
     """What the user's input function gives, where the options name one, else the feed of TFX's file patterns.
 
     Args:
-      num_steps: of the training; an epoch, where neither the function nor its dataset tells how long one is.
-      runs: how often the whole training is gone through.
+      num_steps, runs: as of `make_feed`; `num_steps` is an epoch where neither the function nor its dataset tells how
+        long one is.
 
     Raises:
       InfeedError: as `make_feed`, or the function gives what cannot be trained or evaluated on.
     """
+    of_examples = partial(make_feed, patterns, graph, options, training=training, num_steps=num_steps, runs=runs)
     function, batch_size = options.input_fn, options.feed.batch_size
     if not function:
-        return make_feed(patterns, graph, options, training=training, num_steps=num_steps, runs=runs)
-    part = workers.part_of(batch_size)
+        return of_examples()
+    part = workers.per_worker_batch_size(batch_size)
     signature = _signature(graph, options, part if training else None)
     seed, hparams = options.feed.seed, options.hparams
     spec = InputSpec(tuple(patterns), graph.path, training, part, workers, seed, hparams, signature)
     given = call_input_fn(function, spec)
     if given is None:
-        return make_feed(patterns, graph, options, training=training, num_steps=num_steps, runs=runs)
+        return of_examples()
 
-    def make(_: Workers, start_step: int) -> tf.data.Dataset:
+    def make(_: WorkerContext, start_step: int) -> tf.data.Dataset:
         batches = dataset_of(given, spec, start_step)
         finished = batches.map(lambda features, *rest: (normalise_images(features, options), *rest))
         return finished.prefetch(tf.data.AUTOTUNE)
@@ -59,7 +62,7 @@ def make_input(
     return Feed(plan_of(given, function, spec, batch_size, num_steps), make, list(patterns), given.close)
 
 
-def _signature(graph: TransformGraph, options: TrainOptions, batch: int | None) -> tuple[dict[str, Any], Any]:
+def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[dict[str, Any], Any]:
     """TypeSpecs of what the transform graph gives, as the feed gives it before it normalises."""
     given = graph.transformed_spec
     specs = {name: _type_spec(spec, batch) for name, spec in given.items() if name not in graph.not_inputs}
@@ -91,7 +94,7 @@ def call_input_fn(function: str, spec: InputSpec) -> Input | None:
         raise InfeedError(
             f"the function returned a {type(given).__name__}",
             where=function,
-            do="Return a tf.data.Dataset of batches, or infeed.components.Input(...).",
+            do="return a tf.data.Dataset of batches, or infeed.components.Input(...)",
         )
     _check_batches(given.dataset().element_spec, spec, function)
     if not spec.training:
@@ -110,7 +113,7 @@ def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
         raise InfeedError(
             f"the workers have different numbers of {kind} batches: {_short([str(one) for one in batches])}",
             where=function,
-            do="Give each as many, by dropping or padding the rest, or say Input(batches, steps_per_epoch=...).",
+            do="give each as many, by dropping or padding the rest, or say Input(batches, steps_per_epoch=...)",
         )
 
 
@@ -126,22 +129,19 @@ def plan_of(given: Input, function: str, spec: InputSpec, global_batch: int, num
         raise InfeedError(
             "nobody knows how many batches make an epoch",
             where=function,
-            do="Return Input(batches, steps_per_epoch=...), or set TrainArgs.num_steps.",
+            do="return Input(batches, steps_per_epoch=...), or set TrainArgs.num_steps",
         )
-    does = f"takes the batches that {function} gives"
+    taken = CallInputFunction(function)
     return InputPlan(
         tier="input_fn",
-        reason=does,
+        reason=taken.does,
         shards=(),
         records=(steps or 0) * global_batch,
         batch_size=global_batch,
         steps_per_epoch=steps or 1,
         seed=spec.seed,
         training=spec.training,
-        steps=(
-            Step("input_fn", does, "asked for in TrainOptions.input_fn"),
-            Step("prefetch", "prepares the next batches while the step runs", "last, so that it overlaps the above"),
-        ),
+        stages=(taken, Prefetch("last, so that it overlaps the above")),
     )
 
 
@@ -165,32 +165,36 @@ def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
         raise InfeedError(
             f"a batch is {_short(element)}",
             where=function,
-            do="Give (features, label) or (features, label, weight), the features as a dict by name.",
+            do="give (features, label) or (features, label, weight), the features as a dict by name",
         )
-    if set(element[0]) != set(features):
+    unknown = sorted(set(element[0]) - set(features))
+    if unknown:
         raise InfeedError(
-            f"a batch has the features {_short(sorted(element[0]))}",
+            f"a batch has the feature {unknown[0]!r}, which nobody makes when the model is served",
             where=function,
-            do=f"The model is served by the transform graph, so give what that gives: {_short(sorted(features))}.",
+            do=f"give what the transform graph gives: {_short(sorted(features))}",
         )
-    for name, given, wanted in [*((n, element[0][n], features[n]) for n in features), ("label", element[1], label)]:
+    for name, given, wanted in [
+        *((n, given, features[n]) for n, given in element[0].items()),
+        ("label", element[1], label),
+    ]:
         if given.dtype != wanted.dtype:
             raise InfeedError(
                 f"{name!r} is {given.dtype.name}",
                 where=function,
-                do=f"Give it as {wanted.dtype.name}, as Transform does.",
+                do=f"give it as {wanted.dtype.name}, as Transform does",
             )
 
 
 def _check_evaluation(given: Input, spec: InputSpec, function: str) -> None:
     """Raises InfeedError where evaluation would not end, or where workers may have more batches than others."""
     if not isinstance(given.batches, tf.data.Dataset) or given.batches.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise InfeedError("the evaluation data has no end", where=function, do="Return a finite tf.data.Dataset.")
+        raise InfeedError("the evaluation data has no end", where=function, do="return a finite tf.data.Dataset")
     if spec.workers.count > 1 and given.batches.cardinality() == tf.data.UNKNOWN_CARDINALITY:
         raise InfeedError(
             f"nobody knows whether all {spec.workers.count} workers evaluate the same number of batches",
             where=function,
-            do="Apply tf.data.experimental.assert_cardinality, or return None to evaluate on the Examples.",
+            do="apply tf.data.experimental.assert_cardinality, or return None to evaluate on the Examples",
         )
 
 

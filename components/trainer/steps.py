@@ -14,15 +14,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed.meter import Meter
-from infeed.components.trainer.cluster import distribute
+from infeed.components.trainer.distribution import distribute
 
 TrainSteps = Callable[[Any, tf.Tensor], None]  # (iterator, how many steps)
 TestSteps = Callable[[Any, tf.Tensor], tf.Tensor | bool]  # (iterator, at most how many) -> was there any batch
 
 
 @dataclass(frozen=True)
-class Calls:
+class StepFunctions:
     """What Keras' `fit` is given in place of its own.
 
     Attributes:
@@ -30,7 +31,7 @@ class Calls:
       train, test: the functions that it calls for steps.
       batches, evaluation: what it iterates over.
       train_and_wait: as `train`, on the iterator given, and all steps are made when it returns.
-      settle: returns when all steps are made that were asked for.
+      join: returns when all steps are made that were asked for.
     """
 
     meter: Meter
@@ -39,20 +40,60 @@ class Calls:
     batches: Any
     evaluation: Any
     train_and_wait: TrainSteps
-    settle: Callable[[], None] = lambda: None
+    join: Callable[[], None] = lambda: None
 
 
-def make_calls(
+@dataclass
+class Progress:
+    """Steps done and to do; what a call of the training function takes next."""
+
+    per_epoch: int
+    per_call: int
+    total: float = float("inf")
+    done: int = 0
+    to_skip: int = 0
+
+    @classmethod
+    def resumed(cls, done: int, per_epoch: int, per_call: int, total: float) -> Progress:
+        """After `done` steps: Keras starts the broken epoch again, so its first calls are skipped.
+
+        Raises:
+          InfeedError: no call of so many steps ends there.
+        """
+        if done % per_epoch % per_call:
+            raise InfeedError(
+                f"a checkpoint was written after {done:,} steps, and no call of {per_call} steps ends there",
+                where="steps_per_call",
+                do="use as many as when it was written, or remove the folder of checkpoints",
+            )
+        return cls(per_epoch, per_call, total, done - done % per_epoch, done % per_epoch)
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the steps done are the last ones of an epoch, or of training."""
+        return self.done % self.per_epoch == 0 or self.done >= self.total
+
+    def take(self) -> int:
+        """Steps of the next call; the last call of an epoch is shorter where the numbers do not divide."""
+        count = int(min(self.per_call, self.per_epoch - self.done % self.per_epoch, self.total - self.done))
+        self.done += count
+        if not self.to_skip:
+            return count
+        self.to_skip -= count
+        return 0
+
+
+def make_step_functions(
     model: keras.Model,
     strategy: tf.distribute.Strategy,
     train: tf.data.Dataset,
     evaluation: tf.data.Dataset,
     batch_size: int,
-) -> Calls:
+) -> StepFunctions:
     """Where this process makes the steps, alone or with others like it."""
     meter = Meter()
     train_steps = make_train_steps(model, strategy, meter)
-    return Calls(
+    return StepFunctions(
         meter,
         train=train_steps,
         test=make_test_steps(model, strategy),
@@ -71,7 +112,7 @@ def prepare(model: keras.Model, strategy: tf.distribute.Strategy, element_spec: 
         model._symbolic_build(data_batch=element_spec)
     # Keras would do it again from a batch that it takes out of the iterator, and drops.
     model._maybe_symbolic_build = lambda iterator=None, data_batch=None: None
-    read = tf.function(model.get_metrics_result)
+    read = tf.function(model.get_metrics_result, autograph=False)
 
     def get_metrics_result() -> dict[str, Any]:
         if tf.inside_function():  # `train_step` asks too, where one replica knows its own share alone

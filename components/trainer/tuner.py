@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tfx import types
 from tfx.components.tuner.component import Tuner as TfxTuner
 from tfx.components.tuner.component import TunerFnResult
-from tfx.proto import trainer_pb2
+from tfx.proto import trainer_pb2, tuner_pb2
 
 from infeed.components import user_code
+from infeed.components.checks import at_least, check_choices
 from infeed.components.errors import InfeedError
+from infeed.components.schema import read, to_plain
+from infeed.components.trainer.executor import SOURCE_DIGEST, check_one_way, config_of
 from infeed.components.trainer.options import TrainOptions
 
 TUNER_FN = "infeed.components.trainer.tuner.tuner_fn"
@@ -43,55 +46,129 @@ class SearchOptions:
     direction: Literal["min", "max"] = "min"
 
     def __post_init__(self) -> None:
-        if self.trials < 1:
-            raise InfeedError(f"trials is {self.trials}", where="SearchOptions", do="Use a whole number of at least 1.")
-        for name, allowed in (("algorithm", get_args(Algorithm)), ("direction", ("min", "max"))):
-            if getattr(self, name) not in allowed:
-                raise InfeedError(
-                    f"{name} is {getattr(self, name)!r}",
-                    where="SearchOptions",
-                    do=f"Use one of {', '.join(allowed)}.",
-                )
+        check_choices(self)
+        at_least(self, 1, "trials")
 
 
 class Tuner(TfxTuner):
-    """TFX's Tuner over our feed; `outputs["best_hyperparameters"]` goes to the Trainer's `hyperparameters`.
+    """TFX's Tuner, argument for argument; `outputs["best_hyperparameters"]` goes to the Trainer's `hyperparameters`.
+
+    With `options` and `search` the package tries models of a model function over its feed. With `module_file` or
+    `tuner_fn` the user's own `tuner_fn(fn_args)` says what is tried, as under TFX's Tuner.
 
     Args:
       examples: as for the Trainer.
+      schema: as for the Trainer.
       transform_graph: as for the Trainer.
+      base_model: handed to the user's function as `fn_args.base_model`.
+      module_file: a Python file that defines `tuner_fn(fn_args)`, which gives TFX's TunerFnResult.
+      tuner_fn: the same function as `package.module.tuner_fn` or `package.module:tuner_fn`. An edited source is run
+        again, not taken from the pipeline's cache.
+      train_args: splits to train on, and `num_steps` of a trial.
+      eval_args: splits to evaluate on.
+      tune_args: `num_parallel_trials` of at most 1: the trials follow one another in one process, and each has the
+        whole machine.
+      custom_config: handed to the user's function as `fn_args.custom_config`.
       options: those of the Trainer: each trial trains `options.epochs` epochs on one machine.
       search: what is searched.
-      train_args: splits to train on.
-      eval_args: splits to evaluate on.
 
     Raises:
-      InfeedError: a function that the options name, or the search function, does not exist.
+      InfeedError: not exactly one of `options`, `module_file` and `tuner_fn`; an argument that the chosen way does not
+        take; trials in parallel; or a function that does not exist.
     """
 
     def __init__(
         self,
         examples: types.BaseChannel,
-        transform_graph: types.BaseChannel,
-        options: TrainOptions,
-        search: SearchOptions,
-        *,
+        schema: types.BaseChannel | None = None,
+        transform_graph: types.BaseChannel | None = None,
+        base_model: types.BaseChannel | None = None,
+        module_file: str | None = None,
+        tuner_fn: str | None = None,
         train_args: trainer_pb2.TrainArgs | None = None,
         eval_args: trainer_pb2.EvalArgs | None = None,
+        tune_args: tuner_pb2.TuneArgs | None = None,
+        custom_config: Mapping[str, Any] | None = None,
+        *,
+        options: TrainOptions | None = None,
+        search: SearchOptions | None = None,
     ) -> None:
+        check_one_way(
+            "Tuner",
+            {"options": options, "module_file": module_file, "tuner_fn": tuner_fn},
+            "what is tried",
+            "options (with search), module_file and tuner_fn (a tuner_fn of your own)",
+        )
+        _check_trials(tune_args)
+        digest = _checked(module_file, tuner_fn)
+        if options:
+            search = _check_own_way(search, base_model, custom_config)
+            searched = {_SEARCH: to_plain(search)}
+            custom_config = {**config_of(options, examples, search_fn=search.search_fn), **searched}
+        elif search:
+            raise InfeedError(
+                "search is given without options",
+                where="Tuner",
+                do="give options=TrainOptions(...) beside it; a tuner_fn of your own declares its search itself",
+            )
         super().__init__(
             examples=examples,
+            schema=schema,
             transform_graph=transform_graph,
-            tuner_fn=TUNER_FN,
-            train_args=train_args or trainer_pb2.TrainArgs(),
-            eval_args=eval_args or trainer_pb2.EvalArgs(),
-            custom_config={
-                "infeed": options.to_dict(),
-                _SEARCH: dataclasses.asdict(search),
-                **{f"{name}_digest": user_code.digest(text, name) for name, text in options.user_functions.items()},
-                "search_fn_digest": user_code.digest(search.search_fn, "search_fn"),
-            },
+            base_model=base_model,
+            module_file=module_file,
+            tuner_fn=TUNER_FN if options else tuner_fn and tuner_fn.replace(":", "."),
+            train_args=train_args,
+            eval_args=eval_args,
+            custom_config=custom_config,
         )
+        if digest:  # TFX's executor reads what it knows; this is a part of the execution's cache key, and nothing else
+            self.spec.exec_properties[SOURCE_DIGEST] = digest
+
+
+def _check_trials(tune_args: tuner_pb2.TuneArgs | None) -> None:
+    if tune_args is not None and tune_args.num_parallel_trials > 1:
+        raise InfeedError(
+            f"tune_args asks for {tune_args.num_parallel_trials} trials at a time",
+            where="Tuner",
+            do="leave tune_args out: the trials follow one another in one process, and each has the whole machine; "
+            "trials on several machines are what the Tuner of tfx.extensions.google_cloud_ai_platform starts",
+        )
+
+
+def _check_own_way(search: SearchOptions | None, base_model: Any, custom_config: Any) -> SearchOptions:
+    if search is None:
+        raise InfeedError("options are given without search", where="Tuner", do="give search=SearchOptions(...), too")
+    for name, value, instead in (
+        ("base_model", base_model, "let the model function load what it starts from"),
+        ("custom_config", custom_config, "give the values as TrainOptions.hparams, which the model function gets"),
+    ):
+        if value is not None:
+            raise InfeedError(
+                f"{name} is given beside options",
+                where="Tuner",
+                do=f"leave it out, and {instead}; or write a tuner_fn of your own, which gets it by fn_args",
+            )
+    return search
+
+
+def _checked(module_file: str | None, tuner_fn: str | None) -> str | None:
+    """The digest of a function by name; of a module file TFX makes a wheel with a fingerprint of its own.
+
+    Raises:
+      InfeedError: there is no such function, or a file is named where a module is wanted.
+    """
+    if module_file:
+        if "://" not in module_file:
+            user_code.resolve(f"{module_file}:tuner_fn", "module_file")
+        return None
+    if tuner_fn and ".py:" in tuner_fn:
+        raise InfeedError(
+            f"tuner_fn is {tuner_fn!r}, a function in a file",
+            where="Tuner",
+            do=f"write module_file={tuner_fn.partition(':')[0]!r}, and call the function tuner_fn",
+        )
+    return user_code.digest(tuner_fn, "tuner_fn") if tuner_fn else None
 
 
 def tuner_fn(fn_args: Any) -> TunerFnResult:
@@ -103,33 +180,35 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     import keras
     import keras_tuner
 
-    from infeed.components.trainer.model import build_model
-    from infeed.components.trainer.run_fn import model_spec, prepare, read_options
-    from infeed.components.trainer.weights import weighted
+    from infeed.components.trainer.data import with_class_weights
+    from infeed.components.trainer.model import make_model
+    from infeed.components.trainer.run_fn import features_of, model_spec, prepare, read_options
 
-    search = SearchOptions(**fn_args.custom_config[_SEARCH])
+    search = read(SearchOptions, fn_args.custom_config[_SEARCH], "SearchOptions")
     if read_options(fn_args).strategy == "parameter_server":
         raise InfeedError(
             "a search runs on one machine, and the strategy is parameter_server",
             where="Tuner",
-            do="Give the Tuner options with another strategy; the Trainer after it may have this one.",
+            do="give the Tuner options with another strategy; the Trainer after it may have this one",
         )
     training = prepare(fn_args, runs=search.trials)
     if training.workers.count > 1:
         raise InfeedError(
             f"a search runs on one machine, and TF_CONFIG names {training.workers.count} workers",
             where="Tuner",
-            do="Give the Tuner one worker; the Trainer after it may have many.",
+            do="give the Tuner one worker; the Trainer after it may have many",
         )
     options, graph, plan = training.options, training.graph, training.train.plan
     declare = user_code.load(search.search_fn, "search_fn")
     train = training.train.dataset()  # here rows are decoded where the plan holds columns; trials only gather them
+    evaluation = training.evaluation.dataset().take(training.eval_steps or -1)
     spec = model_spec(train, graph, options)
 
     def build(hp: keras_tuner.HyperParameters) -> Any:
         declare(hp)
         keras.utils.set_random_seed(options.feed.seed)  # what differs between trials is hyperparameters alone
-        return build_model(options, dataclasses.replace(spec, hparams={**options.hparams, **hp.values}))
+        tried = dataclasses.replace(spec, hparams={**options.hparams, **hp.values})
+        return make_model(options, tried, features_of(train, evaluation))[0]
 
     kind = {"random": keras_tuner.RandomSearch, "bayesian": keras_tuner.BayesianOptimization}[search.algorithm]
     tuner = kind(
@@ -142,10 +221,10 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
         distribution_strategy=training.strategy,
     )
     fit_kwargs: Mapping[str, Any] = {
-        "x": weighted(train, options.class_weight, graph.classes),
+        "x": with_class_weights(train, options.class_weight, graph.classes),
         "steps_per_epoch": plan.steps_per_epoch,
         "epochs": training.epochs,
-        "validation_data": training.evaluation.dataset().take(training.eval_steps or -1),
+        "validation_data": evaluation,
         "verbose": 2,
     }
     return TunerFnResult(tuner=tuner, fit_kwargs=fit_kwargs)

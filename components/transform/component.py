@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tfx.components
+from tfx.dsl.components.base import executor_spec
+from tfx.orchestration import data_types
 from tfx.proto import transform_pb2
 from tfx.types import BaseChannel
 
 from infeed.components import user_code
+from infeed.components.dataset.records import file_crc32c
 from infeed.components.errors import InfeedError
-from infeed.components.transform.features import Feature, features_to_json
-
-_PREPROCESSING_FN = "infeed.components.transform.preprocessing.preprocessing_fn"
+from infeed.components.transform import executor
+from infeed.components.transform.feature import Feature
 
 
 class Transform(tfx.components.Transform):
@@ -24,54 +28,156 @@ class Transform(tfx.components.Transform):
             features=[ZScore("age"), Vocabulary("city", size=1000), Label("income")],
         )
 
-    Outputs: `transform_graph`, and `transformed_examples` with `materialize=True`. They are what TFX's own component
-    gives: its Trainer, Evaluator and BulkInferrer take them as they are.
+    Without `features` it is TFX's Transform: the same arguments, defaults and outputs. With `features` it writes only
+    what is asked for, because each further output takes time on every run. None, the default of the three switches,
+    means
+
+        switch                   without features   with features
+        materialize              True               False
+        disable_statistics       False              True, unless stats_options_updater_fn is given
+        disable_analyzer_cache   False              True, unless analyzer_cache is given
+
+    Outputs: `transform_graph`; `transformed_examples` where it materialises; `pre_transform_schema`,
+    `pre_transform_stats`, `post_transform_schema`, `post_transform_stats` and `post_transform_anomalies` where it makes
+    statistics; `updated_analyzer_cache` where the cache is not disabled. They are what TFX's own component gives: its
+    Trainer, Evaluator and BulkInferrer take them as they are.
     """
+
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(executor.TransformExecutor)
 
     def __init__(
         self,
         examples: BaseChannel,
         schema: BaseChannel,
+        module_file: str | data_types.RuntimeParameter | None = None,
+        preprocessing_fn: str | data_types.RuntimeParameter | None = None,
+        splits_config: transform_pb2.SplitsConfig | None = None,
+        analyzer_cache: BaseChannel | None = None,
+        materialize: bool | None = None,
+        disable_analyzer_cache: bool | None = None,
+        force_tf_compat_v1: bool = False,
+        custom_config: Mapping[str, Any] | None = None,
+        disable_statistics: bool | None = None,
+        stats_options_updater_fn: str | None = None,
         *,
         features: Sequence[Feature] = (),
-        preprocessing_fn: str | None = None,
-        materialize: bool = False,
-        splits_config: transform_pb2.SplitsConfig | None = None,
     ) -> None:
         """
         Args:
           examples: Examples; statistics come from the split "train" unless `splits_config` says otherwise.
           schema: their Schema.
-          features: what becomes of which column.
-          preprocessing_fn: `package.module:function` or `path/to/file.py:function`, a function as tft has it: a dict of
-            raw tensors in, a dict of features out, which join those of `features`. An edited source is run again, not
-            taken from the pipeline's cache.
+          module_file: a Python file that defines `preprocessing_fn`, and `stats_options_updater_fn` if it likes. TFX
+            makes a wheel of all Python files in its folder, so it may import its neighbours, and installs that wheel
+            three times: a function by name starts some seconds earlier.
+          preprocessing_fn: `package.module.function`, `package.module:function` or `path/to/file.py:function`, a
+            function as tft has it: a dict of raw tensors in, a dict of features out, which join those of `features`.
+            An edited source is run again, not taken from the pipeline's cache.
+          splits_config: splits to analyse and to transform, as TFX has it.
+          analyzer_cache: TransformCache of earlier runs: spans that are in it are not analysed again.
           materialize: also write transformed examples. It pays only where training reads them for more than about four
             epochs and does not keep them in memory.
-          splits_config: splits to analyse and to transform, as TFX has it.
+          disable_analyzer_cache: write no cache for later runs.
+          force_tf_compat_v1: False; see below.
+          custom_config: handed to a `preprocessing_fn` or `stats_options_updater_fn` that has a parameter of that name.
+          disable_statistics: make no statistics of the raw and of the transformed data.
+          stats_options_updater_fn: a function, named as in `preprocessing_fn`, that changes the options of statistics.
+          features: what becomes of which column. Other contents of a file that one names are another run, as well.
 
         Raises:
-          InfeedError: neither features nor a function, two features of one name, or a function that does not exist.
+          InfeedError: neither features nor a function, two features of one name, a function that does not exist,
+            arguments that exclude one another, or `force_tf_compat_v1`, since features are graphs of TensorFlow 2.
         """
-        if not features and not preprocessing_fn:
-            raise InfeedError(
-                "Transform has nothing to do",
-                where="options features and preprocessing_fn",
-                do="give a list of features, a preprocessing function, or both",
-            )
-        config = {"features": features_to_json(features), "preprocessing_fn": preprocessing_fn}
-        if preprocessing_fn:
-            config["digest"] = user_code.digest(preprocessing_fn, "preprocessing_fn")
+        _check(module_file, preprocessing_fn, stats_options_updater_fn, features, custom_config)
+        _check_modes(force_tf_compat_v1, analyzer_cache, disable_analyzer_cache)
+        digests = _functions(module_file, preprocessing_fn, stats_options_updater_fn) | _files(features)
+        lean = bool(features)
         super().__init__(
             examples=examples,
             schema=schema,
-            # By dotted path: a module_file becomes a wheel that is installed three times.
-            preprocessing_fn=_PREPROCESSING_FN,
-            custom_config=config,
-            materialize=materialize,
+            module_file=module_file,
+            preprocessing_fn=preprocessing_fn or (None if module_file else executor.EMPTY_PREPROCESSING_FN),
             splits_config=splits_config,
-            # StatisticsGen has measured the raw data; the transformed data has no schema to be compared with.
-            disable_statistics=True,
-            # The cache costs extra stages on every run and is read only by pipelines over several spans.
-            disable_analyzer_cache=True,
+            analyzer_cache=analyzer_cache,
+            materialize=_either(materialize, not lean),
+            disable_analyzer_cache=_either(disable_analyzer_cache, lean and analyzer_cache is None),
+            custom_config=executor.pack_config(features, custom_config, digests),
+            disable_statistics=_either(disable_statistics, lean and stats_options_updater_fn is None),
+            stats_options_updater_fn=stats_options_updater_fn,
+        )
+
+
+def _either(given: bool | None, default: bool) -> bool:
+    return default if given is None else given
+
+
+def _functions(module_file: Any, preprocessing_fn: Any, stats_options_updater_fn: Any) -> dict[str, str]:
+    """Option -> digest of the sources behind it; a RuntimeParameter and a file on a remote store have none here."""
+    module = f"{module_file}:preprocessing_fn" if _is_local(module_file) else None
+    named = {
+        "module_file": module,
+        "preprocessing_fn": preprocessing_fn,
+        "stats_options_updater_fn": stats_options_updater_fn,
+    }
+    return {option: user_code.digest(text, option) for option, text in named.items() if isinstance(text, str)}
+
+
+def _files(features: Sequence[Feature]) -> dict[str, str]:
+    """File -> checksum of what it holds; one that is not on this machine has none here."""
+    paths = {path for feature in features for path in feature.files}
+    return {path: file_crc32c(path) for path in sorted(paths) if _is_local(path) and os.path.exists(path)}
+
+
+def _is_local(path: Any) -> bool:
+    return isinstance(path, str) and "://" not in path
+
+
+def _check(
+    module_file: Any, preprocessing_fn: Any, updater: Any, features: Sequence[Feature], custom_config: Any
+) -> None:
+    if not (features or preprocessing_fn or module_file):
+        raise InfeedError(
+            "Transform has nothing to do",
+            where="options features, preprocessing_fn and module_file",
+            do="give a list of features, a preprocessing function, or both",
+        )
+    if module_file and preprocessing_fn:
+        raise InfeedError(
+            "both module_file and preprocessing_fn name the preprocessing function",
+            where="Transform",
+            do="give one of them",
+        )
+    if module_file and updater:
+        raise InfeedError(
+            "stats_options_updater_fn is given beside module_file",
+            where="Transform",
+            do="define stats_options_updater_fn in the module file, where it is found by its name,"
+            " or name the preprocessing function by preprocessing_fn",
+        )
+    if isinstance(module_file, str) and not module_file.endswith(".py"):
+        raise InfeedError(
+            f"module_file is {module_file!r}, which is no Python file",
+            where="Transform",
+            do="give the path of a .py file; the name of a function belongs into preprocessing_fn",
+        )
+    if custom_config and not (preprocessing_fn or module_file or updater):
+        raise InfeedError(
+            "custom_config is given, and there is no function to take it",
+            where="Transform",
+            do="give a preprocessing_fn(inputs, custom_config), or leave custom_config out",
+        )
+
+
+def _check_modes(force_tf_compat_v1: bool, analyzer_cache: Any, disable_analyzer_cache: bool | None) -> None:
+    if force_tf_compat_v1:
+        raise InfeedError(
+            "force_tf_compat_v1=True: the graph is made by TensorFlow 2, which is what training and serving load",
+            where="Transform",
+            do="leave it out, and write the function with TensorFlow 2;"
+            " a function that needs TensorFlow 1 goes to tfx.components.Transform",
+        )
+    if disable_analyzer_cache and analyzer_cache is not None:
+        raise InfeedError(
+            "analyzer_cache is given, and disable_analyzer_cache is True",
+            where="Transform",
+            do="leave one of them out",
         )

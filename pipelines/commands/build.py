@@ -8,7 +8,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 from rich.console import Console
@@ -17,56 +17,46 @@ from rich.table import Column
 from rich.text import Text
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.commands.exits import errors, interruptible
-from infeed.pipelines.image.build import BuiltImage, ImageOptions, OnStep, build_image
+from infeed.pipelines.console.exit_codes import Command, interruptible
+from infeed.pipelines.console.terminal import Terminal, in_lines
+from infeed.pipelines.image.build import BASE, BuiltImage, ImageOptions, OnStep, build_image
 from infeed.pipelines.image.context import Accelerator
-from infeed.pipelines.project import TEMPLATES, Project, read_project
+from infeed.pipelines.project.config_file import TEMPLATES, Project, read_project
 
 
-@click.command()
+@click.command(name="build", cls=Command)
 @click.argument("project", default="image", metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]")
 @click.option("--tag", help="Name of the image.  [default: deploy.image of the config]", metavar="NAME")
-@click.option("--base", help="Base image, with Debian 13's Python.  [default: debian:trixie-slim]", metavar="IMAGE")
+@click.option("--base", default=BASE, show_default=True, help="Base image, with Debian 13's Python.", metavar="IMAGE")
 @click.option(
     "--accelerator", type=click.Choice(get_args(Accelerator)), default="none", help="gpu adds CUDA's libraries."
 )
 @click.option("--exclude", multiple=True, help="Files of the project to leave out; may be repeated.", metavar="PATTERN")
 @click.option("--push", is_flag=True, help="Push it to the registry in its name.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def build(
-    project: str,
-    tag: str | None,
-    base: str | None,
-    accelerator: Accelerator,
-    exclude: tuple[str, ...],
-    push: bool,
-    as_json: bool,
-    debug: bool,
-) -> None:
+def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
     """Build the container image in which a compiled pipeline runs.
 
     It holds TFX, this package as it is installed here, and the files of the project, with docker, podman or buildah.
     """
-    console = Console(highlight=False)
-    with errors(as_json, debug):
-        read = read_project(project)
-        options = ImageOptions(_tag(read, tag), base, accelerator, exclude, push)
-        log = Path("runs", read.name, "logs", "build.log")
-        again = "steps of the build that were done are not done again"
-        with interruptible(again), _steps(console, silent=as_json) as on_step:
-            built = build_image(None if read.package else read.folder, options, log, on_step)
-        if as_json:
-            console.out(json.dumps(dataclasses.asdict(built)))
-        else:
-            console.print(_summary(built, project, read.name, log), soft_wrap=True)
+    console = Terminal(highlight=False)
+    read = read_project(project)
+    options = ImageOptions(_tag(read, tag), **given)
+    log = Path("runs", read.name, "logs", "build.log")
+    again = "steps of the build that were done are not done again"
+    with interruptible(again), _steps(console, silent=as_json) as on_step:
+        built = build_image(None if read.package else read.folder, options, log, on_step)
+    if as_json:
+        console.out(json.dumps(dataclasses.asdict(built)))
+    else:
+        console.print(_summary(built, project, read.name, log), soft_wrap=True)
 
 
 def _tag(project: Project, tag: str | None) -> str:
     name = tag or project.settings.deploy.image
     if not name:
         raise InfeedError(
-            "the image has no name", do="Give it one: --tag registry.example/taxi:1, or deploy.image in the config."
+            "the image has no name", do="give it one: --tag registry.example/taxi:1, or deploy.image in the config"
         )
     return name
 
@@ -86,9 +76,15 @@ def _steps(console: Console, *, silent: bool) -> Iterator[OnStep]:
 
 
 def _summary(built: BuiltImage, project: str, name: str, log: Path) -> Text:
-    lines = [("built", f"{built.tag}, {built.size}, with {built.engine} in {built.seconds:.0f} s"), ("log", str(log))]
+    lines = [
+        ("built", f"{built.tag}, {built.size}, with {built.engine} in {built.seconds:.0f} s"),
+        ("base", built.base),
+    ]
+    if "@" not in built.base:
+        lines.append(("", f"{built.engine} knows no digest of it: another build may get another one under that name"))
+    lines.append(("log", str(log)))
     if not built.pushed:
         lines.append(("push with", shlex.join([built.engine, "push", built.tag])))
     compiling = ["infeed", "compile", project, "--image", built.tag, "--output", f"{name}.json"]
     lines.append(("next", shlex.join(compiling)))
-    return Text("\n").join(Text(f"{name:<12}{value}") for name, value in lines)
+    return in_lines(lines, width=12)

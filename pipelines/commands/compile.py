@@ -1,25 +1,25 @@
-"""The command `infeed compile`: from a project to the file that a cluster runs."""
+"""`infeed compile`: from a project to the file that a cluster runs."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import click
 
-from infeed.pipelines.commands.exits import errors
-from infeed.pipelines.commands.project_options import project_options
-from infeed.pipelines.deploy.compile import check_config, compile_config, places_here
-from infeed.pipelines.deploy.compiled import CompiledJob
-from infeed.pipelines.deploy.kubeflow import check_output
-from infeed.pipelines.deploy.targets import Schema, Target
-from infeed.pipelines.local.logs import quiet
-from infeed.pipelines.project import read_project
-from infeed.pipelines.resolve import Overrides, resolve
+from infeed.pipelines.commands.options import project_options
+from infeed.pipelines.compile.compile import compile_config, local_places
+from infeed.pipelines.compile.kubeflow import CompileOptions
+from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.logs import quiet
+from infeed.pipelines.console.terminal import show_facts
+from infeed.pipelines.job.compiled import CompiledJob, Schema, Target
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
 
 
-@click.command(name="compile")
+@click.command(name="compile", cls=Command)
 @project_options
 @click.option("--output", required=True, help="File to write: *.json or *.yaml.", metavar="FILE")
 @click.option("--target", type=click.Choice(get_args(Target)), default="kubeflow", show_default=True)
@@ -27,26 +27,30 @@ from infeed.pipelines.resolve import Overrides, resolve
 @click.option(
     "--schema", type=click.Choice(get_args(Schema)), default="2.1", show_default=True, help="Of the pipeline spec."
 )
-def compile_(
-    project: str, output: str, target: str, image: str | None, schema: str, debug: bool, **overrides: Any
-) -> None:
-    """Compile the same pipeline for Kubeflow Pipelines (v2) or Vertex AI."""
-    with errors(as_json=False, debug=debug):
-        check_output(output)
-        read = read_project(project)
-        config = resolve(read, Overrides(**overrides))
-        deploy = dataclasses.replace(config.deploy, image=image or config.deploy.image)
-        config = dataclasses.replace(config, deploy=deploy)
-        how: dict[str, Any] = {"target": target, "schema": schema, "folder": str(read.folder)}
-        check_config(config, **how)
-        with quiet(Path(config.logs) / "compile.log") as console:
-            compile_config(config, output, **how)
-            job = CompiledJob.read(output)
-            nodes, parameters = len(job.spec["root"]["dag"]["tasks"]), ", ".join(job.parameters)
-            console.print(
-                f"wrote {output}: pipeline {job.name!r} for {target}, {nodes} tasks, parameters {parameters}",
-                highlight=False,
-                soft_wrap=True,
-            )
-            if here := places_here(config):
-                console.print(f"warning: {here}", style="yellow", highlight=False, soft_wrap=True)
+def command(project: str, output: str, target: str, image: str | None, schema: str, **overrides: Any) -> None:
+    """Compile the same pipeline for Kubeflow Pipelines (v2) or Vertex AI.
+
+    What the steps get there (image, machines, places) is said under deploy in the config. JSON holds a whole job; YAML
+    holds the pipeline, and settings of Kubernetes in a second document.
+
+    \b
+    infeed compile taxi/config.yaml --output taxi.yaml
+    infeed compile taxi/config.yaml --target vertex --output taxi.json
+    """
+    read = read_project(project)
+    options = CompileOptions(output, cast(Target, target), cast(Schema, schema), str(read.folder))
+    config = resolve(read, Overrides(**overrides))
+    deploy = dataclasses.replace(config.deploy, image=image or config.deploy.image)
+    config = dataclasses.replace(config, deploy=deploy)
+    with quiet(Path(config.logs) / "compile.log") as console:
+        show_facts(console, config.notes)
+        compile_config(config, options)
+        job = CompiledJob.read(output)
+        console.print(
+            f"wrote {output}: pipeline {job.name!r} for {target}, {len(job.tasks)} tasks, "
+            f"parameters {', '.join(job.parameters)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if here := local_places(config):
+            console.print(f"warning: {here}", style="yellow", highlight=False, soft_wrap=True)

@@ -9,36 +9,35 @@ import sys
 from collections.abc import Sequence
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infeed.pipelines.commands.exits import EXIT_FAILED, errors
-from infeed.pipelines.deploy.compiled import CompiledJob
-from infeed.pipelines.doctor.findings import Check, Finding, Level, Purpose, examine
+from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
+from infeed.pipelines.console.terminal import Terminal
+from infeed.pipelines.doctor.checks import CHECKS, Check, Finding, Level, Purpose, examine
+from infeed.pipelines.doctor.image import image_findings
+from infeed.pipelines.job.compiled import CompiledJob
 
 # The sign and colour only support the word: neither alone carries the level.
 _LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level.PROBLEM: ("✗", "bold red")}
 
 
-@click.command()
+@click.command(name="doctor", cls=Command)
 @click.argument("job", required=False, metavar="[JOB]")
 @click.option("--image", help="Image to compare with what is installed here.  [default: those of JOB]", metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def doctor(job: str | None, image: str | None, as_json: bool, debug: bool) -> None:
+def command(job: str | None, image: str | None, as_json: bool) -> None:
     """Say whether this machine can run, compile, build and submit.
 
     JOB is a compiled pipeline, whose images are compared with what is installed here. Exit status 1 where there is a
     problem; warnings alone give 0.
     """
-    console = Console(highlight=False)
-    with errors(as_json, debug):
-        read = CompiledJob.read(job) if job else None
-        images = (image,) if image else read.images if read else ()
-        waiting = console.status("looking") if console.is_interactive and not as_json else contextlib.nullcontext()
-        with waiting:
-            findings = examine(_checks(images, for_dataflow=read is not None and read.uses_dataflow))
+    console = Terminal(highlight=False)
+    read = CompiledJob.read(job) if job else None
+    images = (image,) if image else read.images if read else ()
+    waiting = console.status("looking") if console.is_interactive and not as_json else contextlib.nullcontext()
+    with waiting:
+        findings = examine(_checks(images, for_dataflow=read is not None and read.uses_dataflow))
     if as_json:
         console.out(json.dumps([_plain(finding) for finding in findings], indent=1))
     else:
@@ -48,9 +47,6 @@ def doctor(job: str | None, image: str | None, as_json: bool, debug: bool) -> No
 
 
 def _checks(images: Sequence[str], *, for_dataflow: bool) -> list[tuple[Purpose, Check]]:
-    from infeed.pipelines.doctor.checks import CHECKS
-    from infeed.pipelines.doctor.image import image_findings
-
     compare = functools.partial(image_findings, for_dataflow=for_dataflow)
     return [*CHECKS, *(("image", functools.partial(compare, image)) for image in images)]
 

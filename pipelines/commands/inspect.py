@@ -1,77 +1,96 @@
-"""`infeed inspect`: what a dataset holds, from its manifest and its first records; anyone's TFRecords will do."""
+"""`infeed inspect`: what a dataset holds, from its manifest and its first records; anyone's TFRecords will do.
+
+Pictures among the records are drawn side by side in one PNG, each with its label.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import json
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.filesize import decimal
+from PIL import Image, ImageDraw
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infeed.components.dataset import files, records
-from infeed.components.dataset.decode import Example, Feature, decode_example
-from infeed.components.dataset.manifest import Manifest, Split, manifest_of
+from infeed.components.dataset.decode import DecodedFeature, Example
+from infeed.components.dataset.inspection import first_examples, open_dataset
+from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.errors import InfeedError
-from infeed.pipelines.commands.exits import errors
-from infeed.pipelines.contact_sheet import draw_sheet, picture_of
+from infeed.components.example_gen.formats import FORMATS, formats_shown
+from infeed.components.example_gen.sources.images.codec import UNREADABLE
+from infeed.components.units import size
+from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.terminal import Terminal, echo, in_lines
 
 _SHOWN = 60  # characters of a value
 _PICTURES = 32
+_COLUMNS = 200  # of a wide table that a person looks at
+_MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")  # PNG, JPEG
+_CELL, _GAP, _CAPTION = 112, 8, 16  # pixels
+_LABELS = ("label/text", "label")
 
 
-@click.command()
+@click.command(name="inspect", cls=Command)
 @click.argument("dataset", metavar="OUTPUT")
 @click.option("--split", "chosen", metavar="NAME", help="Whose examples to show.  [default: the first]")
 @click.option("--examples", "count", type=click.IntRange(min=0), default=2, show_default=True)
 @click.option("--sheet", default="contact-sheet.png", show_default=True, help="Where pictures go.", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest and the examples as JSON.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def inspect(dataset: str, chosen: str | None, count: int, sheet: str, as_json: bool, debug: bool) -> None:
-    """Show what the dataset at OUTPUT holds; for pictures, write a contact sheet."""
-    with errors(as_json, debug):
-        manifest = manifest_of(dataset)
-        name = chosen or next(iter(manifest.splits))
-        found = _first_examples(dataset, manifest, name, max(count, _PICTURES))
-        pictures = draw_sheet(found, sheet)
-        if as_json:
-            examples = [_as_json(example) for example in found[:count]]
-            result = {
-                "manifest": dataclasses.asdict(manifest),
-                "examples": examples,
-                "sheet": sheet if pictures else None,
-            }
-            click.echo(json.dumps(result))
-            return
-        console = Console(highlight=False, markup=False)  # names may hold brackets
-        for part in (_about(dataset, manifest), _splits(manifest), *_schema(manifest)):
-            console.print(part)
-        for number, example in enumerate(found[:count]):
-            console.print(_example(f"{name}, example {number}", example))
-        if pictures:
-            console.print(f"{pictures} pictures of {name}: {sheet}", soft_wrap=True)
+def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: bool) -> None:
+    """Show what the dataset at OUTPUT holds; for pictures, write a contact sheet.
+
+    OUTPUT is what `infeed ingest` wrote, an Examples artifact, a folder of TFRecord files, or one such file.
+    """
+    opened = open_dataset(dataset)
+    if opened is None:
+        raise _no_dataset(dataset)
+    root, manifest = opened
+    name = chosen or next(iter(manifest.splits))
+    found = first_examples(root, manifest, name, max(count, 1))
+    if any(map(picture_of, found)):
+        found = first_examples(root, manifest, name, max(count, _PICTURES))
+    pictures = draw_sheet(found, sheet)
+    if as_json:
+        examples = [_as_json(example) for example in found[:count]]
+        result = {
+            "manifest": dataclasses.asdict(manifest),
+            "examples": examples,
+            "sheet": sheet if pictures else None,
+        }
+        echo(json.dumps(result))
+        return
+    console = Terminal(highlight=False, markup=False)  # names may hold brackets
+    for part in (_about(dataset, manifest), _splits(manifest), *_schema(manifest)):
+        console.print(part)
+    for number, example in enumerate(found[:count]):
+        console.print(_example(f"{name}, example {number}", example))
+    if pictures:
+        console.print(f"{pictures} pictures of {name}: {sheet}", soft_wrap=True)
 
 
-def _first_examples(root: str, manifest: Manifest, split: str, count: int) -> list[Example]:
-    if split not in manifest.splits:
-        raise InfeedError(f"no split {split!r}", where=root, do=f"choose one of {', '.join(manifest.splits)}")
-    shards = (files.join(root, shard.file) for shard in manifest.splits[split].shards)
-    first = itertools.islice(itertools.chain.from_iterable(map(records.read_records, shards)), count)
-    try:
-        return [decode_example(record) for record in first]
-    except ValueError:
-        return []  # other records than examples are counted, not shown
+def _no_dataset(path: str) -> InfeedError:
+    shown = [kind for kind in formats_shown(path) if kind in FORMATS]
+    do = "point at a folder that holds Split-train and its like, at TFRecord files, or at what `infeed ingest` wrote"
+    if shown and shown != ["tfrecord"]:
+        kinds = " and ".join(shown)
+        return InfeedError(
+            f"no dataset yet, but {kinds}", where=path, do=f"write one first: infeed ingest {path} OUTPUT"
+        )
+    return InfeedError("not a TFRecord dataset", where=path, do=do)
 
 
 def _about(root: str, manifest: Manifest) -> Text:
     source = manifest.source
     lines = [
         ("dataset", root),
-        ("source", f"{source.kind}, {source.files} files, {decimal(source.bytes)}"),
+        ("source", f"{source.kind}, {source.files} files, {size(source.bytes)}"),
         ("rows read", f"{manifest.rows_read:,}"),
     ]
     if manifest.filtered:
@@ -81,7 +100,7 @@ def _about(root: str, manifest: Manifest) -> Text:
     if manifest.balanced.repeated or manifest.balanced.dropped:
         lines.append(("balanced", f"{manifest.balanced.repeated:,} repeated, {manifest.balanced.dropped:,} dropped"))
     lines += [("warning", warning) for warning in manifest.warnings]
-    return Text("\n").join(Text(f"{name:<13} {value}") for name, value in lines)
+    return in_lines(lines, width=14)
 
 
 def _splits(manifest: Manifest) -> Table:
@@ -91,40 +110,47 @@ def _splits(manifest: Manifest) -> Table:
     table.add_column("why so many")
     for name, split in manifest.splits.items():
         sizes = _sizes(split)
-        row = (f"{split.records:,}", str(len(split.shards)), decimal(split.bytes), *sizes, split.reason)
+        row = (f"{split.records:,}", str(len(split.shards)), size(split.bytes), *sizes, split.reason)
         table.add_row(name, *row)
     return table
 
 
 def _sizes(split: Split) -> tuple[str, str]:
     sizes = [shard.bytes for shard in split.shards]
-    return (decimal(min(sizes)), decimal(max(sizes))) if sizes else ("", "")
+    return (size(min(sizes)), size(max(sizes))) if sizes else ("", "")
 
 
-def _schema(manifest: Manifest) -> list[Table]:
+def _schema(manifest: Manifest) -> list[RenderableType]:
     if not manifest.schema:
         return []
     table = Table("column", "type", "shape", box=None, header_style="bold", pad_edge=False)
     table.add_column("nulls", justify="right")
-    for column in manifest.schema:
+    for column in manifest.schema[:_COLUMNS]:
         shape = "any length" if column.shape is None else str(list(column.shape))
         table.add_row(column.name, column.type, shape, f"{column.nulls:,}")
-    return [table]
+    return [table, *map(Text, _more(len(manifest.schema)))]
+
+
+def _more(columns: int) -> list[str]:
+    return [f"and {columns - _COLUMNS:,} more: --json shows all"] if columns > _COLUMNS else []
 
 
 def _example(title: str, example: Example) -> Table:
     table = Table(title, "type", "value", box=None, header_style="bold", pad_edge=False)
     picture = picture_of(example)
-    for name, feature in example.features.items():
+    for name, feature in itertools.islice(example.features.items(), _COLUMNS):
         table.add_row(name, feature.type or "", _words(feature))
+    for more in _more(len(example.features)):
+        table.add_row(more, "", "")
     for name, steps in example.steps.items():
         table.add_row(name, steps[0].type or "" if steps else "", f"{len(steps)} steps")
     if picture is not None:
-        table.add_row("", "", f"{picture.format} {picture.width} x {picture.height} {picture.mode}")
+        known = f"{picture.format} {picture.width} x {picture.height} {picture.mode}"
+        table.add_row("", "", known if picture.format else "a picture that cannot be read")
     return table
 
 
-def _words(feature: Feature) -> str:
+def _words(feature: DecodedFeature) -> str:
     text = ", ".join(_word(value) for value in feature.values[:_SHOWN])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(feature.values)} values)"
 
@@ -149,3 +175,63 @@ def _json_value(value: Any) -> Any:
         return value.decode()
     except UnicodeDecodeError:
         return {"bytes": len(value)}
+
+
+def picture_of(example: Example) -> Image.Image | None:
+    """The first feature that holds a PNG or JPEG, decoded; None where there is none.
+
+    In the place of one that cannot be decoded a cell without a format, which says so.
+    """
+    for feature in example.features.values():
+        for value in feature.values:
+            if isinstance(value, bytes) and value.startswith(_MAGIC):
+                return _decoded(value)
+    return None
+
+
+def _decoded(value: bytes) -> Image.Image:
+    try:
+        picture = Image.open(io.BytesIO(value), formats=("PNG", "JPEG"))
+        picture.load()
+    except UNREADABLE:
+        cell = Image.new("RGB", (_CELL, _CELL), "lightgrey")
+        ImageDraw.Draw(cell).text((_CELL // 4, _CELL // 2), "unreadable", fill="black")
+        return cell
+    return picture
+
+
+def draw_sheet(examples: Sequence[Example], path: str, columns: int = 8) -> int:
+    """Writes the pictures among the examples to a PNG, unless there are none; returns how many there are."""
+    found = [(picture, _label(example)) for example in examples if (picture := picture_of(example))]
+    if not found:
+        return 0
+    columns = min(columns, len(found))
+    rows = math.ceil(len(found) / columns)
+    size = (columns * (_CELL + _GAP) + _GAP, rows * (_CELL + _CAPTION + _GAP) + _GAP)
+    sheet = Image.new("RGB", size, "white")
+    draw = ImageDraw.Draw(sheet)
+    for number, (picture, label) in enumerate(found):
+        left = _GAP + number % columns * (_CELL + _GAP)
+        top = _GAP + number // columns * (_CELL + _CAPTION + _GAP)
+        fitted = _fit(picture)
+        sheet.paste(fitted, (left + (_CELL - fitted.width) // 2, top + (_CELL - fitted.height) // 2))
+        draw.text((left, top + _CELL + 2), label, fill="black")
+    sheet.save(path, "PNG")
+    return len(found)
+
+
+def _fit(picture: Image.Image) -> Image.Image:
+    """As large as a cell lets it be; small ones are enlarged with hard edges, so that pixels can be seen."""
+    scale = _CELL / max(picture.size)
+    size = tuple(max(1, round(side * scale)) for side in picture.size)
+    resampling = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR
+    return picture.convert("RGB").resize((size[0], size[1]), resampling)
+
+
+def _label(example: Example) -> str:
+    for name in _LABELS:
+        if name in example.features and example.features[name].values:
+            value = example.features[name].values[0]
+            text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+            return text[: _CELL // 6]
+    return ""

@@ -1,31 +1,108 @@
-"""`infeed predict`."""
+"""`infeed predict`: what a pushed model says of pictures, of the rows of tables, or of examples."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
+from rich.console import Console
 
-from infeed.pipelines.commands.exits import errors
-from infeed.pipelines.local.logs import quiet
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
+from infeed.pipelines.commands.options import source_options
+from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
+from infeed.pipelines.console.logs import quiet
+from infeed.pipelines.console.terminal import Terminal
+
+if TYPE_CHECKING:
+    from infeed.pipelines.predict.predict import Prediction
 
 
-@click.command()
+def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds what says how predictions are written to a command, which gets it as the dict `written`."""
+
+    @click.option("--output", help="Write files into this folder instead; inputs are datasets.", metavar="DIR")
+    @click.option("--keys", help="Columns that say which row it is: id,day. They come first.", metavar="COLUMNS")
+    @click.option("--columns", help="Further columns that go along.", metavar="COLUMNS")
+    @click.option("--format", "output_format", type=click.Choice(get_args(OutputFormat)), help="[default: parquet]")
+    @click.option("--signature", help="Of the model.  [default: serving_default]", metavar="NAME")
+    @click.option("--splits", help="Of the datasets: eval,test.  [default: all]", metavar="SPLITS")
+    @click.option("--batch-size", type=click.IntRange(min=1), help="Most rows in a batch.  [default: 1024]")
+    @wraps(command)
+    def with_options(*, output: str | None, **given: Any) -> Any:
+        chosen = {field.name: given.pop(field.name, None) for field in dataclasses.fields(PredictOptions)}
+        written = {name: value for name, value in chosen.items() if value is not None}
+        if written and not output:
+            flag = f"--{next(iter(written)).removeprefix('output_').replace('_', '-')}"
+            raise InfeedError(f"{flag} is given without --output", where="infeed predict", do="say where to write")
+        return command(output=output, written=written, **given)
+
+    return with_options
+
+
+@click.command(name="predict", cls=Command)
 @click.argument("model", metavar="MODEL")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--delimiter", default=",", show_default=True, help="Between the cells of a CSV.", metavar="SIGN")
+@source_options
+@written_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prediction.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def predict(model: str, inputs: tuple[str, ...], delimiter: str, as_json: bool, debug: bool) -> None:
-    """Ask a pushed MODEL about picture files or the rows of tables: CSV, JSON Lines, Parquet or Avro files."""
-    with errors(as_json, debug), quiet(os.devnull) as console:
-        from infeed.pipelines.predict import predict as predictions
+def command(
+    model: str,
+    inputs: tuple[str, ...],
+    source_options: dict[str, Any],
+    output: str | None,
+    written: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Ask a pushed MODEL about pictures, the rows of tables or examples: files, or folders of them.
 
-        for prediction in predictions(model, inputs, delimiter):
+    Tables are CSV, JSON Lines, Parquet or Avro; examples are TFRecords in Split-* folders. Where the model has no
+    answer, stderr names the file, the row and the reason ("error", with --json); the other inputs get their answers,
+    and the exit code is 1. With --output, the answers to examples become files, beside the keys and columns of each.
+
+    \b
+    infeed predict runs/image/serving photos/
+    infeed predict runs/tabular/serving rides.csv --delimiter ';' --json
+    infeed predict runs/tabular/serving data/rides --output predicted --keys ride_id
+    """
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stderr, quiet(os.devnull) as console:
+        if output:
+            _write(model, inputs, output, written, console)
+            return
+        with importing():
+            from infeed.pipelines.predict.predict import predict as predictions
+
+        complaints = Terminal(file=stderr, soft_wrap=True, highlight=False, markup=False)
+        refused = 0
+        for prediction in predictions(model, inputs, source_options):
+            refused += prediction.error is not None
             if as_json:
                 console.out(json.dumps(dataclasses.asdict(prediction)), highlight=False)
-                continue
-            sure = "" if prediction.probability is None else f"  {prediction.probability:.1%}"
-            console.out(f"{prediction.input}  {prediction.value}{sure}", highlight=False)
+            elif prediction.error is not None:
+                complaints.print(f"error: {prediction.input}: {prediction.error}")
+            else:
+                console.out(_line(prediction), highlight=False)
+    sys.exit(EXIT_FAILED if refused else 0)
+
+
+def _write(model: str, inputs: tuple[str, ...], output: str, written: dict[str, Any], console: Console) -> None:
+    """Prints the files."""
+    with importing():
+        from infeed.pipelines.predict.predict import write
+
+    lists: dict[str, Any] = {
+        name: tuple(written[name].split(",")) for name in ("keys", "columns", "splits") if name in written
+    }
+    for path in write(model, inputs, output, PredictOptions(**(written | lists))):
+        console.out(path, highlight=False)
+
+
+def _line(prediction: Prediction) -> str:
+    sure = "" if prediction.probability is None else f"  {prediction.probability:.1%}"
+    return f"{prediction.input}  {prediction.value}{sure}"

@@ -1,35 +1,37 @@
-"""The command `infeed rehearse`."""
+"""`infeed rehearse`: a compiled job executed on this machine, step by step, and a table of times at the end."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
 import sys
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, get_args
 
 import click
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from infeed.pipelines.commands.exits import EXIT_FAILED, errors, interruptible
-from infeed.pipelines.commands.rehearse_view import failure, summary, times
-from infeed.pipelines.deploy.compiled import CompiledJob
-from infeed.pipelines.local.live import show_nodes
-from infeed.pipelines.rehearse.faults import Faults
-from infeed.pipelines.rehearse.locations import Map
-from infeed.pipelines.rehearse.platform import Platform
-from infeed.pipelines.rehearse.rehearsal import RehearseOptions, rehearse
+from infeed.components.units import short_path, stopwatch
+from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, interruptible
+from infeed.pipelines.console.live import format_state, show_nodes
+from infeed.pipelines.console.nodes import RunReport
+from infeed.pipelines.console.terminal import Terminal, in_lines
+from infeed.pipelines.job.compiled import CompiledJob, Target
+from infeed.pipelines.rehearse.launch import Faults, last_lines
+from infeed.pipelines.rehearse.locations import PathMapping
+from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
 
 
-@click.command(name="rehearse")
+@click.command(name="rehearse", cls=Command)
 @click.argument("job", metavar="JOB")
 @click.option("--root", help="Folder for everything that is written.  [default: rehearsals/NAME]", metavar="DIR")
 @click.option("--project", default=".", help="Folder of the project's own files.  [default: here]", metavar="DIR")
 @click.option(
     "--target",
-    type=click.Choice(get_args(Platform)),
+    type=click.Choice(get_args(Target)),
     default="vertex",
     help="kubeflow: no drivers, no resolvers, as its backend has it.  [default: vertex]",
 )
@@ -40,54 +42,87 @@ from infeed.pipelines.rehearse.rehearsal import RehearseOptions, rehearse
 @click.option("--leave", multiple=True, help="The same, and the next attempt finds what it wrote.", metavar="NODE")
 @click.option("--no-cache", is_flag=True, help="Run every step, whatever earlier rehearsals have made.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def rehearse_(
+def command(
     job: str,
     root: str | None,
-    project: str,
-    target: str,
-    image: str | None,
-    parameters: tuple[str, ...],
     maps: tuple[str, ...],
     fail: tuple[str, ...],
     leave: tuple[str, ...],
     no_cache: bool,
     as_json: bool,
-    debug: bool,
+    **given: Any,
 ) -> None:
     """Execute a compiled JOB's own container commands on this machine, without a cluster."""
-    with errors(as_json, debug):
-        compiled = CompiledJob.read(job)
-        options = RehearseOptions(
-            root=root or os.path.join("rehearsals", compiled.name),
-            project=project,
-            image=image,
-            parameters=parameters,
-            maps=tuple(map(Map.parse, maps)),
-            platform=cast(Platform, target),
-            faults=Faults.parse(fail, leave),
-            use_cache=not no_cache,
-        )
-        with interruptible("the step was ended, and those before it come from the cache the next time"):
-            succeeded = _rehearse(compiled, options, Console(), as_json)
+    compiled = CompiledJob.read(job)
+    options = RehearseOptions(
+        root or os.path.join("rehearsals", compiled.name),
+        maps=tuple(map(PathMapping.parse, maps)),
+        faults=Faults.parse(fail, leave),
+        use_cache=not no_cache,
+        **given,  # the options by their own names
+    )
+    with interruptible("the step was ended, and those before it come from the cache the next time"):
+        succeeded = _rehearse(compiled, options, Terminal(), as_json)
     sys.exit(0 if succeeded else EXIT_FAILED)
 
 
 def _rehearse(job: CompiledJob, options: RehearseOptions, console: Console, as_json: bool) -> bool:
     logs = Path(options.root) / "logs"
-    screen = show_nodes(console, logs, label="logs", loading="reading the job", transient=True)
-    with contextlib.nullcontext(lambda nodes: None) if as_json else screen as on_change:
+    with show_nodes(
+        console, logs, label="logs", loading="reading the job", transient=True, silent=as_json
+    ) as on_change:
         rehearsal = rehearse(job, options, on_change)
     if as_json:
-        told = {
+        result = {
             "succeeded": rehearsal.report.succeeded,
             **dataclasses.asdict(rehearsal),
             "logs": str(logs / rehearsal.name),
         }
-        console.out(json.dumps(told, indent=1), highlight=False)
+        console.out(json.dumps(result, indent=1), highlight=False)
         return rehearsal.report.succeeded
     console.print(times(rehearsal.report))
     root, succeeded = Path(options.root), rehearsal.report.succeeded
     end = summary(rehearsal, root) if succeeded else failure(rehearsal, root, options.image)
     console.print(end, soft_wrap=True, highlight=False)
     return succeeded
+
+
+def times(report: RunReport) -> Table:
+    """Every step with its time and its share of the whole."""
+    table = Table(box=None, pad_edge=False, show_footer=True, header_style="dim", footer_style="dim")
+    table.add_column("step", footer="total", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    table.add_column("time", footer=stopwatch(report.seconds), justify="right", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True)
+    table.add_column("", style="dim", overflow="fold")
+    for node in report.nodes:
+        spent = [stopwatch(node.seconds), f"{node.seconds / report.seconds:.0%}"] if node.seconds else ["", ""]
+        table.add_row(node.name, format_state(node.state), *spent, node.note)
+    return table
+
+
+def summary(rehearsal: Rehearsal, root: Path) -> Text:
+    """Where things are; for a TFX pipeline, whether the model was blessed and where it was pushed."""
+    lines = []
+    for artifacts in rehearsal.outputs.values():
+        for artifact in (artifact for found in artifacts.values() for artifact in found):
+            if artifact.title == "tfx.ModelBlessing" and "blessed" in artifact.metadata:
+                lines.append(("blessed", "yes" if artifact.metadata["blessed"] else "no"))
+            if artifact.title == "tfx.PushedModel" and artifact.metadata.get("pushed"):
+                lines.append(("pushed to", short_path(artifact.metadata["pushed_destination"])))
+    lines += [("artifacts", short_path(root / "artifacts")), ("logs", short_path(root / "logs" / rehearsal.name))]
+    return Text("\n") + in_lines(dict(lines).items(), width=12)
+
+
+def failure(rehearsal: Rehearsal, root: Path, image: str | None) -> Text:
+    """The step that failed, in its own words, the end of its log, and what to look at next."""
+    failed = rehearsal.report.failed
+    assert failed is not None, "this is for failed rehearsals"
+    log = root / "logs" / rehearsal.name / f"{failed.name}.log"
+    end = [(f"  {line}\n", "dim") for line in last_lines(log)]
+    script = log.with_suffix(".sh")
+    where = [f"log: {short_path(log)}", *([f"again by hand: sh {short_path(script)}"] if script.exists() else [])]
+    look = [f"compare the image with this machine: infeed doctor --image {image}"] if image else []
+    again = "the next rehearsal takes what succeeded from the cache, where the job allows that"
+    words = "\n".join([*where, *look, again])
+    return Text.assemble("\n", (f"{failed.name} failed", "bold red"), f"\n{failed.error}\n\n", *end, words)

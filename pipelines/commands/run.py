@@ -6,9 +6,10 @@ import contextlib
 import dataclasses
 import gc
 import json
+import logging
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,33 +18,41 @@ from rich.console import Console
 from rich.text import Text
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.commands.exits import EXIT_FAILED, errors
-from infeed.pipelines.commands.project_options import project_options
-from infeed.pipelines.commands.words import command, short
+from infeed.components.units import short_path
+from infeed.pipelines.commands.options import as_flags, project_options
 from infeed.pipelines.config import PipelineConfig, resumable
-from infeed.pipelines.local.live import show_nodes
-from infeed.pipelines.local.logs import quiet
-from infeed.pipelines.local.nodes import RunReport
-from infeed.pipelines.project import read_project
-from infeed.pipelines.resolve import Overrides, resolve
+from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
+from infeed.pipelines.console.live import show_nodes
+from infeed.pipelines.console.logs import quiet
+from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport
+from infeed.pipelines.console.terminal import command_line, in_lines, show_facts
+from infeed.pipelines.local.last_run import digest_of, remember, same_run
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
 
 if TYPE_CHECKING:
-    from infeed.pipelines.local.outcome import Outcome
+    from infeed.pipelines.local.outcome import RunOutcome
+
+_log = logging.getLogger(__name__)
 
 
-@click.command()
+@click.command(name="run", cls=Command)
 @project_options
 @click.option("--from", "from_node", help="Run only this node and what depends on it.", metavar="NODE")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-def run(project: str, from_node: str | None, as_json: bool, debug: bool, **overrides: Any) -> None:
+def command(project: str, from_node: str | None, as_json: bool, **overrides: Any) -> None:
     """Run a pipeline on this machine, from data to a pushed model."""
-    with errors(as_json, debug):
-        config = resolve(read_project(project), Overrides(**overrides))
-        _check_root(config.root)
-        log = Path(config.logs) / "run.log"
-        with quiet(log) as console:
-            report, outcome = _run(config, console, log, from_node, as_json)
-            _tell(report, outcome, config, log, console, as_json)
+    config = resolve(read_project(project), Overrides(**overrides))
+    _check_root(config.root)
+    log = Path(config.logs) / "run.log"
+    with quiet(log) as console:
+        for about, words in config.notes:
+            _log.info("%s: %s", about, words)
+        if not as_json:
+            show_facts(console, config.notes)
+        with _told_at_interrupt(config, console, as_json) as watch:
+            report, outcome = _run(config, console, log, from_node, as_json, watch)
+        _tell(report, outcome, config, log, console, as_json)
     sys.exit(0 if report.succeeded else EXIT_FAILED)
 
 
@@ -52,24 +61,81 @@ def _check_root(root: str) -> None:
         raise InfeedError(
             f"a run on this machine keeps its metadata in a file, which {root} has no place for",
             where="root",
-            do="Give a folder of this machine; deploy.root is that of a compiled pipeline.",
+            do="give a folder of this machine; deploy.root is that of a compiled pipeline",
         )
 
 
 def _run(
-    config: PipelineConfig, console: Console, log: Path, from_node: str | None, as_json: bool
-) -> tuple[RunReport, Outcome | None]:
-    """TFX is imported here and not before: it takes many seconds, and a mistake is told without it."""
-    view = contextlib.nullcontext(lambda nodes: None) if as_json else show_nodes(console, short(log))
-    with view as on_change:
-        with _no_garbage_collection():
+    config: PipelineConfig, console: Console, log: Path, from_node: str | None, as_json: bool, watch: OnChange
+) -> tuple[RunReport, RunOutcome | None]:
+    """TFX is imported here and not before: it takes many seconds. Mistakes and the last run show without it."""
+    made_of = digest_of(config)
+    with show_nodes(console, short_path(log), silent=as_json) as on_change:
+        if not from_node and (last := same_run(config, made_of)):
+            _log.info("nothing has changed since the last run: all comes from its cache, and TFX is not loaded")
+            return last.report(on_change), last.outcome
+        with importing(), _no_garbage_collection():
+            from tfx.dsl.components.common.resolver import Resolver
+
             from infeed.pipelines.local.outcome import read_outcome
             from infeed.pipelines.local.runner import run_local
+            from infeed.pipelines.local.trial import try_out
             from infeed.pipelines.pipeline import create_pipeline
 
+        try_out(config)
         pipeline = create_pipeline(resumable(config))
-        report = run_local(pipeline, on_change=on_change, from_node=from_node)
-    return report, read_outcome(config) if report.succeeded else None
+
+        def tell(nodes: Sequence[NodeReport]) -> None:
+            watch(nodes)
+            on_change(nodes)
+
+        report = run_local(pipeline, on_change=tell, from_node=from_node)
+    outcome = read_outcome(config) if report.succeeded else None
+    if outcome and made_of and not from_node:
+        resolvers = [node.id for node in pipeline.components if isinstance(node, Resolver)]
+        remember(config, made_of, report, outcome, resolvers)
+    return report, outcome
+
+
+@contextlib.contextmanager
+def _told_at_interrupt(config: PipelineConfig, console: Console, as_json: bool) -> Iterator[OnChange]:
+    """Yields what is to be called with the nodes; Ctrl-C then says what is kept of them and how to go on."""
+    nodes: Sequence[NodeReport] = ()
+
+    def watch(changed: Sequence[NodeReport]) -> None:
+        nonlocal nodes
+        nodes = changed
+
+    try:
+        yield watch
+    except KeyboardInterrupt:
+        if not as_json:
+            console.print(_kept(nodes, config), soft_wrap=True)
+        raise
+
+
+def _kept(nodes: Sequence[NodeReport], config: PipelineConfig) -> Text:
+    done = [node.name for node in nodes if node.state in (NodeState.DONE, NodeState.CACHED)]
+    running = next((node for node in nodes if node.state is NodeState.RUNNING), None)
+    lines = [
+        ("kept", f"{len(done)} of {len(nodes)} nodes: they come from the cache the next time" if done else "nothing")
+    ]
+    if running and running.name == "Trainer" and (step := _checkpoint(config)):
+        lines.append(("", f"the training until step {step:,}: it goes on from there"))
+    return Text("\n").join([Text(""), in_lines([*lines, ("go on with", _again(), "bold")])])
+
+
+def _checkpoint(config: PipelineConfig) -> int:
+    """The last step of which there is a checkpoint; 0 where there is none."""
+    from infeed.components.trainer.checkpoint import saved_step
+
+    folders = Path(resumable(config).train.checkpoint_dir or "").glob("*")
+    newest = max(folders, key=lambda folder: folder.stat().st_mtime, default=None)
+    return saved_step(str(newest)) if newest else 0
+
+
+def _again() -> str:
+    return shlex.join([command_line(), *sys.argv[1:]])
 
 
 @contextlib.contextmanager
@@ -84,13 +150,14 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _tell(
-    report: RunReport, outcome: Outcome | None, config: PipelineConfig, log: Path, console: Console, as_json: bool
+    report: RunReport, outcome: RunOutcome | None, config: PipelineConfig, log: Path, console: Console, as_json: bool
 ) -> None:
     if as_json:
         result = {
             "succeeded": report.succeeded,
             "seconds": report.seconds,
             "nodes": [dataclasses.asdict(node) for node in report.nodes],
+            "notes": config.notes,
             "outcome": dataclasses.asdict(outcome) if outcome else None,
             "log": str(log),
         }
@@ -101,23 +168,35 @@ def _tell(
         console.print(_failure(report, log), soft_wrap=True)
 
 
-def _summary(outcome: Outcome, config: PipelineConfig) -> Text:
+def _summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
     """One line a fact; not a table, so that a long path can be copied whole."""
-    lines = [(name, f"{value:.4g}", "") for name, value in outcome.metrics.items()]
+    lines: list[tuple[str, ...]] = [(name, f"{value:.4g}") for name, value in outcome.metrics.items()]
     lines.append(("blessed", "yes", "green") if outcome.blessed else ("blessed", "no", "bold red"))
-    lines += [("", reason, "") for reason in outcome.reasons]
+    lines += [("", reason) for reason in outcome.reasons]
     if outcome.pushed:
-        lines.append(("pushed to", short(outcome.pushed), ""))
+        lines.append(("pushed to", short_path(outcome.pushed)))
+    else:
+        lines += [("what to do", _advice(outcome)), ("model, not pushed", short_path(outcome.model))]
     waited = f"{outcome.wait_fraction:.1%} of training time after the first epoch: {outcome.verdict}"
-    lines += [("waited for input", waited, ""), ("report", short(outcome.report), "")]
-    if outcome.pushed:
-        lines.append(("predict with", f"{command()} predict {short(outcome.pushed)} {_example(config)}", "bold"))
-    return Text("\n").join([Text(""), *(Text.assemble(f"{name:<20}", (value, style)) for name, value, style in lines)])
+    lines += [("waited for input", waited), ("report", short_path(outcome.report))]
+    asked = short_path(outcome.pushed or outcome.model)
+    lines.append(("predict with", f"{command_line()} predict {asked} {_example(config)}", "bold"))
+    return Text("\n").join([Text(""), in_lines(lines)])
+
+
+def _advice(outcome: RunOutcome) -> str:
+    """For a model that is not blessed."""
+    if any("last blessed model" in reason for reason in outcome.reasons):
+        return (
+            "mend what made it worse; the one pushed before stays. blessing.slack in a config says how much may be lost"
+        )
+    more = "train longer (--epochs), give more rows, or other columns than those that it was learned from, above"
+    return f"{more}; blessing.bound in a config of yours says what is enough"
 
 
 def _failure(report: RunReport, log: Path) -> Text:
     failed = report.failed
-    assert failed is not None, "only a failed run is told of here"
+    assert failed is not None, "this is for failed runs"
     words = [word for word in sys.argv[1:] if word != "--json"]
     if "--from" in words:
         at = words.index("--from")
@@ -126,16 +205,15 @@ def _failure(report: RunReport, log: Path) -> Text:
         "\n",
         (f"{failed.name} failed", "bold red"),
         f"\n{failed.error}\n\n",
-        f"log: {short(log)}\n",
-        f"once that is mended, run from there on: {' '.join([command(), *words])} --from {failed.name}",
+        f"log: {short_path(log)}\n",
+        f"once that is mended, run from there on: {' '.join([command_line(), *words])} --from {failed.name}",
     )
 
 
 def _example(config: PipelineConfig) -> str:
     """Something to predict that is there: a picture of the data, or the table."""
     if config.source != "images":
-        delimiter = "" if config.delimiter == "," else f" --delimiter {shlex.quote(config.delimiter)}"
-        return f"{short(config.data)}{delimiter}"
-    from infeed.components.example_gen.sources.images import find_images
+        return " ".join([shlex.quote(short_path(config.data)), *as_flags(config.source_options)])
+    from infeed.pipelines.project.sources import find_layout
 
-    return short(find_images(config.data).images[0].path)
+    return shlex.quote(short_path(find_layout(config.data).images[0].path))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import json
 import os
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -14,21 +15,18 @@ from rich.console import Console
 from rich.text import Text
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.commands.exits import errors
-from infeed.pipelines.deploy.compiled import CompiledJob
-from infeed.pipelines.local.live import show_nodes
-from infeed.pipelines.local.logs import quiet
-from infeed.pipelines.local.nodes import OnChange
-from infeed.pipelines.submit.follow import NewLines, follow
-from infeed.pipelines.submit.outcome import Outcome
-from infeed.pipelines.submit.parameters import read_parameters
-from infeed.pipelines.submit.run import Request, Run, RunState
-from infeed.pipelines.submit.target import Target
+from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.live import show_nodes
+from infeed.pipelines.console.logs import quiet
+from infeed.pipelines.job.compiled import CompiledJob
+from infeed.pipelines.job.parameters import read_parameters
+from infeed.pipelines.submit.run import NewLines, Run, RunState, SubmissionOutcome, SubmitRequest, follow
 
 LOG_LINES = 20  # of a step that failed
+_CHOOSE = "give --host for Kubeflow, or --project and --region for Vertex AI"
 
 
-@click.command()
+@click.command(name="submit", cls=Command)
 @click.argument("job", metavar="JOB")
 @click.option("--host", metavar="URL", help="Kubeflow: where its API answers.  [default: $KF_PIPELINES_ENDPOINT]")
 @click.option("--namespace", metavar="NAME", help="Kubeflow: the profile to run in.")
@@ -43,8 +41,7 @@ LOG_LINES = 20  # of a step that failed
 @click.option("--wait", is_flag=True, help="Stay until the run has ended, and show its steps.")
 @click.option("--logs", is_flag=True, help="Stay as with --wait, and print what the steps write.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
-def submit(job: str, wait: bool, logs: bool, as_json: bool, debug: bool, **given: Any) -> None:
+def command(job: str, wait: bool, logs: bool, as_json: bool, **given: Any) -> None:
     """Run JOB, a file that `infeed compile` wrote, on Kubeflow Pipelines or Vertex AI.
 
     Credentials are those that the platform's own client finds: a service account token in a cluster,
@@ -53,26 +50,49 @@ def submit(job: str, wait: bool, logs: bool, as_json: bool, debug: bool, **given
     Exit codes: 0 finished (or started, without --wait), 1 failed, 2 refused, 3 lost sight of the run, 130
     waiting was stopped.
     """
-    with errors(as_json, debug):
-        target, request = _target(**given), _request(CompiledJob.read(job), **given)
-        with quiet(os.devnull) as console:
-            run = target.submit(request)
-            if not as_json:
-                console.print(f"run   {run.name}\npage  {run.link}", soft_wrap=True, highlight=False)
-            outcome = _wait(run, console, logs, as_json) if wait or logs else Outcome(run, "started")
-            if as_json:
-                console.out(json.dumps(outcome.as_json(request.job.images), indent=1), highlight=False)
-            else:
-                console.print(outcome.as_text(request.job.images), soft_wrap=True)
+    submit, request = _platform(**given), _request(CompiledJob.read(job), **given)
+    with quiet(os.devnull) as console:
+        run = submit(request)
+        if not as_json:
+            console.print(f"run   {run.name}\npage  {run.link}", soft_wrap=True, highlight=False)
+        outcome = _wait(run, console, logs, as_json) if wait or logs else SubmissionOutcome(run, "started")
+        if as_json:
+            console.out(json.dumps(outcome.as_json(request.job.images), indent=1), highlight=False)
+        else:
+            console.print(outcome.as_text(request.job.images), soft_wrap=True)
     sys.exit(outcome.exit_code)
 
 
-def _target(
+def _platform(
     host: str | None, namespace: str | None, project: str | None, region: str | None, endpoint: str | None, **_: Any
-) -> Target:
+) -> Callable[[SubmitRequest], Run]:
+    """What starts a run on Kubeflow, or on Vertex AI; the platform's client is imported by then, and not before."""
     if host is None and project is None:
         host = os.environ.get("KF_PIPELINES_ENDPOINT")  # kfp's own variable
-    return Target(host, namespace, project, region, endpoint)
+    vertex = {"--project": project, "--region": region, "--endpoint": endpoint}
+    if host is not None:
+        if given := [name for name, value in vertex.items() if value]:
+            raise InfeedError(f"{given[0]} is of Vertex AI, and --host of Kubeflow", do=_CHOOSE)
+        return functools.partial(_on_kubeflow, host=host, namespace=namespace)
+    missing = [name for name in ("--project", "--region") if not vertex[name]]
+    if missing:
+        what = "no --host, and no --project and --region" if len(missing) == 2 else f"no {missing[0]}"
+        raise InfeedError(what, do=_CHOOSE)
+    if namespace:
+        raise InfeedError("--namespace is of Kubeflow, and --project of Vertex AI", do=_CHOOSE)
+    return functools.partial(_on_vertex, project=project, region=region, endpoint=endpoint)
+
+
+def _on_kubeflow(request: SubmitRequest, **where: Any) -> Run:
+    from infeed.pipelines.submit.kubeflow.run import submit_kubeflow
+
+    return submit_kubeflow(request, **where)
+
+
+def _on_vertex(request: SubmitRequest, **where: Any) -> Run:
+    from infeed.pipelines.submit.vertex.run import submit_vertex
+
+    return submit_vertex(request, **where)
 
 
 def _request(
@@ -83,37 +103,33 @@ def _request(
     service_account: str | None,
     no_cache: bool,
     **_: Any,
-) -> Request:
-    return Request(
+) -> SubmitRequest:
+    return SubmitRequest(
         job,
         name or f"{job.name} {datetime.now():%Y-%m-%d %H:%M:%S}",
-        read_parameters(parameters, job),
+        read_parameters(parameters, job.parameters, job.name),
         experiment,
         service_account,
         cache=not no_cache,
     )
 
 
-def _wait(run: Run, console: Console, logs: bool, as_json: bool) -> Outcome:
+def _wait(run: Run, console: Console, logs: bool, as_json: bool) -> SubmissionOutcome:
     """Stops at Ctrl-C, and where the platform cannot be asked any more; neither stops the run."""
     new_lines = NewLines(run)
     status = None
     try:
-        with _view(console, as_json) as on_change:
+        with show_nodes(
+            console, "stops waiting, not the run", label="Ctrl-C", loading="starting", silent=as_json
+        ) as on_change:
             for status in follow(run):
                 on_change(status.steps)
                 for name, line in new_lines(status.steps) if logs and not as_json else ():
                     console.print(Text.assemble((f"{name}: ", "dim"), line), soft_wrap=True)
     except KeyboardInterrupt:
-        return Outcome(run, "left", status)
+        return SubmissionOutcome(run, "left", status)
     except InfeedError as error:
-        return Outcome(run, "unknown", status, reason=str(error))
+        return SubmissionOutcome(run, "unknown", status, reason=str(error))
     assert status is not None, "a run has a status before it has ended"
     failed = status.failed if status.state is RunState.FAILED else None
-    return Outcome(run, status.state.value, status, run.log_tail(failed, LOG_LINES) if failed else ())
-
-
-def _view(console: Console, as_json: bool) -> contextlib.AbstractContextManager[OnChange]:
-    if as_json:
-        return contextlib.nullcontext(lambda nodes: None)
-    return show_nodes(console, "stops waiting, not the run", label="Ctrl-C", loading="starting")
+    return SubmissionOutcome(run, status.state.value, status, run.log_tail(failed, LOG_LINES) if failed else ())

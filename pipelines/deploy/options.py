@@ -1,4 +1,4 @@
-"""What a cluster is told about a pipeline: the image, the resources of each node, and what Vertex AI needs beside them.
+"""What a cluster has to know of a pipeline: the image, the resources of each node, the options of Vertex AI.
 
     deploy:
       image: registry.example/taxi:1
@@ -13,31 +13,23 @@ Nothing here changes what a pipeline computes; `infeed run` does not look at it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
+from infeed.components.checks import about, as_tuples, at_least, check_choices
 from infeed.components.errors import InfeedError
-from infeed.pipelines.deploy.vertex_options import VertexOptions, check_accelerator
+from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
 
 Operator = Literal["Equal", "Exists"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 DEFAULT = "default"
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
-_UNITS = {
-    "": 1.0,
-    "m": 1e-3,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
-}
+_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 
@@ -52,9 +44,7 @@ class Toleration:
     seconds: int | None = None
 
     def __post_init__(self) -> None:
-        _check_one_of("operator", self.operator, get_args(Operator))
-        if self.effect is not None:
-            _check_one_of("effect", self.effect, get_args(Effect))
+        check_choices(self)
 
 
 @dataclass(frozen=True)
@@ -83,13 +73,24 @@ class Resources:
     cache: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("cpu", "memory"):
+        as_tuples(self, "tolerations")
+        for name, number in (("cpu", "cores"), ("memory", "memory_bytes")):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, str(getattr(self, name)))  # YAML reads `cpu: 4` as a number
-                quantity(getattr(self, name), name)
-        check_accelerator(self.accelerator, self.accelerators, "deploy.resources")
-        if self.retries is not None and self.retries < 0:
-            raise _invalid("retries", self.retries, "Use a whole number of at least 0.")
+                with about(self, name):
+                    getattr(self, number)
+        check_accelerator(self)
+        at_least(self, 0, "retries")
+
+    @functools.cached_property
+    def cores(self) -> float | None:
+        """`cpu` as a number."""
+        return None if self.cpu is None else quantity(self.cpu, "cpu")
+
+    @functools.cached_property
+    def memory_bytes(self) -> float | None:
+        """`memory` as a number."""
+        return None if self.memory is None else quantity(self.memory, "memory")
 
     def over(self, default: Resources) -> Resources:
         """These, with what they leave open taken from `default`; an accelerator and its number stay together."""
@@ -118,6 +119,10 @@ class Deploy:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     vertex: VertexOptions | None = None
 
+    def on(self, target: str) -> VertexOptions | None:
+        """The options of Vertex AI where that is the target."""
+        return self.vertex if target == "vertex" else None
+
     def resources_of(self, node: str) -> Resources:
         """What the node of that name gets, the entry `default` underneath."""
         return self.resources.get(node, Resources()).over(self.resources.get(DEFAULT, Resources()))
@@ -131,14 +136,9 @@ def quantity(text: str, name: str) -> float:
     """
     match = _QUANTITY.fullmatch(text)
     if not match:
-        raise _invalid(name, text, "Write it as Kubernetes does, such as 4 or 500m for cpu, 16Gi or 500M for memory.")
+        raise InfeedError(
+            f"{name} is {text!r}",
+            where="deploy.resources",
+            do="write it as Kubernetes does, such as 4 or 500m for cpu, 16Gi or 500M for memory",
+        )
     return float(match[1]) * _UNITS[match[2]]
-
-
-def _check_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise _invalid(name, value, f"Use one of {', '.join(allowed)}.")
-
-
-def _invalid(name: str, value: object, do: str) -> InfeedError:
-    return InfeedError(f"{name} is {value!r}", where="deploy.resources", do=do)

@@ -1,27 +1,34 @@
-"""The checks of this machine. None imports TensorFlow or TFX in this process; what costs seconds runs beside it."""
+"""What `infeed doctor` finds on this machine: one `Finding` a fact, from checks of which none can stop the others.
+
+None imports TensorFlow or TFX in this process; what costs seconds runs beside it. A finding names
+the kind and place of credentials, never their content.
+"""
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from packaging.requirements import Requirement
 
-from infeed.components.feed.capacity import size
-from infeed.components.feed.machine import Machine
-from infeed.pipelines.doctor.credentials import credentials
-from infeed.pipelines.doctor.findings import Check, Finding, Level, Purpose
-from infeed.pipelines.image.containers import EngineName, problem
+from infeed.components.feed.capacity import Machine
+from infeed.components.units import size
+from infeed.pipelines.containers import EngineName, problem
 
-_PACKAGE = "tfx-infeed"
+# What the finding is needed for; the order in which they are shown.
+Purpose = Literal["run", "compile", "build", "submit", "image"]
+_PACKAGE, _EXTRA = "tfx-infeed", "tfx"
 _STACK = ("tfx", "tensorflow", "keras", "apache-beam", "protobuf", "pyarrow", "numpy")
 _DEVICE_SECONDS = 120
 # TFX's imports alone take one gigabyte, a pipeline of the two examples three.
@@ -32,6 +39,55 @@ import json, tensorflow as tf
 kinds = [device.device_type for device in tf.config.list_physical_devices()]
 print(json.dumps({kind: kinds.count(kind) for kind in kinds}))
 """
+# Where Kubernetes mounts the token of a pod that talks to Kubeflow Pipelines, as kfp's client looks for it.
+_POD_TOKEN = Path("/var/run/secrets/kubeflow/pipelines/token")
+_VENDOR = Path("/sys/class/dmi/id/product_name")
+_GOOGLE = "Google credentials"
+_LOGIN = "For Vertex AI: gcloud auth application-default login."
+
+
+class Level(enum.Enum):
+    """How much it matters."""
+
+    OK = "OK"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact about this machine.
+
+    Attributes:
+      purpose: what it is needed for.
+      name: what was looked at.
+      found: in words, with versions or sizes; never a secret.
+      level: a problem keeps its purpose from working, a warning only may.
+      do: what the user can do about it; empty where all is well.
+    """
+
+    purpose: Purpose
+    name: str
+    found: str
+    level: Level = Level.OK
+    do: str = ""
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def examine(checks: Sequence[tuple[Purpose, Check]]) -> list[Finding]:
+    """Runs all checks side by side, since some wait for other programs; the findings are in the order of the checks."""
+    with ThreadPoolExecutor(max_workers=max(1, len(checks))) as pool:
+        return [finding for findings in pool.map(lambda check: _survive(*check), checks) for finding in findings]
+
+
+def _survive(purpose: Purpose, check: Check) -> list[Finding]:
+    try:
+        return list(check())
+    except Exception as error:  # whatever it is: the other checks are worth having
+        name = getattr(check, "__name__", purpose).replace("_", " ")
+        return [Finding(purpose, name, f"{type(error).__name__}: {error}", Level.PROBLEM, "Report this as a bug.")]
 
 
 def python_and_stack() -> Iterator[Finding]:
@@ -41,16 +97,17 @@ def python_and_stack() -> Iterator[Finding]:
     stack = ", ".join(f"{name} {version_of(name) or '(none)'}" for name in _STACK)
     unmet = list(unmet_requirements(_PACKAGE))
     if unmet:
-        do = f"Set up an environment of its own: pip install {_PACKAGE}."
+        do = f"Set up an environment of its own: pip install '{_PACKAGE}[{_EXTRA}]'."
         yield Finding("run", "packages", f"{stack}; not as required: {', '.join(unmet)}", Level.PROBLEM, do)
     else:
         yield Finding("run", "packages", stack)
 
 
 def unmet_requirements(package: str) -> Iterator[str]:
-    """Each requirement of `package` for this Python that is not met, with what is installed instead."""
+    """Each requirement of `package` and its pipelines for this Python that is not met, with what is installed."""
     for requirement in map(Requirement, requires(package) or ()):
-        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+        marker = requirement.marker
+        if marker and not any(marker.evaluate({"extra": extra}) for extra in ("", _EXTRA)):
             continue
         installed = version_of(requirement.name)
         if installed is None:
@@ -144,3 +201,39 @@ CHECKS: tuple[tuple[Purpose, Check], ...] = (
     ("build", engines),
     ("submit", clients),
 )
+
+
+def credentials(environment: Mapping[str, str], home: Path, vendor: Path = _VENDOR) -> Iterator[Finding]:
+    """Findings for Kubeflow and for Google; the arguments are the process's own but in tests."""
+    yield _kubeflow(environment)
+    yield _google(environment, home, vendor)
+
+
+def _kubeflow(environment: Mapping[str, str]) -> Finding:
+    token = Path(environment.get("KF_PIPELINES_SA_TOKEN_PATH", _POD_TOKEN)).is_file()
+    found = "service account token of a pod" if token else "none, which is enough where the host asks for none"
+    return Finding("submit", "Kubeflow credentials", found)
+
+
+def _google(environment: Mapping[str, str], home: Path, vendor: Path) -> Finding:
+    """In the order of Application Default Credentials, https://google.aip.dev/auth/4110."""
+    named = environment.get("GOOGLE_APPLICATION_CREDENTIALS")
+    gcloud = Path(
+        environment.get("CLOUDSDK_CONFIG", home / ".config" / "gcloud"), "application_default_credentials.json"
+    )
+    if named:
+        return _file(Path(named), "named by GOOGLE_APPLICATION_CREDENTIALS")
+    if gcloud.is_file():
+        return _file(gcloud, "of gcloud")
+    if vendor.is_file() and "Google" in vendor.read_text():
+        return Finding("submit", _GOOGLE, "service account of this machine")
+    return Finding("submit", _GOOGLE, "none", Level.WARNING, _LOGIN)
+
+
+def _file(file: Path, origin: str) -> Finding:
+    """`service_account`, `authorized_user` or `external_account`, as the file itself says."""
+    try:
+        kind = json.loads(file.read_text(encoding="utf-8"))["type"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Finding("submit", _GOOGLE, f"a file {origin}, not readable: {error!r}", Level.PROBLEM, _LOGIN)
+    return Finding("submit", _GOOGLE, f"{kind}, {origin}")

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from infeed.pipelines.doctor.findings import Finding, Level
-from infeed.pipelines.image.containers import find_engine, run_command
+from infeed.pipelines.containers import find_engine
+from infeed.pipelines.doctor.checks import Finding, Level
 
 # Runs here and in the image, so that both are looked at in one way. `code` is over all our own source files.
 _INVENTORY = """
@@ -51,16 +51,16 @@ def image_findings(image: str, *, for_dataflow: bool = False) -> Iterator[Findin
       image: its name.
       for_dataflow: whether Dataflow's workers are to run in it too.
     """
-    command = run_command(image, ["python", "-c", _INVENTORY])
+    engine = find_engine()
+    command = engine.run(image, ["python", "-c", _INVENTORY])
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     if done.returncode:
         words = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        do = f"Build it with infeed build, or see that {find_engine().name} can pull it."
+        do = f"Build it with infeed build, or see that {engine.name} can pull it."
         yield Finding("image", image, f"nothing can be run in it here: {words}", Level.PROBLEM, do)
         return
-    size = find_engine().size(image)
     there, here = _inventory(done.stdout), _inventory(_run([sys.executable, "-c", _INVENTORY]))
-    yield Finding("image", image, f"{size}, Python {there.python} (here {here.python})")
+    yield Finding("image", image, f"{engine.size(image)}, Python {there.python} (here {here.python})")
     yield from compare(there, here)
     if for_dataflow and not there.beam_worker:
         do = "Put it on top of the image, as docs/image.md tells."

@@ -1,24 +1,44 @@
-"""The folder that an image is built in: the Dockerfile, the pinned stack, this package and the user's project."""
+"""The folder that an image is built in: the Dockerfile, the pinned stack, this package and the user's project.
+
+This package is there as a wheel of its own files, so that an image holds the code that was tried here, and not a
+release like it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
 from importlib import resources
+from importlib.metadata import PackagePath, distribution
 from pathlib import Path
 from typing import Literal
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.image.wheel import package_wheel
+from infeed.components.units import size
 
 Accelerator = Literal["none", "gpu"]
 
 # Never part of a project's code: hidden files may hold secrets, and `runs` is where pipelines write.
 _LEFT_OUT = (".*", "__pycache__", "runs", "*.egg-info")
+_BUILD_TOOLS = ("setuptools==", "wheel==")  # of the packages that have no wheel; pip itself would fetch any version
+_PIN = re.compile(r"^[\w.\[\],-]+==[^\s;]+", re.M)
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 _MOST_BYTES = 100 << 20  # of code; data in an image is copied to every machine of the cluster
+NAME = "tfx-infeed"
+
+# What setuptools reads of a checkout. Built from a copy: it leaves build/ behind, and packs what an older build left.
+_SOURCES = ("setup.py", "pyproject.toml", "README.md", "infeed")
+# The same code has to give the same bytes, or an engine builds the layer anew.
+_BUILT_AT = 315_532_800  # seconds since 1970: the beginning of 1980, the first year that a zip can hold
+# Says how the package came onto this machine, which is nobody's business in the image.
+_LOCAL = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")
 
 
 def make_context(
@@ -38,12 +58,20 @@ def make_context(
     files = resources.files("infeed.pipelines.image")
     locks = ["requirements.txt"] + (["requirements-gpu.txt"] if accelerator == "gpu" else [])
     (folder / "Dockerfile").write_text((files / "Dockerfile").read_text("utf-8"), "utf-8")
-    (folder / "requirements.txt").write_text("".join((files / lock).read_text("utf-8") for lock in locks), "utf-8")
+    stack = "".join((files / lock).read_text("utf-8") for lock in locks)
+    (folder / "requirements.txt").write_text(stack, "utf-8")
+    (folder / "build-requirements.txt").write_text("".join(_entries(stack, *_BUILD_TOOLS)), "utf-8")
+    (folder / "constraints.txt").write_text("\n".join(_PIN.findall(stack)) + "\n", "utf-8")
     (folder / "package").mkdir()
     package_wheel(folder / "package")
     _copy_project(project, folder / "project", exclude)
     wanted = folder / "project" / "requirements.txt"
     (folder / "project-requirements.txt").write_bytes(wanted.read_bytes() if wanted.is_file() else b"")
+
+
+def _entries(lock: str, *names: str) -> Iterable[str]:
+    """What a lock file says of some packages: the version, and on the lines that follow the hashes of its files."""
+    return (entry for entry in re.findall(r"^\S[^\n]*\n(?:[ ][^\n]*\n)*", lock, re.M) if entry.startswith(names))
 
 
 def _copy_project(project: Path | None, target: Path, exclude: Sequence[str]) -> None:
@@ -55,10 +83,10 @@ def _copy_project(project: Path | None, target: Path, exclude: Sequence[str]) ->
     if sum(sizes.values()) > _MOST_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
         raise InfeedError(
-            f"the project is {_megabytes(sum(sizes.values()))}, most of it in {largest!r} "
-            f"({_megabytes(sizes[largest])}): too much for code",
+            f"the project is {size(sum(sizes.values()))}, most of it in {largest!r} "
+            f"({size(sizes[largest])}): too much for code",
             where=str(project),
-            do=f"Leave it out with --exclude {largest!r}, or keep data outside the project's folder.",
+            do=f"leave it out with --exclude {largest!r}, or keep data outside the project's folder",
         )
     shutil.copytree(project, target, ignore=ignored)
 
@@ -87,5 +115,57 @@ def _bytes(path: Path, ignored: Callable[[str, list[str]], set[str]]) -> int:
     return path.stat().st_size
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 2**20:,.0f} MB"
+def package_wheel(folder: Path) -> Path:
+    """Writes the wheel into `folder`: of the source tree where this runs from one (`pip install --editable`), else of
+    the installed files.
+
+    Raises:
+      InfeedError: the source tree cannot be built.
+    """
+    source = Path(__file__).resolve().parents[2]
+    return _from_source(source, folder) if (source / "setup.py").is_file() else _from_installed(folder)
+
+
+def _from_source(source: Path, folder: Path) -> Path:
+    with tempfile.TemporaryDirectory() as copy:
+        for name in _SOURCES:
+            if (source / name).is_dir():
+                shutil.copytree(source / name, Path(copy, name), ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source / name, copy)
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+        env = {**os.environ, "SOURCE_DATE_EPOCH": str(_BUILT_AT)}
+        done = subprocess.run([*command, "--wheel-dir", folder, copy], capture_output=True, text=True, env=env)
+    if done.returncode:
+        raise InfeedError(
+            f"the package cannot be built: {done.stderr.strip()[-500:]}",
+            where=str(source),
+            do="try: pip wheel --no-deps on that folder",
+        )
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _from_installed(folder: Path) -> Path:
+    """A wheel is a zip of what pip unpacked (PEP 427), but for the scripts and bytecode that pip made itself."""
+    package = distribution(NAME)
+    path = folder / f"{NAME.replace('-', '_')}-{package.version}-py3-none-any.whl"
+    files = [file for file in package.files or () if _came_from_the_wheel(file)]
+    record = next(file for file in package.files or () if file.name == "RECORD")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for file in files:
+            wheel.writestr(_entry(file), Path(str(file.locate())).read_bytes(), zipfile.ZIP_DEFLATED)
+        lines = [f"{file.as_posix()},{file.hash.mode}={file.hash.value},{file.size}" for file in files if file.hash]
+        wheel.writestr(_entry(record), "\n".join([*lines, f"{record.as_posix()},,", ""]), zipfile.ZIP_DEFLATED)
+    return path
+
+
+def _entry(file: PackagePath) -> zipfile.ZipInfo:
+    """Of 1980, whenever the file was installed."""
+    entry = zipfile.ZipInfo(file.as_posix())
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def _came_from_the_wheel(file: PackagePath) -> bool:
+    return ".." not in file.parts and file.suffix != ".pyc" and file.name not in _LOCAL

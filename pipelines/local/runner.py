@@ -1,30 +1,34 @@
 """Runs a pipeline on this machine, node by node, and tells of each one: TFX's LocalDagRunner made visible.
 
 Compiling, drivers, executors, caching and publishing are TFX's own. This module walks the compiled nodes as
-LocalDagRunner does, which has no place to listen at, and asks ML Metadata what became of each.
+LocalDagRunner does, which has no place to listen at, and asks ML Metadata what became of each. A run may begin at any
+node: the newest earlier run in which all before it succeeded lends the outputs.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from ml_metadata.proto import metadata_store_pb2
-from tfx.dsl.compiler import constants
+from tfx.dsl.compiler import compiler_utils, constants
 from tfx.orchestration import metadata
 from tfx.orchestration.local import runner_utils
 from tfx.orchestration.pipeline import Pipeline
-from tfx.orchestration.portable import launcher, runtime_parameter_utils, tfx_runner
+from tfx.orchestration.portable import launcher, partial_run_utils, runtime_parameter_utils, tfx_runner
+from tfx.orchestration.portable.mlmd import execution_lib
 
-from infeed.components.errors import InfeedError
-from infeed.pipelines.local.failure import last_error, own_words
-from infeed.pipelines.local.nodes import Board, NodeReport, NodeState, OnChange, RunReport
-from infeed.pipelines.local.partial_run import start_from
+from infeed.components.beam_runner import local_runner
+from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.trainer.callbacks import listening
+from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
 
 _log = logging.getLogger(__name__)
 _Execution = metadata_store_pb2.Execution
@@ -33,6 +37,10 @@ _STATES = {
     _Execution.CACHED: NodeState.CACHED,
     _Execution.FAILED: NodeState.FAILED,
 }
+_STEP = re.compile(r" \[while running '[^\n]*'\]")
+_FRAMES = re.compile(r'^ +File "[^\n]*", line \d+[^\n]*\n(?: {4}[^\n]*\n)*', re.MULTILINE)
+_WRAPPER = re.compile(r"^RuntimeError: (?=[\w.]+(?:Error|Exception|Interrupt)\b)")
+_MODULE = re.compile(r"^(?:\w+\.)+(?=\w+(?:: |$))")
 
 
 def run_local(pipeline: Pipeline, *, on_change: OnChange, from_node: str | None = None) -> RunReport:
@@ -48,7 +56,8 @@ def run_local(pipeline: Pipeline, *, on_change: OnChange, from_node: str | None 
       InfeedError: `from_node` is not a node of the pipeline, or no earlier run has the outputs it needs.
     """
     _check_name(from_node, [component.id for component in pipeline.components])
-    report: RunReport = _VisibleRunner(on_change, from_node).run(pipeline)
+    with local_runner():
+        report: RunReport = _VisibleRunner(on_change, from_node).run(pipeline)
     return report
 
 
@@ -69,16 +78,31 @@ class _VisibleRunner(tfx_runner.IrBasedRunner):
 
     def _run_nodes(self, pipeline: Any, deployment: Any, store: metadata.Metadata) -> RunReport:
         nodes = [node.pipeline_node for node in pipeline.nodes]
-        board = Board([_before_the_run(node) for node in nodes], self._on_change)
+        tracker = RunTracker([_before_the_run(node) for node in nodes], self._on_change)
         for node in nodes:
             if _is_skipped(node):
                 continue
-            board.post(NodeReport(node.node_info.id, NodeState.RUNNING))
-            report = _run_node(node, pipeline, deployment, store)
-            board.post(report)
+            tracker.post(NodeReport(node.node_info.id, NodeState.RUNNING))
+            with listening(_Progress(node.node_info.id, tracker)) as progress:
+                report = _run_node(node, pipeline, deployment, store)
+            report = replace(report, note=progress.last)
+            tracker.post(report)
             if report.state is NodeState.FAILED:
                 break
-        return board.report()
+        return tracker.report()
+
+
+class _Progress:
+    """Posts what a node says of how far it is; `last` is what it said in the end."""
+
+    def __init__(self, name: str, tracker: RunTracker) -> None:
+        self._name, self._tracker, self._started = name, tracker, time.monotonic()
+        self.last = ""
+
+    def __call__(self, words: str) -> None:
+        self.last = words
+        seconds = time.monotonic() - self._started
+        self._tracker.post(NodeReport(self._name, NodeState.RUNNING, seconds, progress=words))
 
 
 def _is_skipped(node: Any) -> bool:
@@ -95,7 +119,7 @@ def _run_node(node: Any, pipeline: Any, deployment: Any, store: metadata.Metadat
         report = _launch(node, pipeline, deployment, store)
     except Exception as error:  # whatever a component raises is the user's to read, not a crash of the runner
         _log.exception("%s failed", name)
-        report = NodeReport(name, NodeState.FAILED, error=own_words(error))
+        report = NodeReport(name, NodeState.FAILED, error=root_cause(error))
     return replace(report, seconds=time.monotonic() - started)
 
 
@@ -131,3 +155,73 @@ def _recorded_error(execution: Any) -> str:
 def _check_name(name: str | None, known: Sequence[str]) -> None:
     if name is not None and name not in known:
         raise InfeedError(f"there is no node {name!r} to start from", do=f"use one of: {', '.join(known)}")
+
+
+def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
+    """Marks the compiled `pipeline` to skip everything upstream of node `name` and to use its earlier outputs.
+
+    Nodes beside it run too: after a failure, some of them have no outputs yet. The cache serves what did not change.
+
+    Raises:
+      InfeedError: no earlier run has all the outputs.
+    """
+    nodes = [node.pipeline_node for node in pipeline.nodes]
+    upstream = _upstream(name, nodes)
+    partial_run_utils.mark_pipeline(pipeline, [n.node_info.id for n in nodes if n.node_info.id not in upstream])
+    for node in nodes:
+        if node.node_info.id == name:  # asked for by name: likely for a change that the cache cannot see
+            node.execution_options.caching_options.enable_cache = False
+    if upstream:
+        with store:
+            partial_run_utils.snapshot(store, pipeline, _lender(upstream, pipeline.pipeline_info.id, store.store))
+
+
+def _upstream(name: str, nodes: Sequence[Any]) -> set[str]:
+    found = {name}
+    for node in reversed(nodes):  # the compiler sorts them topologically
+        if node.node_info.id in found:
+            found.update(node.upstream_nodes)
+    return found - {name}
+
+
+def _lender(needed: set[str], pipeline_name: str, store: Any) -> str:
+    """The newest run in which all of `needed` succeeded; TFX by itself would take the newest, whatever became of it."""
+    succeeded = {node: _successes(compiler_utils.node_context_name(pipeline_name, node), store) for node in needed}
+    runs = store.get_contexts_by_type(constants.PIPELINE_RUN_CONTEXT_TYPE_NAME)
+    for run in sorted(runs, key=lambda run: run.id, reverse=True):
+        executed = {execution.id for execution in store.get_executions_by_context(run.id)}
+        if all(executed & successes for successes in succeeded.values()):
+            return str(run.name)
+    missing = [node for node, successes in succeeded.items() if not successes] or succeeded
+    raise InfeedError(
+        f"no earlier run has the outputs of {', '.join(sorted(missing))} to start from",
+        where=f"pipeline {pipeline_name!r}",
+        do="run the whole pipeline once, or start from an earlier node",
+    )
+
+
+def _successes(node_context: str, store: Any) -> set[int]:
+    context = store.get_context_by_type_and_name(constants.NODE_CONTEXT_TYPE_NAME, node_context)
+    executions = store.get_executions_by_context(context.id) if context else []
+    return {execution.id for execution in executions if execution_lib.is_execution_successful(execution)}
+
+
+def root_cause(error: BaseException) -> str:
+    """What the user is to read of `error`: an InfeedError's text as it stands, anything else as `Type: message`.
+
+    Beam raises a new exception per step, or one whose message is the whole traceback of a worker process.
+    """
+    ours = infeed_error(error)
+    return str(ours) if ours else _last_error("".join(traceback.format_exception_only(type(error), error)))
+
+
+def last_error(text: str) -> str:
+    """The error named last in a traceback that is only known as text; a bare message comes back as it is."""
+    ours = InfeedError.told_in(text)
+    return str(ours) if ours else _last_error(text)
+
+
+def _last_error(text: str) -> str:
+    message = _FRAMES.split(text)[-1]
+    message = _WRAPPER.sub("", _STEP.sub("", message).strip())
+    return _MODULE.sub("", message)

@@ -1,17 +1,27 @@
-"""A custom job of Vertex AI as processes of this machine: one for each machine that the job asks for."""
+"""A step that trains in a custom job of Vertex AI, with this machine in the place of Vertex AI.
+
+`python -m` of this module takes the place of TFX's own entry point, and goes on with it: everything up to the request
+that Vertex AI's client would send, and from its answer on, is TFX's. A machine of the job is a process here.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
+from infeed.components.errors import InfeedError
+
+ENTRY_POINT = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
+EXECUTORS = ("infeed.components.trainer.vertex_executor.", "tfx.extensions.google_cloud_ai_platform.trainer.")
 _POLL = 0.2  # seconds between looks at what still runs
 _GRACE = 10.0  # seconds that the other machines have to end when one has ended badly, or the first has ended well
 
@@ -19,8 +29,57 @@ _GRACE = 10.0  # seconds that the other machines have to end when one has ended 
 _TASKS = ("chief", "worker", "ps", "evaluator")
 
 
+def starts_custom_job(words: Sequence[str]) -> bool:
+    """Whether the command line is that of a Trainer that would start a custom job."""
+    return ENTRY_POINT in words and any(word.startswith(EXECUTORS) for word in words)
+
+
+def with_local_job_service(words: Sequence[str]) -> list[str]:
+    """The same command line with this machine in the place of Vertex AI."""
+    return [__name__ if word == ENTRY_POINT else word for word in words]
+
+
+class JobService:
+    """What TFX calls of `aiplatform_v1.JobServiceClient`; a job has ended when the call that creates it returns."""
+
+    def __init__(self, client_options: Mapping[str, Any]) -> None:
+        del client_options  # where Vertex AI would be
+        self._jobs: dict[str, Any] = {}
+
+    def create_custom_job(self, parent: str, custom_job: Mapping[str, Any]) -> Any:
+        """Raises ValueError or TypeError for what is no CustomJob, as the real client does."""
+        from google.cloud.aiplatform_v1.types import CustomJob, JobState
+
+        CustomJob(custom_job)
+        failure = run_replicas(replicas(custom_job["job_spec"]))
+        state = JobState.JOB_STATE_FAILED if failure else JobState.JOB_STATE_SUCCEEDED
+        name = f"{parent}/customJobs/{len(self._jobs) + 1}"
+        self._jobs[name] = CustomJob(name=name, state=state, error={"message": failure} if failure else None)
+        return self._jobs[name]
+
+    def get_custom_job(self, name: str, retry: Any) -> Any:
+        del retry
+        return self._jobs[name]
+
+
+def _no_ai_platform() -> None:
+    raise InfeedError(
+        "the Trainer would start a job of AI Platform, the service before Vertex AI",
+        do="train on Vertex AI: ai_platform_enable_vertex in its custom_config",
+    )
+
+
+def main() -> None:
+    """Runs TFX's entry point with the arguments of this process."""
+    from tfx.extensions.google_cloud_ai_platform import training_clients
+
+    training_clients.gapic = SimpleNamespace(JobServiceClient=JobService)
+    training_clients.CAIPJobClient = _no_ai_platform
+    runpy.run_module(ENTRY_POINT, run_name="__main__", alter_sys=True)
+
+
 @dataclass(frozen=True)
-class Machine:
+class Replica:
     """One replica of a worker pool.
 
     Attributes:
@@ -41,32 +100,41 @@ class Machine:
         return f"workerpool{self.pool}-{self.index}"
 
 
-def machines(job_spec: Mapping[str, Any]) -> list[Machine]:
+def replicas(job_spec: Mapping[str, Any]) -> list[Replica]:
     """The machines of a CustomJobSpec, pool by pool."""
-    return [
-        Machine(number, index, _command(pool["container_spec"]), _env(pool["container_spec"]))
-        for number, pool in enumerate(job_spec["worker_pool_specs"])
-        for index in range(int(pool.get("replica_count", 1)))
-    ]
+    found = []
+    for number, pool in enumerate(job_spec["worker_pool_specs"]):
+        container = pool["container_spec"]
+        command = (*container.get("command", ()), *container.get("args", ()))
+        env = {variable["name"]: variable["value"] for variable in container.get("env", ())}
+        found += [Replica(number, index, command, env) for index in range(int(pool.get("replica_count", 1)))]
+    return found
 
 
-def cluster_environment(machine: Machine, addresses: Mapping[Machine, str]) -> dict[str, str]:
-    """What Vertex AI tells a machine about all: CLUSTER_SPEC, and where there are several TF_CONFIG as well.
+def cluster_environment(machine: Replica, addresses: Mapping[Replica, str]) -> dict[str, str]:
+    """What a machine gets to know of all from Vertex AI: CLUSTER_SPEC, and where there are several TF_CONFIG as well.
 
     The format of https://cloud.google.com/vertex-ai/docs/training/distributed-training.
 
     Args:
       addresses: `host:port` of every machine, in order.
     """
-    spec = {"cluster": _by_pool(addresses, "workerpool{}".format), "task": _task(machine, f"workerpool{machine.pool}")}
-    environment = {"CLUSTER_SPEC": json.dumps({**spec, "environment": "cloud"})}
+    environment = {"CLUSTER_SPEC": _cluster(machine, addresses, "workerpool{}".format)}
     if len(addresses) > 1:
-        config = {"cluster": _by_pool(addresses, _TASKS.__getitem__), "task": _task(machine, _TASKS[machine.pool])}
-        environment["TF_CONFIG"] = json.dumps({**config, "environment": "cloud"})
+        environment["TF_CONFIG"] = _cluster(machine, addresses, _TASKS.__getitem__)
     return environment
 
 
-def run_machines(wanted: Sequence[Machine]) -> str:
+def _cluster(machine: Replica, addresses: Mapping[Replica, str], name: Callable[[int], str]) -> str:
+    """As JSON; `name` is of the pool with that number."""
+    pools: dict[str, list[str]] = {}
+    for each, address in addresses.items():
+        pools.setdefault(name(each.pool), []).append(address)
+    task = {"type": name(machine.pool), "index": machine.index}
+    return json.dumps({"cluster": pools, "task": task, "environment": "cloud"})
+
+
+def run_replicas(wanted: Sequence[Replica]) -> str:
     """Runs them side by side until the first machine has ended, or any has failed; the others end with it.
 
     Returns:
@@ -101,28 +169,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _command(container: Mapping[str, Any]) -> tuple[str, ...]:
-    return (*container.get("command", ()), *container.get("args", ()))
-
-
-def _env(container: Mapping[str, Any]) -> dict[str, str]:
-    return {variable["name"]: variable["value"] for variable in container.get("env", ())}
-
-
-def _by_pool(addresses: Mapping[Machine, str], name: Any) -> dict[str, list[str]]:
-    pools: dict[str, list[str]] = {}
-    for machine, address in addresses.items():
-        pools.setdefault(name(machine.pool), []).append(address)
-    return pools
-
-
-def _task(machine: Machine, kind: str) -> dict[str, Any]:
-    return {"type": kind, "index": machine.index}
-
-
 def _free_addresses(count: int) -> list[str]:
     with ExitStack() as held:  # all at once, so that no port is given twice
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind(("localhost", 0))
         return [f"localhost:{each.getsockname()[1]}" for each in sockets]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,7 @@
-"""What a step is handed and what it hands back: the messages ExecutorInput and ExecutorOutput, as JSON.
+"""What a step is handed and what it hands back: parameters and artifacts, ExecutorInput and ExecutorOutput as JSON.
+
+A step's command line names parts of it by placeholders: `{{$}}`, `{{$.inputs.parameters['x']}}`,
+`{{$.outputs.artifacts['m'].uri}}`.
 
 https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1/pipeline_spec.proto; artifacts and output parameters are
 laid out as Kubeflow's launcher does it (backend/src/v2/component/launcher_v2.go).
@@ -9,19 +12,81 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.rehearse import placeholders, values
-from infeed.pipelines.rehearse.dag import Task
-from infeed.pipelines.rehearse.scope import Bundle
-from infeed.pipelines.rehearse.store import Artifact
+from infeed.pipelines.console.nodes import NodeState
+from infeed.pipelines.job import parameters as values
+from infeed.pipelines.job.dag import Task
+from infeed.pipelines.job.parameters import Value, as_text
+
+_TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"\{\{\$((?:\.\w+|\[[^]]*\])*)\}\}")
+_PART = re.compile(r"\.(\w+)|\['([^']*)'\]|\[(\d+)\]")
+
+View = Mapping[str, Any]
+"""What placeholders may name, nested; the whole ExecutorInput, as JSON, is under the empty name."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Artifact:
+    """A RuntimeArtifact: what a step wrote or an importer named.
+
+    Attributes:
+      name: unique in the store; metadata of other artifacts, such as a blessing's, may hold it.
+      type: ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`.
+      uri: its folder or file.
+    """
+
+    name: str
+    type: Mapping[str, Any]
+    uri: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """`tfx.Model`, `system.Dataset`."""
+        title = _TITLE.search(self.type.get("instanceSchema", ""))
+        return title[1] if title else str(self.type.get("schemaTitle", ""))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has removed it; of buckets that is taken for granted."""
+        return "://" in self.uri or os.path.exists(self.uri)
+
+    def to_json(self) -> dict[str, Any]:
+        """As an ExecutorInput holds it."""
+        return {"name": self.name, "type": dict(self.type), "uri": self.uri, "metadata": dict(self.metadata)}
+
+
+@dataclass(frozen=True)
+class TaskIO:
+    """Parameters and artifacts by key: what goes into a task or comes out of it."""
+
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    artifacts: Mapping[str, Sequence[Artifact]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What became of a task; `note` is what else there is to say in a few words."""
+
+    state: NodeState
+    outputs: TaskIO = TaskIO()
+    error: str = ""
+    note: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state in (NodeState.DONE, NodeState.CACHED)
+
+
+@dataclass(frozen=True)
+class AttemptDir:
     """Where one attempt writes.
 
     Attributes:
@@ -42,21 +107,22 @@ class Place:
         return os.path.join(self.folder, "output_parameters", key)
 
 
-def planned_outputs(task: Task, place: Place) -> dict[str, Artifact]:
+def planned_outputs(task: Task, attempt_dir: AttemptDir) -> dict[str, Artifact]:
     """The artifacts that the step is to write, by key."""
-    declared = task.component.get("outputDefinitions", {}).get("artifacts", {})
     return {
         key: Artifact(
-            name=f"{place.name}/{key}",
+            name=f"{attempt_dir.name}/{key}",
             type=spec["artifactType"],
-            uri=os.path.join(place.folder, key),
+            uri=os.path.join(attempt_dir.folder, key),
             metadata=spec.get("metadata", {}),
         )
-        for key, spec in declared.items()
+        for key, spec in task.outputs("artifacts").items()
     }
 
 
-def executor_input(inputs: Bundle, outputs: Mapping[str, Artifact], task: Task, place: Place, legacy: bool) -> Any:
+def executor_input(
+    inputs: TaskIO, outputs: Mapping[str, Artifact], task: Task, attempt_dir: AttemptDir, legacy: bool
+) -> Any:
     """The ExecutorInput message.
 
     Args:
@@ -66,45 +132,45 @@ def executor_input(inputs: Bundle, outputs: Mapping[str, Artifact], task: Task, 
     if legacy:
         parameters = {"parameters": {key: values.to_legacy(value) for key, value in inputs.parameters.items()}}
     else:
-        parameters = {"parameterValues": _whole(dict(inputs.parameters))}
+        parameters = {"parameterValues": values.mapped(dict(inputs.parameters), _whole)}
     return {
         "inputs": {
             **parameters,
             "artifacts": {k: {"artifacts": [a.to_json() for a in found]} for k, found in inputs.artifacts.items()},
         },
         "outputs": {
-            "parameters": {key: {"outputFile": place.parameter_file(key)} for key in _output_parameters(task)},
+            "parameters": {key: {"outputFile": attempt_dir.parameter_file(key)} for key in task.outputs("parameters")},
             "artifacts": {key: {"artifacts": [artifact.to_json()]} for key, artifact in outputs.items()},
-            "outputFile": place.output_file,
+            "outputFile": attempt_dir.output_file,
         },
     }
 
 
-def view(message: Any, inputs: Bundle, outputs: Mapping[str, Artifact], job: Mapping[str, Any]) -> placeholders.View:
+def view(message: Any, inputs: TaskIO, outputs: Mapping[str, Artifact], job: Mapping[str, Any]) -> View:
     """What the placeholders of the step's command line stand for."""
     files = {key: {"output_file": spec["outputFile"]} for key, spec in message["outputs"]["parameters"].items()}
     return {
         **job,
         "": message,
-        "inputs": placeholders.inputs_view(inputs.parameters, inputs.artifacts),
+        "inputs": inputs_view(inputs),
         "outputs": {
             "parameters": files,
-            "artifacts": {key: placeholders.artifact_view(artifact) for key, artifact in outputs.items()},
+            "artifacts": {key: artifact_view(artifact) for key, artifact in outputs.items()},
             "output_file": message["outputs"]["outputFile"],
         },
     }
 
 
-def read_output(place: Place) -> Any:
+def read_output(attempt_dir: AttemptDir) -> Any:
     """The ExecutorOutput that was written; an empty one where there is none."""
     try:
-        with open(place.output_file, encoding="utf-8") as file:
+        with open(attempt_dir.output_file, encoding="utf-8") as file:
             return json.load(file)
     except FileNotFoundError:
         return {}
     except ValueError as error:
         do = "the step is to write an ExecutorOutput in JSON"
-        raise InfeedError(f"not JSON: {error}", where=place.output_file, do=do) from error
+        raise InfeedError(f"not JSON: {error}", where=attempt_dir.output_file, do=do) from error
 
 
 def output_values(output: Any) -> dict[str, Any]:
@@ -113,7 +179,7 @@ def output_values(output: Any) -> dict[str, Any]:
     return {**legacy, **output.get("parameterValues", {})}
 
 
-def finished_outputs(planned: Mapping[str, Artifact], output: Any, task: Task, place: Place) -> Bundle:
+def finished_outputs(planned: Mapping[str, Artifact], output: Any, task: Task, attempt_dir: AttemptDir) -> TaskIO:
     """The outputs as planned, with what the step says about them.
 
     Raises:
@@ -121,10 +187,10 @@ def finished_outputs(planned: Mapping[str, Artifact], output: Any, task: Task, p
     """
     given = output_values(output)
     parameters = {
-        key: given[key] if key in given else _read_parameter(key, spec, place)
-        for key, spec in _output_parameters(task).items()
+        key: given[key] if key in given else _read_parameter(key, spec, attempt_dir)
+        for key, spec in task.outputs("parameters").items()
     }
-    return Bundle(parameters, {key: [artifact] for key, artifact in updated(planned, output).items()})
+    return TaskIO(parameters, {key: [artifact] for key, artifact in updated(planned, output).items()})
 
 
 def updated(planned: Mapping[str, Artifact], output: Any) -> dict[str, Artifact]:
@@ -140,23 +206,69 @@ def updated(planned: Mapping[str, Artifact], output: Any) -> dict[str, Artifact]
     }
 
 
-def _output_parameters(task: Task) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = task.component.get("outputDefinitions", {}).get("parameters", {})
-    return found
-
-
-def _read_parameter(key: str, spec: Mapping[str, Any], place: Place) -> Any:
-    path = place.parameter_file(key)
+def _read_parameter(key: str, spec: Mapping[str, Any], attempt_dir: AttemptDir) -> Any:
+    path = attempt_dir.parameter_file(key)
     if not os.path.isfile(path):
         raise InfeedError(f"the step did not write its output parameter {key!r}", where=path, do="write it there")
     with open(path, encoding="utf-8") as file:
-        return values.parse(file.read(), values.declared_type(spec), key)
+        return values.parse(file.read(), values.declared_type(spec), f"parameter {key}")
 
 
 def _whole(value: Any) -> Any:
     """3.0 as 3: protobuf's JSON, through which the cluster passes everything, knows no other way to write it."""
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def fill(text: str, view: View) -> str:
+    """`text` with its placeholders replaced: strings as they are, all else as JSON.
+
+    Raises:
+      InfeedError: there is nothing of that name.
+    """
+    return _PLACEHOLDER.sub(lambda found: as_text(_look_up(found[1], view)), text)
+
+
+def fill_arguments(arguments: Sequence[str], view: View) -> list[str]:
+    """Fills each argument; `Concat` and `IfPresent` of kfp's container components become what they stand for."""
+    return [text for argument in arguments for text in _expand(_structure(argument), view)]
+
+
+def inputs_view(inputs: TaskIO) -> View:
+    """What placeholders see of a task's inputs; of several artifacts the first."""
+    artifacts = {key: artifact_view(found[0]) for key, found in inputs.artifacts.items() if found}
+    return {"parameters": inputs.parameters, "artifacts": artifacts}
+
+
+def artifact_view(artifact: Artifact) -> View:
+    """Paths are what URIs are: everything is in local folders here."""
+    value = os.path.join(artifact.uri, "value")  # where TFX keeps the value of a value artifact
+    read = {"value": Path(value).read_text(encoding="utf-8")} if os.path.isfile(value) else {}
+    return {**artifact.to_json(), "path": artifact.uri, **read}
+
+
+def _look_up(path: str, view: View) -> Any:
+    found: Any = view if path else view[""]
+    try:
+        for attribute, key, index in _PART.findall(path):
+            found = found[int(index)] if index else found[attribute or key]
+    except (KeyError, IndexError, TypeError) as error:
+        do = "name an input or output of the component, or one of the constants in kfp.dsl"
+        raise InfeedError(f"nothing stands for the placeholder {{{{${path}}}}}", do=do) from error
+    return found
+
+
+def _structure(argument: str) -> Any:
+    return json.loads(argument) if argument.startswith(('{"Concat": ', '{"IfPresent": ')) else argument
+
+
+def _expand(argument: Any, view: View) -> list[str]:
+    if isinstance(argument, str):
+        return [fill(argument, view)]
+    if isinstance(argument, list):
+        return [text for part in argument for text in _expand(part, view)]
+    if "Concat" in argument:
+        return ["".join(_expand(argument["Concat"], view))]
+    choice = argument["IfPresent"]
+    inputs = view["inputs"]
+    present = choice["InputName"] in {**inputs["parameters"], **inputs["artifacts"]}
+    return _expand(choice["Then"] if present else choice.get("Else", []), view)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infeed.components.errors import InfeedError
+from infeed.pipelines.job.parameters import mapped
 
 _LOCAL = re.compile(r"(?<![\w:/.-])(?:/[\w.-]+){2,}")
 _OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")
@@ -16,7 +17,7 @@ _REMOTE = re.compile(r"\b(?:gs|s3|minio|hdfs|abfss?)://[\w.-][^\s\"'\\,;)}\]]*")
 
 
 @dataclass(frozen=True)
-class Map:
+class PathMapping:
     """Wherever the job says `source` or something below it, the rehearsal says `target`.
 
     A location mapped to itself is used as it is, with whatever credentials the steps find.
@@ -26,7 +27,7 @@ class Map:
     target: str
 
     @classmethod
-    def parse(cls, text: str) -> Map:
+    def parse(cls, text: str) -> PathMapping:
         """Reads `gs://bucket=/folder`, or `/folder` alone for one that is used as it is.
 
         Raises:
@@ -44,7 +45,7 @@ class Map:
 class Locations:
     """Several maps; the longest source that fits is the one that counts."""
 
-    def __init__(self, maps: Sequence[Map]) -> None:
+    def __init__(self, maps: Sequence[PathMapping]) -> None:
         ordered = sorted(maps, key=lambda map_: len(map_.source), reverse=True)
         self._targets = {map_.source: map_.target for map_ in ordered}
         self._pattern = re.compile("|".join(map(_prefix, self._targets))) if maps else None
@@ -56,13 +57,7 @@ class Locations:
 
     def apply(self, value: Any) -> Any:
         """`value`, which is JSON, with every string in it mapped; locations inside of longer texts too."""
-        if isinstance(value, dict):
-            return {key: self.apply(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.apply(item) for item in value]
-        if isinstance(value, str) and self._pattern:
-            return self._pattern.sub(lambda found: self._target(found[0]), value)
-        return value
+        return mapped(value, self._in_text)
 
     def check_no_others(self, spec: Any) -> None:
         """Raises InfeedError if the job, mapped already, still names a location that is not on this machine."""
@@ -88,6 +83,11 @@ class Locations:
             more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
             maps = " ".join(f"--map {folder}" for folder in _round(unseen))
             raise InfeedError(f"the image does not see {unseen[0]}{more}, of this machine", do=f"add {maps}")
+
+    def _in_text(self, value: Any) -> Any:
+        if not (isinstance(value, str) and self._pattern):
+            return value
+        return self._pattern.sub(lambda found: self._target(found[0]), value)
 
     def _target(self, source: str) -> str:
         target = self._targets[source]

@@ -4,25 +4,76 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from infeed.pipelines.deploy.compiled import CompiledJob
-from infeed.pipelines.image.containers import find_engine
-from infeed.pipelines.local.nodes import OnChange, RunReport
-from infeed.pipelines.rehearse.dag import leaves, read_tasks
-from infeed.pipelines.rehearse.faults import Faults
-from infeed.pipelines.rehearse.launch import Here, InImage, Launcher
-from infeed.pipelines.rehearse.locations import Locations, Map
-from infeed.pipelines.rehearse.platform import Platform, check_platform
-from infeed.pipelines.rehearse.scope import Bundle
-from infeed.pipelines.rehearse.step import Stage
-from infeed.pipelines.rehearse.store import Artifact, Store, open_store
-from infeed.pipelines.rehearse.walk import Walk
-from infeed.pipelines.submit.parameters import read_parameters
+from infeed.components.errors import InfeedError
+from infeed.pipelines.console.nodes import OnChange, RunReport
+from infeed.pipelines.containers import find_engine
+from infeed.pipelines.job.compiled import CompiledJob, Target
+from infeed.pipelines.job.dag import Task, leaves, walk
+from infeed.pipelines.job.parameters import read_parameters
+from infeed.pipelines.rehearse.custom_job import EXECUTORS, starts_custom_job
+from infeed.pipelines.rehearse.dag_executor import DagExecutor
+from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
+from infeed.pipelines.rehearse.launch import ContainerLauncher, Faults, Launcher, LocalLauncher
+from infeed.pipelines.rehearse.locations import Locations, PathMapping
+from infeed.pipelines.rehearse.step import RunContext
+from infeed.pipelines.rehearse.store import Store, open_store
+
+# What a rehearsal refuses: what the target would refuse, what a step would start elsewhere, what has no stand-in.
+
+
+# What a command line names when its step hands the work to a service: such a step costs money wherever it runs.
+_SERVICES = {
+    "tfx.extensions.google_cloud_ai_platform.": "Vertex AI",
+    "google_cloud_pipeline_components.": "Google Cloud",
+    "--runner=DataflowRunner": "Dataflow",
+    "DataflowRunner": "Dataflow",  # after `--runner` as a word of its own
+}
+
+
+def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
+    """Raises InfeedError where the target would refuse the job, or a task cannot be rehearsed here."""
+    for task in walk(tasks):
+        if task.is_loop:
+            do = "rehearse a job without it"
+            raise InfeedError("a loop over items cannot be rehearsed", where=_where(task), do=do)
+    for task in leaves(tasks):
+        _check_executor(task, target)
+        for service in _services(task):
+            raise InfeedError(
+                f"{task.node} would hand its work to {service}, which is not rehearsed here",
+                do="compile without it, such as deploy.vertex's endpoint and dataflow, and rehearse that",
+            )
+
+
+def _check_executor(task: Task, target: Target) -> None:
+    executor = task.executor or {}
+    if not executor.keys() & {"container", "importer", "resolver"}:
+        kind = next(iter(executor), "nothing")
+        do = "compile the job for Kubeflow: there it is a container"
+        raise InfeedError(f"executor {kind!r} cannot be rehearsed", where=_where(task), do=do)
+    if "resolver" in executor and target == "kubeflow":
+        raise InfeedError(
+            f"Kubeflow's backend runs no resolvers, and refuses the job for {task.node}",
+            do="compile it with --target kubeflow, which leaves them out, or rehearse it for Vertex AI",
+        )
+
+
+def _where(task: Task) -> str:
+    return f"task {'/'.join(task.path)}"
+
+
+def _services(task: Task) -> Iterator[str]:
+    container = task.container or {}
+    words = [*container.get("command", ()), *container.get("args", ())]
+    if starts_custom_job(words):
+        words = [word for word in words if not word.startswith(EXECUTORS)]  # they have a stand-in
+    yield from (service for sign, service in _SERVICES.items() if any(word.startswith(sign) for word in words))
 
 
 @dataclass(frozen=True)
@@ -35,7 +86,7 @@ class RehearseOptions:
       image: runs the steps inside of this image; on this machine by default.
       parameters: `NAME=VALUE` of runtime parameters.
       maps: what stands for the buckets and mounted folders that the job names.
-      platform: kubeflow runs no drivers and refuses resolvers, as its own backend does.
+      target: kubeflow runs no drivers and refuses resolvers, as its own backend does.
       use_cache: take outputs of earlier rehearsals.
     """
 
@@ -43,9 +94,9 @@ class RehearseOptions:
     project: str = "."
     image: str | None = None
     parameters: tuple[str, ...] = ()
-    maps: tuple[Map, ...] = ()
+    maps: tuple[PathMapping, ...] = ()
     faults: Faults = field(default_factory=Faults)
-    platform: Platform = "vertex"
+    target: Target = "vertex"
     use_cache: bool = True
 
 
@@ -74,57 +125,57 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
     locations = Locations(options.maps)
     job = dataclasses.replace(job, spec=locations.apply(job.spec), runtime=locations.apply(job.runtime))
     inputs = locations.apply(_root_parameters(job, options.parameters))
-    tasks = read_tasks(job.spec)
+    tasks = job.tasks
+    check_tasks(tasks, options.target)
     options.faults.check(list(leaves(tasks)))
-    check_platform(leaves(tasks), options.platform)
-    locations.check_no_others([job.spec["deploymentSpec"], _dags(job.spec), inputs])
-    root = Path(options.root).resolve()
+    locations.check_no_others([job.spec["deploymentSpec"], _task_specs(tasks), inputs])
+    root = Path(os.path.realpath(options.root))
     launcher = _launcher(options, root, locations)
-    if isinstance(launcher, InImage):
-        locations.check_seen([_dags(job.spec), inputs], launcher.folders)
+    if isinstance(launcher, ContainerLauncher):
+        locations.check_seen([_task_specs(tasks), inputs], launcher.folders)
         find_engine()
     with open_store(root) as store:
-        stage = _stage(job, options, root, store, launcher, inputs)
-        walk = Walk(stage, tasks, on_change)
-        walk.run(Bundle(inputs))
-        return Rehearsal(stage.run, walk.board.report(), walk.outputs)
+        context = _context(job, options, root, store, launcher, inputs)
+        executor = DagExecutor(context, tasks, on_change)
+        executor.run(TaskIO(inputs))
+        return Rehearsal(context.run, executor.tracker.report(), executor.outputs)
 
 
 def _root_parameters(job: CompiledJob, given: Sequence[str]) -> dict[str, Any]:
     defaults = {name: known.default for name, known in job.parameters.items() if known.default is not None}
-    return {**defaults, **read_parameters(given, job)}
+    return {**defaults, **read_parameters(given, job.parameters, job.name)}
 
 
-def _dags(spec: Mapping[str, Any]) -> list[Any]:
+def _task_specs(tasks: tuple[Task, ...]) -> list[Any]:
     """The parts of a job that name values; where it keeps its artifacts does not matter here."""
-    return [spec["root"].get("dag"), [component.get("dag") for component in spec.get("components", {}).values()]]
+    return [task.spec for task in walk(tasks)]
 
 
 def _launcher(options: RehearseOptions, root: Path, locations: Locations) -> Launcher:
     if not options.image:
-        return Here(str(root / "packages"))
-    return InImage(options.image, (str(root), *locations.folders))
+        return LocalLauncher(str(root / "packages"))
+    return ContainerLauncher(options.image, (str(root), *locations.folders))
 
 
-def _stage(
+def _context(
     job: CompiledJob,
     options: RehearseOptions,
     root: Path,
     store: Store,
     launcher: Launcher,
     parameters: Mapping[str, Any],
-) -> Stage:
+) -> RunContext:
     run = _new_name(root)
     (root / "logs" / run).mkdir(parents=True)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return Stage(
+    return RunContext(
         root=root,
         run=run,
         pipeline=job.name,
         project=os.path.abspath(options.project),
         legacy=job.schema_version.startswith("2.0"),
         use_cache=options.use_cache,
-        runs_drivers=options.platform == "vertex",
+        runs_drivers=options.target == "vertex",
         job={
             "parameters": parameters,
             "pipeline_root": str(root / "artifacts"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -12,26 +13,22 @@ from pathlib import Path
 from typing import IO, Any
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.local.nodes import NodeState
-from infeed.pipelines.rehearse import executor_io, placeholders, process
-from infeed.pipelines.rehearse.dag import Spec, Task
-from infeed.pipelines.rehearse.executor_io import Place
-from infeed.pipelines.rehearse.faults import Faults, has_begun
-from infeed.pipelines.rehearse.fingerprint import fingerprint
-from infeed.pipelines.rehearse.launch import Launcher
-from infeed.pipelines.rehearse.scope import Bundle, Result
-from infeed.pipelines.rehearse.store import Artifact, Execution, Store
-from infeed.pipelines.rehearse.vertex_training import trained_here, trains_elsewhere
-from infeed.pipelines.rehearse.words import exit_in_words
+from infeed.pipelines.console.nodes import NodeState
+from infeed.pipelines.job.dag import Spec, Task
+from infeed.pipelines.rehearse import executor_io, launch
+from infeed.pipelines.rehearse.custom_job import starts_custom_job, with_local_job_service
+from infeed.pipelines.rehearse.executor_io import Artifact, AttemptDir, TaskIO, TaskResult, View, fill_arguments
+from infeed.pipelines.rehearse.launch import Faults, Launcher, describe_exit, has_begun
+from infeed.pipelines.rehearse.store import Execution, Store
 
 _ON_PURPOSE = "killed on purpose"
 
-Tell = Callable[[str], None]
+OnProgress = Callable[[str], None]
 """Called with a few words on what the step does now."""
 
 
 @dataclass(frozen=True)
-class Stage:
+class RunContext:
     """What all steps of a rehearsal have in common.
 
     Attributes:
@@ -57,81 +54,81 @@ class Stage:
     faults: Faults
     store: Store
 
-    def place(self, task: Task, attempt: str) -> Place:
+    def attempt_dir(self, task: Task, attempt: str) -> AttemptDir:
         """A folder of its own for each attempt, so that none finds what another has left."""
-        return Place(str(self.root / "artifacts" / self.run / task.node / attempt), name=f"{self.run}/{task.node}")
+        return AttemptDir(str(self.root / "artifacts" / self.run / task.node / attempt), name=f"{self.run}/{task.node}")
 
     def log(self, node: str) -> Path:
         """Everything that the attempts of a step print; beside it, with `.sh`, the command line of the last one."""
         return self.root / "logs" / self.run / f"{node}.log"
 
 
-def run_step(task: Task, inputs: Bundle, stage: Stage, tell: Tell) -> Result:
+def run_step(task: Task, inputs: TaskIO, context: RunContext, tell: OnProgress) -> TaskResult:
     """Runs a container task as the cluster would.
 
     Raises:
       InfeedError: the job asks for something that cannot be, such as a placeholder for an input that is not there.
     """
-    path = stage.log(task.node)
+    path = context.log(task.node)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", errors="replace") as log:
-        step = _Step(task, stage, log, tell)
+        step = _StepRunner(task, context, log, tell)
         try:
             return step.run(inputs)
         except _StepError as error:
-            return Result(NodeState.FAILED, error=str(error))
+            return TaskResult(NodeState.FAILED, error=str(error))
 
 
 class _StepError(Exception):
     """A process of the step failed; in words."""
 
 
-class _Step:
-    def __init__(self, task: Task, stage: Stage, log: IO[str], tell: Tell) -> None:
+class _StepRunner:
+    def __init__(self, task: Task, context: RunContext, log: IO[str], tell: OnProgress) -> None:
         assert task.executor is not None
-        self._task, self._stage, self._log, self._tell = task, stage, log, tell
+        self._task, self._context, self._log, self._tell = task, context, log, tell
         self._container: Spec = task.executor["container"]
         self._env = {variable["name"]: variable["value"] for variable in self._container.get("env", ())}
-        self._deaths = stage.faults.deaths.get(task.node, 0)
+        self._kills = context.faults.kills.get(task.node, 0)
 
-    def run(self, inputs: Bundle) -> Result:
+    def run(self, inputs: TaskIO) -> TaskResult:
         said = self._drive(inputs)
         inputs = replace(inputs, parameters={**inputs.parameters, **executor_io.output_values(said)})
-        image = self._stage.launcher.image(self._container["image"])
-        key = fingerprint(self._task, inputs, self._planned(said, self._place(1)), image)
+        image = self._context.launcher.image(self._container["image"])
+        key = fingerprint(self._task, inputs, self._planned(said, self._attempt_dir(1)), image)
         return self._cached(key) or self._execute(inputs, said, key)
 
-    def _drive(self, inputs: Bundle) -> Any:
+    def _drive(self, inputs: TaskIO) -> Any:
         """What the driver says: parameters, and metadata of the outputs; where those will be is not its to say."""
-        driver = self._container.get("lifecycle", {}).get("preCacheCheck")
-        if not (driver and self._stage.runs_drivers):
+        driver = self._task.driver
+        if not (driver and self._context.runs_drivers):
             return {}
         self._tell("driver")
-        place = self._stage.place(self._task, "driver")
+        attempt_dir = self._context.attempt_dir(self._task, "driver")
         try:
-            self._start("driver", driver, inputs, self._planned({}, place), place)
+            self._start("driver", driver, inputs, self._planned({}, attempt_dir), attempt_dir)
         except _StepError as error:
             raise _StepError(f"the driver failed: {error}") from error
-        said = executor_io.read_output(place)
+        said = executor_io.read_output(attempt_dir)
         for found in said.get("artifacts", {}).values():
             for artifact in found["artifacts"]:
                 artifact.pop("uri", None)
         return said
 
-    def _cached(self, key: str) -> Result | None:
-        if not (self._stage.use_cache and self._task.cacheable):
+    def _cached(self, key: str) -> TaskResult | None:
+        if not (self._context.use_cache and self._task.cacheable):
             return None
-        hit = self._stage.store.cached(self._stage.pipeline, key)
+        hit = self._context.store.cached(self._context.pipeline, key)
         if not hit:
             return None
-        artifacts = {k: [self._stage.store.artifact(name) for name in names] for k, names in hit.artifacts.items()}
-        return Result(NodeState.CACHED, Bundle(hit.parameters, artifacts), note=f"made in {hit.run}")
+        artifacts = {k: [self._context.store.artifact(name) for name in names] for k, names in hit.artifacts.items()}
+        return TaskResult(NodeState.CACHED, TaskIO(hit.parameters, artifacts), note=f"made in {hit.run}")
 
-    def _execute(self, inputs: Bundle, said: Any, key: str) -> Result:
+    def _execute(self, inputs: TaskIO, said: Any, key: str) -> TaskResult:
         """Attempts until one succeeds; the job's pauses between them are left out."""
-        allowed = self._task.retries + 1
+        allowed = (self._task.retries or 0) + 1
         for attempt in range(1, allowed + 1):
-            note = _of_attempts(attempt, allowed, self._deaths)
+            note = _of_attempts(attempt, allowed, self._kills)
             self._tell(note)
             started = time.monotonic()
             try:
@@ -140,43 +137,46 @@ class _Step:
                 reason = str(error)
                 continue
             self._remember(outputs, key, time.monotonic() - started)
-            return Result(NodeState.DONE, outputs, note=note)
+            return TaskResult(NodeState.DONE, outputs, note=note)
         retries = f"the job allows {allowed} attempts" if allowed > 1 else "the job gives it no retries"
-        return Result(NodeState.FAILED, error=f"{reason}; {retries}" if self._deaths else reason, note=note)
+        return TaskResult(NodeState.FAILED, error=f"{reason}; {retries}" if self._kills else reason, note=note)
 
-    def _attempt(self, number: int, inputs: Bundle, said: Any) -> Bundle:
-        place = self._place(number)
-        planned = self._planned(said, place)
-        _put(place.output_file, said)
-        dies = number <= self._deaths
-        self._start(f"attempt {number}", self._container, inputs, planned, place, dies=dies)
-        return executor_io.finished_outputs(planned, executor_io.read_output(place), self._task, place)
+    def _attempt(self, number: int, inputs: TaskIO, said: Any) -> TaskIO:
+        attempt_dir = self._attempt_dir(number)
+        planned = self._planned(said, attempt_dir)
+        _put(attempt_dir.output_file, said)
+        dies = number <= self._kills
+        self._start(f"attempt {number}", self._container, inputs, planned, attempt_dir, dies=dies)
+        return executor_io.finished_outputs(planned, executor_io.read_output(attempt_dir), self._task, attempt_dir)
 
-    def _place(self, attempt: int) -> Place:
-        return self._stage.place(self._task, str(1 if self._task.node in self._stage.faults.leavings else attempt))
+    def _attempt_dir(self, attempt: int) -> AttemptDir:
+        is_shared = self._task.node in self._context.faults.dirty_retries
+        return self._context.attempt_dir(self._task, str(1 if is_shared else attempt))
 
-    def _planned(self, said: Any, place: Place) -> dict[str, Artifact]:
-        return executor_io.updated(executor_io.planned_outputs(self._task, place), said)
+    def _planned(self, said: Any, attempt_dir: AttemptDir) -> dict[str, Artifact]:
+        return executor_io.updated(executor_io.planned_outputs(self._task, attempt_dir), said)
 
-    def _remember(self, outputs: Bundle, key: str, seconds: float) -> None:
+    def _remember(self, outputs: TaskIO, key: str, seconds: float) -> None:
         artifacts = [artifact for found in outputs.artifacts.values() for artifact in found]
         names = {k: [artifact.name for artifact in found] for k, found in outputs.artifacts.items()}
-        stage = self._stage
-        execution = Execution(stage.pipeline, stage.run, self._task.node, key, seconds, names, dict(outputs.parameters))
-        stage.store.record(execution, artifacts)
+        context = self._context
+        execution = Execution(
+            context.pipeline, context.run, self._task.node, key, seconds, names, dict(outputs.parameters)
+        )
+        context.store.record(execution, artifacts)
 
     def _start(
         self,
         what: str,
         command: Spec,
-        inputs: Bundle,
+        inputs: TaskIO,
         outputs: Mapping[str, Artifact],
-        place: Place,
+        attempt_dir: AttemptDir,
         dies: bool = False,
     ) -> None:
         """Runs the container's command, or its driver's, once."""
-        message = executor_io.executor_input(inputs, outputs, self._task, place, self._stage.legacy)
-        view = executor_io.view(message, inputs, outputs, self._stage.job)
+        message = executor_io.executor_input(inputs, outputs, self._task, attempt_dir, self._context.legacy)
+        view = executor_io.view(message, inputs, outputs, self._context.job)
         uris = [artifact.uri for artifact in outputs.values()]
         _make_room(uris, message)
         argv = self._command_line([*command.get("command", ()), *command.get("args", ())], view)
@@ -188,20 +188,22 @@ class _Step:
             self._say(f"--- {_ON_PURPOSE}")
             raise _StepError(_ON_PURPOSE)
         if status:
-            raise _StepError(exit_in_words(status, self._stage.log(self._task.node), begun))
+            raise _StepError(describe_exit(status, self._context.log(self._task.node), begun))
 
-    def _command_line(self, arguments: Sequence[str], view: placeholders.View) -> list[str]:
+    def _command_line(self, arguments: Sequence[str], view: View) -> list[str]:
         if not arguments:
             do = "name the command in the component, or in KubeflowV2DagRunnerConfig's default_commands"
             raise InfeedError("the job leaves the command to the image's entry point", where=self._task.node, do=do)
-        words = placeholders.fill_arguments(arguments, view)
-        return self._stage.launcher.command(trained_here(words) if trains_elsewhere(words) else words, self._env)
+        words = fill_arguments(arguments, view)
+        return self._context.launcher.command(
+            with_local_job_service(words) if starts_custom_job(words) else words, self._env
+        )
 
     def _run(self, argv: Sequence[str], dies_when: Callable[[], bool] | None) -> int:
-        stage, env = self._stage, {**self._stage.launcher.environment, **self._env}
+        context, env = self._context, {**self._context.launcher.environment, **self._env}
         try:
-            return process.run(
-                argv, cwd=stage.project, env=env, log=self._log, lock=stage.store.lock, dies_when=dies_when
+            return launch.run_process(
+                argv, cwd=context.project, env=env, log=self._log, lock=context.store.lock, dies_when=dies_when
             )
         except OSError as error:
             do = "rehearse inside the image that has it: --image NAME"
@@ -209,10 +211,10 @@ class _Step:
 
     def _write_script(self, argv: Sequence[str]) -> None:
         """What is started, so that it can be started again by hand."""
-        env = {**self._stage.launcher.environment, **self._env}
+        env = {**self._context.launcher.environment, **self._env}
         lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
-        lines = ["#!/bin/sh", f"cd {shlex.quote(self._stage.project)}", *lines, f"exec {shlex.join(argv)}", ""]
-        self._stage.log(self._task.node).with_suffix(".sh").write_text("\n".join(lines), encoding="utf-8")
+        lines = ["#!/bin/sh", f"cd {shlex.quote(self._context.project)}", *lines, f"exec {shlex.join(argv)}", ""]
+        self._context.log(self._task.node).with_suffix(".sh").write_text("\n".join(lines), encoding="utf-8")
 
     def _say(self, line: str) -> None:
         self._log.write(f"{line}\n")
@@ -234,8 +236,30 @@ def _put(path: str, said: Any) -> None:
         Path(path).write_text(json.dumps(said), encoding="utf-8")
 
 
-def _of_attempts(attempt: int, allowed: int, deaths: int) -> str:
+def _of_attempts(attempt: int, allowed: int, kills: int) -> str:
     if attempt == 1:
         return ""
-    killed = min(attempt - 1, deaths)
+    killed = min(attempt - 1, kills)
     return f"attempt {attempt} of {allowed}" + (f", {killed} {_ON_PURPOSE}" if killed else "")
+
+
+def fingerprint(task: Task, inputs: TaskIO, planned: Mapping[str, Artifact], image: str) -> str:
+    """A digest of the inputs, of what is to come out, and of the container.
+
+    The parts are those of GenerateCacheKey in Kubeflow's backend/src/v2/cacheutils/cache.go: artifacts that go in count
+    by name, those that come out without their place, the command line before its placeholders are filled. The values
+    themselves are this store's own.
+
+    Args:
+      image: that the step runs in here.
+    """
+    assert task.executor is not None
+    container = task.executor["container"]
+    key = {
+        "inputArtifactNames": {k: [artifact.name for artifact in found] for k, found in inputs.artifacts.items()},
+        "inputParameterValues": dict(inputs.parameters),
+        "outputArtifactsSpec": {k: [dict(a.type), dict(a.metadata)] for k, a in planned.items()},
+        "outputParametersSpec": task.outputs("parameters"),
+        "containerSpec": [image, [*container.get("command", []), *container.get("args", [])], container.get("env", [])],
+    }
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()

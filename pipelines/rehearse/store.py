@@ -1,7 +1,7 @@
 """What a rehearsal remembers under its root: artifacts and executions, in one file of JSON.
 
-It stands in for ML Metadata and the cache of the cluster. The file is replaced whole after each step, so that a
-rehearsal that is killed leaves the steps before it to the next one.
+It stands in for ML Metadata, which resolvers and importers ask, and for the cache of the cluster. The file is replaced
+whole after each step, so that a rehearsal that is killed leaves the steps before it to the next one.
 """
 
 from __future__ import annotations
@@ -10,49 +10,22 @@ import contextlib
 import dataclasses
 import fcntl
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.pipelines.job import parameters
+from infeed.pipelines.job.dag import Spec, Task
+from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO, View, fill, inputs_view
 
 _FORMAT = 1
-_TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
+_COMPARISON = re.compile(r"""\s*([\w.]+)\s*=\s*(?:"([^"]*)"|([\w.+-]+))\s*""")
 
-
-@dataclass(frozen=True)
-class Artifact:
-    """A RuntimeArtifact: what a step wrote or an importer named.
-
-    Attributes:
-      name: unique in the store; metadata of other artifacts, such as a blessing's, may hold it.
-      type: ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`.
-      uri: its folder or file.
-    """
-
-    name: str
-    type: Mapping[str, Any]
-    uri: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        """`tfx.Model`, `system.Dataset`."""
-        title = _TITLE.search(self.type.get("instanceSchema", ""))
-        return title[1] if title else str(self.type.get("schemaTitle", ""))
-
-    @property
-    def is_there(self) -> bool:
-        """Whether nobody has removed it; of buckets that is taken for granted."""
-        return "://" in self.uri or os.path.exists(self.uri)
-
-    def to_json(self) -> dict[str, Any]:
-        """As an ExecutorInput holds it."""
-        return {"name": self.name, "type": dict(self.type), "uri": self.uri, "metadata": dict(self.metadata)}
+Test = Callable[[Artifact], bool]
 
 
 @dataclass(frozen=True)
@@ -80,6 +53,7 @@ def open_store(root: Path) -> Iterator[Store]:
     """The store of `root`, made where there is none, for this process and the steps that it starts.
 
     A step holds the lock too, and goes on where its rehearsal is killed: it would write between the next one's files.
+    Hence no lock of `filelock`: no child inherits one, and it empties the file, which holds the step's id.
 
     Raises:
       InfeedError: another rehearsal has it, or the file is of another version.
@@ -154,3 +128,84 @@ class Store:
             ],
             "executions": [dataclasses.asdict(execution) for execution in self._executions],
         }
+
+
+# Resolvers and importers: the tasks that find or name artifacts, and start nothing.
+#
+# TFX compiles its `LatestBlessedModelStrategy` to two resolvers, for the newest good blessing and for the model that it
+# is about, and `LatestArtifactStrategy` to one. Each asks ML Metadata by a filter of comparisons joined with AND.
+
+
+def resolve(task: Task, inputs: TaskIO, store: Store, pipeline: str, job: Mapping[str, Any]) -> TaskIO:
+    """The newest artifacts of that pipeline which pass each filter; an empty list where there are none."""
+    assert task.executor is not None
+    view = {**job, "inputs": inputs_view(inputs)}
+    found: dict[str, list[Artifact]] = {}
+    for key, query in task.executor["resolver"].get("outputArtifactQueries", {}).items():
+        if any(not artifacts for artifacts in inputs.artifacts.values()):
+            found[key] = []  # it would look for what an earlier resolver has not found
+            continue
+        tests = _tests(fill(query["filter"], view))
+        passing = [artifact for artifact in store.newest(pipeline) if all(test(artifact) for test in tests)]
+        found[key] = passing[: int(query.get("limit", 1))]
+    return TaskIO(artifacts=found)
+
+
+def import_artifact(
+    task: Task, inputs: TaskIO, store: Store, pipeline: str, job: Mapping[str, Any], name: str
+) -> TaskIO:
+    """The artifact that an importer names; the one imported before, unless it is to be imported again."""
+    assert task.executor is not None
+    importer = task.executor["importer"]
+    view = {**job, "inputs": inputs_view(inputs)}
+    metadata = _fill_all(importer.get("metadata", {}), view)
+    artifact = Artifact(name, importer["typeSchema"], _uri(importer["artifactUri"], inputs, view), metadata)
+    if not importer.get("reimport"):
+        same = (a for a in store.newest(pipeline) if (a.type, a.uri) == (artifact.type, artifact.uri))
+        artifact = next((a for a in same if a.metadata == metadata), artifact)
+    [key] = task.outputs("artifacts")
+    return TaskIO(artifacts={key: [artifact]})
+
+
+def _uri(source: Spec, inputs: TaskIO, view: View) -> str:
+    name = source.get("runtimeParameter")
+    value = inputs.parameters.get(name) if name else parameters.constant(source)
+    return fill(str(value), view)
+
+
+def _fill_all(value: Any, view: View) -> Any:
+    if isinstance(value, dict):
+        return {_fill_all(key, view): _fill_all(item, view) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_fill_all(item, view) for item in value]
+    return fill(value, view) if isinstance(value, str) else value
+
+
+def _tests(text: str) -> list[Test]:
+    tests = []
+    for comparison in text.split(" AND "):
+        parts = _COMPARISON.fullmatch(comparison)
+        if not parts:
+            do = "the rehearsal knows comparisons with = that are joined by AND, as TFX's resolvers make them"
+            raise InfeedError(f"cannot read the filter {comparison!r}", where=text, do=do)
+        tests.append(_test(parts[1], parts[3] if parts[2] is None else parts[2]))
+    return tests
+
+
+def _test(field: str, wanted: str) -> Test:
+    if field == "state":
+        return lambda artifact: wanted == ("LIVE" if artifact.is_there else "DELETED")
+    if field == "schema_title":
+        return lambda artifact: artifact.title == wanted
+    if field == "name":
+        return lambda artifact: artifact.name == wanted
+    _, key, kind = f"{field}..".split(".")[:3]
+    if not field.startswith("metadata.") or kind not in ("number_value", "string_value", "bool_value"):
+        raise InfeedError(f"cannot filter by {field!r}", do="filter by schema_title, state, name or metadata")
+    return lambda artifact: _is(artifact.metadata.get(key), wanted, kind)
+
+
+def _is(value: Any, wanted: str, kind: str) -> bool:
+    if kind == "number_value":
+        return isinstance(value, (int, float)) and value == float(wanted)
+    return value is not None and parameters.as_text(value) == wanted

@@ -1,4 +1,12 @@
-"""A small dense network over scaled numbers and embedded words."""
+"""A small dense network over scaled numbers and embedded words.
+
+`build_model` is called once, before training. It may return any compiled Keras 3 model whose inputs are named like the
+features of `spec.inputs`: what `features.py` asks for, as the Trainer feeds it.
+
+`spec` says all that there is to fit: `inputs`, shapes and dtypes without the batch dimension; `vocabulary_sizes`, how
+many words each feature has that is an index of words; `task`; `classes` in the order of their indexes; and your own
+`hparams`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +16,16 @@ from infeed.components import ModelSpec
 
 
 def build_model(spec: ModelSpec) -> keras.Model:
-    """Inputs [1], float32 or an int64 vocabulary index -> probabilities [classes] or a number [1]; compiled."""
-    inputs = {name: keras.Input([1], name=name, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
+    """Inputs [n], float32 or int64 vocabulary indices -> probabilities [classes] or a number [1]; compiled."""
+    inputs = {
+        name: keras.Input(tensor.shape, name=name, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()
+    }
     columns = [
         _embed(column, spec.vocabulary_sizes[name]) if name in spec.vocabulary_sizes else column
         for name, column in inputs.items()
     ]
     x = keras.layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
+    # `hparams` are the user's own, from the project's config, and those that a search tries.
     for units in spec.hparams.get("units", (64, 32)):
         x = keras.layers.Dense(units, activation="relu")(x)
         x = keras.layers.Dropout(0.1)(x)
@@ -28,13 +39,18 @@ def build_model(spec: ModelSpec) -> keras.Model:
 
 
 def _embed(column: keras.KerasTensor, words: int) -> keras.KerasTensor:
-    """Index 0 is a missing value and the last one a word not seen in training, hence two rows more than words."""
+    """Index 0 is a missing value and the last one a word not seen in training, hence two rows more than words.
+
+    Of several words, such as those of a sentence, it is the mean.
+    """
+    # Half as wide as there are words: a column of two words needs no more, and more than 32 seldom help a table.
     width = min(32, 1 + words // 2)
-    return keras.layers.Flatten()(keras.layers.Embedding(words + 2, width)(column))
+    return keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(words + 2, width)(column))
 
 
 def _head(x: keras.KerasTensor, spec: ModelSpec) -> keras.KerasTensor:
     if spec.task == "classification":
         return keras.layers.Dense(len(spec.classes), activation="softmax")(x)
+    # Scaled like the label, so that training starts at its mean and has not to find that first.
     scale = spec.hparams.get("label_std") or 1.0
     return keras.layers.Rescaling(scale, spec.hparams.get("label_mean", 0.0))(keras.layers.Dense(1)(x))

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from infeed.pipelines.image.containers import problem
+from infeed.pipelines.containers import problem
 
 
 @pytest.fixture
@@ -17,6 +20,28 @@ def trial(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """`trial_pipelines.py`, imported by the tests that ask for it and not while tests are collected: it loads TFX."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     return importlib.import_module("trial_pipelines")
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`small_jobs.py`: compiled jobs whose steps are a few lines of Python."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    return importlib.import_module("small_jobs")
+
+
+@pytest.fixture(scope="session")
+def table_run(once: Callable[..., Path], warm: Mapping[str, str]) -> SimpleNamespace:
+    """`infeed run tabular`, as its user runs it: its `root`, other `options`, and the `result` that --json prints."""
+    options = ("--epochs", "10")
+
+    def write(folder: Path) -> None:
+        command = [Path(sys.executable).with_name("infeed"), "run", "tabular", "--root", folder, "--json", *options]
+        done = subprocess.run(command, env={**os.environ, **warm}, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        (folder / "result.json").write_text(done.stdout)
+
+    root = once("tabular", write)
+    return SimpleNamespace(root=root, options=options, result=json.loads((root / "result.json").read_text()))
 
 
 class FakeEngines:

@@ -1,6 +1,7 @@
 """What stops before anything long starts: message, exit code, and that neither TensorFlow nor TFX was loaded."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,7 +92,12 @@ def a_root_in_an_object_store(tmp_path):
         (empty_class_folder, "class folder 'eel' is empty", "{tmp}/eel", "one folder of PNG or JPEG files per class"),
         (not_an_image, "not an image", "{tmp}/dog/notes.txt", "remove it"),
         (no_rows, "a CSV with no rows", "{tmp}/data.csv", "at least one row"),
-        (no_such_label, "there is no column 'z' to learn", "{tmp}/data.csv", "--label: x, y"),
+        (
+            no_such_label,
+            "there is no column 'z' to learn",
+            "{tmp}/data.csv",
+            "--label, or label in the config; the columns are 'x', 'y'",
+        ),
         (column_the_data_lacks, "no column 'height' in the data", "the columns are: x, y", "name one of these columns"),
         (model_function_that_does_not_exist, "defines no function 'make_model'", "option model", "build_model"),
         (unknown_strategy_in_the_file, "there is no strategy 'quantum'", "option strategy", "one_device, mirrored"),
@@ -139,6 +145,18 @@ def test_a_mistake_is_told_without_loading_tensorflow_or_tfx(tmp_path):
     assert done.stdout.strip() == "set()"
 
 
+def test_no_command_loads_anything_heavy_before_it_has_something_to_do():
+    program = (
+        "import click, sys\n"
+        "from infeed.pipelines.cli import main\n"
+        "context = click.Context(main)\n"
+        "for name in main.list_commands(context):\n    main.get_command(context, name).get_help(context)\n"
+        "print({'tensorflow', 'tfx', 'apache_beam', 'keras', 'ml_metadata', 'kfp', 'sklearn'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "set()"), done.stderr
+
+
 def test_an_unknown_option_is_a_usage_error():
     assert infeed("run", "image", "--epoch", "3").exit_code == 2
 
@@ -148,3 +166,52 @@ def test_a_model_that_is_not_there(tmp_path):
     done = subprocess.run([installed, "predict", tmp_path, "x.png"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "there is no saved model" in done.stderr
+
+
+def loop(tmp_path):
+    link = tmp_path / "link.csv"
+    link.symlink_to(link)
+    return link
+
+
+def not_utf8(tmp_path):
+    strange = tmp_path / "\udcff.csv"
+    strange.write_text("x,y\n1,2\n")
+    return strange
+
+
+ODD = {
+    "a loop of links": (loop, r"no (such file|dataset|template)"),
+    "no UTF-8": (not_utf8, r"a name that is not UTF-8: b'\\xff\.csv'"),
+    "a device": (lambda tmp_path: Path("/dev/full"), r"error: "),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), ODD.values(), ids=ODD)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ingest", "{odd}", "{folder}/out", "--format", "csv"],
+        ["inspect", "{odd}"],
+        ["run", "tabular", "--data", "{odd}", "--label", "y", "--root", "{folder}/root"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_odd_names_are_told(tmp_path, words, make, message):
+    odd = make(tmp_path)
+    result = infeed(*(word.format(odd=odd, folder=tmp_path) for word in words))
+    assert result.exit_code == 2, result.output
+    assert re.search(message, result.stderr), result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", [["ingest", "a.csv", "out"], ["inspect", "made", "--json"], ["doctor", "--json"]])
+def test_output_without_room_is_told(tmp_path, words):
+    table(tmp_path, "x,y\n1,2\n").rename(tmp_path / "a.csv")
+    infeed("ingest", tmp_path / "a.csv", tmp_path / "made")
+    command = [Path(sys.executable).with_name("infeed"), *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "error: No space left on device\n  where: standard output" in done.stderr

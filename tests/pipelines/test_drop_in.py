@@ -55,11 +55,11 @@ def home(tmp_path_factory):
     """Three columns of the table, with empty cells, and the user's module."""
     import pandas
 
-    from infeed.pipelines.bundled import write_breast_cancer
+    from infeed.pipelines.project.sources import BREAST_CANCER, materialise
 
     root = tmp_path_factory.mktemp("drop_in")
     (root / "data").mkdir()
-    table = pandas.read_csv(write_breast_cancer(root))
+    table = pandas.read_csv(materialise(BREAST_CANCER, root))
     table[list(COLUMNS)].to_csv(root / "data" / "table.csv", index=False)
     (root / "code").mkdir()
     (root / "code" / "user.py").write_text(MODULE)
@@ -75,13 +75,22 @@ def example_gen(home, whose):
     return kind(input_base=str(home / "data"))
 
 
+def statistics_gen(whose, examples):
+    from tfx.components import StatisticsGen as TfxStatisticsGen
+
+    from infeed.components import StatisticsGen
+
+    return (StatisticsGen if whose == "infeed" else TfxStatisticsGen)(examples=examples)
+
+
 def transform(home, whose, examples, schema):
     from tfx.components import Transform as TfxTransform
 
     from infeed.components import Label, Transform, ZScore
 
     if whose == "tfx":
-        return TfxTransform(examples=examples, schema=schema, module_file=str(home / "code" / "user.py"))
+        module = str(home / "code" / "user.py")
+        return TfxTransform(examples=examples, schema=schema, module_file=module, disable_statistics=True)
     features = [ZScore("mean_radius"), ZScore("mean_texture"), Label("diagnosis")]
     return Transform(examples, schema, features=features, materialize=True)
 
@@ -118,21 +127,21 @@ MIXES = [  # who makes the rows, the features and the model
 @pytest.fixture(scope="module")
 def models(home):
     """Mix -> folder of its model. One pipeline trains them all, so that what several have in common runs once."""
-    from tfx.components import SchemaGen, StatisticsGen
+    from tfx.components import SchemaGen
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
     from tfx.orchestration.metadata import sqlite_metadata_connection_config
     from tfx.orchestration.pipeline import Pipeline
 
     nodes = {}
 
-    def rows(whose):
+    def rows(whose, described_by):
         made = nodes[f"{whose}_rows"] = example_gen(home, whose)
-        statistics = nodes[f"{whose}_statistics"] = StatisticsGen(examples=made.outputs["examples"])
+        statistics = nodes[f"{whose}_statistics"] = statistics_gen(described_by, made.outputs["examples"])
         schema = SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=True)
         nodes[f"{whose}_schema"] = schema
         return made.outputs["examples"], schema.outputs["schema"]
 
-    read = {whose: rows(whose) for whose in ("infeed", "tfx")}
+    read = {"infeed": rows("infeed", "tfx"), "tfx": rows("tfx", "infeed")}
     with pytest.MonkeyPatch.context() as patch:
         for rows_by, features_by, model_by in MIXES:
             mix = f"{rows_by}_{features_by}"

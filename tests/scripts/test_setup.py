@@ -229,7 +229,7 @@ def with_uv(tmp_path: Path) -> Machine:
 def full_setup(machine: Machine) -> list[str]:
     return [
         f"uv venv --quiet --seed --python {machine.bin}/python3.10 .venv",
-        "uv pip install --quiet --python .venv/bin/python --editable .[test]",
+        "uv pip install --quiet --python .venv/bin/python --editable .[tfx,test]",
     ]
 
 
@@ -258,7 +258,7 @@ def test_a_changed_interpreter_sets_up_again(with_uv: Machine) -> None:
 def test_an_unfinished_environment_is_made_afresh(with_uv: Machine) -> None:
     with_uv.broken.touch()
     assert with_uv.setup().returncode == 1
-    assert with_uv.calls()[-1] == "python -m pip install --quiet --editable .[test]"
+    assert with_uv.calls()[-1] == "python -m pip install --quiet --editable .[tfx,test]"
     leftover = with_uv.checkout / ".venv" / "leftover"
     leftover.touch()
     with_uv.broken.unlink()
@@ -273,13 +273,5 @@ def test_without_uv_the_environment_is_plain_and_pip_is_the_last_resort(tmp_path
     assert machine.calls() == [
         "python -m venv .venv",
         "python -m pip install --quiet uv",  # a stub: leaves no .venv/bin/uv, as where uv cannot be had
-        "python -m pip install --quiet --editable .[test]",
+        "python -m pip install --quiet --editable .[tfx,test]",
     ]
-
-
-def test_mypy_finds_the_source_folders_under_their_import_name(with_uv: Machine) -> None:
-    (with_uv.checkout / "components").mkdir()
-    with_uv.setup()
-    links = with_uv.checkout / ".venv" / "mypy" / "infeed"
-    assert {link.name for link in links.iterdir()} == {"components", "pipelines", "templates"}
-    assert (links / "components").resolve() == with_uv.checkout / "components"

@@ -1,0 +1,1 @@
+"""One file or package a format; the table of them is `formats.FORMATS`."""

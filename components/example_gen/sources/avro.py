@@ -1,5 +1,6 @@
 """Avro files -> record batches: runs of blocks between sync markers are the tasks.
 
+
 A file's blocks are found by hopping from length to length, so that a task reads its own bytes alone. It decodes them
 behind a header made anew, which leaves out the logical types that Arrow reads faster from plain numbers.
 """
@@ -15,17 +16,172 @@ from typing import Any, BinaryIO, cast
 
 import fastavro
 import pyarrow as pa
+from pyarrow import types
 
 from infeed.components.dataset import files, schemas
 from infeed.components.dataset.encode import varint
-from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.fitting import fit_batches
-from infeed.components.example_gen.ingest import Input
-from infeed.components.example_gen.sources import avro_schema
+from infeed.components.example_gen.bad_rows import BadRows, conform
+from infeed.components.example_gen.inputs import OpenedSource
+
+# Avro types -> Arrow types.
+#
+# | Avro | Arrow |
+# |---|---|
+# | null, boolean, int, long | null, bool, int32, int64 |
+# | float, double, bytes, string | float32, float64, binary, string |
+# | enum, uuid | string |
+# | fixed | binary of that size |
+# | decimal | decimal |
+# | date; timestamps of any unit | date32; timestamp |
+# | array, record | list, struct |
+# | a union of null and a type | that type |
+# | a union of numbers | the widest of them |
+
+
+_PLAIN = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+}
+_MOST_DIGITS = 76  # of Arrow's widest decimal
+_MOST_NARROW_DIGITS = 38  # of a 128-bit one
+
+
+def to_arrow(schema: Any, path: str) -> pa.Schema:
+    """The Arrow schema of a file of records.
+
+    Raises:
+      InfeedError: a file of something else, or a field whose type has no place in a tf.Example.
+    """
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise InfeedError(f"Avro of {_name(schema)}, not of records", where=path, do="write one record a row")
+    named = {_full_name(schema, ""): schema}
+    fields = [(field["name"], _field_type(field, path, _namespace(schema, ""), named)) for field in schema["fields"]]
+    return pa.schema(fields)
+
+
+def without_logical_types(schema: Any) -> Any:
+    """The same schema with plain numbers and text for dates, times and uuids; decimals stay."""
+    if isinstance(schema, list):
+        return [without_logical_types(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if key != "logicalType" or _is_decimal(schema)}
+    for key in ("type", "items", "values"):
+        if key in kept:
+            kept[key] = without_logical_types(kept[key])
+    if "fields" in kept:
+        kept["fields"] = [without_logical_types(field) for field in kept["fields"]]
+    return kept
+
+
+def _field_type(field: dict[str, Any], path: str, namespace: str, named: dict[str, Any]) -> pa.DataType:
+    try:
+        return _type(field["type"], namespace, named, ())
+    except InfeedError as error:
+        raise InfeedError(error.what, where=f"{path}, column {field['name']!r}", do=error.do) from error
+
+
+def _type(schema: Any, namespace: str, named: dict[str, Any], within: tuple[str, ...]) -> pa.DataType:
+    if isinstance(schema, list):
+        return _union([_type(one, namespace, named, within) for one in schema])
+    if isinstance(schema, str):
+        if schema in _PLAIN:
+            return _PLAIN[schema]
+        known = schema if schema in named else f"{namespace}.{schema}"
+        return _type(named[known], namespace, named, within)
+    if schema.get("logicalType") in _LOGICAL:
+        return _LOGICAL[schema["logicalType"]]
+    if _is_decimal(schema):
+        decimal = pa.decimal128 if schema["precision"] <= _MOST_NARROW_DIGITS else pa.decimal256
+        return decimal(schema["precision"], schema.get("scale", 0))
+    return _complex(schema, namespace, named, within)
+
+
+def _is_decimal(schema: dict[str, Any]) -> bool:
+    """Of so many digits that Arrow has no such decimal, it is bytes like any other, as Avro's specification says."""
+    return schema.get("logicalType") == "decimal" and int(schema["precision"]) <= _MOST_DIGITS
+
+
+def _complex(schema: Any, namespace: str, named: dict[str, Any], within: tuple[str, ...]) -> pa.DataType:
+    kind, name = schema["type"], _full_name(schema, namespace)
+    if "name" in schema:
+        named[name] = schema
+    if kind == "enum":
+        return pa.string()
+    if kind == "fixed":
+        return pa.binary(schema["size"])
+    if kind == "array":
+        return pa.list_(_items(_type(schema["items"], namespace, named, within)))
+    if kind == "record" and name not in within:
+        inner = _namespace(schema, namespace)
+        return pa.struct([(one["name"], _type(one["type"], inner, named, (*within, name))) for one in schema["fields"]])
+    if isinstance(kind, (dict, list)) or kind in _PLAIN:
+        return _type(kind, namespace, named, within)
+    what = f"a record within itself, {name}," if kind == "record" else f"Avro's {kind}"
+    raise InfeedError(f"{what} has no place in a tf.Example", do="leave the column out, or write it as text")
+
+
+def _items(items: pa.DataType) -> pa.DataType:
+    if _is_empty(items):
+        raise InfeedError("an array of nothing has no place in a tf.Example", do="leave the column out")
+    return items
+
+
+def _is_empty(kind: pa.DataType) -> bool:
+    """Whether values take no bytes at all: of those, a damaged file may announce more than ever end."""
+    if types.is_struct(kind):
+        return all(_is_empty(field.type) for field in kind)
+    return bool(types.is_null(kind) or (types.is_fixed_size_binary(kind) and not kind.byte_width))
+
+
+def _union(members: list[pa.DataType]) -> pa.DataType:
+    distinct = list(dict.fromkeys(one for one in members if not types.is_null(one)))
+    if len(distinct) == 1:
+        return distinct[0]
+    if not distinct:
+        return pa.null()
+    if all(types.is_integer(one) for one in distinct):
+        return pa.int64()
+    if all(types.is_integer(one) or types.is_floating(one) for one in distinct):
+        return pa.float64()
+    raise InfeedError(
+        f"a union of {' and '.join(str(one) for one in distinct)} has no place in a tf.Example",
+        do="write a column of its own for each type",
+    )
+
+
+def _full_name(schema: dict[str, Any], namespace: str) -> str:
+    name, inner = str(schema.get("name", "")), _namespace(schema, namespace)
+    return name if "." in name or not inner else f"{inner}.{name}"
+
+
+def _namespace(schema: dict[str, Any], namespace: str) -> str:
+    """The namespace that a type's own fields are in."""
+    own = str(schema.get("name", "")).rpartition(".")[0]
+    return own or str(schema.get("namespace", namespace))
+
+
+def _name(schema: Any) -> str:
+    return str(schema.get("type") if isinstance(schema, dict) else schema)
+
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -35,11 +191,12 @@ _REMEDY = "write the file again, or leave it out"
 
 
 @dataclass(frozen=True)
-class Header:
-    """What stands before a file's first block, which begins at byte `stop`."""
+class AvroHeader:
+    """What stands before a file's first block, which begins at byte `stop`; `arrow` is its schema as Arrow has it."""
 
     path: str
     schema: Any
+    arrow: pa.Schema
     codec: str
     sync: bytes
     stop: int
@@ -49,47 +206,41 @@ class Header:
 class Blocks:
     """Neighbouring blocks of one file: bytes `start` to `stop`; `first_row` counts over the file, from 1."""
 
-    header: Header
+    header: AvroHeader
     start: int
     stop: int
     first_row: int
 
 
-def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> Input:
+def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
     """Avro files whose columns go together."""
-    found = inputs.find(root, patterns)
-    headers = {split: [read_header(file.path) for file in some] for split, some in found.items()}
-    schema = schemas.unify(
-        [
-            schemas.FileSchema(header.path, avro_schema.to_arrow(header.schema, header.path))
-            for some in headers.values()
-            for header in some
-        ]
-    )
-    tasks = inputs.as_tasks(
-        (split, blocks)
-        for split, some in headers.items()
-        for header in some
-        for blocks in plan_blocks(header, options.block_bytes)
-    )
-    return Input(Source.of("avro", root, inputs.all_files(found)), schema, tasks, partial(read_blocks, schema=schema))
+
+    def look(path: str) -> tuple[AvroHeader, list[Blocks]]:
+        header = read_header(path)
+        return header, list(plan_blocks(header, options.block_bytes))
+
+    seen = inputs.look(inputs.find(root, patterns), look)
+    schema = schemas.unify([schemas.FileSchema(header.path, header.arrow) for _, _, (header, _) in seen])
+    parts = [(split, file, blocks) for split, file, (_, blocks) in seen]
+    return inputs.of_parts("avro", root, schema, parts, partial(read_blocks, schema=schema))
 
 
-def read_header(path: str) -> Header:
+def read_header(path: str) -> AvroHeader:
     """Raises InfeedError where the file is not Avro, or its schema is not of records."""
     with files.open_input(path) as file:
         try:
-            reader = fastavro.reader(file)
-            metadata, schema = reader.metadata, json.loads(reader.metadata["avro.schema"])
-            file.seek(0)
-            stop = _end_of_header(cast(BinaryIO, file))
+            reader = fastavro.reader(file)  # reads the header, and no more
+            metadata, schema, stop = reader.metadata, json.loads(reader.metadata["avro.schema"]), file.tell()
+            arrow = to_arrow(schema, path)
             file.seek(stop - _SYNC_BYTES)
-            return Header(path, schema, metadata.get("avro.codec", "null"), file.read(_SYNC_BYTES), stop)
-        except (ValueError, KeyError, EOFError, IndexError, fastavro.schema.SchemaParseException) as error:
-            raise InfeedError(f"not Avro, or cut short: {error}", where=path, do=_REMEDY) from error
+            return AvroHeader(path, schema, arrow, metadata.get("avro.codec", "null"), file.read(_SYNC_BYTES), stop)
+        except InfeedError:
+            raise
+        except Exception as error:  # whatever a decoder and a schema make of broken bytes
+            raise InfeedError(f"not Avro, or cut short: {error!r}", where=path, do=_REMEDY) from error
 
 
-def plan_blocks(header: Header, block_bytes: int) -> Iterator[Blocks]:
+def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:
     """Blocks in order, small ones together up to about `block_bytes`.
 
     Raises:
@@ -99,7 +250,7 @@ def plan_blocks(header: Header, block_bytes: int) -> Iterator[Blocks]:
     with files.open_input(header.path) as file:
         size, at = file.size(), header.stop
         while at < size:
-            rows, stop = _hop(cast(BinaryIO, file), at, header, row)
+            rows, stop = _hop(file, at, header, row)
             if at > start and stop - start > block_bytes:
                 yield Blocks(header, start, at, first_row)
                 start, first_row = at, row
@@ -110,9 +261,17 @@ def plan_blocks(header: Header, block_bytes: int) -> Iterator[Blocks]:
 
 def read_blocks(what: Blocks, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The rows of some blocks in order, with the columns of `schema`."""
-    arrow = avro_schema.to_arrow(what.header.schema, what.header.path)
-    batches = (pa.RecordBatch.from_pylist(rows, schema=arrow) for rows in _read_rows(what))
-    yield from fit_batches(batches, schema, what.header.path, bad_rows, first_row=what.first_row)
+    batches = (_to_batch(rows, what.header) for rows in _read_rows(what))
+    yield from conform(batches, schema, what.header.path, bad_rows, first_row=what.first_row)
+
+
+def _to_batch(rows: list[dict[str, Any]], header: AvroHeader) -> pa.RecordBatch:
+    try:
+        return pa.RecordBatch.from_pylist(rows, schema=header.arrow)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InfeedError(
+            f"Avro of other values than its schema says: {error}", where=header.path, do=_REMEDY
+        ) from error
 
 
 def _read_rows(what: Blocks) -> Iterator[list[dict[str, Any]]]:
@@ -129,39 +288,33 @@ def _read_rows(what: Blocks) -> Iterator[list[dict[str, Any]]]:
                 done, rows = done + len(rows), []
     except Exception as error:  # whatever a codec or a decoder makes of broken bytes
         where = f"{what.header.path}, row {what.first_row + done + len(rows)}"
-        raise InfeedError(f"unreadable Avro: {error}", where=where, do=_REMEDY) from error
+        raise InfeedError(f"unreadable Avro: {error!r}", where=where, do=_REMEDY) from error
     if rows:
         yield rows
 
 
-def _plain_header(header: Header) -> bytes:
-    metadata = {"avro.codec": header.codec, "avro.schema": json.dumps(avro_schema.without_logical_types(header.schema))}
+def _plain_header(header: AvroHeader) -> bytes:
+    metadata = {"avro.codec": header.codec, "avro.schema": json.dumps(without_logical_types(header.schema))}
     pairs = b"".join(_bytes(key.encode()) + _bytes(value.encode()) for key, value in metadata.items())
     return _MAGIC + _long(len(metadata)) + pairs + _long(0) + header.sync
 
 
-def _hop(file: BinaryIO, at: int, header: Header, row: int) -> tuple[int, int]:
+def _hop(file: pa.NativeFile, at: int, header: AvroHeader, row: int) -> tuple[int, int]:
     """(rows in the block at byte `at`, where the next begins)."""
     file.seek(at)
     head = io.BytesIO(file.read(2 * _LONG_BYTES))
     rows, size = _read_long(head), _read_long(head)
     stop = at + head.tell() + size + _SYNC_BYTES
-    file.seek(max(stop - _SYNC_BYTES, 0))
-    if rows < 0 or size < 0 or file.read(_SYNC_BYTES) != header.sync:
+    if rows < 0 or size < 0 or stop > file.size() or _bytes_at(file, stop - _SYNC_BYTES) != header.sync:
         raise InfeedError(
             "cut short, or corrupt: a block ends too early", where=f"{header.path}, row {row}", do=_REMEDY
         )
     return rows, stop
 
 
-def _end_of_header(file: BinaryIO) -> int:
-    file.seek(len(_MAGIC))
-    while count := _read_long(file):
-        if count < 0:
-            _read_long(file)  # the size in bytes, which a negative count announces
-        for _ in range(2 * abs(count)):
-            file.seek(_read_long(file), io.SEEK_CUR)
-    return file.tell() + _SYNC_BYTES
+def _bytes_at(file: pa.NativeFile, at: int) -> bytes:
+    file.seek(at)
+    return bytes(file.read(_SYNC_BYTES))
 
 
 def _read_long(file: BinaryIO) -> int:

@@ -22,22 +22,22 @@ from google.cloud import bigquery
 from google.cloud.bigquery_storage_v1 import BigQueryReadClient, types
 from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
 
+from infeed.components.checks import as_tuples, at_least, require
 from infeed.components.dataset import schemas
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.fitting import fit_batches
-from infeed.components.example_gen.ingest import Input
-from infeed.components.example_gen.sources.queries import is_table, shown
+from infeed.components.example_gen.bad_rows import BadRows, conform
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.sql.database import is_table, shown
 
 
 @dataclass(frozen=True)
 class BigQueryOptions:
     """What to read of a table or a query's result, and through whom.
 
-    Args:
+    Attributes:
       project: which project pays; None takes that of the machine's credentials.
       columns: what to read, fields of structs by their dotted names; None reads all.
       row_restriction: rows to read, as a SQL condition without WHERE: `fare > 0`.
@@ -54,10 +54,9 @@ class BigQueryOptions:
     storage_endpoint: str | None = None
 
     def __post_init__(self) -> None:
-        if self.streams < 0:
-            raise InfeedError(f"streams={self.streams}", where="BigQueryOptions", do="give 0 or more")
-        if self.columns is not None and not self.columns:
-            raise InfeedError("columns=[]", where="BigQueryOptions", do="name the columns to keep, or give None")
+        as_tuples(self, "columns")
+        at_least(self, 0, "streams")
+        require(self.columns is None or self.columns, self, "columns", "name the columns to keep, or give None")
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Stream:
     where: str
 
 
-def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQueryOptions) -> Input:
+def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQueryOptions) -> OpenedSource:
     """Queries, or tables as `project.dataset.table`, one for each input split.
 
     Raises:
@@ -86,7 +85,7 @@ def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQu
     )
     size = sum(session.estimated_total_bytes_scanned for session in sessions.values())
     read = partial(read_stream, schema=schema, asked=asked)
-    return Input(Source("bigquery", fingerprint(queries, asked), 0, size), schema, tasks, read)
+    return OpenedSource(Source("bigquery", fingerprint(queries, asked), 0, size), schema, tasks, read)
 
 
 def read_stream(
@@ -95,7 +94,7 @@ def read_stream(
     """The rows of one stream; a connection that breaks is taken up again behind the last row."""
     where = f"{what.where}, stream {what.name.rpartition('/')[2]}"
     with _reading(asked, where) as client:
-        yield from fit_batches(_receive(client, what), schema, where, bad_rows)
+        yield from conform(_receive(client, what), schema, where, bad_rows)
 
 
 def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
@@ -150,7 +149,7 @@ def _result_of(client: bigquery.Client, query: str) -> Any:
 
 
 def _tables_of(client: bigquery.Client, query: str) -> list[Any]:
-    """The tables that a query reads, told by a dry run, which costs nothing."""
+    """The tables that a query reads, by a dry run, which costs nothing."""
     job = client.query(query, job_config=bigquery.QueryJobConfig(dry_run=True))
     return sorted(job.referenced_tables, key=str)
 

@@ -1,4 +1,4 @@
-"""Whole files as rows, whose class is the folder that they lie in.
+"""Files as rows, whose class is the folder that they lie in: text, by line or by file, and any files as they are.
 
     */*          one folder per class            train/*/*    the same, for one split
     *            a flat folder, without classes
@@ -9,15 +9,47 @@ A class's number is its place among all class names, sorted, over all splits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from infeed.components.checks import check_choices
 from infeed.components.dataset import files
+from infeed.components.dataset.manifest import Source
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import OpenedSource, Read
+from infeed.components.example_gen.sources import streams
+from infeed.components.example_gen.sources.streams import Span, TextBlock
 
+Unit = Literal["line", "file"]
 CLASS_FOLDERS, FLAT = "*/*", "*"
 _FIELDS = pa.schema([("label", pa.int64()), ("label/text", pa.string())])
+_TEXT_FIELDS = [pa.field("text", pa.large_string()), pa.field("filename", pa.string())]
+_BINARY_FIELDS = [pa.field("data", pa.large_binary()), pa.field("filename", pa.string())]
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How the files are written; their content tells whether they are compressed (gzip, zstd).
+
+    Attributes:
+      unit: a row for each "line", blank ones too, or for each "file".
+      encoding: any that Python knows.
+    """
+
+    unit: Unit = "line"
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        streams.check_encoding(self)
 
 
 @dataclass(frozen=True)
@@ -94,6 +126,23 @@ def refs_of(root: str, pattern: str, found: Iterable[files.FileStat]) -> list[Fi
     ]
 
 
+def read_whole(path: str) -> bytes:
+    """Raises InfeedError where a file that was found cannot be read."""
+    with reading(path):
+        return files.read_bytes(path)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Tells what the system says of a file that was found, and cannot be read now, as an InfeedError."""
+    try:
+        yield
+    except OSError as error:
+        gone = isinstance(error, FileNotFoundError)
+        what = "the file was removed while it was read" if gone else f"unreadable: {error}"
+        raise InfeedError(what, where=path, do="read files that nobody writes to, and run again") from error
+
+
 def plan_blocks(refs: Sequence[FileRef], block_bytes: int) -> Iterator[FileBlock]:
     """Files in order, in groups of about `block_bytes`."""
     block: list[FileRef] = []
@@ -108,5 +157,130 @@ def plan_blocks(refs: Sequence[FileRef], block_bytes: int) -> Iterator[FileBlock
         yield FileBlock.of(block)
 
 
-def all_refs(by_split: Mapping[Any, Sequence[FileRef]]) -> list[FileRef]:
-    return [ref for refs in by_split.values() for ref in refs]
+@dataclass(frozen=True)
+class _Listed:
+    """The files that patterns find, each with its class if it has one, and the classes over all splits."""
+
+    root: str
+    found: Mapping[str | None, list[files.FileStat]]
+    refs: Mapping[str | None, list[FileRef]]
+    classes: Classes
+
+    @classmethod
+    def of(cls, root: str, patterns: inputs.Patterns) -> _Listed:
+        found = inputs.find(root, patterns)
+        refs = {split: refs_of(root, patterns[split], matched) for split, matched in found.items()}
+        return cls(root, found, refs, Classes.of(ref for some in refs.values() for ref in some))
+
+    def open(self, kind: str, schema: pa.Schema, read: Read, block_bytes: int) -> OpenedSource:
+        """Whole files, in tasks of about `block_bytes`."""
+        tasks = inputs.as_tasks(
+            (split, block) for split, some in self.refs.items() for block in plan_blocks(some, block_bytes)
+        )
+        return OpenedSource(Source.of(kind, self.root, inputs.all_files(self.found)), schema, tasks, read)
+
+
+def open_binary(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
+    """Whole files. Columns: data, filename; label and label/text where the pattern ranges over folders."""
+    listed = _Listed.of(root, patterns)
+    schema = pa.schema([*_BINARY_FIELDS, *listed.classes.fields])
+    read = partial(_read_binary, schema=schema, classes=listed.classes)
+    return listed.open("binary", schema, read, options.block_bytes)
+
+
+def open_text(
+    root: str, patterns: inputs.Patterns, options: IngestOptions, text_options: TextOptions | None = None
+) -> OpenedSource:
+    """Text files. Columns: text, filename; label and label/text where the pattern ranges over folders."""
+    text_options = text_options or TextOptions()
+    listed = _Listed.of(root, patterns)
+    schema = pa.schema([*_TEXT_FIELDS, *listed.classes.fields])
+    form = _TextReading(schema, listed.classes, text_options.encoding, options.block_bytes)
+    if text_options.unit == "file":
+        return listed.open("text", schema, partial(_read_texts, form=form), options.block_bytes)
+    by_path = {ref.path: ref for some in listed.refs.values() for ref in some}
+
+    def look(path: str) -> list[_Lines]:
+        spans = streams.find_line_spans(path, form.encoding, form.block_bytes)
+        return [_Lines(span, by_path[path]) for span in spans]
+
+    parts = inputs.look(listed.found, look)
+    return inputs.of_parts("text", root, schema, parts, partial(_read_lines, form=form))
+
+
+def _read_binary(
+    block: FileBlock, schema: pa.Schema, classes: Classes, *, bad_rows: BadRows
+) -> Iterator[pa.RecordBatch]:
+    """One row a file; there are no bad ones."""
+    refs = list(block)
+    columns = {
+        "data": [read_whole(ref.path) for ref in refs],
+        "filename": [ref.filename for ref in refs],
+        **classes.columns([ref.text for ref in refs]),
+    }
+    yield pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """A part of one file."""
+
+    span: Span
+    file: FileRef
+
+
+@dataclass(frozen=True)
+class _TextReading:
+    """What reading needs to know."""
+
+    schema: pa.Schema
+    classes: Classes
+    encoding: str
+    block_bytes: int
+
+    def batch(self, texts: pa.LargeStringArray, refs: Sequence[FileRef]) -> pa.RecordBatch:
+        columns = {"filename": [ref.filename for ref in refs], **self.classes.columns([ref.text for ref in refs])}
+        arrays = [pa.array(columns[field.name], field.type) for field in self.schema if field.name != "text"]
+        return pa.RecordBatch.from_arrays([texts, *arrays], schema=self.schema)
+
+
+def _read_lines(part: _Lines, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    """One row a line; a line that is no text is reported."""
+    for block in streams.read_blocks(part.span, form.encoding, form.block_bytes, streams.whole_lines):
+        if streams.is_utf8(block.data):
+            texts = split_lines(block.data)
+        else:
+            texts = pa.array(_decodable_lines(block, form.encoding, bad_rows), pa.large_string())
+        yield form.batch(texts, [part.file] * len(texts))
+
+
+def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    """One row a file; a file that is no text is reported."""
+    texts, kept = [], []
+    for ref in refs:
+        with reading(ref.path):
+            blocks = streams.read_blocks(Span(ref.path), form.encoding, form.block_bytes, len)
+            data = b"".join(block.data for block in blocks)
+        if streams.is_utf8(data):
+            texts.append(data.decode())
+            kept.append(ref)
+        else:
+            bad_rows.report(TextBlock(ref.path, b"", 0, 1, final=True).bad_row(None, f"not {form.encoding} text", data))
+    yield form.batch(pa.array(texts, pa.large_string()), kept)
+
+
+def split_lines(data: bytes) -> pa.LargeStringArray:
+    """All lines at once, without their ends."""
+    data = data.replace(b"\r\n", b"\n").removesuffix(b"\n")
+    return pc.split_pattern(pa.array([data], pa.large_string()), "\n").values
+
+
+def _decodable_lines(block: TextBlock, encoding: str, bad_rows: BadRows) -> list[str]:
+    texts = []
+    block = replace(block, data=block.data.replace(b"\r\n", b"\n"))
+    for number, line in streams.numbered_lines(block):
+        if streams.is_utf8(line):
+            texts.append(line.decode())
+        else:
+            bad_rows.report(block.bad_row(number, f"not {encoding} text", line))
+    return texts

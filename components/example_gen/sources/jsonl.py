@@ -1,7 +1,12 @@
 """JSON Lines files, one object a line -> typed record batches.
 
-Arrow reads block after block; only a block in which something is odd is read line by line, to say which line. Types
-are found over the whole input in one pass. Objects inside objects become columns named with dots.
+Arrow reads block after block; a block in which something is odd is halved, and halved again, until the few lines
+around it are read one by one, to say which it is. Types are found over the whole input in one pass. Objects inside
+objects become columns named with dots.
+
+Arrow is given no line that it may take for something else, or end the process at: a null where an object should be,
+thousands of levels, two objects on a line. A line that starts with `{` and ends with `}` cannot go on in the next,
+since no JSON has `}` before `{`, so as many rows as lines means one a line.
 """
 
 from __future__ import annotations
@@ -10,49 +15,60 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from infeed.components.dataset import columns, schemas
-from infeed.components.dataset.manifest import Source
+from infeed.components.dataset import example_types, files, schemas
+from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.ingest import Input
-from infeed.components.example_gen.sources import json_types, streams
-from infeed.components.example_gen.sources.json_types import MismatchError
-from infeed.components.example_gen.sources.streams import Block, Span
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources import kinds, streams
+from infeed.components.example_gen.sources.kinds import MismatchError
+from infeed.components.example_gen.sources.streams import Span, TextBlock
 
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+MOST_LEVELS = 100
+_LF, _CR = ord("\n"), ord("\r")
+_OPEN, _CLOSE = ord("{"), ord("}")
+_BRACE = 0x20  # makes a brace of a bracket, in ASCII
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null\b")  # Arrow drops it without a word
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character; Arrow refuses a half alone, Python takes it
-_NO_FIELDS = pa.struct([])
+_SMALL_BYTES, _SMALL_LINES = 1 << 16, 32  # a piece of a block that is read line by line rather than halved again
 
 
 @dataclass(frozen=True)
 class JsonlOptions:
-    """How the files are written; compression (gzip, zstd) is told from their content.
+    """How the files are written; their content tells whether they are compressed (gzip, zstd).
 
-    Args:
+    Attributes:
       encoding: any that Python knows. A file that is not UTF-8 is read by one worker.
     """
 
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        streams.check_encoding(self.encoding, "JsonlOptions")
+        streams.check_encoding(self)
 
 
 @dataclass(frozen=True)
-class _Format:
-    """What reading needs to know: `row` is the type of a whole line."""
+class _JsonlReading:
+    """What reading needs to know: `row` is what a whole line holds, `arrow` the same as Arrow's type."""
 
-    row: pa.StructType
+    row: kinds.Object
+    arrow: pa.StructType
     schema: pa.Schema
     encoding: str
     block_bytes: int
@@ -60,27 +76,27 @@ class _Format:
 
 def open_jsonl(
     root: str, patterns: inputs.Patterns, options: IngestOptions, jsonl: JsonlOptions | None = None
-) -> Input:
+) -> OpenedSource:
     """JSON Lines files whose columns go together; the first value of a column decides what it holds."""
     encoding = (jsonl or JsonlOptions()).encoding
-    found = inputs.find(root, patterns)
-    known, work = _NO_FIELDS, list[tuple[str | None, Span]]()
-    for split, matched in found.items():
+    known, parts = kinds.Object(), list[tuple[str | None, FileStat, list[Span]]]()
+    for split, matched in inputs.find(root, patterns).items():
         for file in matched:
-            known, spans = scan(file.path, known, encoding, options)
-            work += [(split, span) for span in spans]
-    schema = schemas.unify([schemas.FileSchema(root, pa.schema(list(known)))])
+            with files.unchanged(file):
+                known, spans = scan(file.path, known, encoding, options)
+            parts.append((split, file, spans))
+    row = kinds.to_arrow(known)
+    schema = schemas.unify([schemas.FileSchema(root, pa.schema(list(row)))])
     if not schema.names:
         raise InfeedError("no rows with values", where=root, do="give files with one JSON object a line")
-    read = partial(read_span, form=_Format(known, schema, encoding, options.block_bytes))
-    tasks = inputs.as_tasks(iter(work))
-    return Input(Source.of("jsonl", root, inputs.all_files(found)), schema, tasks, read, decimals=True)
+    read = partial(read_span, form=_JsonlReading(known, row, schema, encoding, options.block_bytes))
+    return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True)
 
 
-def scan(path: str, known: pa.StructType, encoding: str, options: IngestOptions) -> tuple[pa.StructType, list[Span]]:
+def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions) -> tuple[kinds.Object, list[Span]]:
     """One pass over one file: `known`, widened to hold its rows, and where to cut the file."""
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
-    blocks = list[Block]()
+    blocks = list[TextBlock]()
     for block in _blocks(Span(path), encoding, options.block_bytes):
         known = _widen(known, block, bad_rows)
         bad_rows.take()
@@ -89,51 +105,79 @@ def scan(path: str, known: pa.StructType, encoding: str, options: IngestOptions)
     return known, streams.split_spans(path, blocks, options.block_bytes) if plain else [Span(path)]
 
 
-def read_span(span: Span, form: _Format, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The rows of a span in order; a line that is no row of the schema is reported."""
     for block in _blocks(span, form.encoding, form.block_bytes):
-        table = _parse(block, pa.schema(list(form.row)))
-        if table is not None and table.schema.types == [field.type for field in form.row]:
-            batch = _one_batch(table)
-        else:
-            rows, _ = _parse_lines(block, form.row, bad_rows)
-            fitting = pa.array([json_types.fit(row, form.row) for row in rows], form.row)
-            batch = pa.RecordBatch.from_arrays(fitting.flatten(), schema=pa.schema(list(form.row)))
+        batch = _one_batch(pa.Table.from_batches(list(_read(block, form, bad_rows))))
         yield schemas.fill(schemas.flatten_batch(batch), form.schema)
 
 
-def _blocks(span: Span, encoding: str, block_bytes: int) -> Iterator[Block]:
+def _blocks(span: Span, encoding: str, block_bytes: int) -> Iterator[TextBlock]:
     return streams.read_blocks(span, encoding, block_bytes, streams.whole_lines)
 
 
-def _widen(known: pa.StructType, block: Block, bad_rows: BadRows) -> pa.StructType:
+def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows) -> kinds.Object:
+    """`known`, widened to hold the rows of a block; a block with something odd is halved until that stands alone."""
     table = _parse(block, None)
     if table is not None:
-        try:
-            return json_types.widen(known, json_types.as_json(pa.struct(list(table.schema))))
-        except MismatchError:
-            pass  # which line it is, and which column, is found below
-    return _parse_lines(block, known, bad_rows)[1]
+        with suppress(MismatchError):  # which line it is, and which column, is found below
+            return kinds.widen_object(known, {one.name: kinds.kind_of_arrow(one.type) for one in table.schema})
+    if _is_small(block):
+        return _parse_lines(block, known, bad_rows)[1]
+    for half in _halves(block):
+        known = _widen(known, half, bad_rows)
+    return known
 
 
-def _parse(block: Block, schema: pa.Schema | None) -> pa.Table | None:
+def _read(block: TextBlock, form: _JsonlReading, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    """The rows of a block, halved in the same way."""
+    schema = pa.schema(list(form.arrow))
+    table = _parse(block, schema)
+    if table is not None and table.schema.types == schema.types:
+        yield _one_batch(table)
+    elif _is_small(block):
+        rows, _ = _parse_lines(block, form.row, bad_rows)
+        fitting = pa.array([kinds.fit(row, form.row) for row in rows], form.arrow)
+        yield pa.RecordBatch.from_arrays(fitting.flatten(), schema=schema)
+    else:
+        for half in _halves(block):
+            yield from _read(half, form, bad_rows)
+
+
+def _is_small(block: TextBlock) -> bool:
+    return len(block.data) <= _SMALL_BYTES or block.data.count(b"\n") <= _SMALL_LINES
+
+
+def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
+    """Two blocks of whole lines, about as large; there are several lines."""
+    middle = len(block.data) // 2
+    cut = block.data.find(b"\n", middle, -1) + 1 or block.data.rfind(b"\n", 0, middle) + 1
+    first, second = block.data[:cut], block.data[cut:]
+    line = block.line + first.count(b"\n")
+    return replace(block, data=first), replace(block, data=second, start=block.start + cut, line=line)
+
+
+def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.Table | None:
     """All rows at once; None where Arrow cannot read them, or might read something else than what stands there."""
+    rows = count_objects(block.data)
+    if not rows:
+        return None
     try:
-        table = arrow_json.read_json(
-            pa.BufferReader(block.data),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior="error" if schema else "infer"
-            ),
-        )
+        with streams.lending() as lend:
+            table = arrow_json.read_json(
+                pa.BufferReader(lend(np.frombuffer(block.data, np.uint8))),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=schema, unexpected_field_behavior="error" if schema else "infer"
+                ),
+            )
     except pa.ArrowInvalid:
         return None
-    return None if _may_mislead(block.data, table) else table
+    return None if table.num_rows != rows or _may_mislead(block.data, table) else table
 
 
 def _may_mislead(data: bytes, table: pa.Table) -> bool:
-    lines = data.count(b"\n") + (not data.endswith(b"\n"))
-    if table.num_rows != lines or not streams.is_utf8(data):
+    if not streams.is_utf8(data):
         return True
     if b"null" in data and _NULL_IN_LIST.search(data):
         return True
@@ -142,12 +186,12 @@ def _may_mislead(data: bytes, table: pa.Table) -> bool:
 
 def _any_beyond_int64(column: pa.Array) -> bool:
     """Arrow makes floats of integers that do not fit."""
-    items = columns.items_of(column)
+    items = example_types.items_of(column)
     largest = pc.max(pc.abs(items)).as_py() if pa.types.is_floating(items.type) else None
     return largest is not None and largest >= 2.0**63
 
 
-def _parse_lines(block: Block, known: pa.StructType, bad_rows: BadRows) -> tuple[list[dict[str, Any]], pa.StructType]:
+def _parse_lines(block: TextBlock, known: kinds.Object, bad_rows: BadRows) -> tuple[list[dict[str, Any]], kinds.Object]:
     """The rows that go together with `known`, and `known`, widened to hold them."""
     rows = []
     for number, line in streams.numbered_lines(block):
@@ -155,7 +199,7 @@ def _parse_lines(block: Block, known: pa.StructType, bad_rows: BadRows) -> tuple
             continue
         try:
             row = _parse_line(line)
-            known = json_types.widen(known, json_types.type_of(row))
+            known = kinds.widen_object(known, {name: kinds.kind_of(value, name) for name, value in row.items()})
         except MismatchError as error:
             bad_rows.report(block.bad_row(number, error.reason, line, error.column or None))
         else:
@@ -164,12 +208,16 @@ def _parse_lines(block: Block, known: pa.StructType, bad_rows: BadRows) -> tuple
 
 
 def _parse_line(line: bytes) -> dict[str, Any]:
+    if is_deep(line):
+        raise MismatchError("", f"more than {MOST_LEVELS} levels of objects and lists")
     try:
         row = json.loads(line.decode(), object_pairs_hook=_without_repeats)
     except UnicodeDecodeError:
         raise MismatchError("", "not UTF-8 text") from None
     except json.JSONDecodeError as error:
         raise MismatchError("", f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    except ValueError:  # Python refuses to read thousands of digits
+        raise MismatchError("", "a number of too many digits") from None
     if _SURROGATE.search(line) and not _is_unicode(row):
         raise MismatchError("", "text that is no Unicode: half of a surrogate pair")
     if not isinstance(row, dict):
@@ -186,13 +234,52 @@ def _is_unicode(row: Any) -> bool:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise MismatchError(twice, "a name that stands there twice")
-    return dict(pairs)
+    row = dict[str, Any]()
+    for name, value in pairs:
+        if name in row:
+            raise MismatchError(name, "a name that stands there twice")
+        row[name] = value
+    return row
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def count_objects(data: bytes) -> int | None:
+    """How many lines of `data` are not blank; None where one of them is no object by its ends, or has many levels."""
+    text = np.frombuffer(data, np.uint8)
+    starts, ends = _lines(data, text)
+    if not ((text[starts] == _OPEN).all() and (text[ends - 1] == _CLOSE).all()):
+        return None
+    return None if _any_deep(data, text, starts, ends) else len(starts)
+
+
+def is_deep(line: bytes) -> bool:
+    """Whether objects and lists stand within one another in more than `MOST_LEVELS` levels."""
+    if line.count(b"{") + line.count(b"[") <= MOST_LEVELS:
+        return False
+    braces = np.frombuffer(_STRING.sub(b"", line), np.uint8) | _BRACE
+    steps = (braces == _OPEN).astype(np.int8) - (braces == _CLOSE)
+    return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > MOST_LEVELS)
+
+
+def _lines(data: bytes, text: Bytes) -> tuple[Ints, Ints]:
+    """Where lines begin and end, line ends left out, blank lines too."""
+    ends = np.flatnonzero(text == _LF)
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if b"\r" in data:
+        ends = ends - (text[ends - 1] == _CR)
+    filled = ends > starts
+    return starts[filled], ends[filled]
+
+
+def _any_deep(data: bytes, text: Bytes, starts: Ints, ends: Ints) -> bool:
+    if data.count(b"{") + data.count(b"[") < len(starts) + MOST_LEVELS:  # nearly always, and the fastest to tell
+        return False
+    opened = np.add.reduceat(text | _BRACE == _OPEN, starts, dtype=np.int64)
+    suspects = np.flatnonzero(opened > MOST_LEVELS)
+    return any(is_deep(data[starts[line] : ends[line]]) for line in suspects)

@@ -10,15 +10,14 @@ from functools import partial
 import pyarrow as pa
 from pyarrow import parquet as pq
 
+from infeed.components.checks import as_tuples, require
 from infeed.components.dataset import files, schemas
-from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.fitting import fit_batches
-from infeed.components.example_gen.ingest import Input
+from infeed.components.example_gen.bad_rows import BadRows, conform
+from infeed.components.example_gen.inputs import OpenedSource
 
 _ROWS_PER_BLOCK = 1 << 16  # at most: a file's own sizes say little about values that it repeats
 _READ_AHEAD = 1 << 20  # bytes of each column; without it Arrow loads whole row groups
@@ -31,10 +30,9 @@ class ParquetOptions:
     columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
-            raise InfeedError(
-                f"columns={self.columns!r}", where="ParquetOptions", do="name the columns to keep, or give None"
-            )
+        as_tuples(self, "columns")
+        are_names = self.columns is None or (self.columns and not isinstance(self.columns, str))
+        require(are_names, self, "columns", "name the columns to keep, or give None")
 
 
 @dataclass(frozen=True)
@@ -56,17 +54,15 @@ class Footer:
 
 def open_parquet(
     root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
-) -> Input:
+) -> OpenedSource:
     """Parquet files whose columns go together."""
-    found = inputs.find(root, patterns)
-    footers = {split: [read_footer(file.path, options.block_bytes) for file in some] for split, some in found.items()}
-    schema = schemas.unify([footer.schema for some in footers.values() for footer in some])
-    schema = _project(schema, parquet.columns if parquet else None)
-    tasks = inputs.as_tasks(
-        (split, groups) for split, some in footers.items() for footer in some for groups in footer.groups
-    )
+    footers = inputs.look(inputs.find(root, patterns), lambda path: read_footer(path, options.block_bytes))
+    found, kept = [footer.schema for _, _, footer in footers], parquet.columns if parquet else None
+    _check_kept(kept, found)
+    schema = schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
     read = partial(read_groups, schema=schema, block_bytes=options.block_bytes)
-    return Input(Source.of("parquet", root, inputs.all_files(found)), schema, tasks, read)
+    parts = [(split, file, footer.groups) for split, file, footer in footers]
+    return inputs.of_parts("parquet", root, schema, parts, read)
 
 
 def read_footer(path: str, block_bytes: int) -> Footer:
@@ -92,16 +88,17 @@ def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[
 
 def read_groups(what: RowGroups, schema: pa.Schema, block_bytes: int, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The rows of some row groups in order, with the columns of `schema` and no others."""
+    wanted = set(schema.names)
     with _open(what.path) as file:
         size = sum(file.metadata.row_group(group).total_byte_size for group in what.groups)
         rows = sum(file.metadata.row_group(group).num_rows for group in what.groups)
         batches = file.iter_batches(
             batch_size=min(max(1, rows * block_bytes // max(size, 1)), _ROWS_PER_BLOCK),
             row_groups=list(what.groups),
-            columns=[name for name in schemas.flatten_schema(file.schema_arrow).names if name in schema.names],
+            columns=[name for name in schemas.flatten_schema(file.schema_arrow).names if name in wanted],
         )
         try:
-            yield from fit_batches(batches, schema, what.path, bad_rows, first_row=what.first_row)
+            yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row)
         except (OSError, pa.ArrowException) as error:
             groups = f"{what.path}, row groups {what.groups[0]} to {what.groups[-1]}"
             raise InfeedError(f"unreadable Parquet: {error}", where=groups, do="write the file again") from error
@@ -116,16 +113,24 @@ def _open(path: str) -> Iterator[pq.ParquetFile]:
             raise InfeedError(
                 f"not Parquet, or cut short: {error}", where=path, do="write the file again, or leave it out"
             ) from error
+        except Exception as error:  # of Python: a type of the file's own is read by whoever registered it
+            raise InfeedError(
+                f"a column is of a type that Python made, and cannot be read safely: {_first_line(error)}",
+                where=path,
+                do="write the file again with Arrow's own types, by casting such columns to their storage type",
+            ) from error
         yield file
 
 
-def _project(schema: pa.Schema, kept: Sequence[str] | None) -> pa.Schema:
-    if kept is None:
-        return schema
-    for name in kept:
-        if not any(_is_under(column, name) for column in schema.names):
-            raise InfeedError(f"no column {name!r}", where="columns", do=f"choose from {', '.join(schema.names[:20])}")
-    return pa.schema([field for field in schema if any(_is_under(field.name, name) for name in kept)])
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(":")
+
+
+def _check_kept(kept: Sequence[str] | None, found: Sequence[schemas.FileSchema]) -> None:
+    there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
+    for name in kept or ():
+        if not any(_is_under(column, name) for column in there):
+            raise InfeedError(f"no column {name!r}", where="columns", do=f"choose from {', '.join(there[:20])}")
 
 
 def _is_under(column: str, name: str) -> bool:

@@ -1,27 +1,33 @@
 """Text files as blocks of whole rows: decompressed, recoded to UTF-8, a bounded piece at a time.
 
 A plain UTF-8 file can be read from any row on: a big one becomes several spans, for as many workers. A compressed or
-recoded file is one span. Compression is told from a file's first bytes, not from its name.
+recoded file is one span. A file's first bytes tell its compression; its name does not.
 """
 
 from __future__ import annotations
 
 import codecs
+import threading
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from isal import igzip, isal_zlib
 
+from infeed.components.checks import refused
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRow
 
+A = TypeVar("A")
 _BLOCKS_PER_SPAN = 8  # what one worker reads at a time: small enough to share out, large enough to be worth a task
 _MAX_ROW_BYTES = 256 << 20  # beyond this it is no row, but a quote that never closes or a file without line ends
 _SHOWN_BYTES = 200  # of a bad row
+_PATIENCE = 1.0  # seconds; some millionths are enough
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BAD_COMPRESSION: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error)
 
@@ -37,7 +43,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Block:
+class TextBlock:
     """Whole rows of a file, as UTF-8; the last block of a span is `final`."""
 
     path: str
@@ -51,15 +57,16 @@ class Block:
         return BadRow(self.path, line, column, reason, text)
 
 
-def check_encoding(encoding: str, options: str) -> None:
-    """Raises InfeedError where Python knows no such encoding of text."""
+def check_encoding(options: Any) -> None:
+    """Raises OptionError where Python knows no such `encoding` of text, or cannot read files in it piece by piece."""
     try:
-        "".encode(encoding)  # a codec of something else, such as base64, refuses
-    except LookupError:
-        raise InfeedError(f"encoding={encoding!r}", where=options, do="give one such as utf-8 or latin-1") from None
+        "".encode(options.encoding)  # a codec of something else, such as base64, refuses
+        _decoder(options.encoding).decode(b"", final=True)
+    except (LookupError, ValueError):
+        raise refused(options, "encoding", "give one such as utf-8 or latin-1") from None
 
 
-def read_blocks(span: Span, encoding: str, block_bytes: int, whole_rows: Callable[[bytes], int]) -> Iterator[Block]:
+def read_blocks(span: Span, encoding: str, block_bytes: int, whole_rows: Callable[[bytes], int]) -> Iterator[TextBlock]:
     """The rows of a span in order, in blocks of about `block_bytes`; a byte order mark is left out.
 
     Args:
@@ -75,7 +82,7 @@ def read_blocks(span: Span, encoding: str, block_bytes: int, whole_rows: Callabl
             start, pending = len(codecs.BOM_UTF8), pending.removeprefix(codecs.BOM_UTF8)
         whole = whole_rows(pending) if len(pending) >= block_bytes else 0
         if whole:
-            yield Block(span.path, pending[:whole], start, line, final=False)
+            yield TextBlock(span.path, pending[:whole], start, line, final=False)
             line += count_lines(pending[:whole])
             start, pending = start + whole, pending[whole:]
         elif len(pending) > _MAX_ROW_BYTES:
@@ -85,7 +92,7 @@ def read_blocks(span: Span, encoding: str, block_bytes: int, whole_rows: Callabl
                 do="close the quote that opens there, or give the file line ends",
             )
     if pending:
-        yield Block(span.path, pending, start, line, final=True)
+        yield TextBlock(span.path, pending, start, line, final=True)
 
 
 def whole_lines(data: bytes) -> int:
@@ -93,7 +100,7 @@ def whole_lines(data: bytes) -> int:
     return data.rfind(b"\n") + 1
 
 
-def numbered_lines(block: Block) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(block: TextBlock) -> Iterator[tuple[int, bytes]]:
     """(number, content without its end) of each line; slow, for a block in which something is wrong."""
     return enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.line)
 
@@ -105,7 +112,7 @@ def find_line_spans(path: str, encoding: str, block_bytes: int) -> list[Span]:
     return split_spans(path, read_blocks(Span(path), encoding, block_bytes, whole_lines), block_bytes)
 
 
-def split_spans(path: str, blocks: Iterable[Block], block_bytes: int) -> list[Span]:
+def split_spans(path: str, blocks: Iterable[TextBlock], block_bytes: int) -> list[Span]:
     """Spans of some blocks each, that together are all blocks of a plain file."""
     starts: list[tuple[int, int]] = []
     for block in blocks:
@@ -113,6 +120,27 @@ def split_spans(path: str, blocks: Iterable[Block], block_bytes: int) -> list[Sp
             starts.append((block.start, block.line))
     stops = [*(start for start, _ in starts[1:]), None]
     return [Span(path, start, stop, line) for (start, line), stop in zip(starts, stops, strict=False)]
+
+
+@contextmanager
+def lending() -> Iterator[Callable[[A], A]]:
+    """Yields a function that passes an object on to a reader of Arrow's; waits in the end until Arrow is done with all.
+
+    Arrow lets go of what it reads on a thread of its own, some time after it has answered. A thread that frees an
+    object of Python's while the interpreter ends aborts the process.
+    """
+    watched: list[tuple[weakref.ref[Any], threading.Event]] = []
+
+    def lend(thing: A) -> A:
+        returned = threading.Event()
+        watched.append((weakref.ref(thing, lambda _: returned.set()), returned))
+        return thing
+
+    try:
+        yield lend
+    finally:
+        for _, returned in watched:
+            returned.wait(_PATIENCE)
 
 
 def is_plain(path: str, encoding: str) -> bool:
@@ -144,8 +172,8 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
             while left > 0 and (piece := reader.read(int(min(left, block_bytes)))):
                 left -= len(piece)
                 yield piece
-        except UnicodeDecodeError as error:
-            raise InfeedError(f"not {encoding}: {error.reason}", where=span.path, do="name its encoding") from error
+        except UnicodeError as error:
+            raise InfeedError(f"not {encoding}: {_reason(error)}", where=span.path, do="name its encoding") from error
         except _BAD_COMPRESSION as error:
             if reader is file:
                 raise
@@ -174,11 +202,19 @@ def _skip(reader: Any, size: int, block_bytes: int) -> None:
         size -= len(reader.read(min(size, block_bytes)))
 
 
+def _decoder(encoding: str) -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder(encoding)("surrogateescape")
+
+
+def _reason(error: UnicodeError) -> str:
+    return error.reason if isinstance(error, (UnicodeDecodeError, UnicodeEncodeError)) else str(error)
+
+
 class _Recoder:
     """Reads text of another encoding as UTF-8; bytes that are no text in it stay, for whoever checks rows to find."""
 
     def __init__(self, file: Any, encoding: str) -> None:
-        self._file, self._decoder = file, codecs.getincrementaldecoder(encoding)("surrogateescape")
+        self._file, self._decoder = file, _decoder(encoding)
         self._recoded, self._ended = b"", False
 
     def read(self, size: int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infeed.components.dataset import columns, records
+from infeed.components.dataset import example_types, records
 from infeed.components.dataset.encode import encode_examples, encode_feature
 from infeed.components.dataset.splits import Buckets, assign_splits
 
@@ -58,10 +58,10 @@ def feature_of(value: Any, column: pa.DataType, empty_lists: bool) -> Any:
     """One tf.train.Feature, the slow way; None where it is missing."""
     import tensorflow as tf
 
-    kind = columns.kind_of(column)
+    kind = example_types.kind_of(column)
     if value is None and not empty_lists:
         return None
-    values = [] if value is None else value if columns.is_list(column) else [value]
+    values = [] if value is None else value if example_types.is_list(column) else [value]
     if kind == "int":
         return tf.train.Feature(int64_list=tf.train.Int64List(value=[int(one) for one in values]))
     if kind == "float":
@@ -72,7 +72,7 @@ def feature_of(value: Any, column: pa.DataType, empty_lists: bool) -> Any:
 
 def plain(array: pa.Array) -> list[Any]:
     """Python values; timestamps as integers, which also lie beyond Python's own."""
-    if pa.types.is_timestamp(columns.item_type(array.type)):
+    if pa.types.is_timestamp(example_types.item_type(array.type)):
         counted = {
             pa.types.is_list: lambda: pa.list_(pa.int64()),
             pa.types.is_large_list: lambda: pa.large_list(pa.int64()),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infeed.components.dataset.decode import Feature, decode_example
+from infeed.components.dataset.decode import DecodedFeature, decode_example
 from infeed.components.dataset.encode import encode_examples
 
 COLUMNS = {
@@ -32,13 +32,13 @@ def test_what_was_encoded_is_decoded(row: dict[str, list[Any] | None]) -> None:
 def test_numbers_may_stand_one_by_one() -> None:
     floats = b"\x12\x0a\x0d\x00\x00\x80\x3f\x0d\x00\x00\x00\x40"
     ints = b"\x1a\x04\x08\x01\x08\x02"
-    for value, expected in ((floats, Feature("float", (1.0, 2.0))), (ints, Feature("int", (1, 2)))):
+    for value, expected in ((floats, DecodedFeature("float", (1.0, 2.0))), (ints, DecodedFeature("int", (1, 2)))):
         entry = b"\x0a\x01x\x12" + bytes([len(value)]) + value
         features = b"\x0a" + bytes([len(entry)]) + entry
         assert decode_example(b"\x0a" + bytes([len(features)]) + features).features == {"x": expected}
 
 
-@pytest.mark.parametrize("record", [b"plain text", b"\x0a\x05abc", b"\x0a", b"\xff\xff"])
+@pytest.mark.parametrize("record", [b"plain text", b"\x0a\x05abc", b"\x0a", b"\xff\xff", b"text that ends a group"])
 def test_anything_else_is_an_error(record: bytes) -> None:
     with pytest.raises(ValueError, match="not a serialized"):
         decode_example(record)

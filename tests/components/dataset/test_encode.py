@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infeed.components.dataset import encode
 from infeed.components.dataset.encode import encode_examples, encode_feature, in_protobuf_order, varint
 from infeed.components.errors import InfeedError
 
@@ -112,3 +113,40 @@ def test_a_null_inside_a_list_names_row_and_column() -> None:
 def test_a_type_without_a_place_names_its_column() -> None:
     with pytest.raises(InfeedError, match=r"(?s)struct<a: int64> has no place.*column 'x'"):
         encoded(x=[{"a": 1}])
+
+
+def test_columns_of_one_type_are_encoded_together_as_they_are_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {
+        "i": pa.array([1, None, -(2**40)]),
+        "f": pa.array([0.5, None, -0.0]),
+        "s": pa.array(["", None, "ccc"]),
+        "n": pa.array([[1], None, [2, 300]]),
+        "t": pa.array([["a", ""], [], None]),
+        "d": pa.array(["x", None, "y"]).dictionary_encode(),
+        "p": pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float64(), 2)),
+        "z": pa.nulls(3),
+    }
+    order = [2, 0, 1]
+    table = batch(
+        **{
+            f"{n}{'x' * n}{key}": column.take(pa.array(order[n:] + order[:n]))
+            for key, column in kinds.items()
+            for n in range(3)
+        }
+    )
+    together = [encode_examples(table, empty_lists=empty).to_pylist() for empty in (False, True)]
+    monkeypatch.setattr(encode, "_CELLS", 1)
+    assert together == [encode_examples(table, empty_lists=empty).to_pylist() for empty in (False, True)]
+
+
+def test_what_does_not_fit_names_its_own_column_among_many_of_a_type() -> None:
+    fitting, unfit = pa.array([1, 2, 3], pa.uint64()), pa.array([1, None, 2**63], pa.uint64())
+    with pytest.raises(InfeedError, match=r"(?s)9223372036854775808 does not fit.*column 'b', row 2"):
+        encoded(a=fitting, b=unfit, c=fitting)
+    with pytest.raises(InfeedError, match=r"(?s)a null inside a list.*column 'b', row 1"):
+        encoded(a=[[1], [2, 3]], b=[[1, 2], [None]])
+
+
+def test_a_column_without_any_value_leaves_its_name_so_that_a_schema_knows_it() -> None:
+    assert encoded(x=pa.nulls(1)) == [b"\x0a\x07\x0a\x05\x0a\x01x\x12\x00"]
+    assert encoded(x=pa.nulls(1)) == encoded(x=pa.nulls(1), empty_lists=True)

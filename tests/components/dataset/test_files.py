@@ -16,7 +16,7 @@ def touch(root: Path, *names: str) -> None:
     for name in names:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
+        path.write_text(name, errors="surrogateescape")
 
 
 def found(root: Path, pattern: str) -> list[str]:
@@ -83,17 +83,6 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, error: OSError) -> No
     with pytest.raises(InfeedError, match=r"(?s)no room left to write: .*/a\n.*nothing half-written was kept"):
         write()
     assert os.listdir(tmp_path) == []
-
-
-def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
-    touch(tmp_path, "new/a", "old/b", ".old.replaced/c", "old.replaced/mine")  # c: a run was killed on the way
-    files.replace_folder(f"{tmp_path}/new", f"{tmp_path}/old")
-    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
-        "old",
-        "old.replaced",
-        "old.replaced/mine",
-        "old/a",
-    ]
 
 
 @pytest.mark.parametrize("refused", [errno.EACCES, errno.EROFS])
@@ -165,3 +154,17 @@ def test_bytes_stay_as_they_are_whatever_the_name(store: str) -> None:
     files.write_bytes(f"{store}/a.gz", b"not gzip")
     assert files.stat(f"{store}/a.gz").size == len(b"not gzip")
     assert files.read_bytes(f"{store}/a.gz") == b"not gzip"
+
+
+def test_a_file_of_the_very_name_is_the_only_match_although_the_name_has_wildcards(tmp_path: Path) -> None:
+    touch(tmp_path, "a[1].csv", "a1.csv", "b1.csv")
+    assert found(tmp_path, "a[1].csv") == ["a[1].csv"]
+    assert found(tmp_path, "[ab]1.csv") == ["a1.csv", "b1.csv"]
+
+
+def test_a_name_that_is_not_utf8_is_told_and_one_beside_it_does_no_harm(tmp_path: Path) -> None:
+    touch(tmp_path, "\udcff.csv", "ä.csv")
+    assert found(tmp_path, "ä.csv") == ["ä.csv"]
+    for look in (lambda: found(tmp_path, "*"), lambda: files.exists(f"{tmp_path}/\udcff.csv")):
+        with pytest.raises(InfeedError, match=rf"a name that is not UTF-8: b'\\xff\.csv'\n  where: {tmp_path}\n"):
+            look()

@@ -5,14 +5,13 @@ import json
 import os
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from infeed.components.dataset import names, records
 from infeed.components.dataset.files import FileStat
-from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Shard, Source, Split, manifest_of
+from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Shard, Source, Split
 from infeed.components.errors import InfeedError
 
+Place = tuple[str | int, ...]
 SHARDS = (
     Shard("Split-train/data_tfrecord-00000-of-00002.gz", 3, 100, "0a0b0c0d"),
     Shard("Split-train/data_tfrecord-00001-of-00002.gz", 2, 80, "0a0b0c0e"),
@@ -26,18 +25,9 @@ MANIFEST = Manifest(
 )
 
 
-def write_shards(root: Path, split: str, payloads: list[list[bytes]], gzip: bool = True) -> None:
-    for index, shard in enumerate(payloads):
-        name = names.shard_name(index, len(payloads), gzip)
-        framed = records.frame_records(pa.array(shard, pa.large_binary()))
-        path = f"{names.split_dir(str(root), split)}/{name}"
-        records.write_records(path, [framed], gzip_level=1 if gzip else None)
-
-
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     MANIFEST.write(str(tmp_path))
     assert Manifest.read(str(tmp_path)) == MANIFEST
-    assert manifest_of(str(tmp_path)) == MANIFEST
     assert os.listdir(tmp_path) == ["manifest.json"]
 
 
@@ -93,8 +83,15 @@ def test_repeated_and_dropped_rows_count(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{", "unreadable manifest"),
+        ("null", "None is no object"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"format": 1, "format": 1}', "'format' stands there twice"),
+        ('{"format": NaN}', "NaN is no JSON"),
         ('{"format": 2}', "format 2, this version reads 1"),
+        ('{"format": true}', "format: True is no count"),
         ('{"format": 1, "complete": false}', "not complete"),
+        ('{"format": 1, "complete": "no"}', "complete: 'no' is neither true nor false"),
+        ('{"format": 1, "complete": true}', "created_by is missing"),
     ],
 )
 def test_a_manifest_that_cannot_be_trusted(tmp_path: Path, text: str, message: str) -> None:
@@ -103,49 +100,59 @@ def test_a_manifest_that_cannot_be_trusted(tmp_path: Path, text: str, message: s
         Manifest.read(str(tmp_path))
 
 
-def test_no_manifest(tmp_path: Path) -> None:
-    with pytest.raises(InfeedError, match=r"no manifest.json"):
+SHARD, TRAIN = ("splits", "train", "shards", 0), ("splits", "train")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ((*SHARD, "file"), "../secret", r"shards\[0\].file: '../secret' is no file in the folder of its split"),
+        ((*SHARD, "file"), "/etc/passwd", "'/etc/passwd' is no file in the folder"),
+        ((*SHARD, "file"), "Split-train/../../secret", "is no file in the folder"),
+        ((*SHARD, "file"), "Split-eval/data_tfrecord-00000-of-00002.gz", "is no file in the folder"),
+        ((*SHARD, "file"), "Split-train/", "is no file in the folder"),
+        ((*SHARD, "file"), "Split-train/.hidden", "is no file in the folder"),
+        ((*SHARD, "file"), "Split-train/\x1b[2J", r"'Split-train/\\x1b\[2J' is no file in the folder"),
+        ((*SHARD, "file"), SHARDS[1].file, "one of them is named twice"),
+        ((*SHARD, "file"), "Split-train/data_tfrecord-00007-of-00009.gz", "the names are not those of 2 shards"),
+        ((*SHARD, "file"), 7, "7 is no text"),
+        ((*SHARD, "records"), -3, "records: -3 is no count"),
+        ((*SHARD, "records"), 10**30, "is no count"),
+        ((*SHARD, "records"), 3.0, r"3\.0 is no count"),
+        ((*SHARD, "records"), 4, "'5 records, 180 bytes' is not the sum of its shards"),
+        ((*SHARD, "bytes"), 99, "is not the sum of its shards"),
+        ((*SHARD, "crc32c"), "0a0b", "'0a0b' is no checksum"),
+        ((*SHARD, "more"), 1, "'more' is no field of it"),
+        ((*TRAIN, "shards"), {}, "{} is no list"),
+        ((*TRAIN, "records"), 6, "is not the sum of its shards"),
+        (TRAIN, [], r"splits.train: \[\] is no object"),
+        (("splits",), {"../x": {"records": 0, "bytes": 0, "shards": [], "reason": 1}}, "reason: 1 is no text"),
+        (("splits",), {}, "no split"),
+        (("rows_read",), 6, "6 rows read and 0 repeated, but 5 written"),
+        (("filtered",), -1, "filtered: -1 is no count"),
+        (("rejected", "file"), "../../secret", "'../../secret' is no plain file name"),
+        (("schema", 0, "type"), "pickle", "'pickle' is none of int, float, bytes"),
+        (("schema", 0, "shape"), [-1], r"schema\[0\]\.shape\[0\]: -1 is no count"),
+        (("schema", 0, "shape"), 1, r"schema\[0\]\.shape: 1 is no list"),
+        (("source", "files"), "1", "source.files: '1' is no count"),
+        (("options",), [], "is no object"),
+        (("warnings",), [1], r"warnings\[0\]: 1 is no text"),
+        (("surprise",), 1, "'surprise' is no field of it"),
+    ],
+)
+def test_a_manifest_that_was_tampered_with(tmp_path: Path, place: Place, value: object, message: str) -> None:
+    fields = inside = json.loads(MANIFEST.to_json())
+    for step in place[:-1]:
+        inside = inside[step]
+    inside[place[-1]] = value
+    (tmp_path / "manifest.json").write_text(json.dumps(fields))
+    with pytest.raises(InfeedError, match=f"unreadable manifest: .*{message}"):
         Manifest.read(str(tmp_path))
 
 
-def test_a_dataset_of_somebody_else_is_counted_and_left_alone(tmp_path: Path) -> None:
-    write_shards(tmp_path, "train", [[b"a", b"b"], [b"c"]])
-    write_shards(tmp_path, "eval", [[b"d"]], gzip=False)
-    before = sorted(os.walk(tmp_path))
-    counted = manifest_of(str(tmp_path))
-    assert {name: split.records for name, split in counted.splits.items()} == {"eval": 1, "train": 3}
-    assert counted.splits["train"].shards[1].file == "Split-train/data_tfrecord-00001-of-00002.gz"
-    assert counted.rows_read == 4
-    assert sorted(os.walk(tmp_path)) == before
-
-
-def test_a_count_is_kept_until_a_file_changes(tmp_path: Path) -> None:
-    root, cache = tmp_path / "data", tmp_path / "cache"
-    write_shards(root, "train", [[b"a", b"b"]])
-    first = manifest_of(str(root), str(cache))
-    assert manifest_of(str(root), str(cache)) == first
-    assert len(os.listdir(cache)) == 1
-    write_shards(root, "train", [[b"a", b"b", b"c"]])
-    assert manifest_of(str(root), str(cache)).splits["train"].records == 3
-    assert len(os.listdir(cache)) == 2
-
-
-def test_a_count_that_cannot_be_kept_is_made_anew(tmp_path: Path) -> None:
-    write_shards(tmp_path / "data", "train", [[b"a", b"b"]])
-    (tmp_path / "cache").write_text("no folder")
-    assert manifest_of(str(tmp_path / "data"), str(tmp_path / "cache")).splits["train"].records == 2
-
-
-def test_a_dataset_that_is_still_written_is_nobodys(tmp_path: Path) -> None:
-    write_shards(tmp_path, "train", [[b"a"]])
-    (tmp_path / ".ingest").mkdir()
-    with pytest.raises(InfeedError, match="a dataset that is not finished"):
-        manifest_of(str(tmp_path))
-
-
-def test_a_folder_without_splits(tmp_path: Path) -> None:
-    with pytest.raises(InfeedError, match="not a TFRecord dataset"):
-        manifest_of(str(tmp_path))
+def test_no_manifest(tmp_path: Path) -> None:
+    with pytest.raises(InfeedError, match=r"no manifest.json"):
+        Manifest.read(str(tmp_path))
 
 
 def test_a_fingerprint_is_of_names_sizes_and_times() -> None:

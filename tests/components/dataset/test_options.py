@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from infeed.components import schema
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime
@@ -22,8 +24,7 @@ from infeed.components.errors import InfeedError
     ],
 )
 def test_options_travel_as_json(options: IngestOptions) -> None:
-    assert IngestOptions.from_json(options.to_json()) == options
-    assert IngestOptions.from_dict(options.as_dict()) == options
+    assert schema.read(IngestOptions, json.loads(json.dumps(schema.to_plain(options)))) == options
 
 
 def test_uncompressed_has_no_level() -> None:
@@ -34,17 +35,17 @@ def test_uncompressed_has_no_level() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"compression": "zip"}, "compression='zip'"),
-        ({"compat": "v1"}, "choose one of none, tfx"),
-        ({"level": 10}, "level=10"),
-        ({"shuffle_seed": -1}, "shuffle_seed=-1"),
-        ({"block_bytes": 10}, "at least 1024 bytes"),
-        ({"on_bad_row": "skip"}, "choose one of fail, reject"),
-        ({"bad_row_limit": -1}, "bad_row_limit=-1"),
+        ({"compression": "zip"}, "compression is 'zip'"),
+        ({"compat": "v1"}, "use one of none, tfx"),
+        ({"level": 10}, "level is 10"),
+        ({"shuffle_seed": -1}, "shuffle_seed is -1"),
+        ({"block_bytes": 10}, "at least 1024"),
+        ({"on_bad_row": "skip"}, "use one of fail, reject"),
+        ({"bad_row_limit": -1}, "bad_row_limit is -1"),
         ({"columns": ()}, "name one or more"),
         ({"columns": ("a", "b", "a")}, "each once"),
-        ({"split_by": ByLabel("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed=None"),
-        ({"balance": Balance("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed=None"),
+        ({"split_by": ByLabel("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed is None"),
+        ({"balance": Balance("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed is None"),
     ],
 )
 def test_impossible_options(options: dict[str, Any], message: str) -> None:
@@ -53,7 +54,7 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
 
 
 def test_impossible_parts() -> None:
-    with pytest.raises(InfeedError, match="sampling='both'"):
+    with pytest.raises(InfeedError, match="sampling is 'both'"):
         Balance("y", sampling="both")  # type: ignore[arg-type]
     with pytest.raises(InfeedError, match="no columns to split by"):
         ByColumns(())

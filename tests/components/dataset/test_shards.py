@@ -39,10 +39,10 @@ def test_the_rule(total_bytes: int, records: int, options: ShardOptions, count: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"count": 0}, "count=0"),
-        ({"hosts": 0}, "hosts=0"),
-        ({"min_bytes": 0}, "min_bytes=0"),
-        ({"min_bytes": 20, "target_bytes": 10}, "min_bytes=20 is more than target_bytes=10"),
+        ({"count": 0}, "count is 0"),
+        ({"hosts": 0}, "hosts is 0"),
+        ({"min_bytes": 0}, "min_bytes is 0"),
+        ({"min_bytes": 20, "target_bytes": 10}, "min_bytes is 20, more than target_bytes, which is 10"),
     ],
 )
 def test_impossible_options(options: dict[str, int], message: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from infeed.components.dataset import columns
+from infeed.components.dataset import example_types
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.errors import InfeedError
 
@@ -45,9 +45,9 @@ def column_of(type_cell: str, value_cell: str) -> pa.Array:
 @pytest.mark.parametrize(("arrow", "value", "kind", "holds"), lines(4), ids=lambda cell: cell[:40])
 def test_a_type_that_has_a_place(arrow: str, value: str, kind: str, holds: str) -> None:
     column = column_of(arrow, value)
-    assert columns.kind_of(column.type) == KINDS[kind]
+    assert example_types.kind_of(column.type) == KINDS[kind]
     expected = [] if holds.startswith("nothing") else python(f"`[{holds.split('`')[1]}]`")
-    found = columns.to_values(columns.items_of(column)).to_pylist()
+    found = example_types.to_values(example_types.items_of(column)).to_pylist()
     assert found[: len(expected)] == expected
     assert set(found[len(expected) :]) <= {None}
     assert len(encode_examples(pa.RecordBatch.from_arrays([column], ["x"]))) == 2

@@ -14,7 +14,8 @@ from PIL import Image
 from infeed.components.dataset import files, names, records
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
-from infeed.components.example_gen.ingest import Input, Job
+from infeed.components.example_gen.ingest import Job
+from infeed.components.example_gen.inputs import OpenedSource
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
 
@@ -87,7 +88,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def job(tmp_path: Path) -> Callable[..., Job]:
     """Makes a job that writes under `tmp_path`, train 2 to eval 1 unless told otherwise."""
 
-    def make(opened: Input, options: IngestOptions | None = None, buckets: Buckets | None = BUCKETS) -> Job:
+    def make(opened: OpenedSource, options: IngestOptions | None = None, buckets: Buckets | None = BUCKETS) -> Job:
         splits = buckets.names if buckets else tuple(dict.fromkeys(str(task.split) for task in opened.tasks))
         root = f"{tmp_path}/out"
         return Job.of(opened, root=root, splits=splits, buckets=buckets, options=options or IngestOptions())

@@ -47,7 +47,7 @@ def both(tmp_path: Path, multiset: Multiset) -> Callable[[str], tuple[Any, Any]]
     def run(input_base: str) -> tuple[Any, Any]:
         from tfx.components import CsvExampleGen as Theirs
 
-        from infeed.components.example_gen import CsvExampleGen
+        from infeed.components import CsvExampleGen
 
         ours = generate(CsvExampleGen, input_base, tmp_path / "ours", options=IngestOptions(compat="tfx"))
         return multiset(ours), in_order(multiset(generate(Theirs, input_base, tmp_path / "theirs")))
@@ -93,7 +93,7 @@ def test_by_default_the_same_rows_go_to_the_same_splits(cancer: str, tmp_path: P
     import tensorflow as tf
     from tfx.components import CsvExampleGen as Theirs
 
-    from infeed.components.example_gen import CsvExampleGen
+    from infeed.components import CsvExampleGen
 
     def present(root: str) -> dict[str, Counter[bytes]]:
         """Records without their empty features: all that the default changes."""

@@ -8,10 +8,11 @@ import pytest
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.example_gen.sources.csv import CsvOptions
-from infeed.components.example_gen.sources.images import ImageOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.folders import TextOptions
+from infeed.components.example_gen.sources.images.codec import ImageOptions
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
-from infeed.components.example_gen.sources.text import TextOptions
 
 pytestmark = pytest.mark.tfx
 
@@ -28,7 +29,7 @@ def test_a_component_takes_what_tfxs_takes(tmp_path: Path) -> None:
     from tfx.components.example_gen import component
     from tfx.proto import example_gen_pb2, range_config_pb2
 
-    from infeed.components.example_gen import CsvExampleGen
+    from infeed.components import CsvExampleGen
 
     config = example_gen_pb2.Input(splits=[{"name": "all", "pattern": "{SPAN}/*"}])
     spans = range_config_pb2.RangeConfig(rolling_range={"num_spans": 1})
@@ -42,7 +43,7 @@ def test_a_component_takes_what_tfxs_takes(tmp_path: Path) -> None:
 
 
 def test_options_reach_the_executor(tmp_path: Path) -> None:
-    from infeed.components.example_gen import CsvExampleGen
+    from infeed.components import CsvExampleGen
 
     options = IngestOptions(compat="tfx", shards=ShardOptions(count=4))
     asked = request(CsvExampleGen(str(tmp_path), options=options, csv=CsvOptions("\t")))
@@ -67,7 +68,7 @@ def test_each_sources_own_options_reach_its_executor(tmp_path: Path) -> None:
 
 
 def test_an_image_that_a_csv_names_is_seen_by_tfxs_cache(tmp_path: Path) -> None:
-    from infeed.components.example_gen import ImageExampleGen
+    from infeed.components import ImageExampleGen
 
     def config() -> str:
         return str(ImageExampleGen(str(tmp_path)).exec_properties["custom_config"])
@@ -83,7 +84,7 @@ def test_an_image_that_a_csv_names_is_seen_by_tfxs_cache(tmp_path: Path) -> None
 
 
 def test_images_are_looked_for_where_they_lie(tmp_path: Path) -> None:
-    from infeed.components.example_gen import ImageExampleGen
+    from infeed.components import ImageExampleGen
 
     assert request(ImageExampleGen(str(tmp_path))).patterns == {None: "*/*"}
     assert request(ImageExampleGen("gs://not/there/yet")).patterns == {None: "*/*"}
@@ -112,7 +113,7 @@ def test_in_a_pipeline_it_finds_the_latest_span_caches_and_feeds_statistics(tmp_
     from tfx.components import StatisticsGen
     from tfx.components.example_gen import utils
 
-    from infeed.components.example_gen import CsvExampleGen
+    from infeed.components import CsvExampleGen
 
     for span, rows in (("1", 10), ("2", 300)):
         (tmp_path / "in" / span).mkdir(parents=True)
@@ -133,3 +134,42 @@ def test_in_a_pipeline_it_finds_the_latest_span_caches_and_feeds_statistics(tmp_
 
     run(root, pipeline()[:1])
     assert len(artifacts(root)) == 1  # the second run took the first one's
+
+
+def test_files_take_the_arguments_of_tfxs_file_based_example_gen_in_its_order() -> None:
+    import inspect
+
+    from tfx.components import CsvExampleGen as TfxCsvExampleGen
+    from tfx.components import FileBasedExampleGen, ImportExampleGen
+
+    from infeed import components
+
+    pairs = [
+        (TfxCsvExampleGen, components.CsvExampleGen),
+        (ImportExampleGen, components.ImportExampleGen),
+        *((FileBasedExampleGen, getattr(components, f"{name}ExampleGen")) for name in ("File", "Parquet", "Avro")),
+    ]
+    for theirs, ours in pairs:
+        names = list(inspect.signature(theirs.__init__).parameters)
+        assert list(inspect.signature(ours.__init__).parameters)[: len(names)] == names
+
+
+def test_import_example_gen_is_the_one_of_tfrecords_and_has_tfxs_id() -> None:
+    from infeed.components import ImportExampleGen, TFRecordExampleGen
+
+    made = ImportExampleGen(input_base="/data")
+    assert isinstance(made, TFRecordExampleGen)
+    assert made.id == "ImportExampleGen"
+
+
+def test_a_format_without_a_component_of_its_own_is_named() -> None:
+    from infeed.components import FileExampleGen
+
+    made = FileExampleGen(input_base="/data", format="csv", source={"delimiter": ";"})
+    assert (request(made).format, request(made).source) == ("csv", {"delimiter": ";"})
+    with pytest.raises(InfeedError, match=r"(?s)neither a format nor an executor is given.*FileExampleGen.*csv, jsonl"):
+        FileExampleGen(input_base="/data")
+    with pytest.raises(InfeedError, match=r"(?s)format is 'xml'.*one of csv, jsonl"):
+        FileExampleGen(input_base="/data", format="xml")
+    with pytest.raises(InfeedError, match=r"(?s)no setting 'delimeter'; did you mean 'delimiter'\?.*CsvOptions"):
+        FileExampleGen(input_base="/data", format="csv", source={"delimeter": ";"})

@@ -36,7 +36,7 @@ def run(root: Path) -> list[Any]:
     from tfx.orchestration import metadata, pipeline
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 
-    from infeed.components.example_gen import SqlExampleGen
+    from infeed.components import SqlExampleGen
 
     gen = SqlExampleGen("TRIPS_DB", table="t", partition_column="id", partitions=3)
     connection = metadata.sqlite_metadata_connection_config(f"{root}/metadata.sqlite")
@@ -73,7 +73,7 @@ def test_a_run_is_cached_until_the_table_grows_and_no_password_is_left_anywhere(
 
 
 def test_what_is_read_is_said_once() -> None:
-    from infeed.components.example_gen import SqlExampleGen
+    from infeed.components import SqlExampleGen
 
     for given in ({}, {"query": "SELECT 1", "table": "t"}):
         with pytest.raises(InfeedError, match=r"\d of query, table and input_config"):
@@ -86,7 +86,7 @@ def test_several_queries_are_a_split_each_also_by_adbc(
     from tfx.proto import example_gen_pb2
     from tfx.types import standard_artifacts
 
-    from infeed.components.example_gen import SqlExampleGen
+    from infeed.components import SqlExampleGen
 
     caplog.set_level(logging.INFO)
     by_adbc = table.engine.url.set(drivername="postgresql+adbc")

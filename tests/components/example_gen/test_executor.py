@@ -13,13 +13,13 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.sources.csv import CsvOptions
+from infeed.components.example_gen.sources.csv.rows import CsvOptions
 
 pytestmark = pytest.mark.tfx
 
 
 def properties(
-    input_base: str, pattern: str = "*", options: IngestOptions | None = None, **changes: Any
+    input_base: str, pattern: str = "*", options: IngestOptions | None = None, form: str = "csv", **changes: Any
 ) -> dict[str, Any]:
     """exec_properties as TFX hands them to an executor."""
     from tfx.components.example_gen import utils
@@ -32,7 +32,7 @@ def properties(
     protos = {
         "input_config": input_config,
         "output_config": utils.make_default_output_config(input_config),
-        "custom_config": executor.pack(options or IngestOptions(), {}),
+        "custom_config": executor.pack(form, options or IngestOptions(), {}),
     }
     given = {name: proto_utils.proto_to_json(proto) for name, proto in {**protos, **changes}.items()}
     formats = {
@@ -56,8 +56,9 @@ def test_properties_become_one_typed_request() -> None:
 
     options = IngestOptions(compression="none", shards=ShardOptions(count=2))
     request = executor.Request.of(
-        properties("/data", "*.csv", options, custom_config=executor.pack(options, asdict(CsvOptions(";"))))
+        properties("/data", "*.csv", options, custom_config=executor.pack("csv", options, asdict(CsvOptions(";"))))
     )
+    assert request.format == "csv"
     assert request.input_base == "/data"
     assert request.patterns == {None: "*.csv"}
     assert request.splits == ("train", "eval")
@@ -90,7 +91,7 @@ def test_a_payload_that_is_not_written_here() -> None:
 
     from infeed.components.example_gen import executor
 
-    with pytest.raises(InfeedError, match="output_data_format=FORMAT_PARQUET"):
+    with pytest.raises(InfeedError, match="output_data_format is FORMAT_PARQUET"):
         executor.Request.of({**properties("/data"), "output_data_format": example_gen_pb2.FORMAT_PARQUET})
 
 
@@ -99,11 +100,17 @@ def test_the_artifact_says_what_tfxs_own_says(cancer: str, tmp_path: Path) -> No
 
     from infeed.components.example_gen import executor
 
-    ours = execute(executor.CsvExecutor, tmp_path / "ours", properties(cancer))
+    ours = execute(executor.Executor, tmp_path / "ours", properties(cancer))
     theirs = execute(oracle.Executor, tmp_path / "theirs", properties(cancer))
     ours.uri = theirs.uri = ""
     assert ours.mlmd_artifact == theirs.mlmd_artifact
-    assert sorted(os.listdir(tmp_path / "ours")) == ["Split-eval", "Split-train", "manifest.json"]
+    assert sorted(os.listdir(tmp_path / "ours")) == [
+        "Split-eval",
+        "Split-train",
+        "manifest.json",
+        "statistics-eval.json",
+        "statistics-train.json",
+    ]
     assert Manifest.read(str(tmp_path / "ours")).rows_read == 569
 
 
@@ -118,7 +125,7 @@ def test_tfxs_reader_reads_every_record_once(
     from infeed.components.example_gen import executor
 
     options = IngestOptions(compression=compression, shards=ShardOptions(count=3))
-    artifact = execute(executor.ImageExecutor, tmp_path / "out", properties(digits, "*/*", options))
+    artifact = execute(executor.Executor, tmp_path / "out", properties(digits, "*/*", options, "images"))
     factory = tfxio_utils.get_tf_dataset_factory_from_artifact([artifact], [])
     pattern = [f"{artifact.uri}/Split-{split}/*" for split in ("train", "eval")]
     assert len(os.listdir(f"{artifact.uri}/Split-train")) == 3
@@ -147,7 +154,7 @@ def test_values_survive_and_nulls_are_missing(tmp_path: Path, read_split: Callab
 
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("i,f,s\n0,0.0,x\n,,\n-1,-0.0,false\n")
-    execute(executor.CsvExecutor, tmp_path / "out", properties(f"{tmp_path}/in"))
+    execute(executor.Executor, tmp_path / "out", properties(f"{tmp_path}/in"))
     records = [record for split in ("train", "eval") for record in read_split(f"{tmp_path}/out", split)]
     spec = {
         "i": tf.io.FixedLenFeature([], tf.int64, default_value=99),
@@ -165,10 +172,10 @@ def test_bad_input_is_our_error_also_through_beam(digits: str, tmp_path: Path) -
     (tmp_path / "in" / "cat").mkdir(parents=True)
     (tmp_path / "in" / "cat" / "a.png").write_text("meow")
     with pytest.raises(InfeedError, match=r"(?s)not an image.*cat/a\.png"):
-        execute(executor.ImageExecutor, tmp_path / "out", properties(f"{tmp_path}/in", "*/*"))
+        execute(executor.Executor, tmp_path / "out", properties(f"{tmp_path}/in", "*/*", form="images"))
     assert not list((tmp_path / "out").rglob("*"))
     with pytest.raises(InfeedError, match="no files found"):
-        execute(executor.CsvExecutor, tmp_path / "out", properties(digits, "*.csv"))
+        execute(executor.Executor, tmp_path / "out", properties(digits, "*.csv"))
 
 
 def test_a_large_csv_is_read_in_spans_and_its_bad_rows_set_aside(tmp_path: Path) -> None:
@@ -179,7 +186,7 @@ def test_a_large_csv_is_read_in_spans_and_its_bad_rows_set_aside(tmp_path: Path)
     rows[300] = "300\n"
     (tmp_path / "in" / "a.csv").write_text("x,y\n" + "".join(rows))
     options = IngestOptions(block_bytes=1024, on_bad_row="reject")
-    execute(executor.CsvExecutor, tmp_path / "out", properties(f"{tmp_path}/in", options=options))
+    execute(executor.Executor, tmp_path / "out", properties(f"{tmp_path}/in", options=options))
     manifest = Manifest.read(f"{tmp_path}/out")
     assert (manifest.rows_read, manifest.rejected.rows) == (600, 1)
     (bad,) = (tmp_path / "out" / str(manifest.rejected.file)).read_text().splitlines()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infeed import components
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import formats
@@ -18,6 +19,7 @@ def test_every_format_has_its_function_and_its_options(kind: str) -> None:
     module = importlib.import_module(f"infeed.components.example_gen.sources.{found.module}")
     assert callable(getattr(module, found.open))
     assert not found.settings or dataclasses.is_dataclass(getattr(module, found.settings))
+    assert found.component in components.__all__
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,9 @@ def test_every_format_has_its_function_and_its_options(kind: str) -> None:
         (["cat/1.JPG", "dog/2.png"], "images"),
         (["pos/1.txt"], "text"),
         (["a.tfrecord.gz"], "tfrecord"),
+        (["mnist-train.tfrecord-00000-of-00001", "mnist-test.tfrecord-00000-of-00001"], "tfrecord"),  # of TFDS
+        (["Split-train/data_tfrecord-00000-of-00002.gz"], "tfrecord"),  # of TFX
+        (["a.tsv"], "csv"),
     ],
 )
 def test_the_names_of_files_show_the_format(tmp_path: Path, names: list[str], kind: str) -> None:
@@ -36,6 +41,47 @@ def test_the_names_of_files_show_the_format(tmp_path: Path, names: list[str], ki
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert formats.guess_format(str(tmp_path)) == kind
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a.csv", "b.parquet"], r"several formats: csv \(a.csv\), parquet \(b.parquet\)(.|\n)*'.*/\*.csv'"),
+        (["x/a.jpg", "x/b.csv"], r"several formats: images \(a.jpg\), csv \(b.csv\)(.|\n)*/\*/\*.jpg'"),
+        (["features.json", "a.tfrecord-00000-of-00002"], r"several formats(.|\n)*/\*.tfrecord\*'"),
+        (["a.json"], r".json files are not read(.|\n)*a.json(.|\n)*lines=True"),
+        (["a.XLSX"], ".xlsx files are not read(.|\n)*to_parquet"),
+        (["cat/1.webp"], ".webp files are not read(.|\n)*convert the pictures to PNG or JPEG"),
+        (["a.csv.zip"], ".zip files are not read(.|\n)*unpack it"),
+    ],
+)
+def test_what_cannot_be_read_as_one_format_says_what_to_do(tmp_path: Path, names: list[str], message: str) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(InfeedError, match=message):
+        formats.guess_format(str(tmp_path))
+
+
+def test_a_csv_of_paths_and_labels_beside_its_pictures_is_no_second_format(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("path,label\na.png,cat\n")
+    (tmp_path / "a.png").touch()
+    assert formats.guess_format(str(tmp_path)) == "images"
+
+
+def test_a_pattern_shows_what_it_finds(tmp_path: Path) -> None:
+    for name in ("a.csv", "b.parquet"):
+        (tmp_path / name).touch()
+    assert formats.guess_format(f"{tmp_path}/b*") == "parquet"
+
+
+def test_the_cells_of_a_tsv_lie_between_tabs_unless_it_is_said_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb;c\n1\t2;3\n")
+    assert formats.open_source(str(tmp_path), "csv", IngestOptions(), {}).schema.names == ["a", "b;c"]
+    given = {"delimiter": ";", "names": ["a", "b"]}
+    assert formats.open_source(str(tmp_path / "a.tsv"), "csv", IngestOptions(), given).schema.names == ["a", "b"]
+    (tmp_path / "b.csv").write_text("a,b;c\n1,2\n")
+    assert formats.default_settings(str(tmp_path), "csv") == {}
 
 
 def test_nothing_shows_the_format(tmp_path: Path) -> None:
@@ -55,7 +101,7 @@ def test_a_table_of_a_database_is_a_source(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_setting_that_is_needed() -> None:
-    with pytest.raises(InfeedError, match=r"(?s)no connection_env given.*SqlOptions"):
+    with pytest.raises(InfeedError, match=r"the setting 'connection_env' is missing\n  where: SqlOptions"):
         formats.open_source("trips", "sql", IngestOptions(), {})
 
 
@@ -73,7 +119,9 @@ def test_a_setting_that_is_needed() -> None:
     ],
 )
 def test_a_setting_of_another_type(tmp_path: Path, kind: str, name: str, value: Any) -> None:
-    with pytest.raises(InfeedError, match=rf"(?s){name}={value!r} is no .*header=false".replace("[", r"\[")):
+    with pytest.raises(
+        InfeedError, match=rf"{name} is {value!r}\n  where: .*Options\.{name}\n.*header=false".replace("[", r"\[")
+    ):
         formats.open_source(str(tmp_path), kind, IngestOptions(), {name: value})
 
 
@@ -87,3 +135,12 @@ def test_settings_of_their_types_are_taken(tmp_path: Path) -> None:
 def test_a_setting_of_a_format_without_any(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match="no setting 'delimiter'"):
         formats.open_source(str(tmp_path), "avro", IngestOptions(), {"delimiter": ";"})
+
+
+@pytest.mark.parametrize("name", ["a[1].csv", "fold[1]/a.csv", "fold[1]", "fold[1]/*.csv"])
+def test_brackets_in_the_name_of_what_is_there_are_no_pattern(tmp_path: Path, name: str) -> None:
+    (tmp_path / "fold[1]").mkdir()
+    for file in ("a1.csv", "a[1].csv", "fold[1]/a.csv"):
+        (tmp_path / file).write_text(f"{file},y\n1,2\n")
+    opened = formats.open_source(str(tmp_path / name), "csv", IngestOptions(), {})
+    assert opened.schema.names[0] == ("a[1].csv" if name == "a[1].csv" else "fold[1]/a.csv")

@@ -16,19 +16,23 @@ import pytest
 
 from infeed.components.dataset import files
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source, manifest_of
+from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source
 from infeed.components.dataset.options import Balance, IngestOptions
+from infeed.components.dataset.reading import manifest_of
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByTime
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.bad_rows import BadRow, BadRows
-from infeed.components.example_gen.ingest import Input, Job, Task
-from infeed.components.example_gen.sources.csv import CsvOptions, open_csv
+from infeed.components.example_gen.ingest import Job
+from infeed.components.example_gen.inputs import OpenedSource, Task
+from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.sources.csv.rows import CsvOptions
 
 ROWS_PER_BLOCK = 50
 MakeJob = Callable[..., Job]
 ReadSplit = Callable[[str, str], list[bytes]]
+STATISTICS = ["statistics-eval.json", "statistics-train.json"]
 SCHEMA = pa.schema([("row", pa.int64()), ("text", pa.string())])
 
 
@@ -41,11 +45,11 @@ def read_table(firsts: tuple[int, ...], *, bad_rows: BadRows) -> list[pa.RecordB
     return [block_of(first) for first in firsts]
 
 
-def table(blocks: int = 6) -> Input:
+def table(blocks: int = 6) -> OpenedSource:
     """`blocks` blocks of 50 rows, two blocks a task."""
     firsts = range(0, blocks * ROWS_PER_BLOCK, ROWS_PER_BLOCK)
     tasks = tuple(Task(order, tuple(firsts[start : start + 2])) for order, start in enumerate(range(0, blocks, 2)))
-    return Input(Source("table", "f", 1, 1), SCHEMA, tasks, read_table)
+    return OpenedSource(Source("table", "f", 1, 1), SCHEMA, tasks, read_table)
 
 
 def rows_of(records: list[bytes], blocks: int = 6) -> list[int]:
@@ -80,7 +84,7 @@ def test_the_manifest_agrees_with_the_files(job: MakeJob) -> None:
             assert os.path.getsize(f"{one.root}/{shard.file}") == shard.bytes
     found = {f"Split-{name}/{file}" for name in ("train", "eval") for file in os.listdir(f"{one.root}/Split-{name}")}
     assert found == {shard.file for split in manifest.splits.values() for shard in split.shards}
-    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json"]
+    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
     assert manifest.schema == (Column("row", "int", (1,), 0), Column("text", "bytes", (1,), 0))
 
 
@@ -143,7 +147,7 @@ def test_a_split_without_rows_has_an_empty_shard(job: MakeJob, read_split: ReadS
 
 def test_input_that_is_split_stays_so(job: MakeJob, read_split: ReadSplit) -> None:
     given = table(2)
-    opened = Input(given.source, SCHEMA, (Task(0, (0,), "train"), Task(1, (50,), "test")), given.read)
+    opened = OpenedSource(given.provenance, SCHEMA, (Task(0, (0,), "train"), Task(1, (50,), "test")), given.read)
     one = job(opened, IngestOptions(shuffle_seed=None), None)
     ingest.ingest(opened.tasks, one)
     assert rows_of(read_split(one.root, "train"), 2) == list(range(50))
@@ -258,14 +262,14 @@ def reject_odd(firsts: tuple[int, ...], *, bad_rows: BadRows) -> Any:
 
 
 def test_rejected_rows_are_counted_and_listed_in_order(job: MakeJob) -> None:
-    opened = Input(table().source, SCHEMA, table().tasks, reject_odd)
+    opened = OpenedSource(table().provenance, SCHEMA, table().tasks, reject_odd)
     one = job(opened, many_shards(on_bad_row="reject"))
     manifest = ingest.ingest(opened.tasks[::-1], one)
     assert manifest.rejected == Rejected(153, "rejected.jsonl")
     assert manifest.rows_read == 303
     listed = [json.loads(line) for line in Path(one.root, "rejected.jsonl").read_text().splitlines()]
     assert [row["line"] for row in listed if row["reason"] == "odd"] == list(range(2, 301, 2))
-    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", "rejected.jsonl"]
+    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", "rejected.jsonl", *STATISTICS]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +281,7 @@ def test_rejected_rows_are_counted_and_listed_in_order(job: MakeJob) -> None:
     ],
 )
 def test_too_many_bad_rows_leave_nothing(job: MakeJob, options: dict[str, Any], message: str) -> None:
-    opened = Input(table().source, SCHEMA, table().tasks, reject_odd)
+    opened = OpenedSource(table().provenance, SCHEMA, table().tasks, reject_odd)
     one = job(opened, many_shards(**options))
     with pytest.raises(InfeedError, match=message):
         ingest.ingest(opened.tasks, one)
@@ -304,7 +308,7 @@ def test_options_that_do_not_fit_are_told_before_anything_is_read(
 
 def test_input_that_is_split_is_not_split_again(job: MakeJob) -> None:
     given = table(2)
-    opened = Input(given.source, SCHEMA, (Task(0, (0,), "train"),), given.read)
+    opened = OpenedSource(given.provenance, SCHEMA, (Task(0, (0,), "train"),), given.read)
     with pytest.raises(InfeedError, match="split by name, but the input is split already"):
         job(opened, IngestOptions(split_by=ByName("text")), None)
 
@@ -315,7 +319,7 @@ def test_a_filter_that_nothing_passes(job: MakeJob) -> None:
 
 
 def test_no_rows_at_all(job: MakeJob) -> None:
-    empty = Input(Source("table", "f", 0, 0), SCHEMA, (), read_table)
+    empty = OpenedSource(Source("table", "f", 0, 0), SCHEMA, (), read_table)
     with pytest.raises(InfeedError, match="no rows in the input"):
         ingest.ingest((), job(empty))
 
@@ -332,7 +336,7 @@ def leftovers(root: str) -> list[str]:
 
 
 def test_a_failure_while_reading_leaves_nothing(job: MakeJob) -> None:
-    one = job(Input(table().source, SCHEMA, table().tasks, partial(break_reading, breaks=True)))
+    one = job(OpenedSource(table().provenance, SCHEMA, table().tasks, partial(break_reading, breaks=True)))
     with pytest.raises(RuntimeError, match="while reading"):
         ingest.ingest(table().tasks, one)
     assert leftovers(one.root) == []
@@ -387,12 +391,12 @@ def test_a_rerun_over_what_a_killed_worker_left(job: MakeJob, read_split: ReadSp
     ingest.ingest(table().tasks, one)
     rows = [row for split in ("train", "eval") for row in rows_of(read_split(one.root, split))]
     assert sorted(rows) == list(range(300))
-    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json"]
+    assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
 
 
 def test_ingest_needs_neither_beam_nor_tfx_nor_tensorflow() -> None:
     code = (
-        "import sys, infeed.components.example_gen.sources.csv, infeed.components.example_gen\n"
+        "import sys, infeed.components.example_gen.sources.csv.reader, infeed.components.example_gen\n"
         "found = {'apache_beam', 'tfx', 'tensorflow', 'tfx_bsl'} & set(sys.modules)\n"
         "assert not found, found"
     )

@@ -1,17 +1,23 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
+from infeed.components.dataset import records
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import open_files
-from infeed.components.example_gen.sources.csv import CsvOptions, open_csv
-from infeed.components.example_gen.sources.images import open_images
+from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.images.reader import open_images
 from infeed.components.example_gen.sources.streams import Span
 
 
@@ -19,12 +25,12 @@ def test_small_csv_files_are_one_task_each(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("x\n1\n")
     (tmp_path / "a.csv").write_text("x\n0.5\n")
     opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(), CsvOptions())
-    assert [(task.order, task.what, task.split) for task in opened.tasks] == [
+    assert [(task.order, task.payload.piece, task.split) for task in opened.tasks] == [
         (0, Span(f"{tmp_path}/a.csv", 2, None, 2), None),
         (1, Span(f"{tmp_path}/b.csv", 2, None, 2), None),
     ]
-    assert [batch.to_pydict() for batch in opened.read(opened.tasks[1].what, bad_rows=BadRows())] == [{"x": [1.0]}]
-    assert (opened.source.kind, opened.source.files, opened.source.bytes) == ("csv", 2, 10)
+    assert [batch.to_pydict() for batch in opened.read(opened.tasks[1].payload, bad_rows=BadRows())] == [{"x": [1.0]}]
+    assert (opened.provenance.kind, opened.provenance.files, opened.provenance.bytes) == ("csv", 2, 10)
 
 
 @pytest.mark.slow
@@ -32,7 +38,7 @@ def test_a_large_csv_file_is_several_tasks(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f'{row},"two\nlines"\n' for row in range(2_000)))
     opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(block_bytes=1024), CsvOptions())
     assert len(opened.tasks) == 4
-    batches = [batch for task in opened.tasks for batch in opened.read(task.what, bad_rows=BadRows())]
+    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
     assert [x for batch in batches for x in batch.column(0).to_pylist()] == list(range(2_000))
 
 
@@ -46,7 +52,7 @@ def test_a_source_in_one_function(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("3")
     opened = open_files("numbers", str(tmp_path), {None: "*"}, read_numbers)
     assert opened.schema.names == ["n", "inner.half"]
-    batches = [batch for task in opened.tasks for batch in opened.read(task.what, bad_rows=BadRows())]
+    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
     assert [row for batch in batches for row in batch.to_pylist()] == [
         {"n": 1, "inner.half": 0.5},
         {"n": 2, "inner.half": 1.0},
@@ -73,10 +79,10 @@ def test_input_that_is_split_keeps_its_splits_and_shares_its_types(tmp_path: Pat
 def test_images_are_tasks_of_about_a_block(digits: str) -> None:
     opened = open_images(digits, {None: "*/*"}, IngestOptions(block_bytes=4096))
     assert len(opened.tasks) > 1
-    batches = [batch for task in opened.tasks for batch in opened.read(task.what, bad_rows=BadRows())]
+    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
     assert sum(batch.num_rows for batch in batches) == 120
     assert {batch.schema for batch in batches} == {opened.schema}
-    assert opened.source.files == 120
+    assert opened.provenance.files == 120
 
 
 def test_a_class_has_one_number_in_all_splits(digits: str) -> None:
@@ -84,7 +90,7 @@ def test_a_class_has_one_number_in_all_splits(digits: str) -> None:
     labels = {
         (row["label"], row["label/text"])
         for task in opened.tasks
-        for batch in opened.read(task.what, bad_rows=BadRows())
+        for batch in opened.read(task.payload, bad_rows=BadRows())
         for row in batch.to_pylist()
     }
     assert labels == {(number, str(number)) for number in range(10)}
@@ -93,3 +99,66 @@ def test_a_class_has_one_number_in_all_splits(digits: str) -> None:
 def test_a_pattern_that_finds_nothing_names_itself(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"(?s)no files found.*/\*\.csv, split 'eval'"):
         open_csv(str(tmp_path), {"eval": "*.csv"}, IngestOptions(), CsvOptions())
+
+
+GOOD = {
+    "a.csv": b"x,y\n" + b"1,a\n" * 2_000,
+    "a.jsonl": b'{"x": 1}\n' * 2_000,
+    "a.txt": b"a line\n" * 2_000,
+    "a.avro": None,
+    "a.parquet": None,
+    "a.tfrecord": b"".join(records.frame_records(pa.array([b"record"] * 2_000, pa.large_binary())).to_pylist()),
+}
+
+
+def write_good(path: Path) -> str:
+    """Several blocks of a format; the format."""
+    table = pa.table({"x": list(range(2_000))})
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=200)
+    elif path.suffix == ".avro":
+        schema = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "long"}]}
+        with path.open("wb") as file:
+            fastavro.writer(file, schema, table.to_pylist(), sync_interval=500)
+    else:
+        path.write_bytes(GOOD[path.name] or b"")
+    return guess_format(str(path))
+
+
+def grow(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"1,b\n")
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "changed while it was read: .* bytes then": grow,
+    "changed while it was read": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "removed while it was read": Path.unlink,
+    "was removed while": lambda path: (path.unlink(), os.mkfifo(path))[1],  # type: ignore[func-returns-value]
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize(("message", "change"), CHANGES.items())
+@pytest.mark.parametrize("when", ["before", "amid"])
+def test_a_file_that_changes_while_it_is_read(
+    tmp_path: Path, name: str, message: str, change: Callable[[Path], None], when: str
+) -> None:
+    path = tmp_path / name
+    kind = write_good(path)
+    opened = open_source(str(tmp_path), kind, IngestOptions(block_bytes=1024, on_bad_row="reject"), {})
+    batches = (batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows("reject", 9_999)))
+    if when == "amid":
+        next(batches)
+    change(path)
+    with pytest.raises(InfeedError, match=f"{message}(?s:.*){name}"):
+        list(batches)
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("binary", {}), ("images", {}), ("text", {"unit": "file"})])
+def test_a_whole_file_that_is_removed_before_it_is_read(tmp_path: Path, kind: str, settings: dict[str, str]) -> None:
+    (tmp_path / "a.png").write_bytes(b"anything")
+    opened = open_source(str(tmp_path), kind, IngestOptions(), settings)
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(InfeedError, match=r"removed while it was read(?s:.*)a\.png"):
+        [list(opened.read(task.payload, bad_rows=BadRows())) for task in opened.tasks]

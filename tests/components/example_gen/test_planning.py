@@ -9,16 +9,16 @@ from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRow
-from infeed.components.example_gen.planning import Block, ShardTask, plan_writes, shard_tasks
+from infeed.components.example_gen.planning import ShardTask, SpilledBlock, plan_writes, shard_tasks
 from infeed.components.example_gen.spills import Spill
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
 BAD = BadRow("a.csv", 3, None, "cut short", "")
 
 
-def block(number: int, *spills: Spill, **changes: int) -> Block:
+def block(number: int, *spills: Spill, **changes: int) -> SpilledBlock:
     rows = sum(spill.records for spill in spills)
-    plain = Block((number, 1), rows, 0, (), (number,), (0,), spills)
+    plain = SpilledBlock((number, 1), rows, 0, (), (number,), (0,), spills)
     return dataclasses.replace(plain, **changes)
 
 
@@ -52,6 +52,6 @@ def test_labels_are_divided_once_all_are_counted() -> None:
         ([dataclasses.replace(block(1), rows=3, rejected=(BAD,) * 3)], r"(?s)more than 2 bad rows.*a\.csv, line 3"),
     ],
 )
-def test_nothing_to_write(blocks: list[Block], message: str) -> None:
+def test_nothing_to_write(blocks: list[SpilledBlock], message: str) -> None:
     with pytest.raises(InfeedError, match=message):
         plan_writes(blocks, BUCKETS.names, BUCKETS, IngestOptions(on_bad_row="reject", bad_row_limit=2))

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,26 +11,29 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infeed.components.dataset.manifest import Manifest
+from infeed.components.beam_runner import LOCAL_RUNNER
+from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.sources.csv import CsvOptions, open_csv
-from infeed.components.example_gen.sources.images import open_images
+from infeed.components.example_gen.inputs import OpenedSource, Read, Task
+from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.images.reader import open_images
 
 pytestmark = pytest.mark.tfx
 
 MakeJob = Callable[..., Job]
 
 
-def run(tasks: tuple[ingest.Task, ...], job: Job) -> None:
+def run(tasks: tuple[Task, ...], job: Job) -> None:
     import apache_beam as beam
 
     from infeed.components.example_gen.transforms import run_pipeline
 
-    run_pipeline(tasks, job, lambda: beam.Pipeline(argv=[]))
+    run_pipeline(tasks, job, lambda: beam.Pipeline(LOCAL_RUNNER, argv=[]))
 
 
 def content(root: str) -> dict[str, str]:
@@ -53,14 +57,57 @@ def test_beam_writes_what_one_process_writes(digits: str, job: MakeJob, shuffle_
     assert content(one.root) == expected
 
 
-def break_after(what: Any, *, read: ingest.Read, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def five_rows(_: Any, *, bad_rows: BadRows, blocks: int) -> Iterator[pa.RecordBatch]:
+    for _ in range(blocks):
+        yield pa.RecordBatch.from_pydict({"number": [1, 2, 3, 4, 5]})
+
+
+def weigh(element: Any, path: str) -> None:
+    """Appends to `path` how many bytes an element takes, what is grouped in it included."""
+    parts = element if isinstance(element, tuple) else (element,)
+    whole = [list(part) if isinstance(part, Iterable) and not isinstance(part, str) else part for part in parts]
+    with open(path, "a") as file:
+        file.write(f"{len(pickle.dumps(whole))}\n")
+
+
+def element_sizes(tasks: int, blocks: int, job: MakeJob) -> list[int]:
+    """Runs `tasks` of so many `blocks` each into as many shards, and weighs every element between two steps."""
+    import apache_beam as beam
+
+    from infeed.components.example_gen.transforms import run_pipeline
+
+    schema, read = pa.schema([("number", pa.int64())]), partial(five_rows, blocks=blocks)
+    whats = tuple(Task(order, f"{order:06d}") for order in range(tasks))
+    one = job(OpenedSource(Source("test", "", 0, 0), schema, whats, read), IngestOptions(shards=ShardOptions(tasks)))
+    weights = Path(one.root).with_name("weights")
+    weights.unlink(missing_ok=True)
+
+    class Weighed(beam.Pipeline):  # type: ignore[misc]
+        def run(self, *args: Any, **given: Any) -> Any:
+            (ours,) = self.transforms_stack[0].parts
+            for step in ours.parts:
+                step.outputs[None] | f"Weigh {step.full_label}" >> beam.Map(weigh, str(weights))
+            return super().run(*args, **given)
+
+    run_pipeline(whats, one, lambda: Weighed(LOCAL_RUNNER, argv=[]))
+    assert Manifest.read(one.root).rows_read == tasks * blocks * 5
+    return sorted(map(int, weights.read_text().split()))
+
+
+def test_no_element_grows_with_the_input(job: MakeJob) -> None:
+    few, many = element_sizes(2, 1, job), element_sizes(20, 15, job)
+    assert len(many) > 20 * 3  # every task, its count and its shard are weighed
+    assert many[-1] <= few[-1] + 2 < 1_000  # two digits more in a number; the plan of 300 blocks took 100 kB
+
+
+def break_after(what: Any, *, read: Read, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     yield from read(what, bad_rows=bad_rows)
     raise RuntimeError("worker lost")
 
 
 def test_a_lost_worker_leaves_no_shard_and_no_manifest(cancer: str, job: MakeJob) -> None:
     opened = open_csv(cancer, {None: "*"}, IngestOptions(), CsvOptions())
-    one = job(ingest.Input(opened.source, opened.schema, opened.tasks, partial(break_after, read=opened.read)))
+    one = job(OpenedSource(opened.provenance, opened.schema, opened.tasks, partial(break_after, read=opened.read)))
     with pytest.raises(RuntimeError, match="worker lost"):
         run(opened.tasks, one)
     assert content(one.root) == {}

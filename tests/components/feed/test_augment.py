@@ -6,7 +6,9 @@ import scipy.ndimage
 import tensorflow as tf
 
 from infeed.components.feed import augment
-from infeed.components.feed.options import ALONE, Augment, Normalise, Workers
+from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (16, 12, 10, 3), np.uint8)
 SEED = tf.constant([7, 3], tf.int64)
@@ -15,7 +17,7 @@ ALL = Augment(shift=2, flip="horizontal", rotate=10.0, crop=0.5, stretch=4 / 3, 
 DRAWS = augment.draw(SEED[0], tf.constant(48, tf.int64), tf.constant(16, tf.int64))  # of step 3
 
 
-def run(options, seed=SEED, images=IMAGES, workers=ALONE):
+def run(options, seed=SEED, images=IMAGES, workers=SINGLE_WORKER):
     return augment.augment(tf.constant(images), options, PLAIN, seed, workers).numpy()
 
 
@@ -67,7 +69,6 @@ def test_an_affine_map_is_the_mirror_the_window_the_rotation_and_the_shift_in_tu
         np.testing.assert_allclose(got, expected[:2].reshape(-1), atol=1e-5)
 
 
-@pytest.mark.slow
 def test_a_flip_mirrors_exactly_and_about_half_of_the_images():
     got = run(Augment(flip="horizontal"))
     kept = run(Augment())
@@ -77,7 +78,6 @@ def test_a_flip_mirrors_exactly_and_about_half_of_the_images():
     assert 3 <= sum(mirrored) <= 13
 
 
-@pytest.mark.slow
 def test_a_shift_moves_by_whole_pixels_and_reflects_the_edge():
     padded = np.pad(IMAGES, [(0, 0), (2, 2), (2, 2), (0, 0)], mode="symmetric")
     padded = augment.normalise(tf.constant(padded), PLAIN).numpy()
@@ -104,7 +104,6 @@ def test_a_window_covers_the_share_asked_for_and_lies_inside_the_picture():
     assert (b2 + 11.5 * b1).max() <= 11.501
 
 
-@pytest.mark.slow
 def test_cutout_covers_one_square_an_image_with_the_mean():
     plain, cut = run(Augment()), run(Augment(cutout=4))
     for before, after in zip(plain, cut, strict=True):
@@ -116,7 +115,6 @@ def test_cutout_covers_one_square_an_image_with_the_mean():
         assert np.all(after[changed] == 0)
 
 
-@pytest.mark.slow
 def test_brightness_and_contrast_stay_within_what_is_asked_for():
     grey = np.full((64, 4, 4, 1), 100, np.uint8)
     brighter = (run(Augment(brightness=0.1), images=grey) / 2 + 0.5) * 255
@@ -131,19 +129,16 @@ def test_normalise_maps_bytes_by_mean_and_deviation():
     np.testing.assert_allclose(got, (IMAGES / 255 - 0.25) / 0.5, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_without_any_change_only_normalisation_is_left():
     np.testing.assert_allclose(run(Augment()), augment.normalise(tf.constant(IMAGES), PLAIN), atol=1e-6)
 
 
-@pytest.mark.slow
 def test_the_same_seed_repeats_exactly_and_the_next_step_differs():
     np.testing.assert_array_equal(run(ALL), run(ALL))
     assert not np.array_equal(run(ALL), run(ALL, tf.constant([7, 4], tf.int64)))
     assert not np.array_equal(run(ALL), run(ALL, tf.constant([8, 3], tf.int64)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 4, 8])
 def test_a_picture_changes_in_the_same_way_whatever_the_batch_size(batch):
     steps = range(48 // batch, 64 // batch)  # the same pictures as in step 3 of batches of 16
@@ -154,9 +149,8 @@ def test_a_picture_changes_in_the_same_way_whatever_the_batch_size(batch):
     np.testing.assert_allclose(np.concatenate(parts), run(ALL), atol=1e-5)
 
 
-@pytest.mark.slow
 def test_workers_change_each_picture_as_one_worker_alone_would():
-    halves = [run(ALL, images=part, workers=Workers(i, 2)) for i, part in enumerate((IMAGES[:8], IMAGES[8:]))]
+    halves = [run(ALL, images=part, workers=WorkerContext(i, 2)) for i, part in enumerate((IMAGES[:8], IMAGES[8:]))]
     np.testing.assert_allclose(np.concatenate(halves), run(ALL), atol=1e-5)
 
 
@@ -168,7 +162,6 @@ def test_the_numbers_of_a_picture_are_uniform_and_independent():
     assert np.abs(np.corrcoef(series) - np.eye(len(series))).max() < 0.04
 
 
-@pytest.mark.slow
 def test_shape_and_type_are_static_inside_a_dataset_and_code_is_compiled():
     dataset = tf.data.Dataset.from_tensors(IMAGES).map(lambda x: augment.augment(x, ALL, PLAIN, SEED))
     assert dataset.element_spec == tf.TensorSpec(IMAGES.shape, tf.float32)
@@ -176,7 +169,6 @@ def test_shape_and_type_are_static_inside_a_dataset_and_code_is_compiled():
     assert augment.how([IMAGES.shape]) == "compiled by XLA"
 
 
-@pytest.mark.slow
 def test_a_batch_of_any_size_is_changed_in_the_same_way_but_not_compiled():
     dataset = tf.data.Dataset.from_tensor_slices(IMAGES).batch(16).map(lambda x: augment.augment(x, ALL, PLAIN, SEED))
     np.testing.assert_allclose(next(iter(dataset)), run(ALL), atol=1e-4)

@@ -8,19 +8,18 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.build import Stages, build
-from infeed.components.feed.capacity import Sample
-from infeed.components.feed.machine import Machine
-from infeed.components.feed.options import ALONE, FeedOptions, Workers
+from infeed.components.feed.build import build, measure_records
+from infeed.components.feed.capacity import Machine, RecordSizes
+from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext
 from infeed.components.feed.plan import FeedSpec, plan
-from infeed.components.feed.sample import measure
 from infeed.components.feed.shards import ShardFile
+from infeed.components.feed.stages.base import BatchFunctions
 
 pytestmark = pytest.mark.slow
 
 MACHINE = Machine(cpus=2, memory_bytes=1 << 30)
 RECORDS = 100
-STAGES = Stages(
+STAGES = BatchFunctions(
     parse=lambda records: tf.strings.to_number(records, tf.int64),
     transform=lambda numbers: ({"number": numbers}, numbers % 2),
     augment=lambda batch, step, workers: (
@@ -53,14 +52,14 @@ def dataset(
     *,
     training,
     augmentation="",
-    workers=ALONE,
+    workers=SINGLE_WORKER,
     start_step=0,
-    can_be_cut=True,
+    can_split=True,
     class_names=(),
     static_shapes=False,
     **options,
 ):
-    sample = Sample(record_bytes=2, feature_bytes=8, can_be_cut=can_be_cut)
+    sample = RecordSizes(record_bytes=2, feature_bytes=8, can_split=can_split)
     spec = FeedSpec(training, sample, augmentation, class_names=class_names, static_shapes=static_shapes)
     folder = os.path.join(os.path.dirname(shards[0].path), "cache")
     made = plan(shards, spec, FeedOptions(batch_size=16, cache_dir=folder, **options), MACHINE)
@@ -100,7 +99,7 @@ def test_a_stream_shuffles_windows_of_records_that_are_about_as_long(shards):
 
 
 def test_several_batches_made_in_one_call_are_the_batches_made_one_by_one(shards):
-    alone = dataset(shards, training=True, can_be_cut=False, **STREAM)
+    alone = dataset(shards, training=True, can_split=False, **STREAM)
     assert numbers(alone.take(20)) == numbers(dataset(shards, training=True, **STREAM).take(20))
 
 
@@ -119,7 +118,7 @@ def test_what_an_epoch_leaves_out_differs_from_epoch_to_epoch(shards, tier):
 
 
 def test_a_batch_larger_than_the_split_repeats_records(shards):
-    spec = FeedSpec(True, Sample(2, 8))  # of 25 records
+    spec = FeedSpec(True, RecordSizes(2, 8))  # of 25 records
     made = build(plan(shards[:1], spec, FeedOptions(batch_size=60, tier="columns"), MACHINE), STAGES)
     counts = collections.Counter(numbers(made.take(1)))
     assert sum(counts.values()) == 60
@@ -170,7 +169,8 @@ def test_evaluation_keeps_the_order_of_the_files_and_the_last_short_batch(shards
 def test_the_workers_parts_of_a_step_are_one_workers_batch(shards, count, training, tier):
     alone = batches(dataset(shards, training=training, **tier), 8)
     parts = [
-        batches(dataset(shards, training=training, workers=Workers(index, count), **tier), 8) for index in range(count)
+        batches(dataset(shards, training=training, workers=WorkerContext(index, count), **tier), 8)
+        for index in range(count)
     ]
     assert [list(itertools.chain(*step)) for step in zip(*parts, strict=True)] == alone
 
@@ -178,12 +178,12 @@ def test_the_workers_parts_of_a_step_are_one_workers_batch(shards, count, traini
 @pytest.mark.parametrize(
     ("options", "workers"),
     [
-        (COLUMNS, ALONE),
-        (DISK, Workers(1, 2)),
-        (CACHED, Workers(1, 2)),
-        (STREAM, ALONE),
-        ({**STREAM, "shuffle_records": 30}, Workers(1, 2)),
-        ({**STREAM, "shuffle_records": 20, "mix": {"old": 1, "new": 3}}, Workers(1, 2)),
+        (COLUMNS, SINGLE_WORKER),
+        (DISK, WorkerContext(1, 2)),
+        (CACHED, WorkerContext(1, 2)),
+        (STREAM, SINGLE_WORKER),
+        ({**STREAM, "shuffle_records": 30}, WorkerContext(1, 2)),
+        ({**STREAM, "shuffle_records": 20, "mix": {"old": 1, "new": 3}}, WorkerContext(1, 2)),
     ],
     ids=str,
 )
@@ -198,14 +198,14 @@ def test_a_training_begun_at_any_step_goes_on_as_an_uninterrupted_one(shards, op
 
 @pytest.mark.parametrize("count", [2, 8])  # four files: two each, or a range each
 def test_no_two_workers_stream_the_same_record(shards, count):
-    made = [dataset(shards, training=True, workers=Workers(index, count), **STREAM) for index in range(count)]
+    made = [dataset(shards, training=True, workers=WorkerContext(index, count), **STREAM) for index in range(count)]
     seen = [set(numbers(one.take(14))) for one in made]
     assert sum(map(len, seen)) == RECORDS
     assert set.union(*seen) == set(range(RECORDS))
 
 
 def test_workers_stream_evaluation_data_once(shards):
-    parts = [dataset(shards, training=False, tier="stream", workers=Workers(index, 4)) for index in range(4)]
+    parts = [dataset(shards, training=False, tier="stream", workers=WorkerContext(index, 4)) for index in range(4)]
     assert len({len(list(part)) for part in parts}) == 1  # none waits for another at the end
     assert sorted(numbers(parts[0]) + [number for one in parts[1:] for number in numbers(one)]) == list(range(RECORDS))
 
@@ -214,7 +214,7 @@ def test_workers_that_cannot_share_a_batch_are_refused_with_the_numbers(shards):
     with pytest.raises(
         InfeedError, match=r"batch of 16 records cannot be shared evenly by 3 workers(.|\n)*multiple of 3"
     ):
-        dataset(shards, training=True, workers=Workers(0, 3))
+        dataset(shards, training=True, workers=WorkerContext(0, 3))
 
 
 def test_disk_gives_the_batches_of_columns(shards):
@@ -272,9 +272,14 @@ def test_the_last_short_batch_of_evaluation_is_filled_up_with_rows_of_weight_0(s
 
 def test_what_has_no_static_shape_is_refused_by_name(shards):
     made = plan(
-        shards, FeedSpec(False, Sample(2, 8), static_shapes=True), FeedOptions(tier="stream", batch_size=16), MACHINE
+        shards,
+        FeedSpec(False, RecordSizes(2, 8), static_shapes=True),
+        FeedOptions(tier="stream", batch_size=16),
+        MACHINE,
     )
-    text = Stages(parse=lambda records: records, transform=lambda records: ({"words": records}, tf.size(records)))
+    text = BatchFunctions(
+        parse=lambda records: records, transform=lambda records: ({"words": records}, tf.size(records))
+    )
     with pytest.raises(InfeedError, match=r"feature 'words' is no dense number of a fixed shape(.|\n)*vocabulary"):
         build(made, text)
 
@@ -303,7 +308,7 @@ def test_a_wrong_count_in_the_manifest_is_an_error_not_a_shorter_epoch(shards):
 
 
 def test_a_sample_measures_bytes_a_record(shards):
-    sample = measure(shards, STAGES)
+    sample = measure_records(shards, STAGES)
     assert sample.record_bytes == pytest.approx(1.88, abs=0.01)  # "0", "4", "8" and 22 numbers of two digits
     assert sample.feature_bytes == 16  # two int64
-    assert sample.can_be_cut
+    assert sample.can_split

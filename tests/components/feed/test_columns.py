@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.feed.columns import can_be_cut, cut, hold
-from infeed.components.feed.disk import keep
+from infeed.components.feed.columns import can_keep, can_split, load_columns, split_batches
+from infeed.components.feed.disk import cache_columns
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 TEXT = [b"one", b"", b"three", b"f\xff\x00r", b"five"]
 LISTS = [[1], [], [2, 3], [4], [5, 6, 7]]
@@ -30,14 +32,23 @@ def batches(features=FEATURES):
     return tf.data.Dataset.from_tensor_slices((features, np.arange(5.0))).batch(2)
 
 
-@pytest.fixture(params=["memory", "disk"])
-def make(request, tmp_path):
+@pytest.fixture(scope="module", params=["memory", "disk"])
+def make(request, tmp_path_factory):
     """batches -> Columns"""
-    return hold if request.param == "memory" else lambda made: keep(made, str(tmp_path), "key", 0)
+
+    def on_disk(made):
+        return cache_columns(made, str(tmp_path_factory.mktemp("columns")), "key", 0)
+
+    return load_columns if request.param == "memory" else on_disk
 
 
-def test_rows_of_every_kind_of_feature_are_taken_in_the_order_asked_for(make):
-    columns = make(batches())
+@pytest.fixture(scope="module")
+def columns(make):
+    """Of every kind of feature."""
+    return make(batches())
+
+
+def test_rows_of_every_kind_of_feature_are_taken_in_the_order_asked_for(columns):
     features, label = columns.take(tf.constant([4, 2, 2], tf.int64))
     assert columns.rows == 5
     assert features["text"].numpy().tolist() == [b"five", b"three", b"three"]
@@ -50,44 +61,44 @@ def test_rows_of_every_kind_of_feature_are_taken_in_the_order_asked_for(make):
     assert label.numpy().tolist() == [4.0, 2.0, 2.0]
 
 
-def test_types_and_static_shapes_are_those_of_what_was_read(make):
-    made = tf.data.Dataset.from_tensors(tf.constant([0, 1], tf.int64)).map(make(batches()).take)
+def test_types_and_static_shapes_are_those_of_what_was_read(columns):
+    made = tf.data.Dataset.from_tensors(tf.constant([0, 1], tf.int64)).map(columns.take)
     for got, read in zip(*(tf.nest.flatten(one.element_spec) for one in (made, batches())), strict=True):
         assert type(got) is type(read)
         assert (got.dtype, got.shape[2:]) == (read.dtype, read.shape[2:])
 
 
-def test_sparse_features_come_back_sparse(make):
-    features, _ = make(batches()).take(tf.constant([4, 1], tf.int64))
+def test_sparse_features_come_back_sparse(columns):
+    features, _ = columns.take(tf.constant([4, 1], tf.int64))
     for name, value in (("sparse", 30), ("names", b"yz")):
         assert isinstance(features[name], tf.SparseTensor)
         assert features[name].values.numpy().tolist() == [value]
         assert features[name].indices.numpy().tolist() == [[0, 0]]
 
 
-def test_rows_without_any_value_are_taken_too(make):
-    features, _ = make(batches()).take(tf.constant([1], tf.int64))
+def test_rows_without_any_value_are_taken_too(columns):
+    features, _ = columns.take(tf.constant([1], tf.int64))
     assert features["text"].numpy().tolist() == [b""]
     assert features["words"].to_list() == [[]]
     assert features["names"].values.shape == [0]
-    none, _ = make(batches()).take(tf.zeros([0], tf.int64))
+    none, _ = columns.take(tf.zeros([0], tf.int64))
     assert none["text"].shape == [0]
 
 
-def test_a_dense_feature_padded_batch_by_batch_is_padded_anew(make):
+def test_a_dense_feature_padded_batch_by_batch_cannot_be_kept():
     lists = tf.ragged.constant([[1], [2], [3, 4], [5], [6, 7, 8]])
     padded = tf.data.Dataset.from_tensor_slices(lists).map(lambda one: one).padded_batch(2)  # widths 1, 2 and 3
-    columns = make(padded)
-    assert not can_be_cut(padded.element_spec)
-    assert columns.take(tf.constant([4, 0], tf.int64)).numpy().tolist() == [[6, 7, 8], [1, 0, 0]]
+    assert not can_split(padded.element_spec)
+    assert not can_keep(padded.element_spec)
+    assert can_keep(batches().element_spec)
 
 
 def test_several_batches_taken_at_once_are_the_batches_taken_one_by_one(make):
     dense = {name: value for name, value in FEATURES.items() if name not in ("sparse", "names")}
     columns, rows = make(batches(dense)), tf.constant([[4, 2], [0, 1]], tf.int64)
-    assert can_be_cut(batches(dense).element_spec)
+    assert can_split(batches(dense).element_spec)
     several = tf.data.Dataset.from_tensors(tf.reshape(rows, [-1])).map(columns.take)
-    together = several.map(lambda *batch: cut(batch, 2, 2)).unbatch()
+    together = several.map(lambda *batch: split_batches(batch, 2, 2)).unbatch()
     for taken, some in zip(together, rows, strict=True):
         for got, alone in zip(*(tf.nest.flatten(one) for one in (taken, columns.take(some))), strict=True):
             as_list = "to_list" if isinstance(alone, tf.RaggedTensor) else "numpy"

@@ -7,8 +7,10 @@ import tensorflow as tf
 
 from infeed.components.dataset.records import read_records
 from infeed.components.errors import InfeedError
-from infeed.components.feed.corrupt import naming_corrupt_records, without_corrupt
+from infeed.components.feed.corrupt import corrupt_record_context, without_corrupt
 from infeed.components.feed.shards import ShardFile
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 FRAMED = 16 + 5  # bytes of a record of five
 
@@ -47,13 +49,13 @@ def test_an_error_about_corrupt_data_names_file_and_record(shards):
     damage(shards[1], 3, PAYLOAD)
     with (
         pytest.raises(InfeedError, match=r"wrong checksum\n(.*)/b, record 3\n(.|\n)*skip_corrupt"),
-        naming_corrupt_records(shards),
+        corrupt_record_context(shards),
     ):
         read_by_tensorflow(shards)
 
 
 def test_other_errors_are_left_alone(shards):
-    with pytest.raises(tf.errors.DataLossError), naming_corrupt_records(shards):
+    with pytest.raises(tf.errors.DataLossError), corrupt_record_context(shards):
         raise tf.errors.DataLossError(None, None, "of something else")
 
 

@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.inputs import Input, from_generator, from_process
-from infeed.components.feed.process import items_of
+from infeed.components.feed.inputs import Input, from_generator, from_process, items_of
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 SIGNATURE = tf.TensorSpec([2], tf.int64)
 
@@ -70,13 +71,11 @@ def test_a_function_that_does_not_exist_is_told_before_a_process_starts(file):
         from_process(f"{file}:triples", SIGNATURE)
 
 
-@pytest.mark.slow
 def test_another_process_gives_the_same_batches(file):
     dataset = from_process(f"{file}:pairs", SIGNATURE, arguments={"count": 5})
     assert firsts(dataset) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.slow
 def test_the_process_is_another_one_and_ends_with_the_iterator(file):
     items = items_of(f"{file}:pids", {})
     pid = next(items)
@@ -86,7 +85,6 @@ def test_the_process_is_another_one_and_ends_with_the_iterator(file):
         os.kill(pid, 0)
 
 
-@pytest.mark.slow
 def test_a_generator_that_fails_or_is_killed_stops_the_training_with_the_reason(file):
     with pytest.raises(tf.errors.UnknownError, match=r"process ended with exit code 1(.|\n)*generators.py:failing"):
         firsts(from_process(f"{file}:failing", SIGNATURE))

@@ -1,7 +1,7 @@
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import Augment, FeedOptions, Normalise, Workers
+from infeed.components.feed.options import Augment, FeedOptions, Normalise, WorkerContext
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from infeed.components.feed.options import Augment, FeedOptions, Normalise, Work
         ({"mix": {"a": -1.0, "b": 2.0}}, r"mix is \{'a': -1.0(.|\n)*shares of at least 0"),
         ({"mix": {"a": 0.0}}, r"mix is(.|\n)*one of them above it"),
         ({"class_shares": {"a": float("nan")}}, "class_shares is"),
-        ({"class_shares": "even"}, r"class_shares is 'even'(.|\n)*Map names to shares"),
+        ({"class_shares": "even"}, r"class_shares is 'even'(.|\n)*map names to shares"),
         ({"mix": {"a": 1.0}, "class_shares": "equal"}, "mix and class_shares are given both"),
     ],
 )
@@ -68,4 +68,4 @@ def test_augmentation_describes_only_what_it_does():
 @pytest.mark.parametrize(("index", "count"), [(2, 2), (-1, 2), (0, 0)])
 def test_workers_are_numbered_from_0(index, count):
     with pytest.raises(InfeedError, match=f"worker {index} of {count}"):
-        Workers(index, count)
+        WorkerContext(index, count)

@@ -1,16 +1,18 @@
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.capacity import Sample, Window
-from infeed.components.feed.machine import Machine
+from infeed.components.feed.capacity import Machine, RecordSizes, Window
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.plan import FeedSpec, plan
+from infeed.components.feed.sampling import SamplingWeights
 from infeed.components.feed.shards import ShardFile
-from infeed.components.feed.shares import Shares
+from infeed.components.feed.stages.batches import SplitBatches
+from infeed.components.feed.stages.columns import CacheColumns, GatherInOrder, GatherShuffled
+from infeed.components.feed.stages.reading import ListShards
 
 MACHINE = Machine(cpus=4, memory_bytes=3_000_000)  # a third of it, 1 MB, may be used
-SAMPLE = Sample(record_bytes=100, feature_bytes=400)
-DECODE = ["shards", "read", "batch", "parse", "transform", "columns"]
+SAMPLE = RecordSizes(record_bytes=100, feature_bytes=400)
+DECODE = ["verify", "shards", "read", "batch", "parse", "transform", "columns"]
 
 
 def shards(count, records):
@@ -23,49 +25,50 @@ def planned(*, training=True, count=2, records=1000, machine=MACHINE, **options)
 
 
 def names(made):
-    return [step.name for step in made.steps]
+    return [step.name for step in made.stages]
 
 
 def step(made, name):
-    return next(step for step in made.steps if step.name == name)
+    return next(step for step in made.stages if step.name == name)
 
 
 def test_a_split_that_fits_decoded_is_held_as_columns():
     made = planned()
     assert made.tier == "columns"
-    assert made.reason == "2,000 records take 800.0 KB decoded, and 1.0 MB of memory may be used"
+    assert made.reason == "2,000 records take 800 kB decoded, and 1.0 MB of memory may be used"
     assert names(made) == [*DECODE, "gather", "cut", "augment", "prefetch"]
-    assert step(made, "gather").settings == {"shuffle": True, "window": None, "batches": 32, "shares": None}
+    assert step(made, "gather") == GatherShuffled(batch_size=128, batches=32, window=None, weights=None)
 
 
 def test_columns_are_read_in_the_order_of_the_files_whatever_the_number_of_readers():
     made = planned(records=9000, tier="columns")
-    assert step(made, "read").settings == {"readers": 2, "block": 4096, "in_a_row": 3}
+    read = step(made, "read")
+    assert (read.readers, read.block, read.in_a_row) == (2, 4096, 3)
 
 
 def test_small_batches_are_gathered_several_in_a_call_and_large_ones_alone():
     assert "32 batches in a call" in step(planned(), "gather").does
-    assert step(planned(batch_size=1500), "cut").settings == {"batches": 2}
-    assert step(planned(batch_size=5000), "gather").settings["batches"] == 1
+    assert step(planned(batch_size=1500), "cut") == SplitBatches(batches=2, batch_size=1500)
+    assert step(planned(batch_size=5000), "gather").batches == 1
     assert "cut" not in names(planned(batch_size=5000))
 
 
 def test_batches_that_are_as_wide_as_their_values_need_are_made_one_by_one():
-    sparse = FeedSpec(True, Sample(100, 400, can_be_cut=False))
+    sparse = FeedSpec(True, RecordSizes(100, 400, can_split=False))
     assert "cut" not in names(plan(shards(2, 1000), sparse, FeedOptions(tier="stream"), MACHINE))
 
 
 def test_decoding_takes_as_many_records_at_a_time_as_memory_likes():
-    assert step(planned(), "batch").settings["size"] == 4096
-    pictures = FeedSpec(True, Sample(record_bytes=10_000, feature_bytes=150_000))
+    assert step(planned(), "batch").size == 4096
+    pictures = FeedSpec(True, RecordSizes(record_bytes=10_000, feature_bytes=150_000))
     made = plan(shards(1, 1000), pictures, FeedOptions(), Machine(4, 1 << 40))
-    assert step(made, "batch").settings["size"] == step(made, "read").settings["block"] == 27
+    assert step(made, "batch").size == step(made, "read").block == 27
 
 
 def test_batches_of_pictures_are_gathered_as_few_in_a_call_as_memory_likes():
-    pictures = Sample(record_bytes=10_000, feature_bytes=150_000)
+    pictures = RecordSizes(record_bytes=10_000, feature_bytes=150_000)
     made = plan(shards(1, 1000), FeedSpec(True, pictures), FeedOptions(batch_size=16), Machine(4, 1 << 40))
-    assert step(made, "gather").settings["batches"] == 1
+    assert step(made, "gather").batches == 1
 
 
 def test_a_split_too_large_for_memory_is_kept_on_disk():
@@ -75,46 +78,56 @@ def test_a_split_too_large_for_memory_is_kept_on_disk():
         "10,000 records take 4.0 MB decoded, only 1.0 MB of memory may be used, but 4.5 MB of disk may be used"
     )
     assert names(made) == [*DECODE[:-1], "disk", "gather", "cut", "augment", "prefetch"]
-    assert step(made, "disk").settings == {"folder": "~/.cache/tfx-infeed", "bytes": 4_000_000}
+    assert step(made, "disk") == CacheColumns(cache_dir="~/.cache/tfx-infeed", kept_bytes=4_000_000)
+
+
+@pytest.mark.parametrize(("tier", "keeps"), [("columns", "cache"), ("disk", "disk")])
+def test_features_that_are_padded_batch_by_batch_are_kept_as_records(tier, keeps):
+    padded = FeedSpec(True, RecordSizes(100, 400, can_split=False, can_keep=False))
+    made = plan(shards(2, 1000), padded, FeedOptions(tier=tier), MACHINE)
+    assert names(made) == ["verify", "shards", "read", keeps, "gather", "parse", "transform", "prefetch"]
+    assert "2,000 records take 200 kB serialized" in made.reason
 
 
 def test_on_disk_as_many_blocks_of_rows_are_shuffled_together_as_memory_holds():
     gather = step(planned(records=5000, machine=Machine(4, 3_000_000, disk_bytes=9_000_000), batch_size=100), "gather")
-    window = gather.settings["window"]
+    window = gather.window
     assert window == Window(block=2600, blocks=1)  # about a megabyte, whole batches
     assert "blocks of 2,600 rows" in gather.does
 
 
 def test_on_disk_all_rows_are_shuffled_together_where_memory_holds_them():
-    assert step(planned(tier="disk"), "gather").settings["window"] is None
+    assert step(planned(tier="disk"), "gather").window is None
 
 
 def test_a_split_too_large_decoded_is_streamed_from_cached_records():
     made = planned(records=2000)  # 4,000 x 400 bytes decoded, 4,000 x 100 as records
     assert made.tier == "stream"
     assert names(made) == [
-        "shards", "read", "cache", "gather", "parse", "transform", "cut", "augment", "prefetch",
+        "verify", "shards", "read", "cache", "gather", "parse", "transform", "cut", "augment", "prefetch",
     ]  # fmt: skip
-    assert "they take 400.0 KB of the 1.0 MB that may be used" in step(made, "cache").reason
+    assert "they take 400 kB of the 1.0 MB that may be used" in step(made, "cache").reason
 
 
 def test_nothing_is_cached_that_does_not_fit():
     made = planned(records=10_000)  # 20,000 x 100 bytes
     assert names(made) == [
-        "shards", "read", "shuffle", "repeat", "prefetch", "batch", "parse", "transform", "cut", "augment", "prefetch",
+        "verify", "shards", "read", "shuffle", "repeat", "prefetch", "batch", "parse", "transform", "cut", "augment",
+        "prefetch",
     ]  # fmt: skip
-    assert step(made, "shuffle").settings == {"window": 3333}  # of 100 bytes, three windows at a time
+    assert step(made, "shuffle").window == 3333  # of 100 bytes, three windows at a time
     assert "20,000 records would not fit" in step(made, "shuffle").reason
-    assert step(made, "batch").settings == {"size": 4096, "drop_remainder": True}
+    batch = step(made, "batch")
+    assert (batch.size, batch.drop_remainder) == (4096, True)
 
 
 def test_options_override_the_plan_and_are_named_as_the_reason():
     made = planned(tier="stream", cache_records=False, shuffle_records=7, readers=1)
     assert made.reason.startswith("asked for in FeedOptions.tier")
     assert "cache" not in names(made)
-    assert step(made, "shuffle").settings == {"window": 7}
+    assert step(made, "shuffle").window == 7
     assert step(made, "shuffle").reason.startswith("asked for in FeedOptions.shuffle_records")
-    assert step(made, "read").settings["readers"] == 1
+    assert step(made, "read").readers == 1
 
 
 @pytest.mark.parametrize(
@@ -127,23 +140,23 @@ def test_options_override_the_plan_and_are_named_as_the_reason():
 )
 def test_one_reader_a_core_at_most_one_a_shard(count, cpus, readers):
     made = planned(count=count, machine=Machine(cpus, 3_000_000))
-    assert step(made, "read").settings["readers"] == readers
+    assert step(made, "read").readers == readers
 
 
-def elsewhere(**options):
-    return plan(shards(2, 1000), FeedSpec(True, SAMPLE, elsewhere=True), FeedOptions(**options), MACHINE)
+def remote(**options):
+    return plan(shards(2, 1000), FeedSpec(True, SAMPLE, remote=True), FeedOptions(**options), MACHINE)
 
 
 def test_where_other_processes_make_the_batches_nothing_is_kept_in_this_one():
-    made = elsewhere()
+    made = remote()
     assert (made.tier, made.holds_rows) == ("stream", False)
     assert made.reason.startswith("other processes make the batches")
 
 
 @pytest.mark.parametrize("kept", [{"tier": "columns"}, {"tier": "disk"}, {"cache_records": True}])
 def test_where_other_processes_make_the_batches_keeping_rows_is_refused(kept):
-    with pytest.raises(InfeedError, match=r"other processes make the batches(.|\n)*Use the tier stream"):
-        elsewhere(**kept)
+    with pytest.raises(InfeedError, match=r"other processes make the batches(.|\n)*use the tier stream"):
+        remote(**kept)
 
 
 @pytest.mark.parametrize("tier", ["columns", "disk", "stream"])
@@ -151,9 +164,9 @@ def test_evaluation_is_complete_in_order_and_never_augmented(tier):
     made = planned(training=False, batch_size=300, tier=tier)
     kept = [] if tier == "stream" else [tier, "gather"]
     assert names(made) == [*DECODE[:-1], *kept, "normalise", "prefetch"]
-    assert not step(made, "shards").settings.get("permute")
-    assert step(made, "read").settings["in_a_row"] == 1  # one file after the other
-    assert step(made, "batch").settings["drop_remainder"] is False
+    assert isinstance(step(made, "shards"), ListShards)
+    assert step(made, "read").in_a_row == 1  # one file after the other
+    assert step(made, "batch").drop_remainder is False
     assert made.steps_per_epoch == 7  # 2,000 records: six full batches and a short one
 
 
@@ -164,10 +177,10 @@ def test_a_training_epoch_is_the_batches_its_records_fill_and_at_least_one(recor
 
 def test_every_step_gives_its_reason_and_the_last_is_a_prefetch():
     made = planned()
-    assert all(step.does and step.reason for step in made.steps)
+    assert all(step.does and step.reason for step in made.stages)
     assert names(made)[-1] == "prefetch"
-    assert len(made.describe().splitlines()) == 1 + len(made.steps)
-    assert made.to_dict()["steps"][0]["name"] == "shards"
+    assert len(made.describe().splitlines()) == 1 + len(made.stages)
+    assert made.summary().step_names[0] == "verify"
 
 
 def test_a_split_without_records_is_refused():
@@ -186,14 +199,14 @@ def mixed(*, epochs=None, training=True, machine=MACHINE, **options):
 @pytest.mark.parametrize("tier", ["columns", "disk"])
 def test_rows_drawn_by_share_are_drawn_from_all_of_the_split(tier):
     gather = step(mixed(tier=tier, mix={"old": 1, "new": 3}, machine=Machine(4, 1000)), "gather")
-    assert gather.settings["shares"] == Shares("split", ("old", "new"), (1.0, 3.0))
-    assert gather.settings["window"] is None
+    assert gather.weights == SamplingWeights("split", ("old", "new"), (1.0, 3.0))
+    assert gather.window is None
     assert "drawn by share and shuffled by seed and epoch: 25 % of 'old', 75 % of 'new'" in gather.does
     assert gather.reason.startswith("asked for in FeedOptions.mix")
 
 
 def test_evaluation_data_is_never_drawn_by_share():
-    assert step(mixed(training=False, class_shares="equal"), "gather").settings == {"shuffle": False}
+    assert step(mixed(training=False, class_shares="equal"), "gather") == GatherInOrder(batch_size=128)
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -206,13 +219,13 @@ def test_a_stream_says_why_it_cannot_draw_classes_by_share(cached):
 
 def test_a_stream_mixes_splits_window_by_window():
     made = mixed(tier="stream", cache_records=False, mix={"old": 1, "new": 1}, shuffle_records=100)
-    assert names(made)[:5] == ["shards", "read", "mix", "prefetch", "batch"]
+    assert names(made)[1:6] == ["shards", "read", "mix", "prefetch", "batch"]
     assert "windows of 100 records by share" in step(made, "mix").does
 
 
 def test_a_stream_that_holds_its_records_mixes_splits():
     made = mixed(tier="stream", cache_records=True, mix={"old": 1, "new": 1})
-    assert step(made, "gather").settings["shares"].by == "split"
+    assert step(made, "gather").weights.by == "split"
 
 
 def test_what_is_read_once_is_not_kept_unless_that_is_cheap():
@@ -220,7 +233,7 @@ def test_what_is_read_once_is_not_kept_unless_that_is_cheap():
     made = plan(large, FeedSpec(True, SAMPLE, epochs=1), FeedOptions(), Machine(4, 1 << 40))
     assert made.tier == "stream"
     assert made.reason == (
-        "1,000,000 records take 400.0 MB decoded, and a single epoch gains nothing from what is kept decoded"
+        "1,000,000 records take 400 MB decoded, and a single epoch gains nothing from what is kept decoded"
     )
     assert "cache" not in names(made)
     assert plan(large, FeedSpec(True, SAMPLE, epochs=2), FeedOptions(), Machine(4, 1 << 40)).tier == "columns"

@@ -1,8 +1,9 @@
 import pytest
 
+from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import ALONE, Workers
-from infeed.components.feed.shards import Part, ShardFile, dataset_names, parts_of
+from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.feed.shards import RecordRange, ShardFile, dataset_names, shard_files, worker_ranges
 
 SHARDS = [ShardFile("a", 4, 40), ShardFile("b", 3, 30)]
 
@@ -10,17 +11,20 @@ SHARDS = [ShardFile("a", 4, 40), ShardFile("b", 3, 30)]
 @pytest.mark.parametrize(
     ("workers", "parts"),
     [
-        (ALONE, (Part("a", 0, 4, True), Part("b", 0, 3, True))),
-        (Workers(0, 2), (Part("a", 0, 4, True),)),  # two files, two workers: a file each
-        (Workers(1, 2), (Part("b", 0, 3, True),)),
-        (Workers(0, 3), (Part("a", 0, 2, False),)),  # two files, three workers: a third of the records each
-        (Workers(1, 3), (Part("a", 2, 2, True),)),
-        (Workers(2, 3), (Part("b", 0, 3, True),)),
-        (Workers(2, 4), (Part("a", 3, 1, True), Part("b", 0, 1, False))),
+        (SINGLE_WORKER, (RecordRange("a", 0, 4, True), RecordRange("b", 0, 3, True))),
+        (WorkerContext(0, 2), (RecordRange("a", 0, 4, True),)),  # two files, two workers: a file each
+        (WorkerContext(1, 2), (RecordRange("b", 0, 3, True),)),
+        (
+            WorkerContext(0, 3),
+            (RecordRange("a", 0, 2, False),),
+        ),  # two files, three workers: a third of the records each
+        (WorkerContext(1, 3), (RecordRange("a", 2, 2, True),)),
+        (WorkerContext(2, 3), (RecordRange("b", 0, 3, True),)),
+        (WorkerContext(2, 4), (RecordRange("a", 3, 1, True), RecordRange("b", 0, 1, False))),
     ],
 )
 def test_each_worker_reads_whole_files_where_they_divide_evenly_else_a_range_of_records(workers, parts):
-    assert parts_of(SHARDS, workers) == parts
+    assert worker_ranges(SHARDS, workers) == parts
 
 
 @pytest.mark.parametrize("count", range(1, 8))
@@ -28,15 +32,15 @@ def test_every_record_is_read_by_exactly_one_worker(count):
     read = [
         (part.path, number)
         for index in range(count)
-        for part in parts_of(SHARDS, Workers(index, count))
+        for part in worker_ranges(SHARDS, WorkerContext(index, count))
         for number in range(part.skip, part.skip + part.records)
     ]
     assert sorted(read) == [("a", n) for n in range(4)] + [("b", n) for n in range(3)]
 
 
 def test_a_worker_that_would_read_nothing_is_refused_with_the_numbers_and_the_remedy():
-    with pytest.raises(InfeedError, match=r"7 records cannot be shared by 9 workers(.|\n)*Use at most 7 workers"):
-        parts_of(SHARDS, Workers(0, 9))
+    with pytest.raises(InfeedError, match=r"7 records cannot be shared by 9 workers(.|\n)*use at most 7 workers"):
+        worker_ranges(SHARDS, WorkerContext(0, 9))
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,15 @@ def test_a_worker_that_would_read_nothing_is_refused_with_the_numbers_and_the_re
 )
 def test_datasets_are_called_after_what_their_paths_differ_in(roots, names):
     assert list(dataset_names(roots).values()) == names
+
+
+def test_a_folder_that_holds_other_files_than_its_manifest_tells_of_is_refused(tmp_path):
+    split = Split.of((Shard("Split-train/data_tfrecord-00000-of-00001", 1, 1, "00000000"),))
+    source = Source("csv", "", 1, 1)
+    Manifest(source=source, options={}, schema=(), splits={"train": split}, rows_read=1).write(str(tmp_path))
+    (tmp_path / "Split-train").mkdir()
+    (tmp_path / "Split-train" / "data_tfrecord-00000-of-00001").touch()
+    assert [shard.records for shard in shard_files([f"{tmp_path}/Split-train/*"])] == [1]
+    (tmp_path / "Split-train" / "left-over").touch()
+    with pytest.raises(InfeedError, match="left-over is not of this dataset"):
+        shard_files([f"{tmp_path}/Split-train/*"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -8,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.dataset.input_profile import InputProfile
 from infeed.components.dataset.manifest import Shard, Split
-from infeed.components.input_report.profile import InputProfile
 from infeed.components.input_report.report import Report
 from infeed.components.input_report.verdict import judge
 
 Make = Callable[..., InputProfile]
+TIMES = [(2.0, 1.525), (1.0, 0.525), (1.0, 0.525)]  # 25 ms of each epoch are no waiting
 SPLIT = Split.of((Shard("Split-train/a", 1000, 1_000_000, ""),))
 
 
@@ -50,13 +52,14 @@ def words_of(report: Report) -> str:
 
 
 def test_the_page_says_it_all(profile: Make) -> None:
-    words = words_of(report_on(profile(), limit=0.1, split=SPLIT))
+    words = words_of(report_on(profile(floor=0.00025, epochs=TIMES), limit=0.1, split=SPLIT))
     for expected in (
         "50 % input-bound Training waits for its input.",
         "from the second epoch on",
         "Not blessed: the limit is 10 %.",
         "Examples a second 1,000",
         "On constant data 2,000",
+        "Handing over a batch 250 µs a step, no waiting",
         "Waited in the first epoch 75 %",
         "Trained 3 epochs of 100 steps",
         "Strategy mirrored, 2 replicas",
@@ -76,6 +79,19 @@ def test_one_epoch_without_a_ceiling_has_one_figure_and_says_what_is_missing(pro
     assert "There was only one epoch, so it includes filling caches" in words
     assert "On constant data not measured" in words
     assert "lessed" not in words
+
+
+@pytest.mark.parametrize(
+    ("waits", "said"),
+    [
+        ((0.02, 0.5), "Waited, worker by worker 2.0 %, 50 %"),
+        ((0.02, *[0.25] * 8, 0.5), "Waited, worker by worker 2.0 % (worker 0) to 50 % (worker 9)"),
+    ],
+)
+def test_the_wait_of_each_worker_is_told(waits: tuple[float, ...], said: str, profile: Make) -> None:
+    given = profile()
+    epochs = tuple(dataclasses.replace(epoch, workers_wait_seconds=waits) for epoch in given.epochs)
+    assert said in words_of(report_on(dataclasses.replace(given, epochs=epochs)))
 
 
 def test_when_nothing_is_to_be_changed_it_says_so(profile: Make) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infeed.components.input_report.profile import InputProfile
+from infeed.components.dataset.input_profile import InputProfile
 from infeed.components.input_report.verdict import Verdict, judge
 
 Make = Callable[..., InputProfile]
@@ -36,7 +36,7 @@ def test_a_single_epoch_is_judged_as_it_is(profile: Make) -> None:
         (0.05, None, "balanced"),
         (0.049, None, "compute-bound"),
         (0.0, 1000.0, "compute-bound"),
-        (0.01, 1900.0, "balanced"),  # no waiting, and yet half the rate on constant data: input takes the step's CPU
+        (0.01, 1900.0, "compute-bound"),  # half the rate on constant data, and yet no waiting that could be saved
         (0.50, 1000.0, "input-bound"),  # a ceiling that was measured low does not explain the waiting away
     ],
 )
@@ -45,15 +45,38 @@ def test_kind(waited: float, ceiling: float | None, kind: str, profile: Make) ->
     assert verdict_of(profile(epochs=epochs, ceiling=ceiling)).kind == kind
 
 
+@pytest.mark.parametrize(("floor", "kind"), [(0.0, "input-bound"), (0.003, "balanced"), (0.0046, "compute-bound")])
+def test_handing_over_a_batch_that_is_there_is_no_waiting(floor: float, kind: str, profile: Make) -> None:
+    given = profile(epochs=[(1.0, 0.46)] * 20, floor=floor)  # 100 steps of 10 ms: the meter counts 4.6 ms of each
+    verdict = verdict_of(given, limit=0.2)
+    assert verdict.kind == kind
+    assert verdict.judged_wait_fraction == pytest.approx(0.46 - 100 * floor, abs=1e-9)
+    assert verdict.blessed is (kind != "input-bound")
+
+
 def test_milliseconds_of_waiting_in_all_are_nothing_to_judge_by(profile: Make) -> None:
     verdict = verdict_of(profile(epochs=[(9.0, 1.0), *[(0.006, 0.002)] * 20]))
     assert verdict.kind == "balanced"
     assert verdict.headline.startswith("Training waited 40 ms in all: too little to judge by")
+    assert verdict.gain == 1
     assert verdict.advice == ()
 
 
 def test_the_gain_is_the_rate_on_constant_data_over_the_rate_reached(profile: Make) -> None:
-    assert verdict_of(profile(ceiling=2300.0)).gain == pytest.approx(2.3)
+    assert verdict_of(profile(ceiling=1700.0)).gain == pytest.approx(1.7)
+
+
+def test_no_more_than_the_waiting_can_be_gained_and_the_rest_is_explained(profile: Make) -> None:
+    verdict = verdict_of(profile(epochs=[(1.0, 0.28)] * 9, ceiling=30_000.0))
+    assert verdict.gain == pytest.approx(1 / 0.72)
+    assert "up to 1.39 times as fast. What is left to the rate on constant data is no waiting" in verdict.headline
+    assert not any("30 times" in said for said in (verdict.headline, *verdict.advice))
+
+
+def test_waiting_without_anything_to_gain_is_said_to_be_odd(profile: Make) -> None:
+    verdict = verdict_of(profile(epochs=[(1.0, 0.5)] * 9, ceiling=1000.0))
+    assert (verdict.kind, verdict.gain, verdict.advice) == ("input-bound", 1.0, ())
+    assert verdict.headline.startswith("Training waits 50 % of its time, and yet was no faster on one constant batch")
 
 
 def test_without_a_ceiling_the_gain_is_what_the_waiting_alone_costs(profile: Make) -> None:
@@ -75,7 +98,7 @@ def test_compute_bound_says_so_and_advises_nothing(profile: Make) -> None:
     assert verdict.bottleneck == "training step"
     assert verdict.headline == (
         "Training does not wait for its input: the training step sets the pace. "
-        "Free input would make it at most 1.02 times as fast."
+        "Free input would make it at most 1.01 times as fast."
     )
     assert verdict.advice == ()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,18 @@ def table(spec):
     x = keras.layers.Concatenate()(list(inputs.values()))
     model = keras.Model(inputs, keras.layers.Dense(len(spec.classes), activation="softmax")(x))
     model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+def only_x(spec):
+    x = keras.Input([1], name="x")
+    model = keras.Model([x], keras.layers.Dense(1)(x))
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
+    return model
+
+def table_of_xz(spec):
+    inputs = [keras.Input([1], name=name) for name in ("x", "z")]
+    model = keras.Model(inputs, keras.layers.Dense(2, activation="softmax")(keras.layers.Concatenate()(inputs)))
+    model.compile("adam", "sparse_categorical_crossentropy")
     return model
 
 def dropping(spec):
@@ -66,6 +81,29 @@ class Watch(keras.callbacks.Callback):
         np.savez(f"{self._folder}/weights.npz", *[weight.numpy() for weight in self.model.weights])
         with open(f"{self._folder}/history.json", "w") as file:
             json.dump(self.model.history.history, file, default=float)
+
+def preprocessing_fn(inputs):
+    return {name: inputs[name] for name in ("word", "place", "x")}
+
+def adapted(layer, values):
+    layer.adapt(np.array(values))
+    return layer
+
+def looking_up(spec):
+    inputs = {name: keras.Input([1], name=name, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
+    word, place, x = (inputs[name] for name in ("word", "place", "x"))
+    indices = [
+        adapted(keras.layers.StringLookup(), [["to"], ["from"], ["to"]])(word),
+        adapted(keras.layers.IntegerLookup(), [[1], [3], [3]])(place),
+        keras.layers.Hashing(8)(word),
+    ]
+    columns = [keras.layers.Flatten()(keras.layers.Embedding(8, 2)(index)) for index in indices]
+    columns.append(adapted(keras.layers.Normalization(), [[3.0], [5.0], [8.0]])(x))
+    hidden = keras.layers.Dense(8, activation="relu")(keras.layers.Concatenate()(columns))
+    hidden = keras.layers.Dropout(0.2)(keras.layers.BatchNormalization(momentum=0.5)(hidden))
+    model = keras.Model(inputs, keras.layers.Dense(len(spec.classes), activation="softmax")(hidden))
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
 
 def number(spec):
     inputs = {name: keras.Input([1], name=name) for name in spec.inputs}
@@ -106,20 +144,37 @@ def write_examples(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
                 writer.write(serialize(row))
 
 
-def write_graph(folder: Path, rows: Sequence[Mapping[str, Any]], spec: Mapping[str, Any], features: Any) -> str:
-    """The transform graph of the features, analysed on the rows."""
+def write_graph(
+    folder: Path,
+    rows: Sequence[Mapping[str, Any]],
+    spec: Mapping[str, Any],
+    features: Any,
+    preprocessing_fn: str | None = None,
+) -> str:
+    """The transform graph of the features and of a user's function, analysed on the rows."""
+    import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
     from tensorflow_transform.tf_metadata import metadata_io
 
-    from infeed.components.transform.features import features_to_json
-    from infeed.components.transform.preprocessing import preprocessing_fn
+    from infeed.components import user_code
+    from infeed.components.transform import graph as direct
+    from infeed.components.transform.analysis import analyse
+    from infeed.components.transform.preprocessing import make_preprocessing_fn
 
-    config = {"features": features_to_json(features), "preprocessing_fn": None}
-    lists = [{name: [] if row[name] is None else [row[name]] for name in spec} for row in rows]
     metadata = tft.DatasetMetadata.from_feature_spec(dict(spec))
+    vocabularies = folder / "vocabularies"
+    vocabularies.mkdir(parents=True)
+    batch = tf.io.parse_example([serialize({name: row[name] for name in spec}) for row in rows], dict(spec))
+    found = analyse(features, [batch], {})
+    if not preprocessing_fn:
+        direct.write_graph(str(folder / "graph"), features, metadata.schema, found, str(vocabularies))
+        return str(folder / "graph")
+    own = user_code.load(preprocessing_fn, "preprocessing_fn")
+    lists = [{name: [] if row[name] is None else [row[name]] for name in spec} for row in rows]
     with tft_beam.Context(temp_dir=str(folder / "tmp")):
-        graph = (lists, metadata) | tft_beam.AnalyzeDataset(lambda inputs: preprocessing_fn(inputs, config))
+        both = make_preprocessing_fn(features, own, found, str(vocabularies))
+        graph = (lists, metadata) | tft_beam.AnalyzeDataset(both)
         graph | tft_beam.WriteTransformFn(str(folder / "graph"))
     metadata_io.write_metadata(metadata, str(folder / "graph" / "metadata"))  # TFX's executor adds the raw schema too
     return str(folder / "graph")
@@ -138,48 +193,79 @@ def example() -> Callable[[Mapping[str, Any]], bytes]:
 
 
 @pytest.fixture(scope="session")
-def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+def table(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
     """x decides the class, z is often missing, n is a number to predict."""
     import tensorflow as tf
 
-    from infeed.components.transform.features import Label, ZScore
+    from infeed.components.transform.kinds.label import Label
+    from infeed.components.transform.kinds.scale import ZScore
 
-    folder, draw = tmp_path_factory.mktemp("table"), np.random.default_rng(0)
-    x = draw.normal(5, 2, ROWS)
+    x = np.random.default_rng(0).normal(5, 2, ROWS)
     rows = [
         {"x": float(v), "z": None if i % 3 else float(v), "kind": b"big" if v > 5 else b"small", "n": float(2 * v)}
         for i, v in enumerate(x)
     ]
-    write_examples(folder, rows)
     one, some = tf.io.FixedLenFeature([1], tf.float32), tf.io.VarLenFeature(tf.float32)
     spec = {"x": one, "z": some, "kind": tf.io.FixedLenFeature([1], tf.string), "n": one}
-    write_graph(folder / "class", rows, spec, [ZScore("x"), ZScore("z"), Label("kind")])
-    write_graph(folder / "number", rows, spec, [ZScore("x"), ZScore("z"), Label("n", task="regression")])
-    return folder, rows
+
+    def write(folder: Path) -> None:
+        write_examples(folder, rows)
+        write_graph(folder / "class", rows, spec, [ZScore("x"), ZScore("z"), Label("kind")])
+        write_graph(folder / "number", rows, spec, [ZScore("x"), ZScore("z"), Label("n", task="regression")])
+
+    return once("table", write), rows
 
 
 @pytest.fixture(scope="session")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+def pictures(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
     """Dark and light pictures of 6 x 6 grey pixels."""
     import tensorflow as tf
 
-    from infeed.components.transform.features import DecodeImage, Label
+    from infeed.components.transform.kinds.image import DecodeImage
+    from infeed.components.transform.kinds.label import Label
 
-    folder, draw = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
-    rows = []
+    draw, rows = np.random.default_rng(0), []
     for i in range(ROWS):
         pixels, encoded = draw.integers(0, 100, (6, 6)) + 155 * (i % 2), io.BytesIO()
         Image.fromarray(pixels.astype(np.uint8)).save(encoded, "PNG")
         rows.append({"image/encoded": encoded.getvalue(), "label/text": [b"dark", b"light"][i % 2]})
-    write_examples(folder, rows)
     spec = {name: tf.io.FixedLenFeature([1], tf.string) for name in rows[0]}
     features = [DecodeImage(height=6, width=6, channels=1), Label("label/text")]
-    write_graph(folder / "class", rows, spec, features)
-    return folder, rows
+
+    def write(folder: Path) -> None:
+        write_examples(folder, rows)
+        write_graph(folder / "class", rows, spec, features)
+
+    return once("pictures", write), rows
+
+
+@pytest.fixture(scope="session")
+def words(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
+    """A word, a whole number and a number, which a user's `preprocessing_fn` hands to the model as they are."""
+    import tensorflow as tf
+
+    from infeed.components.transform.kinds.label import Label
+
+    rows = [
+        {"word": [b"to", b"from", b"by"][i % 3], "place": i % 5, "x": float(i), "kind": [b"low", b"high"][i % 2]}
+        for i in range(ROWS)
+    ]
+    kinds = {"word": tf.string, "place": tf.int64, "x": tf.float32, "kind": tf.string}
+    spec = {name: tf.io.FixedLenFeature([1], kind) for name, kind in kinds.items()}
+
+    def write(folder: Path) -> None:
+        (folder / "user.py").write_text(MODELS)
+        write_examples(folder, rows)
+        write_graph(folder / "class", rows, spec, [Label("kind")], f"{folder}/user.py:preprocessing_fn")
+
+    return once("words", write), rows
 
 
 def fn_args(place: Path, folder: Path, graph: str, model: str, *, steps: int | None = None, **options: Any) -> Any:
-    """Arguments of FnArgs: train on the examples in `folder`, write `model` and `run` into `place`."""
+    """Arguments of FnArgs: train on the examples in `folder`, write `model` and `run` into `place`.
+
+    `model` is one of `MODELS`, or named as users name theirs.
+    """
     from infeed.components.feed.options import FeedOptions
     from infeed.components.trainer.options import TrainOptions
 
@@ -187,7 +273,7 @@ def fn_args(place: Path, folder: Path, graph: str, model: str, *, steps: int | N
     settings = {"epochs": 2, "feed": FeedOptions(batch_size=16)} | options
     if "callbacks_fn" in settings:
         settings["callbacks_fn"] = f"{place}/models.py:{settings['callbacks_fn']}"
-    train_options = TrainOptions(model_fn=f"{place}/models.py:{model}", **settings)
+    train_options = TrainOptions(model_fn=model if ":" in model else f"{place}/models.py:{model}", **settings)
     return {
         "train_files": [f"{folder}/Split-train/*"],
         "eval_files": [f"{folder}/Split-eval/*"],
@@ -209,13 +295,15 @@ def train_here(place: Path, *args: Any, hyperparameters: Any = None, **options: 
     """Trains in this process, with the arguments of `fn_args`, and returns `place`."""
     from tfx.components.trainer.fn_args_utils import FnArgs
 
-    from infeed.components.trainer.epochs import measure_ceiling
+    from infeed.components.trainer.loop import measure_ceiling
     from infeed.components.trainer.run_fn import run_fn
 
     place.mkdir(exist_ok=True)
+    arguments = fn_args(place, *args, **options)
+    (place / "fn_args_0.json").write_text(json.dumps(arguments))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(measure_ceiling.__kwdefaults__, "seconds", 0.1)
-        run_fn(FnArgs(hyperparameters=hyperparameters, **fn_args(place, *args, **options)))
+        run_fn(FnArgs(hyperparameters=hyperparameters, **arguments))
     return place
 
 
@@ -233,12 +321,15 @@ def train(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def classifier(table: tuple[Path, list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def classifier(table: tuple[Path, list[dict[str, Any]]], once: Callable[..., Path]) -> Path:
     """A model of the table's classes, trained for 30 epochs: the folders `model` and `run`."""
-    place = tmp_path_factory.mktemp("classifier")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(place))
-        return train_here(place, table[0], "class", "table", label="kind", epochs=30)
+
+    def write(place: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HOME", str(place))
+            train_here(place, table[0], "class", "table", label="kind", epochs=30)
+
+    return once("classifier", write)
 
 
 class Started:
@@ -259,16 +350,28 @@ class Started:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Started]]:
+def start(warm: Mapping[str, str]) -> Iterator[Callable[..., Started]]:
     """start(place, *as in train, env={}) -> a process that trains into `place`; whatever happens, it ends."""
     started: list[Started] = []
 
     def run(place: Path, *args: Any, env: Mapping[str, str] | None = None, **options: Any) -> Started:
         place.mkdir(exist_ok=True)
-        started.append(Started(place, fn_args(place, *args, **options), env or {}))
+        started.append(Started(place, fn_args(place, *args, **options), {**warm, **(env or {})}))
         return started[-1]
 
     yield run
     for one in started:
         one.process.kill()
         one.process.wait()
+
+
+@pytest.fixture
+def answers_alike(saved_models: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """answers_alike(place, rows, tolerance=1e-5): all signatures, by all loaders, give what the model in memory says.
+
+    The training that wrote into `place` had `callbacks_fn="callbacks"`.
+    """
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    check = importlib.import_module("served").check_all_answers
+    loaders = (saved_models.by_python, saved_models.by_session, saved_models.by_cpp)
+    return partial(check, example=serialize, loaders=loaders)

@@ -4,6 +4,7 @@ Logical devices can be made only before TensorFlow starts, so the tests run this
 """
 
 import contextlib
+import dataclasses
 import json
 import sys
 import tempfile
@@ -11,10 +12,9 @@ import tempfile
 import keras
 import tensorflow as tf
 
-from infeed.components.trainer import checkpoint, devices, loop
-from infeed.components.trainer.cluster import distribute
-from infeed.components.trainer.epochs import measure_ceiling
-from infeed.components.trainer.strategy import describe, make_strategy
+from infeed.components.trainer import checkpoint, distribution, loop
+from infeed.components.trainer.distribution import distribute, make_strategy, strategy_name
+from infeed.components.trainer.loop import measure_ceiling
 
 BATCH, STEPS, EPOCHS = 16, 10, 2
 ONE = tf.distribute.get_strategy()
@@ -76,7 +76,7 @@ def broken_and_resumed(strategy):
 
 def waiting_on(device):
     """Where numbers and text of a batch lie, and the weights, when one device trains that is not the host."""
-    devices.accelerators = lambda strategy: (device,)
+    distribution.accelerators = lambda strategy: (device,)
     numbers, text = next(iter(distribute(tf.data.Dataset.from_tensors((tf.zeros(2), tf.constant(["a"]))), ONE, BATCH)))
     model, _, _ = train_ours(ONE)
     return [numbers.device, text.numpy()[0].decode()], [weight.numpy().tolist() for weight in model.weights]
@@ -87,7 +87,7 @@ if __name__ == "__main__":
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     model, strategy, fitted = train_ours(sys.argv[1])
     result = {
-        "strategy": describe(strategy),
+        "strategy": strategy_name(strategy),
         "replicas": strategy.num_replicas_in_sync,
         "weights": [weight.numpy().tolist() for weight in model.weights],
         "history": fitted.history,
@@ -95,6 +95,7 @@ if __name__ == "__main__":
         "waits": [epoch.wait_seconds for epoch in fitted.epochs],
         "resumed": [weight.numpy().tolist() for weight in broken_and_resumed(strategy).weights],
         "waiting_on": waiting_on("/CPU:1"),
-        "ceiling": measure_ceiling(fitted.train_steps, strategy, next(iter(data())), BATCH, seconds=0.2),
     }
+    ceiling = measure_ceiling(fitted.train_steps, fitted.meter, strategy, next(iter(data())), BATCH, seconds=0.2)
+    result["ceiling"] = dataclasses.asdict(ceiling)
     print(json.dumps(result), flush=True)

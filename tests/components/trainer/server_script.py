@@ -4,6 +4,7 @@ A training is broken off and resumed in one process here, as in `loop_script`: s
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -12,10 +13,11 @@ import keras
 import loop_script as script
 import tensorflow as tf
 
-from infeed.components.trainer import checkpoint, parameter_server
-from infeed.components.trainer.asynchronous import PerWorker
-from infeed.components.trainer.epochs import measure_ceiling
-from infeed.components.trainer.strategy import make_strategy
+from infeed.components.trainer import checkpoint, cluster
+from infeed.components.trainer.asynchronous import PerWorkerDatasets
+from infeed.components.trainer.cluster import coordinated_workers, only_serves
+from infeed.components.trainer.distribution import make_strategy
+from infeed.components.trainer.loop import measure_ceiling
 
 
 class Count(keras.layers.Layer):
@@ -55,18 +57,18 @@ def train(strategy, folder, callback):
         start_step=saved,
         callbacks=[callback],
         checkpoints=checkpoint.Checkpoints(folder, folder, 1e-9, strategy),
-        per_worker=PerWorker(
-            parameter_server.chief_of().count, lambda workers: share(workers).repeat().skip(saved), share
+        per_worker=PerWorkerDatasets(
+            coordinated_workers().count, lambda workers: share(workers).repeat().skip(saved), share
         ),
     )
 
 
 if __name__ == "__main__":
     model_folder, folder = sys.argv[1:]
-    if parameter_server.only_serves():
-        parameter_server.serve(model_folder)
+    if only_serves():
+        cluster.serve(model_folder)
         sys.exit()
-    strategy = make_strategy("parameter_server", parameter_server.chief_of())
+    strategy = make_strategy("parameter_server", coordinated_workers())
     checkpoint._PAUSE, script.build = 0, build
     with contextlib.suppress(KeyboardInterrupt):
         train(strategy, folder, script.BreakOff())
@@ -77,9 +79,9 @@ if __name__ == "__main__":
         "rows": int(model.layers[1].rows.numpy()),
         "history": fitted.history,
         "epochs": [[epoch.steps, epoch.examples, epoch.wait_seconds, epoch.seconds] for epoch in fitted.epochs],
-        "ceiling": measure_ceiling(
-            fitted.train_steps, strategy, next(iter(share(parameter_server.chief_of()))), script.BATCH, seconds=0.2
-        ),
     }
+    batch = next(iter(share(coordinated_workers())))
+    ceiling = measure_ceiling(fitted.train_steps, fitted.meter, strategy, batch, script.BATCH, seconds=0.2)
+    result["ceiling"] = dataclasses.asdict(ceiling)
     print(json.dumps(result), flush=True)
     os._exit(0)

@@ -6,8 +6,11 @@ import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from infeed.components.errors import InfeedError
+from infeed.components.trainer import callbacks
 from infeed.components.trainer.callbacks import CallbackSpec, ProfileSteps, make_callbacks
 from infeed.components.trainer.options import TrainOptions
+
+pytestmark = pytest.mark.slow  # Keras takes seconds to load
 
 SCRIPT = Path(__file__).with_name("loop_script.py")
 spec = importlib.util.spec_from_file_location("loop_script", SCRIPT)
@@ -24,8 +27,8 @@ def made(tmp_path, body="", *, chief=True, **options):
     return make_callbacks(TrainOptions(model_fn="m:f", label="y", **options), told)
 
 
-def kinds(callbacks):
-    return [type(callback).__name__ for callback in callbacks]
+def kinds(made):
+    return [type(callback).__name__ for callback in made]
 
 
 def test_the_users_callbacks_come_first_and_know_the_hyperparameters(tmp_path):
@@ -35,6 +38,15 @@ def test_the_users_callbacks_come_first_and_know_the_hyperparameters(tmp_path):
 
 def test_the_chief_alone_writes_logs(tmp_path):
     assert kinds(made(tmp_path, chief=False, patience=2, profile_steps=[1, 2])) == ["EarlyStopping"]
+
+
+def test_logs_that_cannot_be_written_end_no_training(tmp_path, caplog):
+    (tmp_path / "train").touch()  # where TensorBoard makes a folder
+    (logs,) = made(tmp_path)
+    _, _, fitted = script.train_ours("one_device", epochs=2, callbacks=[logs])
+    assert len(fitted.epochs) == 2
+    (warning,) = [record.message for record in caplog.records if record.name == callbacks.__name__]
+    assert warning.startswith(f"no more logs for TensorBoard, which cannot be written to {tmp_path}: ")
 
 
 def test_something_else_than_callbacks_is_refused(tmp_path):

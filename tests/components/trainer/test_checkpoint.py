@@ -10,8 +10,16 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.trainer import checkpoint
-from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, pack, plain, saved_step, unpack
-from infeed.components.trainer.epochs import Progress
+from infeed.components.trainer.checkpoint import (
+    Checkpoints,
+    checkpoint_folder,
+    export_error_context,
+    pack,
+    plain,
+    saved_step,
+    unpack,
+)
+from infeed.components.trainer.steps import Progress
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +69,10 @@ def train(folder, *callbacks, start_step=0, epochs=3):
     )
 
 
+def numbers(folder):
+    return sorted(int(path.stem.partition("-")[2]) for path in Path(folder).glob("*.index"))
+
+
 @pytest.fixture
 def broken(tmp_path, monkeypatch):
     """A training of 3 x 10 steps, 4 a call, that broke off after 4 + 4 steps of its second epoch."""
@@ -87,6 +99,117 @@ def test_resuming_gives_the_same_weights_history_and_records(broken, tmp_path_fa
     assert remembers._epochs == 2
 
 
+def test_a_finished_training_makes_no_step_when_it_is_started_again(tmp_path):
+    class Early(keras.callbacks.EarlyStopping):
+        steps = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            type(self).steps += 1
+
+    def early():  # stops after two of six epochs, and takes the weights of the first
+        return Early("val_loss", mode="max", patience=1, restore_best_weights=True)
+
+    trained, _, first = train(str(tmp_path), early(), Stop(), epochs=6)
+    done, Early.steps = saved_step(str(tmp_path)), 0
+    again, _, second = train(str(tmp_path), early(), Stop(), epochs=6, start_step=done)
+    assert (done, Early.steps) == (20, 0)
+    for ours, theirs in zip(again.variables, trained.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    assert second.history == first.history
+    assert second.epochs == first.epochs
+
+
+class Obstacle(keras.callbacks.Callback):
+    """A file stands in the place of the folder in the second epoch: nothing can be written there, by root neither."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self._folder, self._away = Path(folder), Path(f"{folder}.away")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1:
+            self._folder.rename(self._away)
+            self._folder.touch()
+        if epoch == 2:
+            self._folder.unlink()
+            self._away.rename(self._folder)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(checkpoint, "_PAUSE", 0)
+    folder = str(tmp_path / "blocked")
+    ours, _, _ = train(folder, Obstacle(folder))
+    theirs, _, _ = train(str(tmp_path / "free"))
+    for one, other in zip(ours.variables, theirs.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    warnings = [record.message for record in caplog.records if record.name == checkpoint.__name__]
+    assert len(warnings) == 3
+    assert all(f"cannot be written to {folder}, and training goes on without it: " in one for one in warnings)
+    assert all("is not a directory" in one for one in warnings), warnings
+    assert numbers(folder) == [28, 31]
+
+
+def test_that_none_could_be_written_is_told_at_the_end(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(checkpoint, "_PAUSE", 0)  # else how many are due depends on how long one takes
+    (tmp_path / "file").touch()
+    train(str(tmp_path / "file"))
+    assert caplog.records[-1].message == f"none of 9 checkpoints could be written to {tmp_path}/file"
+    assert caplog.records[-1].levelname == "ERROR"
+
+
+def test_half_a_checkpoint_does_not_keep_the_room_of_the_next(tmp_path, monkeypatch):
+    def full(manager, checkpoint_number):
+        for name in (f"ckpt-{checkpoint_number}_temp", f"ckpt-{checkpoint_number}.data"):
+            (tmp_path / name).mkdir()
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    (tmp_path / "ckpt-3.index").touch()
+    monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
+    train(str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["ckpt-3.index"]
+
+
+def test_that_another_process_is_gone_is_no_matter_of_the_disk(tmp_path, monkeypatch):
+    def lost(*_, **__):
+        raise tf.errors.UnavailableError(None, None, "worker 1 is gone")
+
+    monkeypatch.setattr(tf.train.CheckpointManager, "save", lost)
+    with pytest.raises(tf.errors.UnavailableError):
+        train(str(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "lose", "empty", "forge"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(broken, caplog, damage):
+    newest, data = saved_step(broken), Path(broken, "ckpt-14.data-00000-of-00001")
+    content = data.read_bytes()
+    {
+        "cut": lambda: data.write_bytes(content[:-100]),
+        "flip": lambda: data.write_bytes(bytes([content[0] ^ 1]) + content[1:]),
+        "lose": data.unlink,
+        "empty": lambda: Path(broken, "ckpt-14.index").write_bytes(b""),
+        "forge": lambda: tf.train.Checkpoint(other=tf.Variable(1)).write(f"{broken}/ckpt-14"),
+    }[damage]()
+    assert (newest, saved_step(broken)) == (14, 10)
+    assert f"the checkpoint {broken}/ckpt-14 is damaged and passed over: " in caplog.text
+    for index in Path(broken).glob("*.index"):
+        index.write_bytes(b"")
+    assert saved_step(broken) == 0
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), "op"])
+def test_an_export_that_fails_says_where_and_how_to_go_on(broken, tmp_path, error):
+    if error == "op":
+        error = tf.errors.ResourceExhaustedError(None, None, "{{node SaveV2}} /m: No space left on device [Op:SaveV2]")
+    (tmp_path / "model" / "variables").mkdir(parents=True)
+    says = rf"(?s)cannot be exported: .*No space left on device\n  where: {tmp_path}/model\n  do:    make room"
+    with (
+        pytest.raises(InfeedError, match=rf"{says}.*run the same again; 14 steps of training are kept in {broken}"),
+        export_error_context(str(tmp_path / "model"), broken),
+    ):
+        raise error
+    assert not (tmp_path / "model").exists()
+
+
 def test_early_stopping_counts_on_over_a_break(tmp_path, monkeypatch):
     def early():  # the loss only falls, so the first epoch stays the best, and two more may follow
         return keras.callbacks.EarlyStopping("val_loss", mode="max", patience=2, restore_best_weights=True)
@@ -106,7 +229,7 @@ def test_a_checkpoint_waits_until_its_time_has_come_however_slow_the_first_steps
     folder = str(tmp_path)
     checkpoints = Checkpoints(folder, folder, 3600, tf.distribute.get_strategy())
     script.train_ours("one_device", epochs=3, callbacks=[], checkpoints=checkpoints)
-    assert saved_step(folder) == 4  # the one after the first call, and none since
+    assert numbers(folder) == [4, 31]  # the one after the first call, and the one after the last
 
 
 def test_a_checkpoint_that_no_call_ends_at_is_refused():

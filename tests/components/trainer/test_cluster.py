@@ -3,8 +3,18 @@ import json
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import Workers
-from infeed.components.trainer.cluster import Places, adopt_cluster_spec, chief_writes, tf_config, workers_here
+from infeed.components.feed.options import WorkerContext
+from infeed.components.trainer.cluster import (
+    OutputDirs,
+    adopt_cluster_spec,
+    chief_writes,
+    coordinated_workers,
+    only_serves,
+    tf_config,
+    worker_context,
+)
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
 
@@ -16,22 +26,43 @@ def environment(task, index, cluster=CLUSTER):
 @pytest.mark.parametrize(
     ("environ", "workers"),
     [
-        ({}, Workers(0, 1)),
-        ({"TF_CONFIG": "{}"}, Workers(0, 1)),
-        (environment("chief", 0), Workers(0, 3)),
-        (environment("worker", 0), Workers(1, 3)),
-        (environment("worker", 1), Workers(2, 3)),
-        (environment("worker", 0, {"worker": ["a:1", "b:1"]}), Workers(0, 2)),  # the first worker is the chief
-        (environment("worker", "1", {"worker": ["a:1", "b:1"]}), Workers(1, 2)),  # some launchers write text
+        ({}, WorkerContext(0, 1)),
+        ({"TF_CONFIG": "{}"}, WorkerContext(0, 1)),
+        (environment("chief", 0), WorkerContext(0, 3)),
+        (environment("worker", 0), WorkerContext(1, 3)),
+        (environment("worker", 1), WorkerContext(2, 3)),
+        (environment("worker", 0, {"worker": ["a:1", "b:1"]}), WorkerContext(0, 2)),  # the first worker is the chief
+        (environment("worker", "1", {"worker": ["a:1", "b:1"]}), WorkerContext(1, 2)),  # some launchers write text
     ],
 )
 def test_workers_are_numbered_as_tensorflow_does(environ, workers):
-    assert workers_here(environ) == workers
+    assert worker_context(environ) == workers
 
 
 def test_a_task_that_does_not_train_is_refused():
     with pytest.raises(InfeedError, match=r"the task ps 0 does not train(.|\n)*TF_CONFIG"):
-        workers_here(environment("ps", 0))
+        worker_context(environment("ps", 0))
+
+
+def test_the_chief_stands_for_the_first_of_the_workers():
+    assert coordinated_workers(environment("chief", 0)) == WorkerContext(0, 2)
+
+
+@pytest.mark.parametrize("missing", CLUSTER)
+def test_a_cluster_without_one_of_the_tasks_is_refused(missing):
+    cluster = {kind: addresses for kind, addresses in CLUSTER.items() if kind != missing}
+    with pytest.raises(InfeedError, match=rf"there are .*0 {missing}(.|\n)*multi_worker_mirrored"):
+        coordinated_workers(environment("chief", 0, cluster))
+
+
+def test_an_evaluator_is_refused_beside_servers():
+    with pytest.raises(InfeedError, match=r"the task evaluator 0 does not train(.|\n)*chief, worker or ps"):
+        coordinated_workers(environment("evaluator", 0))
+
+
+def test_workers_and_servers_carry_out_what_the_chief_sends():
+    tasks = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
+    assert [only_serves(environment(*task)) for task in tasks] == [False, True, True, True]
 
 
 # As https://cloud.google.com/vertex-ai/docs/training/distributed-training shows it.
@@ -53,7 +84,7 @@ def test_the_pools_of_vertex_ai_become_tensorflows_tasks():
 def test_a_machine_of_vertex_ai_knows_its_number_whatever_tf_config_says():
     environ = {"CLUSTER_SPEC": json.dumps(VERTEX), **environment("master", 0, {"master": ["a:1"]})}
     adopt_cluster_spec(environ)
-    assert workers_here(environ) == Workers(2, 3)
+    assert worker_context(environ) == WorkerContext(2, 3)
 
 
 def test_without_a_cluster_spec_tf_config_stays():
@@ -69,18 +100,18 @@ def test_a_broken_cluster_spec_is_told():
 
 def test_a_broken_tf_config_is_told():
     with pytest.raises(InfeedError, match=r"not valid JSON(.|\n)*TF_CONFIG"):
-        workers_here({"TF_CONFIG": "{"})
+        worker_context({"TF_CONFIG": "{"})
 
 
 def test_the_chief_writes_to_the_places_themselves():
-    places = Places("model", "run", "checkpoints")
-    with chief_writes(places, Workers(0, 2)) as given:
+    places = OutputDirs("model", "run", "checkpoints")
+    with chief_writes(places, WorkerContext(0, 2)) as given:
         assert given is places
 
 
 def test_what_other_workers_write_is_removed(tmp_path):
-    places = Places(str(tmp_path / "model"), str(tmp_path / "run"), str(tmp_path / "checkpoints"))
-    with chief_writes(places, Workers(1, 2)) as given:
+    places = OutputDirs(str(tmp_path / "model"), str(tmp_path / "run"), str(tmp_path / "checkpoints"))
+    with chief_writes(places, WorkerContext(1, 2)) as given:
         scratch = tmp_path.__class__(given.model)
         scratch.mkdir()
         (scratch / "saved_model.pb").write_text("")

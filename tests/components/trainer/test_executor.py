@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infeed.components import schema
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.trainer.options import TrainOptions
@@ -28,7 +29,7 @@ def options(**given: Any) -> TrainOptions:
     assert set(changed) == {"custom_config", "train_args", "run_fn"}
     config = json.loads(changed["custom_config"])
     assert config["model_fn_digest"] == "d"
-    return TrainOptions.from_dict(config["infeed"])
+    return schema.read(TrainOptions, config["infeed"])
 
 
 def test_what_a_run_sets_wins_over_the_options() -> None:
@@ -39,8 +40,8 @@ def test_what_a_run_sets_wins_over_the_options() -> None:
 
 def test_the_rest_stays() -> None:
     given = json.loads(json.dumps(OPTIONS.to_dict()))
-    assert options() == TrainOptions.from_dict(given)
-    assert options(epochs=3) == TrainOptions.from_dict({**given, "epochs": 3})
+    assert options() == schema.read(TrainOptions, given)
+    assert options(epochs=3) == schema.read(TrainOptions, {**given, "epochs": 3})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_training_gets_them_and_mixes_two_datasets_by_the_ids_of_their_component
     from tfx.types import standard_artifacts
 
     from infeed.components.trainer.component import RUN_FN
-    from infeed.components.trainer.executor import Executor
+    from infeed.components.trainer.executor import TrainerExecutor
 
     datasets, graph = [], standard_artifacts.TransformGraph()
     for number, component in enumerate(("Old", "New")):
@@ -73,7 +74,7 @@ def test_training_gets_them_and_mixes_two_datasets_by_the_ids_of_their_component
     model, run = standard_artifacts.Model(), standard_artifacts.ModelRun()
     model.uri, run.uri = str(tmp_path / "model"), str(tmp_path / "run")
     given = arguments(tmp_path, table[0], "class", "table", label="kind", epochs=9, feed=feed)["custom_config"]
-    Executor().Do(
+    TrainerExecutor().Do(
         {"examples": datasets, "transform_graph": [graph]},
         {"model": [model], "model_run": [run]},
         {
@@ -90,25 +91,3 @@ def test_training_gets_them_and_mixes_two_datasets_by_the_ids_of_their_component
     assert profile["batch_size"] == 8
     assert profile["steps_per_epoch"] == 16  # two times 64 rows
     assert any("25 % of 'Old', 75 % of 'New'" in step["does"] for step in profile["plan"]["steps"])
-
-
-def test_the_component_takes_runtime_parameters(tmp_path: Path) -> None:
-    from tfx.orchestration.data_types import RuntimeParameter
-    from tfx.types import channel_utils, standard_artifacts
-
-    from infeed.components.trainer.component import Trainer
-    from infeed.components.trainer.executor import Executor
-
-    (tmp_path / "m.py").write_text("def f(spec): ...\n")
-    epochs = RuntimeParameter("epochs", ptype=int, default=3)
-    trainer = Trainer(
-        channel_utils.as_channel([standard_artifacts.Examples()]),
-        channel_utils.as_channel([standard_artifacts.TransformGraph()]),
-        TrainOptions(model_fn=f"{tmp_path}/m.py:f", label="y"),
-        epochs=epochs,
-        strategy="mirrored",
-    )
-    assert trainer.exec_properties["epochs"] is epochs
-    assert trainer.exec_properties["strategy"] == "mirrored"
-    assert "batch_size" not in trainer.exec_properties
-    assert trainer.executor_spec.executor_class is Executor

@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow  # Keras takes seconds to load
+
 SCRIPT = Path(__file__).with_name("loop_script.py")
 spec = importlib.util.spec_from_file_location("loop_script", SCRIPT)
 script = importlib.util.module_from_spec(spec)
@@ -23,17 +25,26 @@ def by_keras():
     return model, history.history
 
 
-def test_it_trains_to_the_same_weights_as_keras(by_keras):
-    model, _, _ = script.train_ours("one_device")
-    for ours, theirs in zip(model.weights, by_keras[0].weights, strict=True):
-        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+@pytest.fixture(scope="module")
+def ours():
+    model, _, fitted = script.train_ours("one_device")
+    return model, fitted
+
+
+def test_it_trains_to_the_same_weights_as_keras(ours, by_keras):
+    model, _ = ours
+    for one, other in zip(model.weights, by_keras[0].weights, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6)
+
+
+def test_the_step_is_traced_once_for_all_epochs(ours):
+    assert ours[1].train_steps.experimental_get_tracing_count() == 1
 
 
 def falling():
     return keras.optimizers.Adam(keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=3, decay_rate=0.5))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [lambda: {"optimizer": falling()}, lambda: {"jit_compile": True}])
 def test_schedules_and_xla_give_what_keras_makes_of_them(compiled):
     theirs = script.build(**compiled())
@@ -43,8 +54,8 @@ def test_schedules_and_xla_give_what_keras_makes_of_them(compiled):
         np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6)
 
 
-def test_the_history_is_that_of_keras(by_keras):
-    _, _, fitted = script.train_ours("one_device")
+def test_the_history_is_that_of_keras(ours, by_keras):
+    _, fitted = ours
     assert fitted.history.keys() == by_keras[1].keys()
     for name, values in by_keras[1].items():
         np.testing.assert_allclose(fitted.history[name], values, rtol=1e-5)
@@ -73,8 +84,8 @@ def test_callbacks_work_as_ever():
     assert len(fitted.epochs) == 1
 
 
-def test_the_wait_is_part_of_the_epoch():
-    _, _, fitted = script.train_ours("one_device")
+def test_the_wait_is_part_of_the_epoch(ours):
+    _, fitted = ours
     for epoch in fitted.epochs:
         assert 0 < epoch.wait_seconds <= epoch.seconds
         assert epoch.examples_per_second == pytest.approx(epoch.examples / epoch.seconds)
@@ -117,8 +128,3 @@ def test_mirrored_measures_and_counts_in_the_same_way(mirrored):
     assert mirrored["steps"] == [10, 10]
     assert all(wait > 0 for wait in mirrored["waits"])
     assert mirrored["ceiling"]["examples_per_second"] > 0
-
-
-def test_keras_still_has_the_private_name_that_the_loop_leans_on():
-    assert callable(keras.Model._symbolic_build)
-    assert callable(keras.Model._maybe_symbolic_build)

@@ -1,9 +1,12 @@
 import keras
 import pytest
+import tensorflow as tf
 
 from infeed.components.errors import InfeedError
-from infeed.components.trainer.model import ModelSpec, build_model
+from infeed.components.trainer.model import ModelSpec, build_model, make_model
 from infeed.components.trainer.options import TrainOptions
+
+pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load
 
 SPEC = ModelSpec({}, "regression", (), {}, {"units": 3})
 
@@ -30,15 +33,22 @@ def test_a_model_that_is_not_compiled_is_refused(tmp_path):
         build_model(options(tmp_path, ["return keras.Sequential([keras.Input([2])])"]), SPEC)
 
 
-def test_one_sigmoid_for_two_classes_is_refused(tmp_path):
+def test_the_models_output_is_held_against_the_classes(tmp_path):
     body = [
-        "model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1, activation='sigmoid')])",
-        "model.compile('sgd', 'binary_crossentropy')",
+        "model = keras.Sequential([keras.Input([2], name='x'), keras.layers.Dense(3, activation='softmax')])",
+        "model.compile('sgd', 'sparse_categorical_crossentropy')",
         "return model",
     ]
-    spec = ModelSpec({}, "classification", ("no", "yes"), {}, {})
-    with pytest.raises(InfeedError, match=r"gives 1 numbers an example, and there are 2 classes"):
-        build_model(options(tmp_path, body), spec)
+    spec, features = ModelSpec({}, "classification", ("no", "yes"), {}, {}), {"x": tf.TensorSpec([None, 2], tf.float32)}
+    with pytest.raises(InfeedError, match=r"gives 3 numbers an example, and there are 2 classes(.|\n)*model\.py:build"):
+        make_model(options(tmp_path, body), spec, features)
+
+
+def test_a_model_of_tf_keras_is_refused_by_name(tmp_path):
+    body = ["import tf_keras", "return tf_keras.Sequential([tf_keras.layers.Dense(1)])"]
+    told = r"returned tf_keras\.\S*, not a keras\.Model(.|\n)*models of tf_keras are not supported"
+    with pytest.raises(InfeedError, match=told):
+        build_model(options(tmp_path, body), SPEC)
 
 
 def test_something_other_than_a_keras_model_is_refused(tmp_path):

@@ -58,9 +58,10 @@ def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table,
 
     killed = start_both(tf_config, KILL_AFTER=str(KILLED_AFTER))
     alone = train(*given, place=tmp_path / "alone", **OPTIONS)
-    for worker in killed:
-        code, output = worker.finish()
-        assert code == -signal.SIGKILL, output
+    ends = [worker.finish() for worker in killed]
+    # The first to be killed is missed by the other, which may end of that before it comes to its own step.
+    assert -signal.SIGKILL in [code for code, _ in ends], ends
+    assert 0 not in [code for code, _ in ends], ends
     for worker in start_both(cluster_spec):
         code, output = worker.finish()
         assert code == 0, output
@@ -76,6 +77,7 @@ def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table,
     profile = json.loads((together / "run" / "input_profile.json").read_text())
     assert (profile["strategy"], profile["hosts"], profile["replicas"]) == ("multi_worker_mirrored", 2, 2)
     assert [epoch["examples"] for epoch in profile["epochs"]] == [64, 64, 64]
+    assert all(max(epoch["workers_wait_seconds"]) == epoch["wait_seconds"] > 0 for epoch in profile["epochs"])
     assert (together / "model" / "saved_model.pb").exists()
     assert len(list((together / "run" / "train").iterdir())) == 2  # TensorBoard logs: the chief's alone, of each start
 
@@ -95,14 +97,24 @@ def batches(spec):
 """
 
 
-def test_two_workers_with_an_input_of_their_own_train_to_the_weights_of_one(table, train, start, tmp_path):
+def test_two_workers_with_an_input_of_their_own_train_to_the_weights_of_one(
+    table, train, start, answers_alike, tmp_path
+):
     (tmp_path / "inputs.py").write_text(INPUT)
     options = {**OPTIONS, "epochs": 2, "input_fn": f"{tmp_path}/inputs.py:batches"}
     together, given, ports = tmp_path / "together", (table[0], "class", "table"), free_ports(2)
-    workers = [start(together, *given, env=tf_config(task, 0, ports), **options) for task in ("chief", "worker")]
+    waited = {"chief": 2e-5, "worker": 1e-4}  # seconds that their meters say, fewer than any epoch takes
+    workers = [
+        start(together, *given, env=tf_config(task, 0, ports) | {"WAITED": str(seconds)}, **options)
+        for task, seconds in waited.items()
+    ]
     alone = train(*given, place=tmp_path / "alone", **options)
     for worker in workers:
         code, output = worker.finish()
         assert code == 0, output
     for ours, theirs in zip(saved(together)[0], saved(alone)[0], strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    answers_alike(together, table[1])
+    for epoch in json.loads((together / "run" / "input_profile.json").read_text())["epochs"]:
+        assert epoch["workers_wait_seconds"] == [2e-5, 1e-4]
+        assert epoch["wait_seconds"] == 1e-4

@@ -2,9 +2,10 @@ import json
 
 import pytest
 
+from infeed.components import schema
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import TrainOptions, check_strategy
 
 
 def test_options_travel_as_json_and_come_back_equal():
@@ -19,7 +20,7 @@ def test_options_travel_as_json_and_come_back_equal():
         normalise=Normalise(mean=0.4),
         images=["image"],
     )
-    assert TrainOptions.from_dict(json.loads(json.dumps(options.to_dict()))) == options
+    assert schema.read(TrainOptions, json.loads(json.dumps(options.to_dict()))) == options
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,8 @@ def test_options_travel_as_json_and_come_back_equal():
         ({"task": "ranking"}, "task is 'ranking'(.|\n)*classification, regression"),
         ({"strategy": "quantum"}, "there is no strategy 'quantum'(.|\n)*auto, one_device, mirrored"),
         ({"augment": Augment()}, "normalise is None"),
-        ({"augment": Augment(), "input_fn": "m:f"}, "augment is Augment(.|\n)*Change pictures in input_fn"),
-        ({"strategy": "parameter_server", "input_fn": "m:f"}, "input_fn is 'm:f'(.|\n)*Train on the Examples"),
+        ({"augment": Augment(), "input_fn": "m:f"}, "augment is Augment(.|\n)*change pictures in input_fn"),
+        ({"strategy": "parameter_server", "input_fn": "m:f"}, "input_fn is 'm:f'(.|\n)*train on the Examples"),
         ({"mixed_precision": "float64"}, "mixed_precision is 'float64'"),
         ({"checkpoint_seconds": 0}, "checkpoint_seconds is 0"),
         ({"profile_steps": [5, 2]}, r"profile_steps is \[5, 2\]"),
@@ -44,5 +45,10 @@ def test_options_out_of_range_are_refused_when_built(options, message):
 
 
 def test_an_option_that_does_not_exist_is_refused_with_those_that_do():
-    with pytest.raises(InfeedError, match=r"epoch is 3(.|\n)*epochs, examples_are"):
-        TrainOptions.from_dict({"model_fn": "m:f", "label": "y", "epoch": 3})
+    with pytest.raises(InfeedError, match=r"no setting 'epoch'; did you mean 'epochs'(.|\n)*epochs, patience"):
+        schema.read(TrainOptions, {"model_fn": "m:f", "label": "y", "epoch": 3})
+
+
+def test_an_unknown_strategy_is_refused_with_the_names_there_are():
+    with pytest.raises(InfeedError, match=r"there is no strategy 'tpu_pod'(.|\n)*auto, one_device, mirrored"):
+        check_strategy("tpu_pod")

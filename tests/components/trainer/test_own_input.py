@@ -63,6 +63,10 @@ def endless(spec):
 def short(spec):
     return tf.data.Dataset.from_tensor_slices(one_batch(60)).batch(16)
 
+def only_x(spec):
+    features, label = one_batch(64)
+    return tf.data.Dataset.from_tensor_slices(({"x": features["x"]}, label)).batch(16, drop_remainder=True)
+
 def misnamed(spec):
     features, label = one_batch(64)
     return tf.data.Dataset.from_tensor_slices(({"w": features["x"]}, label)).batch(16)
@@ -122,7 +126,9 @@ def fed(table, train, inputs):
         "weighted",
     ],
 )
-def test_every_kind_of_input_feeds_the_same_training_and_the_same_report(fed, name):
+def test_every_kind_of_input_feeds_the_same_training_and_the_same_report(fed, name, request):
+    if "start_service" in EXAMPLES.get(name, ""):
+        request.getfixturevalue("socket_filters")
     place = fed(name)
     profile = json.loads((place / "run" / "input_profile.json").read_text())
     assert [epoch["steps"] for epoch in profile["epochs"]] == [4, 4]
@@ -162,12 +168,23 @@ def test_a_resumed_training_is_given_the_batches_that_come_next(table, inputs, n
     assert_same(second.dataset(start_step=6).take(5), first.dataset().skip(6).take(5))
 
 
+def test_a_function_may_give_what_the_model_takes_alone(table, train, inputs, example):
+    import tensorflow as tf
+
+    place = train(table[0], "class", "only_x", input_fn=inputs("only_x"), label="kind", epochs=1)
+    answer = tf.saved_model.load(str(place / "model")).signatures["serving_default"]
+    told = answer(examples=tf.constant([example({"x": 5.0})]))
+    assert told["class"].numpy()[0, 0] in (b"big", b"small")
+    with pytest.raises(InfeedError, match=r"model wants 'x', 'z', and there is no feature 'z'(.|\n)*features, x"):
+        train(table[0], "class", "table_of_xz", input_fn=inputs("only_x"), label="kind", epochs=1)
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
         ("endless", r"nobody knows how many batches make an epoch(.|\n)*steps_per_epoch"),
-        ("misnamed", r"a batch has the features w(.|\n)*give what that gives: x, z"),
-        ("wide", r"'x' is float64(.|\n)*Give it as float32"),
+        ("misnamed", r"a batch has the feature 'w', which nobody(.|\n)*transform graph gives: x, z"),
+        ("wide", r"'x' is float64(.|\n)*give it as float32"),
         ("number", r"the function returned a int(.|\n)*tf.data.Dataset of batches"),
         ("absent", r"defines no function 'absent'"),
     ],
@@ -193,11 +210,11 @@ def test_several_workers_are_told_where_evaluation_might_differ_in_length():
     import tensorflow as tf
 
     from infeed.components.feed.inputs import Input, InputSpec
-    from infeed.components.feed.options import Workers
+    from infeed.components.feed.options import WorkerContext
     from infeed.components.trainer.own_input import _check_evaluation
 
     unknown = Input(tf.data.Dataset.range(4).filter(lambda n: n > 1))
-    spec = InputSpec((), "", False, 8, Workers(0, 2), 0, {}, ({}, None))
+    spec = InputSpec((), "", False, 8, WorkerContext(0, 2), 0, {}, ({}, None))
     with pytest.raises(InfeedError, match="whether all 2 workers evaluate the same number of batches"):
         _check_evaluation(unknown, spec, "m:f")
 
@@ -206,5 +223,5 @@ def test_workers_that_would_wait_for_each_other_are_told_their_numbers_of_batche
     from infeed.components.trainer.own_input import check_same_length
 
     check_same_length([4, 4], "training", "m:f")
-    with pytest.raises(InfeedError, match=r"different numbers of training batches: 4, 5(.|\n)*Give each as many"):
+    with pytest.raises(InfeedError, match=r"different numbers of training batches: 4, 5(.|\n)*give each as many"):
         check_same_length([4, 5], "training", "m:f")

@@ -7,6 +7,7 @@ import signal
 import numpy as np
 import pytest
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 
 pytestmark = pytest.mark.tfx
@@ -50,3 +51,23 @@ def test_the_resumed_training_ends_with_the_same_weights_bit_for_bit(table, star
     epochs = [json.loads((place / "run" / "input_profile.json").read_text())["epochs"] for place in (broken, whole)]
     assert [epoch["steps"] for epoch in epochs[0]] == [epoch["steps"] for epoch in epochs[1]] == [4] * 5
     assert not list((broken / "run" / "checkpoints").glob("*"))
+
+
+def test_after_an_export_that_failed_the_same_again_only_exports(table, train, tmp_path, capfd):
+    given = {"label": "kind", "epochs": 3, "callbacks_fn": "callbacks"}
+    whole = train(table[0], "class", "dropping", place=tmp_path / "whole", **given)
+    failed = tmp_path / "failed"
+    failed.mkdir()
+    (failed / "model").touch()  # where a folder should be: not even root can write there
+    with pytest.raises(InfeedError, match=r"(?s)cannot be exported: .*failed/model.*12 steps of training are kept in"):
+        train(table[0], "class", "dropping", place=failed, **given)
+
+    capfd.readouterr()
+    train(table[0], "class", "dropping", place=failed, **given)
+    assert "Epoch" not in capfd.readouterr().out
+    assert (failed / "model" / "saved_model.pb").exists()
+    for again, straight in zip(weights(failed), weights(whole), strict=True):
+        np.testing.assert_array_equal(again, straight)
+    profiles = [json.loads((place / "run" / "input_profile.json").read_text()) for place in (failed, whole)]
+    assert [len(profile["epochs"]) for profile in profiles] == [3, 3]
+    assert not list((failed / "run" / "checkpoints").glob("*"))

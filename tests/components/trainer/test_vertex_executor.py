@@ -71,7 +71,7 @@ def test_every_machine_runs_our_executor_with_the_options_of_the_run(monkeypatch
         command = list(pool.container_spec.command)
         assert command[:3] == ["python", "-m", "tfx.scripts.run_executor"]
         given = dict(zip(command[3::2], command[4::2], strict=True))
-        assert given["--executor_class_path"] == "infeed.components.trainer.executor.Executor"
+        assert given["--executor_class_path"] == "infeed.components.trainer.executor.TrainerExecutor"
         assert "gs://bucket/model" in given["--outputs"]
         assert json.loads(given["--exec-properties"])["epochs"] == 3
         assert pool.container_spec.image_uri == "i:1"
@@ -80,3 +80,12 @@ def test_every_machine_runs_our_executor_with_the_options_of_the_run(monkeypatch
 def test_a_job_that_fails_fails_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match=r"Job 'projects/taxi/locations/europe-west4/customJobs/1' did not succeed"):
         train(monkeypatch, "FAILED")
+
+
+def test_a_job_without_one_of_its_parts_is_refused() -> None:
+    from infeed.components.errors import InfeedError
+    from infeed.components.trainer import vertex_executor
+
+    given = {name: part for name, part in JOB.items() if name != "region"}
+    with pytest.raises(InfeedError, match=r"(?s)no region.*give display_name, job_spec, project, region"):
+        vertex_executor.spec_of(given, None)

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from infeed.pipelines.cli import main
+from infeed.pipelines.commands.new import create_project
+from infeed.pipelines.image import build as build_settings
 from infeed.pipelines.image import context as build_context
-from infeed.pipelines.image import settings as build_settings
-from infeed.pipelines.new import create_project
 
 STEPS = "echo 'STEP 1/2: FROM debian'; echo 'STEP 2/2: RUN --mount=type=secret,id=ca.crt pip install --upgrade tfx'"
 
@@ -44,7 +44,47 @@ def test_it_says_what_was_built_how_large_it_is_and_what_comes_next(engines, pro
     assert "FROM debian\nRUN pip install --upgrade tfx\n" in result.output
     assert "taxi:1, 3.4GB, with docker" in result.output
     assert f"next        infeed compile {project} --image taxi:1 --output taxi.json" in result.output
-    assert "--build-arg=BASE=debian:13" in engines.calls("docker")[1]
+    (build,) = (call for call in engines.calls("docker") if call[0] == "build")
+    assert "--build-arg=BASE=debian:13" in build
+    assert "docker knows no digest of it" in result.output
+
+
+DIGEST = "sha256:" + "5" * 64
+
+
+@pytest.mark.parametrize(
+    ("engine", "answer", "built_on"),
+    [
+        ("docker", f"case $1$2 in imageinspect) echo debian@{DIGEST};; esac", f"debian@{DIGEST}"),
+        ("buildah", f"[ $1 != inspect ] || echo {DIGEST}", "debian:13"),
+    ],
+)
+def test_the_base_is_told_with_its_digest_which_the_image_records_too(engines, project, engine, answer, built_on):
+    engines.add(engine, answer)
+    result = infeed("build", project, "--tag", "taxi:1", "--base", "debian:13")
+    (build,) = (call for call in engines.calls(engine) if call[0] == "build")
+    assert f"base        debian@{DIGEST}\n" in result.output
+    assert f"--build-arg=BASE={built_on}" in build
+    assert {
+        "--label=org.opencontainers.image.base.name=debian:13",
+        f"--label=org.opencontainers.image.base.digest={DIGEST}",
+    } <= set(build)
+
+
+def test_a_base_that_is_not_here_is_fetched_before_its_digest_is_looked_up(engines, project):
+    engines.add("podman", f"case $1 in pull) : >here;; image) [ ! -e here ] || echo debian@{DIGEST};; esac")
+    told = json.loads(infeed("build", project, "--tag", "taxi:1", "--json").output)
+    assert told["base"] == f"docker.io/library/debian@{DIGEST}"
+
+
+def test_a_base_that_is_named_by_digest_is_taken_as_it_stands(engines, project):
+    engines.add("docker")
+    base = f"debian@{DIGEST}"
+    assert f"base        {base}\n" in infeed("build", project, "--tag", "taxi:1", "--base", base).output
+    assert [call[0] for call in engines.calls("docker")] == ["version", "build", "images"]
+    assert {f"--build-arg=BASE={base}", "--label=org.opencontainers.image.base.name=debian"} <= set(
+        engines.calls("docker")[1]
+    )
 
 
 def test_a_build_that_is_ended_ends_the_engine_and_leaves_no_secret(engines, project, tmp_path, monkeypatch):
@@ -84,7 +124,7 @@ def test_the_name_may_stand_in_the_config(engines, project):
 def test_a_push_comes_after_the_build(engines, project):
     engines.add("docker", f"[ $1 != build ] || {{ {STEPS}; }}")
     assert "push with" not in infeed("build", project, "--tag", "taxi:1", "--push").output
-    assert engines.calls("docker")[2] == ["push", "taxi:1"]
+    assert [call[0] for call in engines.calls("docker")][-3:] == ["build", "push", "images"]
 
 
 @pytest.mark.parametrize(

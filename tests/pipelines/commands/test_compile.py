@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infeed.pipelines.cli import main
-from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.job.compiled import CompiledJob
 
 PROJECT = Path(__file__).parents[1] / "golden" / "project"
 TABLE = PROJECT / "flowers.csv"
@@ -59,7 +59,7 @@ def test_a_node_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) ->
     result = compile_(tmp_path, "--data", TABLE, "--root", tmp_path / "runs", "--output", tmp_path / "job.yaml")
     assert result.exit_code == 2
     assert "there is no node 'Trianer' that runs in a container" in result.stderr
-    assert "Use default or one of CsvExampleGen, Evaluator, ExampleValidator, InputReport, Pusher" in result.stderr
+    assert "use default or one of CsvExampleGen, Evaluator, ExampleValidator, InputReport, Pusher" in result.stderr
     assert not (tmp_path / "job.yaml").exists()
 
 

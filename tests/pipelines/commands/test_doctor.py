@@ -4,9 +4,8 @@ import pytest
 from click.testing import CliRunner
 
 from infeed.pipelines.cli import main
-from infeed.pipelines.doctor import checks as doctor_checks
-from infeed.pipelines.doctor import image as doctor_image
-from infeed.pipelines.doctor.findings import Finding, Level
+from infeed.pipelines.commands import doctor as doctor_command
+from infeed.pipelines.doctor.checks import Finding, Level
 
 
 @pytest.fixture
@@ -14,7 +13,7 @@ def machine(monkeypatch):
     """A machine with just the findings that it is given."""
 
     def has(*findings):
-        monkeypatch.setattr(doctor_checks, "CHECKS", (("run", lambda: findings),))
+        monkeypatch.setattr(doctor_command, "CHECKS", (("run", lambda: findings),))
 
     return has
 
@@ -57,7 +56,7 @@ def test_json_gives_each_finding_by_field(machine):
 
 def test_the_images_of_a_job_are_looked_at(machine, monkeypatch, tmp_path):
     machine()
-    monkeypatch.setattr(doctor_image, "image_findings", lambda image, **_: [Finding("image", image, "3.4 GB")])
+    monkeypatch.setattr(doctor_command, "image_findings", lambda image, **_: [Finding("image", image, "3.4 GB")])
     executors = {
         name: {"container": {"image": image}} for name, image in (("a", "taxi:1"), ("b", "taxi:1"), ("c", "other"))
     }

@@ -46,7 +46,7 @@ def test_a_table_becomes_a_dataset(trips: Path, tmp_path: Path) -> None:
     assert [len(read(tmp_path / "out", split)) for split in ("train", "eval")] == [
         split.records for split in manifest.splits.values()
     ]
-    assert manifest.splits["train"].reason == "more than 1 would make files smaller than 10 MB"
+    assert manifest.splits["train"].reason == "more than 1 would make files smaller than 10 MB before compression"
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
 
@@ -101,6 +101,30 @@ def test_shards_and_compression_as_asked(trips: Path, tmp_path: Path) -> None:
     assert manifest["options"]["shuffle_seed"] == 5
 
 
+def test_files_that_lie_deeper_are_told_with_a_pattern_that_finds_them(tmp_path: Path) -> None:
+    (tmp_path / "in" / "year=2024").mkdir(parents=True)
+    (tmp_path / "in" / "year=2024" / "a.csv").write_text("x\n1\n")
+    ended = infeed("ingest", tmp_path / "in", tmp_path / "out")
+    assert ended.exit_code == 2
+    assert f"the files lie deeper: year=2024/a.csv\n  where: {tmp_path}/in" in ended.output
+    assert f"'{tmp_path}/in/*/*'" in ended.output
+    assert ingested(tmp_path / "in" / "*" / "*", tmp_path)["rows_read"] == 1
+
+
+def test_a_split_without_a_record_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    ended = infeed("ingest", tmp_path / "a.csv", tmp_path / "out")
+    assert "1 row read" in ended.output
+    assert "warning: eval holds no record" in ended.output
+
+
+@pytest.mark.parametrize("spelling", ["\\t", "tab", "\t", "$'\\t'"])
+def test_a_tab_in_four_spellings(tmp_path: Path, spelling: str) -> None:
+    (tmp_path / "a.csv").write_text("x\ty\n1\t2\n")
+    manifest = ingested(tmp_path / "a.csv", tmp_path, "--delimiter", spelling)
+    assert [column["name"] for column in manifest["schema"]] == ["x", "y"]
+
+
 def test_settings_of_the_format(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x;y\n1;-\n2;3\n")
     manifest = ingested(tmp_path / "a.csv", tmp_path, "--set", "delimiter=;", "--set", 'nulls=["-"]')
@@ -150,12 +174,18 @@ def test_a_dataset_is_replaced_only_when_asked(trips: Path, tmp_path: Path) -> N
     ingested(trips, tmp_path, "--split", "all")
     assert infeed("ingest", trips, tmp_path / "out").exit_code == 2
     ingested(trips, tmp_path, "--overwrite")
-    assert sorted(os.listdir(tmp_path / "out")) == ["Split-eval", "Split-train", "manifest.json"]
+    assert sorted(os.listdir(tmp_path / "out")) == [
+        "Split-eval",
+        "Split-train",
+        "manifest.json",
+        "statistics-eval.json",
+        "statistics-train.json",
+    ]
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
     (tmp_path / "latest").symlink_to("out")
     assert infeed("ingest", trips, tmp_path / "latest", "--overwrite", "--split", "all").exit_code == 0
     assert os.readlink(tmp_path / "latest") == "out"
-    assert sorted(os.listdir(tmp_path / "out")) == ["Split-all", "manifest.json"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["Split-all", "manifest.json", "statistics-all.json"]
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
@@ -193,7 +223,7 @@ ingest.publish = lambda *arguments: time.sleep(600)
 """
 
 
-@pytest.mark.parametrize(("ending", "left"), [(signal.SIGKILL, [".out.unfinished"]), (signal.SIGINT, [])])
+@pytest.mark.parametrize(("ending", "left"), [(signal.SIGKILL, [".out.lock", ".out.unfinished"]), (signal.SIGINT, [])])
 def test_ended_in_the_middle_nothing_is_visible_and_a_second_run_is_right(
     trips: Path, tmp_path: Path, ending: signal.Signals, left: list[str]
 ) -> None:
@@ -203,29 +233,123 @@ def test_ended_in_the_middle_nothing_is_visible_and_a_second_run_is_right(
         time.sleep(0.01)
     assert "another process is writing there" in infeed("ingest", trips, tmp_path / "out").output
     process.send_signal(ending)
-    assert process.wait(60) != 0
+    assert process.wait(120) != 0
     assert sorted(set(os.listdir(tmp_path)) - {"in"}) == left
     ingested(trips, tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
     assert sum(len(read(tmp_path / "out", split)) for split in ("train", "eval")) == 200
 
 
+def test_of_two_at_once_one_writes_and_the_other_is_refused(trips: Path, tmp_path: Path) -> None:
+    for _ in range(3):
+        both = [start(trips, tmp_path / "out", "--shuffle-seed", seed) for seed in range(2)]
+        told = [process.communicate(timeout=120)[1] for process in both]
+        assert sorted(process.returncode for process in both) == [0, 2], told
+        winner = [process.returncode for process in both].index(0)
+        assert "another process is writing" in told[1 - winner] or "something already" in told[1 - winner]
+        assert Manifest.read(f"{tmp_path}/out").options["shuffle_seed"] == winner
+        assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+        files.remove(f"{tmp_path}/out")
+
+
+FINISH_MEANWHILE = """
+from infeed.pipelines.commands import ingest
+from infeed.components.example_gen.local import unfinished
+import os, subprocess, sys
+def meanwhile(*arguments):
+    again = "from infeed.pipelines.cli import main; main()"
+    subprocess.run([sys.executable, "-c", again, *sys.argv[1:]], check=True, stdout=subprocess.DEVNULL)
+    return unfinished(*arguments)
+ingest.unfinished = meanwhile
+"""
+
+
+def test_a_dataset_that_is_finished_between_check_and_lock_is_not_replaced(trips: Path, tmp_path: Path) -> None:
+    process = start(trips, tmp_path / "out", before=FINISH_MEANWHILE)
+    _, told = process.communicate(timeout=120)
+    assert (process.returncode, "there is something already" in told) == (2, True), told
+    assert sum(len(read(tmp_path / "out", split)) for split in ("train", "eval")) == 200
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+WRITE_MEANWHILE = """
+import os, sys
+from infeed.components.example_gen import ingest
+publish = ingest.publish
+def meanwhile(*arguments):
+    os.makedirs(sys.argv[3], exist_ok=True)
+    open(sys.argv[3] + "/thesis.txt", "w").close()
+    return publish(*arguments)
+ingest.publish = meanwhile
+"""
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_what_somebody_else_put_there_meanwhile_stays(trips: Path, tmp_path: Path, overwrite: list[str]) -> None:
+    process = start(trips, tmp_path / "out", *overwrite, before=WRITE_MEANWHILE)
+    _, told = process.communicate(timeout=120)
+    assert (process.returncode, "'thesis.txt' lies there" in told) == (2, True), told
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+    assert os.listdir(tmp_path / "out") == ["thesis.txt"]
+
+
+KILL = """
+import os, signal
+from infeed.components.dataset import files
+from infeed.components.example_gen import local
+left, exchanges = {left}, {exchanges}
+def then_die(function):
+    def called(*arguments, **named):
+        global left
+        done = function(*arguments, **named)
+        left -= 1
+        return done if left else os.kill(os.getpid(), signal.SIGKILL)
+    return called
+def refuse(*_):
+    raise OSError(22, "this file system cannot exchange names")
+local._exchange = then_die(local._exchange) if exchanges else refuse
+local.os = type("Os", (), {{**vars(os), "rename": staticmethod(then_die(os.rename))}})
+"""
+
+
+@pytest.mark.parametrize(("exchanges", "left", "seen"), [(1, 1, "new"), (0, 1, None), (0, 2, "new"), (0, 3, "new")])
+def test_killed_while_it_replaces_a_dataset_that_or_the_new_one_is_there_or_comes_back(
+    trips: Path, tmp_path: Path, exchanges: int, left: int, seen: str | None
+) -> None:
+    def name() -> str | None:
+        there = os.path.exists(tmp_path / "out" / "manifest.json")
+        return (Manifest.read(f"{tmp_path}/out").options["columns"] and "new") or "old" if there else None
+
+    ingested(trips, tmp_path)
+    kill = KILL.format(left=left, exchanges=exchanges)
+    process = start(trips, tmp_path / "out", "--overwrite", "--columns", "user", before=kill)
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    assert name() == seen
+    assert "there is something already" in infeed("ingest", trips, tmp_path / "out").output  # not replaced unasked
+    assert name() == (seen or "old")
+    assert sum(len(read(tmp_path / "out", split)) for split in ("train", "eval")) == 200
+    ingested(trips, tmp_path, "--overwrite")
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
 def test_no_room_left_is_told_and_nothing_is_kept(trips: Path, tmp_path: Path) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))"
     process = start(trips, tmp_path / "out", "--compression", "none", before=limit)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=120)
     assert process.returncode == 2
     assert told.startswith("error: no room left to write: File too large\n  where: ")
     assert os.listdir(tmp_path) == ["in"]
 
 
 @pytest.mark.tfx
-def test_beam_writes_the_same(trips: Path, tmp_path: Path) -> None:
+def test_beam_writes_the_same(trips: Path, tmp_path: Path, beam_runners: list[str]) -> None:
     here = ingested(trips, tmp_path, "--shards", "3", "--split-label", "label")
     ended = infeed(
         "ingest", trips, tmp_path / "beam", "--shards", "3", "--split-label", "label", "--runner", "direct", "--json"
     )
     assert ended.exit_code == 0, ended.output
+    assert beam_runners == ["FnApiRunner"]
     assert json.loads(ended.output)["manifest"] == here  # checksums of all shards
 
 
@@ -249,11 +373,16 @@ def test_a_dask_cluster_writes_the_same_and_says_what_is_wrong(trips: Path, tmp_
 
 
 @pytest.mark.tfx
-def test_a_mistake_on_a_beam_worker_is_told_in_its_own_words(trips: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["in_memory", "multi_threading"])  # the latter hands on text alone, as Prism does
+def test_a_mistake_on_a_beam_worker_is_told_in_its_own_words(trips: Path, tmp_path: Path, mode: str) -> None:
     with trips.open("a") as file:
         file.write("u1,2\n")
-    arguments = ["--on-bad-row", "reject", "--bad-row-limit", "0", "--runner", "direct"]
-    ended = infeed("ingest", trips, tmp_path / "out", *arguments)
-    assert ended.exit_code == 2
-    assert "more than 0 bad rows" in ended.output
+    on_beam = ("--runner", "direct", f"--beam-option=--direct_running_mode={mode}")
+    process = start(trips, tmp_path / "out", "--on-bad-row", "reject", "--bad-row-limit", "0", *on_beam)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert told == (  # no traceback, and nothing else that Beam writes
+        f"error: more than 0 bad rows\n  where: the last at {trips}, line 202\n"
+        "  do:    mend the input, check the options of its format, or raise bad_row_limit\n"
+    )
     assert os.listdir(tmp_path) == ["in"]

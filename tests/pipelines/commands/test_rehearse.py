@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -15,12 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infeed.pipelines.cli import main
-
-
-@pytest.fixture
-def jobs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "rehearse"))
-    return importlib.import_module("small_jobs")
 
 
 def rehearse(job: Path, *words: object, columns: int = 100) -> Result:

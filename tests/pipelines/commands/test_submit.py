@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infeed.pipelines.cli import main
-from infeed.pipelines.submit import follow
+from infeed.pipelines.submit import run as submission
 
 if TYPE_CHECKING:
     from kfp_server import KfpServer
@@ -46,7 +46,7 @@ def submit(
     """`infeed submit job.yaml --parameter data=x` and what else is given: exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
-    monkeypatch.setattr(follow, "POLL_SECONDS", 0)
+    monkeypatch.setattr(submission, "POLL_SECONDS", 0)
     jobs.write_yaml(tmp_path / "job.yaml", jobs.spec())
 
     def submitted(*arguments: str, job: str = "job.yaml") -> tuple[int, str, str]:
@@ -177,7 +177,7 @@ def test_ctrl_c_stops_the_waiting_and_not_the_run(submit: Submit, serve: Any, mo
     def ctrl_c(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infeed.pipelines.submit.follow.time.sleep", ctrl_c)
+    monkeypatch.setattr("infeed.pipelines.submit.run.time.sleep", ctrl_c)
     server = serve({"state": "RUNNING", "ExampleGen": "RUNNING"})
     code, out, _ = submit("--host", server.url, "--wait")
     assert code == 130

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 import yaml
 
+from infeed.components import schema
 from infeed.components.errors import InfeedError
 from infeed.pipelines.deploy.options import Deploy, Resources, Toleration, quantity
-from infeed.pipelines.deploy.vertex_options import Dataflow, Endpoint, Training, VertexOptions
-from infeed.pipelines.settings import read_settings
+from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
 
 
 def deploy(text: str) -> Deploy:
-    return read_settings(Deploy, yaml.safe_load(text), "deploy")
+    return schema.read(Deploy, yaml.safe_load(text), "deploy")
 
 
 def test_everything_can_be_said_in_yaml() -> None:
@@ -62,7 +62,7 @@ def test_everything_can_be_said_in_yaml() -> None:
 
 
 def test_nothing_needs_to_be_said() -> None:
-    assert read_settings(Deploy, {}, "deploy") == Deploy()
+    assert schema.read(Deploy, {}, "deploy") == Deploy()
 
 
 def test_a_node_takes_what_it_does_not_say_from_default() -> None:
@@ -87,13 +87,25 @@ def test_quantities_are_those_of_kubernetes(text: str) -> None:
 WRONG: dict[str, tuple[Any, str]] = {
     "setting": (
         {"imaeg": "x"},
-        r"no setting 'imaeg'; did you mean 'image'\?\n  where: deploy\n  do:    Use one of image",
+        r"no setting 'imaeg'; did you mean 'image'\?\n  where: deploy\n  do:    use one of image",
     ),
     "resource": (
         {"resources": {"Trainer": {"gpu": 1}}},
-        r"no setting 'gpu'(.|\n)*where: deploy\.resources\.Trainer\n  do:    Use one of cpu, memory, accelerator",
+        r"no setting 'gpu'(.|\n)*where: deploy\.resources\.Trainer\n  do:    use one of cpu, memory, accelerator",
     ),
     "cpu": ({"resources": {"default": {"cpu": "two"}}}, r"cpu is 'two'(.|\n)*such as 4 or 500m"),
+    "cpu of a node": (
+        {"resources": {"Trainer": {"cpu": "4x"}}},
+        r"cpu is '4x'\n  where: deploy\.resources\.Trainer\.cpu\n",
+    ),
+    "toleration of a node": (
+        {"resources": {"Trainer": {"tolerations": [{}, {"effect": "No"}]}}},
+        r"effect is 'No'\n  where: deploy\.resources\.Trainer\.tolerations\[1\]\.effect\n",
+    ),
+    "count of a node": (
+        {"resources": {"Trainer": {"accelerators": 2}}},
+        r"where: deploy\.resources\.Trainer\.accelerators\n",
+    ),
     "memory": ({"resources": {"default": {"memory": "8 GB"}}}, r"memory is '8 GB'(.|\n)*16Gi"),
     "retries": ({"resources": {"default": {"retries": -1}}}, r"retries is -1"),
     "count alone": ({"resources": {"Trainer": {"accelerators": 2}}}, r"accelerators is 2, and no accelerator is named"),
@@ -104,9 +116,9 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "tolerations": (
         {"resources": {"Trainer": {"tolerations": "gpu"}}},
-        r"tolerations is 'gpu'(.|\n)*Write a list",
+        r"tolerations is 'gpu'(.|\n)*write a list",
     ),
-    "no nodes": ({"resources": "many"}, r"resources is 'many'(.|\n)*Write a mapping there"),
+    "no nodes": ({"resources": "many"}, r"resources is 'many'(.|\n)*write a mapping there"),
     "no mapping": ("gs://bucket", r"'gs://bucket' holds no settings"),
     "project": ({"vertex": {"region": "r"}}, r"the setting 'project' is missing\n  where: deploy\.vertex"),
     "training": (
@@ -155,7 +167,7 @@ WRONG: dict[str, tuple[Any, str]] = {
                 "endpoint": {"name": "n", "machine": "m", "image": "i", "traffic": 101},
             }
         },
-        r"traffic is 101",
+        r"traffic is 101\n  where: deploy\.vertex\.endpoint\.traffic\n",
     ),
 }
 
@@ -163,4 +175,4 @@ WRONG: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("given", "error"), WRONG.values(), ids=WRONG)
 def test_a_wrong_setting_is_told_with_its_place(given: Any, error: str) -> None:
     with pytest.raises(InfeedError, match=error):
-        read_settings(Deploy, given, "deploy")
+        schema.read(Deploy, given, "deploy")

@@ -10,7 +10,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.deploy import vertex
-from infeed.pipelines.deploy.vertex_options import Dataflow, Endpoint, Training, VertexOptions
+from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
 
 OPTIONS = VertexOptions("taxi", "europe-west4")
 IMAGE = "registry.example/taxi:1"
@@ -117,7 +117,7 @@ def test_the_job_around_it_is_a_custom_job() -> None:
     assert (job.display_name, job.labels, job.encryption_spec.kms_key_name) == ("taxi-trainer", {"team": "rides"}, KEY)
 
 
-@slow
+@pytest.mark.tfx
 def test_tfx_hands_all_of_it_to_vertex_ais_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """TFX makes the CustomJob of its own arguments: what it does not take from them would be lost without a word."""
     from google.cloud.aiplatform_v1.types import CustomJob
@@ -144,13 +144,6 @@ def test_the_run_itself_has_the_same_account_network_labels_and_key() -> None:
     assert (job.service_account, job.network, job.labels) == ("a@b", "n", {"team": "rides"})
     assert job.encryption_spec.kms_key_name == KEY
     assert vertex.pipeline_job(OPTIONS) == {}
-
-
-@slow
-def test_an_accelerator_that_does_not_exist_is_told_with_those_that_do() -> None:
-    vertex.check_accelerators(["NVIDIA_L4", "TPU_V3"])
-    with pytest.raises(InfeedError, match=r"no accelerator 'NVIDIA_T4'(.|\n)*Use one of .*NVIDIA_TESLA_T4"):
-        vertex.check_accelerators(["NVIDIA_L4", "NVIDIA_T4"])
 
 
 @slow

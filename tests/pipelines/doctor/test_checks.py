@@ -3,9 +3,11 @@ import sys
 
 import pytest
 
-from infeed.components.feed.machine import Machine
+from infeed.components.feed.capacity import Machine
 from infeed.pipelines.doctor import checks as doctor_checks
 from infeed.pipelines.doctor.checks import (
+    Finding,
+    Level,
     devices,
     python_and_stack,
     room,
@@ -14,7 +16,6 @@ from infeed.pipelines.doctor.checks import (
 from infeed.pipelines.doctor.checks import (
     engines as container_engines,
 )
-from infeed.pipelines.doctor.findings import Finding, Level
 
 
 @pytest.fixture
@@ -56,7 +57,10 @@ def test_requirements_of_another_python_or_of_an_extra_do_not_count(requires):
 def test_a_stack_that_is_not_as_required_is_a_problem(requires):
     requires("no-such-package")
     finding = list(python_and_stack())[1]
-    assert (finding.level, finding.do) == (Level.PROBLEM, "Set up an environment of its own: pip install tfx-infeed.")
+    assert (finding.level, finding.do) == (
+        Level.PROBLEM,
+        "Set up an environment of its own: pip install 'tfx-infeed[tfx]'.",
+    )
     assert finding.found.endswith("; not as required: no-such-package is missing")
 
 

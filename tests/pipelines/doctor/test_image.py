@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from infeed.pipelines.doctor import image as doctor_image
-from infeed.pipelines.doctor.findings import Level
+from infeed.pipelines.doctor.checks import Level
 from infeed.pipelines.doctor.image import Inventory, compare, image_findings
 
 VERSIONS = {"tfx-infeed": "0.1.0", "tfx": "1.21.0", "numpy": "2.4.6"}

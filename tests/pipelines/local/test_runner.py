@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.local.nodes import NodeReport, RunReport
+from infeed.pipelines.console.nodes import NodeReport, RunReport
 
 pytestmark = pytest.mark.tfx
 
@@ -41,11 +41,14 @@ def fault(tmp_path: Path) -> Path:
     return path
 
 
-def test_standard_components_run_then_come_from_the_cache(trial: ModuleType, tmp_path: Path) -> None:
+def test_standard_components_run_then_come_from_the_cache(
+    trial: ModuleType, tmp_path: Path, beam_runners: list[str]
+) -> None:
     first, second = (run(trial.csv_pipeline(tmp_path)) for _ in range(2))
     assert states(first) == {"CsvExampleGen": "done", "StatisticsGen": "done", "SchemaGen": "done"}
     assert states(second) == {"CsvExampleGen": "cached", "StatisticsGen": "cached", "SchemaGen": "cached"}
     assert (tmp_path / "metadata" / "metadata.db").is_file()
+    assert beam_runners == ["FnApiRunner"] * 2  # CsvExampleGen's and StatisticsGen's
     assert first.seconds >= sum(node.seconds for node in first.nodes) > 0
 
 
@@ -84,8 +87,11 @@ def test_a_failing_node_ends_the_run_with_the_errors_own_words(
     assert "Traceback" in caplog.text
 
 
-def test_an_error_inside_beam_is_told_without_beams_words(trial: ModuleType, tmp_path: Path) -> None:
+def test_an_error_inside_beam_is_told_without_beams_words(
+    trial: ModuleType, tmp_path: Path, beam_runners: list[str]
+) -> None:
     failed = run(trial.beam_pipeline(tmp_path)).failed
+    assert beam_runners == ["FnApiRunner"]  # the component's own pipeline takes it as well
     assert failed is not None
     assert failed.error == "'a.png' is not an image\n  where: class cat\n  do:    remove it"
 

@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+import ast
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infeed.pipelines.rehearse.custom_job import cluster_environment, machines, run_machines
-from infeed.pipelines.rehearse.vertex_training import ENTRY_POINT, JobService, trained_here, trains_elsewhere
+from infeed.pipelines.rehearse import custom_job
+from infeed.pipelines.rehearse.custom_job import (
+    ENTRY_POINT,
+    JobService,
+    cluster_environment,
+    replicas,
+    run_replicas,
+    starts_custom_job,
+    with_local_job_service,
+)
 
 TRAINER = ("python", "-m", ENTRY_POINT, "--executor_class_path", "infeed.components.trainer.vertex_executor.Executor")
 
@@ -21,11 +31,11 @@ def job_spec(*scripts: str, **container: Any) -> dict[str, Any]:
 
 def test_a_pool_of_replicas_is_as_many_machines() -> None:
     spec = {"worker_pool_specs": [{"replica_count": n, "container_spec": {"command": ["train"]}} for n in (1, 2)]}
-    assert [machine.name for machine in machines(spec)] == ["workerpool0-0", "workerpool1-0", "workerpool1-1"]
+    assert [machine.name for machine in replicas(spec)] == ["workerpool0-0", "workerpool1-0", "workerpool1-1"]
 
 
 def test_each_machine_is_told_of_all_as_vertex_ai_does() -> None:
-    chief, worker = machines(job_spec("", ""))
+    chief, worker = replicas(job_spec("", ""))
     told = cluster_environment(worker, {chief: "localhost:1", worker: "localhost:2"})
     assert {name: json.loads(value) for name, value in told.items()} == {
         "CLUSTER_SPEC": {
@@ -51,7 +61,7 @@ def test_machines_run_side_by_side_with_what_the_job_gives_their_containers(tmp_
     for pool, (mine, theirs) in zip(spec["worker_pool_specs"], [(here, there), (there, here)], strict=True):
         env = {"MINE": str(mine), "THEIRS": str(theirs)}
         pool["container_spec"]["env"] = [{"name": name, "value": value} for name, value in env.items()]
-    assert run_machines(machines(spec)) == ""
+    assert run_replicas(replicas(spec)) == ""
 
 
 @pytest.mark.slow
@@ -64,7 +74,7 @@ def test_machines_run_side_by_side_with_what_the_job_gives_their_containers(tmp_
     ],
 )
 def test_the_job_ends_with_its_first_machine_or_with_any_that_fails(chief: str, worker: str, failure: str) -> None:
-    assert failure in run_machines(machines(job_spec(chief, worker)))
+    assert failure in run_replicas(replicas(job_spec(chief, worker)))
 
 
 @pytest.mark.tfx
@@ -84,7 +94,14 @@ def test_what_is_no_custom_job_is_refused_as_by_the_real_client() -> None:
 
 
 def test_only_the_entry_point_of_a_step_that_trains_elsewhere_is_another_one() -> None:
-    assert trains_elsewhere(TRAINER)
-    assert [word for word in trained_here(TRAINER) if word not in TRAINER] == [trained_here([ENTRY_POINT])[0]]
-    assert not trains_elsewhere(("python", "-m", ENTRY_POINT, "infeed.components.trainer.executor.Executor"))
-    assert not trains_elsewhere(("python", "train.py", *TRAINER[-1:]))  # nothing could take the place of that
+    assert starts_custom_job(TRAINER)
+    assert [word for word in with_local_job_service(TRAINER) if word not in TRAINER] == [
+        with_local_job_service([ENTRY_POINT])[0]
+    ]
+    assert not starts_custom_job(("python", "-m", ENTRY_POINT, "infeed.components.trainer.executor.TrainerExecutor"))
+    assert not starts_custom_job(("python", "train.py", *TRAINER[-1:]))  # nothing could take the place of that
+
+
+def test_the_module_runs_as_a_program_once_all_of_it_is_defined() -> None:
+    tree = ast.parse(Path(custom_job.__file__).read_text())
+    assert ast.unparse(tree.body[-1]) == "if __name__ == '__main__':\n    main()"

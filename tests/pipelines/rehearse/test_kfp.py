@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.deploy.compiled import CompiledJob
-from infeed.pipelines.rehearse.condition import holds
-from infeed.pipelines.rehearse.faults import Faults
-from infeed.pipelines.rehearse.scope import Bundle
-from infeed.pipelines.rehearse.store import Artifact
+from infeed.pipelines.job.compiled import CompiledJob
+from infeed.pipelines.rehearse.dag_executor import holds
+from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
+from infeed.pipelines.rehearse.launch import Faults
 
 pytestmark = pytest.mark.slow
 
@@ -130,10 +129,10 @@ BLESSED = Artifact("1", {}, "/m", {"blessed": 1})
     ],
 )
 def test_conditions_see_what_the_cluster_shows_them(condition: str, result: bool) -> None:
-    assert holds(condition, Bundle({"s": "a", "n": 3, "b": True}, {"_p.x": [BLESSED]})) is result
+    assert holds(condition, TaskIO({"s": "a", "n": 3, "b": True}, {"_p.x": [BLESSED]})) is result
 
 
 @pytest.mark.parametrize("condition", ["inputs.parameter_values['none'] == 1", "inputs.(", "1 + true"])
 def test_a_condition_that_cannot_be_evaluated_is_an_error(condition: str) -> None:
     with pytest.raises(InfeedError, match="cannot evaluate the condition"):
-        holds(condition, Bundle())
+        holds(condition, TaskIO())

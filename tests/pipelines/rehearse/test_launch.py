@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infeed.pipelines.rehearse.launch import Here, InImage
-from infeed.pipelines.rehearse.locations import Map
+from infeed.pipelines.rehearse.launch import ContainerLauncher, LocalLauncher
+from infeed.pipelines.rehearse.locations import PathMapping
 
 # A docker that runs the command on this machine, with the interpreter that the image would have.
 DOCKER = f"""
@@ -21,7 +21,7 @@ shift 2
 
 @pytest.mark.parametrize("python", ["python", "python3"])
 def test_here_the_current_python_is_the_one_of_the_image(python: str) -> None:
-    here = Here("/packages")
+    here = LocalLauncher("/packages")
     assert here.command([python, "-m", "step"], {}) == [sys.executable, "-m", "step"]
     assert here.command(["sh", "-c", python], {}) == ["sh", "-c", python]
     assert here.environment["PATH"].startswith(f"{Path(sys.executable).parent}:")
@@ -29,14 +29,14 @@ def test_here_the_current_python_is_the_one_of_the_image(python: str) -> None:
 
 def test_what_a_step_installs_stays_out_of_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/mine")
-    environment = Here("/packages").environment
+    environment = LocalLauncher("/packages").environment
     assert (environment["PIP_TARGET"], environment["PYTHONPATH"]) == ("/packages", "/packages:/mine")
-    assert InImage("taxi:1", ()).environment == {}
+    assert ContainerLauncher("taxi:1", ()).environment == {}
 
 
 def test_an_image_sees_the_folders_under_their_own_names(engines: Any) -> None:
     engines.add("docker")
-    command = InImage("taxi:1", ("/root", "/data")).command(["python", "-m", "step"], {"A": "b"})
+    command = ContainerLauncher("taxi:1", ("/root", "/data")).command(["python", "-m", "step"], {"A": "b"})
     assert command[:2] == ["docker", "run"]
     assert {"--volume=/root:/root", "--volume=/data:/data", "--env=A=b"} <= set(command)
     assert command[-4:] == ["--entrypoint=python", "taxi:1", "-m", "step"]
@@ -49,7 +49,7 @@ def test_every_step_runs_in_the_image_and_is_cached_apart_from_those_run_here(
     engines.add("docker", DOCKER)
     learn = jobs.step("write('model', values['base'])", gives=["model"], parameters={"base": "gs://bucket/x"})
     job = jobs.job({"learn": learn})
-    options = {"image": "taxi:1", "maps": (Map.parse(f"gs://bucket={tmp_path}"),)}
+    options = {"image": "taxi:1", "maps": (PathMapping.parse(f"gs://bucket={tmp_path}"),)}
     rehearsal = jobs.run(job, tmp_path / "root", **options)
     assert jobs.text(rehearsal, "learn", "model") == f"{tmp_path}/x"
     [run] = [call for call in engines.calls("docker") if call[0] == "run"]

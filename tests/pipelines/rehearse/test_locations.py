@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.rehearse.locations import Locations, Map
+from infeed.pipelines.rehearse.locations import Locations, PathMapping
 
 
 def mapped(text: str, *maps: str) -> object:
-    return Locations([Map.parse(map_) for map_ in maps]).apply(text)
+    return Locations([PathMapping.parse(map_) for map_ in maps]).apply(text)
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,17 @@ def test_a_mounted_folder_can_be_another_one_here() -> None:
 
 
 def test_a_folder_is_seen_from_here() -> None:
-    assert Map.parse("gs://a=data/") == Map("gs://a", os.path.abspath("data"))
+    assert PathMapping.parse("gs://a=data/") == PathMapping("gs://a", os.path.abspath("data"))
 
 
 def test_a_folder_alone_stands_for_itself() -> None:
-    assert Map.parse("/home/me/data") == Map("/home/me/data", "/home/me/data")
+    assert PathMapping.parse("/home/me/data") == PathMapping("/home/me/data", "/home/me/data")
 
 
 def test_a_place_mapped_to_itself_is_used_as_it_is() -> None:
-    Locations([Map.parse("gs://a=gs://a")]).check_no_others(["gs://a/data"])
+    Locations([PathMapping.parse("gs://a=gs://a")]).check_no_others(["gs://a/data"])
     with pytest.raises(InfeedError, match="gs://b/data"):
-        Locations([Map.parse("gs://a=gs://a")]).check_no_others(["gs://a/data", "gs://b/data"])
+        Locations([PathMapping.parse("gs://a=gs://a")]).check_no_others(["gs://a/data", "gs://b/data"])
 
 
 def test_programs_may_name_what_they_like() -> None:
@@ -63,7 +63,7 @@ def test_programs_may_name_what_they_like() -> None:
 @pytest.mark.parametrize("text", ["gs://a", "=x", "gs://a="])
 def test_a_map_has_two_sides(text: str) -> None:
     with pytest.raises(InfeedError, match="has not two sides"):
-        Map.parse(text)
+        PathMapping.parse(text)
 
 
 def test_an_image_has_to_see_each_place_of_this_machine_that_the_job_names(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.local.nodes import NodeState
-from infeed.pipelines.rehearse.faults import Faults
-from infeed.pipelines.rehearse.locations import Map
+from infeed.pipelines.console.nodes import NodeState
+from infeed.pipelines.rehearse.launch import Faults
+from infeed.pipelines.rehearse.locations import PathMapping
 from infeed.pipelines.rehearse.rehearsal import RehearseOptions, rehearse
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def test_runtime_parameters_have_defaults_and_can_be_set(jobs: ModuleType, tmp_p
 
 def test_a_value_of_another_type_is_refused_before_anything_runs(jobs: ModuleType, tmp_path: Path) -> None:
     compiled = jobs.job({"tell": jobs.step()}, {"epochs": {"parameterType": "NUMBER_INTEGER"}})
-    with pytest.raises(InfeedError, match=r"'many' is no NUMBER_INTEGER"):
+    with pytest.raises(InfeedError, match=r"'many' is not a whole number"):
         jobs.run(compiled, tmp_path / "root", parameters=("epochs=many",))
     assert not (tmp_path / "root").exists()
 
@@ -266,7 +266,7 @@ def test_buckets_of_the_job_are_folders_here(jobs: ModuleType, tmp_path: Path) -
     config = '{"base": "gs://bucket/data", "splits": []}'  # TFX hands much over as JSON inside of strings
     ingest = jobs.step("write('examples', open(json.loads(values['c'])['base']).read())", gives=["examples"],
                        parameters={"c": config})  # fmt: skip
-    maps = (Map.parse(f"gs://bucket={tmp_path}"),)
+    maps = (PathMapping.parse(f"gs://bucket={tmp_path}"),)
     rehearsal = jobs.run(jobs.job({"ingest": ingest}), tmp_path / "root", maps=maps)
     assert jobs.text(rehearsal, "ingest", "examples") == "rows"
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.rehearse.store import Artifact, Execution, open_store
+from infeed.pipelines.rehearse.executor_io import Artifact
+from infeed.pipelines.rehearse.store import Execution, open_store
 
 
 def executed(run: str, pipeline: str = "taxi", **more: object) -> Execution:

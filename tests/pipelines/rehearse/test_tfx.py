@@ -10,13 +10,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from infeed.pipelines.deploy.compiled import CompiledJob
+from infeed.pipelines.job.compiled import CompiledJob
 
 pytestmark = pytest.mark.tfx
 
@@ -35,34 +36,35 @@ deploy:
 """
 
 
-def infeed(*words: object, cwd: Path) -> str:
-    done = subprocess.run([INFEED, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The template of tables: run here; and compiled with a custom job that trains, and rehearsed.
+def table(
+    tmp_path_factory: pytest.TempPathFactory, table_run: SimpleNamespace, warm: Mapping[str, str]
+) -> SimpleNamespace:
+    """The template of tables: run here; and copied, compiled with a custom job that trains, and rehearsed.
 
     The first step dies once and leaves files, and a folder stands for the bucket. One machine trains: of several, each
     would drop other units out, and the model would be another one.
     """
     folder = tmp_path_factory.mktemp("table")
+
+    def infeed(*words: object, cwd: Path) -> str:
+        command = [INFEED, *map(str, words)]
+        done = subprocess.run(command, cwd=cwd, env={**os.environ, **warm}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     infeed("new", "tabular", "project", cwd=folder)
     project = folder / "project"
     with (project / "config.yaml").open("a") as config:
         config.write(DEPLOY)
-    run = json.loads(infeed("run", "config.yaml", "--root", folder / "run", "--epochs", 3, "--json", cwd=project))
-    shutil.copytree(folder / "run" / "data", folder / "bucket" / "data")
-    infeed("compile", "config.yaml", "--epochs", 3, "--target", "vertex", "--output", "job.json", cwd=project)
+    shutil.copytree(table_run.root / "data", folder / "bucket" / "data")
+    infeed("compile", "config.yaml", *table_run.options, "--target", "vertex", "--output", "job.json", cwd=project)
     options = ("--root", folder / "rehearsal", "--map", f"gs://bucket={folder / 'bucket'}", "--leave", "CsvExampleGen")
     image = ("--image", IMAGE) if IMAGE else ()
     rehearsal = json.loads(infeed("rehearse", "job.json", *options, *image, "--json", cwd=project))
     [pushed] = (folder / "bucket" / "taxi" / "serving").iterdir()
-    return SimpleNamespace(
-        run=run, rehearsal=rehearsal, job=project / "job.json", here=Path(run["outcome"]["pushed"]), there=pushed
-    )
+    here = Path(table_run.result["outcome"]["pushed"])
+    return SimpleNamespace(run=table_run.result, rehearsal=rehearsal, job=project / "job.json", here=here, there=pushed)
 
 
 def test_every_step_of_the_job_is_done(table: SimpleNamespace) -> None:
@@ -91,26 +93,25 @@ def test_it_ends_with_the_same_pushed_model_as_the_run_on_this_machine(table: Si
     assert layouts[0] == layouts[1]
 
 
-def test_both_models_predict_the_same(table: SimpleNamespace) -> None:
+def test_both_models_predict_the_same(table: SimpleNamespace, warm: Mapping[str, str]) -> None:
     [data] = (table.here.parents[1] / "data").glob("*.csv")
     script = (
-        "import dataclasses, json, sys; from infeed.pipelines.predict import predict; "
+        "import dataclasses, json, sys; from infeed.pipelines.predict.predict import predict; "
         "print(json.dumps([[dataclasses.asdict(p) for p in predict(model, [sys.argv[1]])] for model in sys.argv[2:]]))"
     )
     command = [sys.executable, "-c", script, str(data), str(table.here), str(table.there)]
-    here, there = json.loads(
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
-    )
+    done = subprocess.run(command, env={**os.environ, **warm}, capture_output=True, text=True, check=True)
+    here, there = json.loads(done.stdout.splitlines()[-1])
     assert len(here) == 569
     assert [one["value"] for one in here] == [one["value"] for one in there]
     assert [one["probability"] for one in here] == pytest.approx([one["probability"] for one in there], abs=1e-5)
 
 
 def test_a_job_of_schema_2_0_hands_its_types_over(trial: ModuleType, jobs: ModuleType, tmp_path: Path) -> None:
-    from infeed.pipelines.deploy.kubeflow import compile_kubeflow
+    from infeed.pipelines.compile.kubeflow import CompileOptions, compile_kubeflow
 
     pipeline = trial.csv_pipeline(tmp_path)
-    output = compile_kubeflow(pipeline, str(tmp_path / "job.json"), image="image:1", target="vertex", schema="2.0")
+    output = compile_kubeflow(pipeline, CompileOptions(str(tmp_path / "job.json"), "vertex", "2.0"), image="image:1")
     compiled = only(CompiledJob.read(output), "CsvExampleGen")
     rehearsal = jobs.run(compiled, tmp_path / "root")
     assert jobs.states(rehearsal) == {"CsvExampleGen": "done"}, jobs.node(rehearsal, "CsvExampleGen").error

@@ -1,34 +1,32 @@
 from __future__ import annotations
 
-from types import ModuleType
+import dataclasses
+import json
 
-from infeed.pipelines.deploy.compiled import CompiledJob
-from infeed.pipelines.submit.run import Planned, pipeline_root, planned_steps, without_cache
+from infeed.pipelines.console.nodes import NodeState
+from infeed.pipelines.submit.run import RunState, RunStatus, Step
 
-
-def test_steps_come_in_an_order_they_can_run_in_those_of_a_condition_where_it_stands(jobs: ModuleType) -> None:
-    found = planned_steps(jobs.spec())
-    assert [step.name for step in found] == ["ExampleGen", "Trainer", "Pusher"]
-    assert found[2] == Planned(("condition", "Pusher"))
+DONE = Step("ExampleGen", NodeState.DONE, 3.0)
+FAILED = Step("Trainer", NodeState.FAILED, 9.0, error="no data", jobs=("pod-1",), log="kubectl logs pod-1")
 
 
-def test_a_step_is_started_once_more_than_it_is_retried(jobs: ModuleType) -> None:
-    spec = jobs.spec()
-    spec["root"]["dag"]["tasks"]["Trainer"]["retryPolicy"] = {"maxRetryCount": 2}
-    assert [step.attempts for step in planned_steps(spec)] == [None, 3, None]
+def test_the_first_step_that_failed_is_the_one_that_is_told() -> None:
+    later = dataclasses.replace(FAILED, name="Pusher")
+    assert RunStatus(RunState.FAILED, (DONE, FAILED, later)).failed is FAILED
 
 
-def test_no_cache_reaches_the_tasks_inside_a_condition_and_leaves_the_job_as_it_was(jobs: ModuleType) -> None:
-    spec = jobs.spec()
-    changed = without_cache(spec)
-    tasks = [*changed["root"]["dag"]["tasks"].values(), *changed["components"]["condition"]["dag"]["tasks"].values()]
-    assert [task["cachingOptions"] for task in tasks] == [{"enableCache": False}] * 4
-    assert spec == jobs.spec()
+def test_a_run_may_fail_without_a_step_that_did() -> None:
+    assert RunStatus(RunState.FAILED, (DONE,), "the quota is used up").failed is None
 
 
-def test_the_root_of_the_pipeline_is_that_of_the_job_before_that_of_its_spec(jobs: ModuleType) -> None:
-    spec = jobs.spec()
-    assert pipeline_root(CompiledJob(spec, runtime={"gcsOutputDirectory": "gs://other"})) == "gs://other"
-    assert pipeline_root(CompiledJob(spec)) == "gs://bucket/taxi"
-    del spec["defaultPipelineRoot"]
-    assert pipeline_root(CompiledJob(spec)) == ""
+def test_a_step_goes_through_json_as_it_is() -> None:
+    assert json.loads(json.dumps(dataclasses.asdict(FAILED))) == {
+        "name": "Trainer",
+        "state": "failed",
+        "seconds": 9.0,
+        "error": "no data",
+        "note": "",
+        "progress": "",
+        "jobs": ["pod-1"],
+        "log": "kubectl logs pod-1",
+    }

@@ -1,7 +1,11 @@
+"""Avro files, written by fastavro and read back; and a line for each type."""
+
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,8 +17,8 @@ import pytest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.ingest import Input
-from infeed.components.example_gen.sources import avro, avro_schema
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources import avro
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2020, 2, 29, 12, tzinfo=UTC)
@@ -61,13 +65,13 @@ def write(folder: Path, schema: Any, rows: list[dict[str, Any]], name: str = "a.
     return folder / name
 
 
-def open_(folder: Path, block_bytes: int = 8 << 20) -> Input:
+def open_(folder: Path, block_bytes: int = 8 << 20) -> OpenedSource:
     return avro.open_avro(str(folder), {None: "*"}, IngestOptions(block_bytes=block_bytes))
 
 
-def rows_of(opened: Input) -> Iterator[dict[str, Any]]:
+def rows_of(opened: OpenedSource) -> Iterator[dict[str, Any]]:
     for task in opened.tasks:
-        for batch in opened.read(task.what, bad_rows=BadRows()):
+        for batch in opened.read(task.payload, bad_rows=BadRows()):
             assert batch.schema == opened.schema
             yield from batch.to_pylist()
 
@@ -144,7 +148,7 @@ def test_a_type_without_a_place(tmp_path: Path, type: Any, says: str) -> None:
 
 def test_a_file_of_something_else_than_records() -> None:
     with pytest.raises(InfeedError, match="Avro of long, not of records"):
-        avro_schema.to_arrow("long", "a.avro")
+        avro.to_arrow("long", "a.avro")
 
 
 def whole(tmp_path: Path) -> bytes:
@@ -182,4 +186,30 @@ def test_a_codec_that_nobody_knows(tmp_path: Path) -> None:
     content = whole(tmp_path).replace(b"\x08null", b"\x08lzma")
     (tmp_path / "a.avro").write_bytes(content)
     with pytest.raises(InfeedError, match=r"(?s)Avro.*a\.avro"):
+        list(rows_of(open_(tmp_path)))
+
+
+def test_an_array_of_what_takes_no_bytes_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, schema_of(n="int", x={"type": "array", "items": "null"}), [{"n": 1, "x": [None]}])
+    with pytest.raises(InfeedError, match=r"(?s)an array of nothing.*a\.avro, column 'x'"):
+        open_(tmp_path)
+
+
+def test_any_byte_of_a_file_may_be_damaged(tmp_path: Path) -> None:
+    path = write(tmp_path, schema_of(n="int", x=["null", "double"], p=PLACE), [{"n": 1, "p": {"name": "a"}}])
+    whole = path.read_bytes()
+    for place, bit in itertools.product(range(len(whole)), (0, 6, 7)):
+        path.write_bytes(bytes([*whole[:place], whole[place] ^ 1 << bit, *whole[place + 1 :]]))
+        with suppress(InfeedError):
+            assert len(list(rows_of(open_(tmp_path)))) == 1
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1 << 40, 20), (1, 1 << 62), (-1, 20), (1, -20)])
+def test_a_block_of_forged_length(tmp_path: Path, rows: int, size: int) -> None:
+    path = write(tmp_path, schema_of(n="int"), [{"n": 1}])
+    header = avro.read_header(str(path))
+    block = avro._long(rows) if rows >= 0 else b"\x01"
+    block += avro._long(size) if size >= 0 else b"\x27"
+    path.write_bytes(path.read_bytes()[: header.stop] + block + b"\x02" * 20 + header.sync)
+    with pytest.raises(InfeedError, match=r"a\.avro, row"):
         list(rows_of(open_(tmp_path)))

@@ -16,7 +16,7 @@ import pytest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.ingest import Input
+from infeed.components.example_gen.inputs import OpenedSource
 
 # Not for TFX's sake: Google's clients take seconds to import, and are not while tests are collected.
 pytestmark = pytest.mark.tfx
@@ -151,16 +151,16 @@ def serve_http(server: StandIn) -> ThreadingHTTPServer:
     return http_server
 
 
-def open_(query: str, stand_in: Any, **changes: Any) -> Input:
+def open_(query: str, stand_in: Any, **changes: Any) -> OpenedSource:
     from infeed.components.example_gen.sources import bigquery
 
     options = bigquery.BigQueryOptions(**{**vars(stand_in.options), **changes})
     return bigquery.open_bigquery({None: query}, IngestOptions(), options)
 
 
-def rows_of(opened: Input) -> Iterator[dict[str, Any]]:
+def rows_of(opened: OpenedSource) -> Iterator[dict[str, Any]]:
     for task in opened.tasks:
-        for batch in opened.read(task.what, bad_rows=BadRows()):
+        for batch in opened.read(task.payload, bad_rows=BadRows()):
             assert batch.schema == opened.schema
             yield from batch.to_pylist()
 
@@ -234,8 +234,8 @@ def test_without_credentials_there_is_a_remedy(monkeypatch: pytest.MonkeyPatch, 
 def test_the_component_writes_what_was_read(stand_in: Any, tmp_path: Any) -> None:
     from tfx.types import standard_artifacts
 
+    from infeed.components import BigQueryExampleGen
     from infeed.components.dataset.manifest import Manifest
-    from infeed.components.example_gen import BigQueryExampleGen
 
     made = BigQueryExampleGen(query=QUERY, bigquery=stand_in.options)
     artifact = standard_artifacts.Examples()

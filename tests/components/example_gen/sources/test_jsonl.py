@@ -1,3 +1,5 @@
+"""JSON Lines as people write them; `kinds` is tried by what rows are read as."""
+
 from __future__ import annotations
 
 import gzip
@@ -14,21 +16,21 @@ from hypothesis import strategies as st
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRow, BadRows
-from infeed.components.example_gen.ingest import Input
+from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.sources import jsonl
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 
 
-def open_jsonl(root: Path, *contents: str | bytes, on_bad_row: Any = "fail", encoding: str = "utf-8") -> Input:
+def open_jsonl(root: Path, *contents: str | bytes, on_bad_row: Any = "fail", encoding: str = "utf-8") -> OpenedSource:
     for number, content in enumerate(contents):
         (root / f"{number}.jsonl").write_bytes(content.encode() if isinstance(content, str) else content)
     options = IngestOptions(block_bytes=1024, on_bad_row=on_bad_row)
     return jsonl.open_jsonl(str(root), {None: "*"}, options, JsonlOptions(encoding))
 
 
-def read(opened: Input) -> tuple[list[dict[str, Any]], list[BadRow]]:
+def read(opened: OpenedSource) -> tuple[list[dict[str, Any]], list[BadRow]]:
     bad_rows = BadRows("reject", 1_000)
-    batches = [batch for task in opened.tasks for batch in opened.read(task.what, bad_rows=bad_rows)]
+    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
     assert all(batch.schema == opened.schema for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()], list(bad_rows.take())
 
@@ -89,6 +91,10 @@ def test_another_encoding(tmp_path: Path) -> None:
     assert rows(tmp_path, '{"a": "ü"}\n'.encode("utf-16"), encoding="utf-16") == [{"a": "ü"}]
 
 
+def nested(levels: int) -> str:
+    return '{"a": ' * levels + "1" + "}" * levels
+
+
 BAD_LINES = [
     ('{"a": "x"}', "a", "text where rows before have a number"),
     ('{"a": [1]}', "a", "a list where rows before have a number"),
@@ -102,6 +108,14 @@ BAD_LINES = [
     ('{"a": 1} {"a": 2}', None, "not JSON: Extra data at character 10"),
     ('{"a": 1', None, "not JSON: Expecting ',' delimiter at character 8"),
     ('{"a": "\xff"}', None, "not UTF-8 text"),
+    ("null", None, "not a JSON object"),
+    ('{"a": 1}{"a": 2}', None, "not JSON: Extra data at character 9"),
+    (nested(101), None, "more than 100 levels of objects and lists"),
+    (nested(10_000), None, "more than 100 levels of objects and lists"),
+    ('{"]": ' * 101 + "1" + "}" * 101, None, "more than 100 levels of objects and lists"),
+    ('{"a": [' + "[" * 10_000, None, "more than 100 levels of objects and lists"),
+    ('{"a": ' + "9" * 5_000 + "}", None, "a number of too many digits"),
+    ('{"a": ' + "9" * 400 + "}", "a", f"{'9' * 40}... of 400 digits does not fit into a signed 64-bit integer"),
     (r'{"s": {"t": "\ud83d"}}', None, "text that is no Unicode: half of a surrogate pair"),
 ]
 
@@ -115,6 +129,44 @@ def test_a_bad_line_is_named_or_set_aside(tmp_path: Path, line: str, column: str
     assert [(row.line, row.column, row.reason) for row in bad] == [(201, column, reason)]
     with pytest.raises(InfeedError, match=r"0\.jsonl, line 201"):
         open_jsonl(tmp_path, content)
+
+
+@pytest.mark.parametrize(("line", "reason"), [("null", "not a JSON object"), (nested(10_000), "more than 100 levels")])
+def test_a_first_line_that_ends_arrow_is_a_bad_row(tmp_path: Path, line: str, reason: str) -> None:
+    found, bad = read(open_jsonl(tmp_path, f'{line}\n{{"a": 1}}\n', on_bad_row="reject"))
+    assert (found, [row.line for row in bad]) == ([{"a": 1}], [1])
+    assert bad[0].reason.startswith(reason)
+
+
+def test_as_many_levels_as_are_allowed(tmp_path: Path) -> None:
+    assert rows(tmp_path, nested(100)) == [{".".join("a" * 100): 1}]
+
+
+def test_brackets_within_text_are_no_levels(tmp_path: Path) -> None:
+    table = [{"a": r"\"[" + "[{" * 200}, {"a": "]" * 200 + "\\"}]
+    assert rows(tmp_path, "\n".join(json.dumps(row) for row in table)) == table
+
+
+def test_a_blank_line_is_no_row_and_hides_none(tmp_path: Path) -> None:
+    content = '{"a": 1}{"a": 2}\n\n{"a": 3}\n  \n{"a": 4}\n\n\n'
+    found, bad = read(open_jsonl(tmp_path, content, on_bad_row="reject"))
+    assert found == [{"a": 3}, {"a": 4}]
+    assert [row.line for row in bad] == [1]
+
+
+def test_one_odd_line_leaves_the_other_lines_of_its_block_to_arrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_by_one = []
+    parse_line = jsonl._parse_line
+    monkeypatch.setattr(jsonl, "_parse_line", lambda line: one_by_one.append(line) or parse_line(line))
+    monkeypatch.setattr(jsonl, "_SMALL_BYTES", 1 << 10)
+    lines = ['{"a": 1}'] * 5_000 + ['{"a": "x"}'] + ['{"a": 1}'] * 5_000
+    (tmp_path / "0.jsonl").write_text("\n".join(lines))
+    opened = jsonl.open_jsonl(str(tmp_path), {None: "*"}, IngestOptions(on_bad_row="reject"))
+    found, bad = read(opened)
+    assert (len(found), [row.line for row in bad]) == (10_000, [5_001])
+    assert 0 < len(one_by_one) < 500
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.ingest import Input, Job
+from infeed.components.example_gen.ingest import Job
+from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.sources import parquet
 from infeed.components.example_gen.sources.parquet import ParquetOptions, RowGroups
 
@@ -29,9 +30,9 @@ def write(folder: Path, name: str, rows: list[dict[str, Any]], **options: Any) -
     pq.write_table(pa.Table.from_pylist(rows), folder / name, **options)
 
 
-def rows_of(opened: Input, bad_rows: BadRows | None = None) -> Iterator[dict[str, Any]]:
+def rows_of(opened: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[dict[str, Any]]:
     for task in opened.tasks:
-        for batch in opened.read(task.what, bad_rows=bad_rows or BadRows()):
+        for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows()):
             assert batch.schema == opened.schema
             yield from batch.to_pylist()
 
@@ -51,7 +52,7 @@ def test_a_big_row_group_comes_in_blocks(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", ROWS)
     opened = parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions(block_bytes=2_000))
     (task,) = opened.tasks
-    sizes = [batch.num_rows for batch in opened.read(task.what, bad_rows=BadRows())]
+    sizes = [batch.num_rows for batch in opened.read(task.payload, bad_rows=BadRows())]
     assert max(sizes) < 500
     assert sum(sizes) == 1_000
 
@@ -104,6 +105,15 @@ def test_a_bad_value_is_counted_over_the_file(tmp_path: Path) -> None:
 def test_a_file_that_is_not_parquet(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(InfeedError, match=r"(?s)not Parquet, or cut short.*a\.parquet"):
+        parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
+
+
+@pytest.mark.parametrize("pickled", [b"", b"no pickle", b"\x80\x04\x95"])
+def test_a_type_of_python_is_refused_whatever_its_bytes_are(tmp_path: Path, pickled: bytes) -> None:
+    forged = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickled}
+    schema = pa.schema([pa.field("x", pa.int64(), metadata=forged)])
+    pq.write_table(pa.table([[1]], schema=schema), tmp_path / "a.parquet")
+    with pytest.raises(InfeedError, match=r"(?s)cannot be read safely.*a\.parquet.*casting such columns"):
         parquet.open_parquet(str(tmp_path), {None: "*"}, IngestOptions())
 
 

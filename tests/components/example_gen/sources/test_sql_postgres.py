@@ -16,9 +16,9 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.ingest import Input
-from infeed.components.example_gen.sources import sql
-from infeed.components.example_gen.sources.sql import SqlOptions
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.sql import reader
+from infeed.components.example_gen.sources.sql.reader import SqlOptions
 
 pytestmark = pytest.mark.tfx  # not for TFX's sake: the server takes seconds to start
 
@@ -27,13 +27,13 @@ UTC_TIME = "timestamp[us, tz=UTC]"
 UUID = "0f9e7a2c-0000-4000-8000-000000000000"
 
 
-def open_(query: str, options: SqlOptions) -> Input:
-    return sql.open_sql({None: query}, IngestOptions(), options)
+def open_(query: str, options: SqlOptions) -> OpenedSource:
+    return reader.open_sql({None: query}, IngestOptions(), options)
 
 
-def rows_of(opened: Input, bad_rows: BadRows | None = None) -> Iterator[tuple[Any, ...]]:
+def rows_of(opened: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[tuple[Any, ...]]:
     for task in opened.tasks:
-        for batch in opened.read(task.what, bad_rows=bad_rows or BadRows()):
+        for batch in opened.read(task.payload, bad_rows=bad_rows or BadRows()):
             yield from zip(*batch.to_pydict().values(), strict=True)
 
 
@@ -186,7 +186,7 @@ def test_postgresql_in_ranges_of_a_date(server: sa.Connection, query: str) -> No
     )
     server.exec_driver_sql("UPDATE t SET k = NULL WHERE n = 17")
     opened = open_(query, SqlOptions("POSTGRES", "k", partitions=3))
-    assert sum(task.what.rows for task in opened.tasks) == 5_000
+    assert sum(task.payload.rows for task in opened.tasks) == 5_000
     assert len(opened.tasks) == 4
     assert sorted(number for _, number in rows_of(opened)) == list(range(1, 5_001))
 

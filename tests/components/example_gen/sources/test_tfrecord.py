@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.dataset import records
+from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.bad_rows import BadRows
@@ -52,6 +54,17 @@ def test_a_file_cut_short_names_its_record(tmp_path: Path, name: str, keep: int,
         read(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["a", "a.gz"])
+@pytest.mark.parametrize("length", [1 << 40, 1 << 63, (1 << 64) - 1])
+def test_a_forged_length_is_a_truncated_record(tmp_path: Path, name: str, length: int) -> None:
+    data = records._header(length) + b"so little" * 1_000
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    with pytest.raises(InfeedError, match=rf"truncated record(?s:.*){name}, record 0"):
+        read(tmp_path / name)
+    with pytest.raises(InfeedError, match="truncated record"):
+        records.count_records(str(tmp_path / name))
+
+
 def test_a_changed_byte_names_its_record(tmp_path: Path) -> None:
     whole = bytearray(write(tmp_path / "a", RECORDS))
     whole[116 * 7 + 20] ^= 1
@@ -85,3 +98,19 @@ def test_a_look_at_the_first_record(tmp_path: Path, record: bytes, is_example: b
         else:
             with pytest.raises(InfeedError, match=r"the record is no (tf\.|Sequence)Example"):
                 tfrecord.check_examples(opened, sequences=sequences)
+
+
+def test_of_a_dataset_that_we_wrote_only_its_own_sound_files_are_taken(tmp_path: Path) -> None:
+    name = "Split-train/data_tfrecord-00000-of-00001"
+    written = records.write_records(
+        f"{tmp_path}/{name}", [records.frame_records(pa.array(RECORDS, pa.large_binary()))], gzip_level=None
+    )
+    splits = {"train": Split.of((Shard(name, 100, written.bytes, written.crc32c),))}
+    Manifest(source=Source("csv", "", 1, 1), options={}, schema=(), splits=splits, rows_read=100).write(str(tmp_path))
+    assert read(tmp_path / name) == RECORDS
+    write(tmp_path / name, RECORDS[::-1])
+    with pytest.raises(InfeedError, match=r"(?s)not the file that was written: checksum .*of-00001"):
+        read(tmp_path / name)
+    write(tmp_path / "Split-train" / "left-over", RECORDS)
+    with pytest.raises(InfeedError, match="left-over is not of this dataset"):
+        tfrecord.open_tfrecords(str(tmp_path), {None: "*/*"}, IngestOptions())

@@ -1,0 +1,132 @@
+"""Column statistics: StatisticsGen of ours beside TFX's on one dataset, and what counting on the way adds to ingest.
+
+    python benchmarks/column_statistics.py --rows 100000
+
+Ours is measured twice: with what ingest has counted, and on the same dataset without it, with an empty cache, where all
+records are read. The memory is that of a process that reads the training split so, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import click
+from clock import Cost, Stopwatch
+from harness import Result, Side, as_json, interleave, missing, report
+from ingest import BUCKETS, write_table
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.example_gen import ingest
+from infeed.components.example_gen.sources.csv.reader import open_csv
+
+# Not getrusage: a process that was forked from a large one is said to have been as large.
+_READ = """
+import sys
+from pathlib import Path
+from infeed.components.dataset.statistics.reading import statistics_of
+def peak():
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+before = peak()
+statistics_of(sys.argv[1], "train", cache_dir=sys.argv[2])
+print(1024 * (peak() - before))
+"""
+
+
+@click.command()
+@click.option("--rows", default=100_000, show_default=True)
+@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@as_json
+def main(rows: int, columns: int, turns: int, as_json: bool) -> None:
+    """Measures column statistics."""
+    with tempfile.TemporaryDirectory() as folder:
+        report(results(Path(folder), rows, columns, turns), as_json)
+
+
+def results(folder: Path, rows: int, columns: int, turns: int) -> Iterator[Result]:
+    """The cost at ingest, then StatisticsGen."""
+    case = f"{rows:,} rows x {columns} columns"
+    write_table(folder / "data", rows, columns)
+    counted, uncounted = folder / "counted", folder / "uncounted"
+    writers = {
+        "with statistics": partial(write_dataset, folder / "data", counted, True),
+        "without": partial(write_dataset, folder / "data", uncounted, False),
+    }
+    for run in writers.values():
+        run()  # first-time costs
+    took = interleave({name: partial(measured, run) for name, run in writers.items()}, turns)
+    with_statistics, without = (Side.of(name, costs) for name, costs in took.items())
+    yield Result("ingest, statistics counted", case, with_statistics, without, turns)
+    yield from statistics_gen(folder, case, turns)
+
+
+def statistics_gen(folder: Path, case: str, turns: int) -> Iterator[Result]:
+    """Each of ours beside TFX's."""
+    if absent := missing("tfx"):
+        yield Result("StatisticsGen", case, Side("infeed", absent=absent), None, 0)
+        return
+    os.environ["HOME"] = str(folder / "home")  # of the cache, which is emptied for each turn
+    contenders = {
+        "tfx": partial(execute, "tfx.components", folder / "counted", folder / "out"),
+        "infeed": partial(execute, "infeed.components", folder / "counted", folder / "out"),
+        "infeed, records read": partial(execute, "infeed.components", folder / "uncounted", folder / "out"),
+    }
+    for run in contenders.values():
+        run()
+    took = interleave({name: partial(measured, run) for name, run in contenders.items()}, turns)
+    memory = {"infeed, records read": memory_of_reading(folder / "uncounted", folder / "cache")}
+    sides = {name: Side.of(name, costs, memory=memory.get(name)) for name, costs in took.items()}
+    for name in ("infeed", "infeed, records read"):
+        yield Result("StatisticsGen", case, sides[name], sides["tfx"], turns)
+
+
+def write_dataset(data: Path, out: Path, statistics: bool) -> None:
+    """The table as a dataset, without Beam."""
+    options = IngestOptions(statistics=statistics)
+    opened = open_csv(str(data), {None: "*"}, options)
+    job = ingest.Job.of(opened, root=str(out), splits=BUCKETS.names, buckets=BUCKETS, options=options)
+    ingest.ingest(opened.tasks, job)
+
+
+def execute(module: str, dataset: Path, out: Path) -> None:
+    """Runs a StatisticsGen's executor as an orchestrator would, with no statistics in the cache."""
+    import importlib
+    import shutil
+
+    from tfx.components.example_gen import write_split
+    from tfx.components.util import examples_utils
+    from tfx.proto import example_gen_pb2
+    from tfx.types import channel_utils, standard_artifacts
+
+    shutil.rmtree(os.environ["HOME"], ignore_errors=True)
+    examples, statistics = standard_artifacts.Examples(), standard_artifacts.ExampleStatistics()
+    examples.uri, statistics.uri, examples.split_names = str(dataset), str(out), json.dumps(BUCKETS.names)
+    examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
+    examples_utils.set_file_format(examples, write_split.to_file_format_str(example_gen_pb2.FORMAT_TFRECORDS_GZIP))
+    component = importlib.import_module(module).StatisticsGen(examples=channel_utils.as_channel([examples]))
+    executor = component.executor_spec.executor_class()
+    executor.Do({"examples": [examples]}, {"statistics": [statistics]}, component.exec_properties)
+
+
+def measured(run: Callable[[], object]) -> Cost:
+    """One run."""
+    watch = Stopwatch()
+    run()
+    return watch.cost
+
+
+def memory_of_reading(dataset: Path, cache: Path) -> int:
+    """By how many bytes a process grows that reads the statistics of the training split."""
+    command = [sys.executable, "-c", _READ, str(dataset), str(cache)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+if __name__ == "__main__":
+    main()

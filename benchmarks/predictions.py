@@ -1,0 +1,136 @@
+"""Predictions of a whole split: our BulkInferrer beside TFX's, in one process, turn by turn.
+
+    python benchmarks/predictions.py --rows 30000 --columns 20
+
+The model parses tf.Examples and puts the numbers among their columns through two dense layers: its class and its
+probabilities are the outputs. `tfx` is TFX's component as its guides call it. Ours writes the same protos, and Parquet
+with two columns of the examples as keys. The Examples are ingested by ours. Seconds count from after the imports to the
+files on disk; one small run of each comes before.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from clock import Cost, Stopwatch
+from harness import Result, Side, as_json, interleave, missing, report
+from ingest import BUCKETS, write_table
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.example_gen import ingest
+from infeed.components.example_gen.sources.csv.reader import open_csv
+
+_HIDDEN, _CLASSES = 64, 10
+_KEYS = ("column_0", "column_2")  # a whole number, and text
+Run = Callable[[Path, Path], None]  # (folder of the data, folder of the outputs)
+
+
+@click.command()
+@click.option("--rows", default=30_000, show_default=True, help="Rows of the table, all of which are predicted.")
+@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@as_json
+def main(rows: int, columns: int, turns: int, as_json: bool) -> None:
+    """Measures BulkInferrer against TFX's."""
+    report(results(rows, columns, turns), as_json)
+
+
+def results(rows: int, columns: int, turns: int) -> Iterator[Result]:
+    """Each of ours beside TFX's."""
+    case = f"{rows:,} rows x {columns} columns"
+    if absent := missing("tfx"):
+        yield Result("predictions", case, Side("infeed parquet", absent=absent), None, 0)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        for name, size in (("small", 100), ("data", rows)):
+            write_data(Path(folder, name), size, columns)
+        runs = contenders()
+        for run in runs.values():
+            measure(run, Path(folder, "small"), out)  # imports and other first-time costs
+        took = interleave({name: partial(measure, run, Path(folder, "data"), out) for name, run in runs.items()}, turns)
+    sides = {name: Side.of(name, costs) for name, costs in took.items()}
+    for ours in (name for name in sides if name.startswith("infeed")):
+        yield Result("predictions", case, sides[ours], sides["tfx"], turns)
+
+
+def write_data(folder: Path, rows: int, columns: int) -> None:
+    """Examples of a table, their column statistics beside them, and a model of them."""
+    folder.mkdir()
+    write_table(folder / "table", rows, columns)
+    opened = open_csv(str(folder / "table"), {None: "*"}, IngestOptions())
+    root = str(folder / "examples")
+    job = ingest.Job.of(opened, root=root, splits=BUCKETS.names, buckets=BUCKETS, options=IngestOptions())
+    ingest.ingest(opened.tasks, job)
+    save_model(folder / "model" / "Format-Serving", [f"column_{column}" for column in range(1, columns, 3)])
+
+
+def save_model(folder: Path, numbers: list[str]) -> None:
+    """Takes tf.Examples; `numbers` are the columns that it looks at."""
+    import tensorflow as tf
+
+    random = np.random.default_rng(0)
+    module = tf.Module()
+    module.first = tf.Variable(random.normal(size=(len(numbers), _HIDDEN)), dtype=tf.float32)
+    module.second = tf.Variable(random.normal(size=(_HIDDEN, _CLASSES)), dtype=tf.float32)
+    names = tf.constant([f"class {number}" for number in range(_CLASSES)])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")], autograph=False)
+    def serve(examples: Any) -> Mapping[str, Any]:
+        parsed = tf.io.parse_example(examples, {name: tf.io.FixedLenFeature([1], tf.float32, 0.0) for name in numbers})
+        hidden = tf.nn.relu(tf.concat([parsed[name] for name in numbers], 1) @ module.first)
+        probabilities = tf.nn.softmax(hidden @ module.second)
+        return {"probabilities": probabilities, "class": tf.gather(names, tf.argmax(probabilities, 1))[:, tf.newaxis]}
+
+    tf.saved_model.save(module, str(folder), {"serving_default": serve})
+
+
+def contenders() -> dict[str, Run]:
+    """By name, TFX's among them."""
+    import tfx.components
+
+    from infeed.components import BulkInferrer
+
+    return {
+        "tfx": partial(run_component, tfx.components.BulkInferrer),
+        "infeed prediction_log": partial(run_component, BulkInferrer),
+        "infeed parquet": partial(run_component, BulkInferrer, keys=_KEYS),
+    }
+
+
+def run_component(kind: Any, data: Path, out: Path, **options: Any) -> None:
+    """Runs a component's executor as an orchestrator would, on one machine."""
+    from tfx.types import channel_utils, standard_artifacts
+
+    from infeed.components.beam_runner import local_runner
+
+    inputs = {"examples": [standard_artifacts.Examples()], "model": [standard_artifacts.Model()]}
+    for name, (artifact,) in inputs.items():
+        artifact.uri = str(data / name)
+    inputs["examples"][0].split_names = json.dumps(BUCKETS.names)
+    component = kind(**{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()}, **options)
+    output = standard_artifacts.InferenceResult()
+    output.uri = str(out)
+    with local_runner():
+        component.executor_spec.executor_class().Do(inputs, {"inference_result": [output]}, component.exec_properties)
+
+
+def measure(run: Run, data: Path, out: Path) -> Cost:
+    """One run, its outputs removed."""
+    watch = Stopwatch()
+    run(data, out)
+    cost = watch.cost
+    shutil.rmtree(out)
+    return cost
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Every benchmark, one table.
+
+    python benchmarks/run.py --short
+    python benchmarks/run.py --only feed --only overlap
+
+Each runs in a process of its own, one after the other: in its own sizes, or with `--short` in small ones that show that
+all works and about where it stands, in some minutes together. Nothing is downloaded. Ends with 1 where a benchmark did
+not end well, after all have run; the end of what it said is shown. A contender that is not installed is no failure.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from harness import Result, Side, as_json, show
+
+HERE = Path(__file__).parent
+_LAST_LINES = 15
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A script with its options, and those that make it short."""
+
+    name: str
+    script: str
+    options: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+
+
+BENCHMARKS = (
+    Benchmark("ingest csv", "ingest.py", ("--format=csv",), ("--rows=10000",)),
+    Benchmark("ingest parquet", "ingest.py", ("--format=parquet",), ("--rows=10000",)),
+    Benchmark("ingest sql", "ingest.py", ("--format=sql",), ("--rows=20000",)),
+    Benchmark("ingest png", "ingest.py", ("--format=png",), ("--rows=2000",)),
+    Benchmark("ingest jpeg", "ingest.py", ("--format=jpeg",), ("--rows=2000",)),
+    Benchmark("ingest memory", "ingest_memory.py", (), ("--megabytes=50",)),
+    Benchmark("column statistics", "column_statistics.py", (), ("--rows=10000", "--turns=1")),
+    Benchmark("transform", "transform.py", ("--rows=100000",), ("--rows=600", "--turns=1")),
+    Benchmark("predictions", "predictions.py", (), ("--rows=2000", "--turns=1")),
+    Benchmark("evaluation", "evaluation.py", (), ("--rows=2000", "--turns=1")),
+    Benchmark("whole", "whole.py", ("--rows=100000",), ("--rows=600",)),
+    Benchmark("feed", "feed.py", (), ("--rows=8000", "--batch-size=1024")),
+    Benchmark("growth", "growth.py", (), ("--grows=rows", "--most-rows=100000", "--turns=1")),
+    Benchmark("wait", "wait.py", (), ("--rows=64", "--turns=3", "--no-workers")),
+    Benchmark("overlap", "overlap.py", (), ("--records=1000", "--epochs=2")),
+    Benchmark("images", "images.py", ("--no-install",), ("--images=2000", "--kind=png", "--turns=3", "--seconds=1")),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a benchmark has found; `failure` is how it ended, where not well."""
+
+    results: tuple[Result, ...]
+    failure: str = ""
+
+
+@click.command()
+@click.option("--short", is_flag=True, help="Small sizes and few turns.")
+@click.option("--only", type=click.Choice([one.name for one in BENCHMARKS]), multiple=True, help="All where not given.")
+@as_json
+def main(short: bool, only: tuple[str, ...], as_json: bool) -> None:
+    """Runs all benchmarks and prints one table."""
+    chosen = [one for one in BENCHMARKS if not only or one.name in only]
+    outcomes = dict(run_all(chosen, short))
+    results = [result for name, outcome in outcomes.items() for result in rows(name, outcome)]
+    if as_json:
+        click.echo("\n".join(result.to_json() for result in results))
+    else:
+        show(results)
+    if failed := [name for name, outcome in outcomes.items() if outcome.failure]:
+        raise click.ClickException(f"did not end well: {', '.join(failed)}")
+
+
+def run_all(benchmarks: Sequence[Benchmark], short: bool) -> Iterator[tuple[str, Outcome]]:
+    """(name, outcome) of each, with a line on standard error about how long it took."""
+    for one in benchmarks:
+        click.echo(f"{one.name} ... ", nl=False, err=True)
+        began = time.monotonic()
+        outcome = run([sys.executable, str(HERE / one.script), "--json", *one.options, *(one.short if short else ())])
+        click.echo(f"{time.monotonic() - began:.0f} s", err=True)
+        if outcome.failure:
+            click.echo(outcome.failure, err=True)
+        yield one.name, outcome
+
+
+def run(command: Sequence[str]) -> Outcome:
+    """One process: its results, also those that it printed before it failed."""
+    ended = subprocess.run(command, capture_output=True, text=True)
+    lines = ended.stdout.splitlines()
+    results = tuple(Result.from_json(line) for line in lines if line.startswith(Result.FIRST))  # libraries print, too
+    if ended.returncode == 0 and results:
+        return Outcome(results)
+    said = ended.stderr.splitlines()[-_LAST_LINES:]
+    return Outcome(results, "\n".join([*said, f"exit code {ended.returncode}, {len(results)} results"]))
+
+
+def rows(name: str, outcome: Outcome) -> Iterable[Result]:
+    """Its results, and a row that names it where it did not end well."""
+    failed = Result(name, "", Side("did not end well", absent=outcome.failure.rpartition("\n")[2]), None, 0)
+    return (*outcome.results, failed) if outcome.failure else outcome.results
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Transform: declared features and a preprocessing_fn of the same meaning, ours beside TFX's, in one process.
+
+    python benchmarks/transform.py --rows 600
+    python benchmarks/transform.py --rows 100000 --columns 20
+    python benchmarks/transform.py --rows 100000 --columns 20 --materialize
+
+Numbers are scaled to mean 0 and deviation 1, text is looked up in a vocabulary. `tfx` is TFX's component as its guides
+call it, with a module file; `tfx lean` is given the function by its name, and writes neither statistics nor a cache.
+`infeed function` is our Transform with that function, `infeed features` with declared features. The Examples are
+ingested by ours, so column statistics lie beside them; `infeed features, read` is kept from finding them. Seconds count
+from after the imports to the artifacts on disk.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from clock import Cost, Stopwatch
+from harness import Result, Side, as_json, interleave, missing, report
+from ingest import BUCKETS, write_table
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.example_gen import ingest
+from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.transform.feature import Feature
+from infeed.components.transform.kinds.encode import Vocabulary
+from infeed.components.transform.kinds.scale import ZScore
+
+_TYPES = ("INT", "FLOAT", "BYTES")  # of the columns that `write_table` makes, in turn
+_LEAN: dict[str, Any] = {"disable_statistics": True, "disable_analyzer_cache": True}
+Run = Callable[[Path, Path], None]  # (folder of the Examples, folder of the outputs)
+
+
+def preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What TFX's guides write for such columns."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    def dense(column: Any) -> Any:
+        empty = "" if column.dtype == tf.string else 0
+        shape = [column.dense_shape[0], 1]
+        return tf.sparse.to_dense(tf.SparseTensor(column.indices, column.values, shape), empty)
+
+    outputs = {}
+    for name, column in inputs.items():
+        if column.dtype == tf.string:
+            outputs[name] = tft.compute_and_apply_vocabulary(dense(column), vocab_filename=name, num_oov_buckets=1)
+        else:
+            outputs[name] = tft.scale_to_z_score(dense(column))
+    return outputs
+
+
+@click.command()
+@click.option("--rows", default=600, show_default=True, help="Rows of the table, two thirds of which are analysed.")
+@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--materialize", is_flag=True, help="Write transformed examples as well.")
+@as_json
+def main(rows: int, columns: int, turns: int, materialize: bool, as_json: bool) -> None:
+    """Measures Transform against TFX's."""
+    report(results(rows, columns, turns, materialize), as_json)
+
+
+def results(rows: int, columns: int, turns: int, materialize: bool) -> Iterator[Result]:
+    """Each of ours beside each of TFX's."""
+    case = f"{rows:,} rows x {columns} columns{', materialized' if materialize else ''}"
+    if absent := missing("tfx"):
+        yield Result("transform", case, Side("infeed features", absent=absent), None, 0)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        for name, size in (("small", 100), ("data", rows)):
+            write_examples(Path(folder, name), size, columns)
+        runs = contenders(columns, materialize)
+        for run in runs.values():
+            measure(run, Path(folder, "small"), out)  # imports and other first-time costs
+        took = interleave({name: partial(measure, run, Path(folder, "data"), out) for name, run in runs.items()}, turns)
+    sides = {name: Side.of(name, costs) for name, costs in took.items()}
+    for ours in (name for name in sides if name.startswith("infeed")):
+        for other in ("tfx", "tfx lean"):
+            yield Result("transform", case, sides[ours], sides[other], turns)
+
+
+def write_examples(folder: Path, rows: int, columns: int) -> None:
+    """Examples of a table, their column statistics beside them, their schema, and the function as a module."""
+    folder.mkdir()
+    write_table(folder / "table", rows, columns)
+    opened = open_csv(str(folder / "table"), {None: "*"}, IngestOptions())
+    root = str(folder / "examples")
+    job = ingest.Job.of(opened, root=root, splits=BUCKETS.names, buckets=BUCKETS, options=IngestOptions())
+    ingest.ingest(opened.tasks, job)
+    shutil.copytree(folder / "examples", folder / "read")
+    for statistics in (folder / "read").glob("statistics*"):
+        statistics.unlink()
+    shutil.copy(__file__, folder / "transforming.py")
+    (folder / "schema").mkdir()
+    features = (
+        f'feature {{ name: "{name}" type: {kind} presence {{ min_count: 1 }} value_count {{ min: 1 max: 1 }} }}\n'
+        for name, kind in named(columns)
+    )
+    (folder / "schema" / "schema.pbtxt").write_text("".join(features))
+
+
+def named(columns: int) -> list[tuple[str, str]]:
+    """(name, type) of each column."""
+    return [(f"column_{number}", _TYPES[number % len(_TYPES)]) for number in range(columns)]
+
+
+def contenders(columns: int, materialize: bool) -> dict[str, Run]:
+    """By name, each making its component anew."""
+    from tfx.components import Transform as TfxTransform
+
+    from infeed.components import Transform
+
+    features: list[Feature] = [Vocabulary(name) if kind == "BYTES" else ZScore(name) for name, kind in named(columns)]
+
+    def execute(
+        kind: Any, data: Path, out: Path, examples: str = "examples", module: bool = False, **options: Any
+    ) -> None:
+        if module:
+            options["module_file"] = str(data / "transforming.py")
+        run_component(kind, data / examples, data / "schema", out, materialize=materialize, **options)
+
+    by_name: dict[str, Any] = {"preprocessing_fn": "transform.preprocessing_fn"}  # this very file
+    return {
+        "tfx": partial(execute, TfxTransform, module=True),
+        "tfx lean": partial(execute, TfxTransform, **by_name, **_LEAN),
+        "infeed features": partial(execute, Transform, features=features),
+        "infeed features, read": partial(execute, Transform, features=features, examples="read"),
+        "infeed function": partial(execute, Transform, **by_name, **_LEAN),
+    }
+
+
+def run_component(kind: Any, examples: Path, schema: Path, out: Path, **options: Any) -> None:
+    """Runs a component's executor as an orchestrator would, with the wheel that it makes of a module file."""
+    from tfx.types import artifact_utils, channel_utils, standard_artifacts
+
+    inputs = {"examples": [standard_artifacts.Examples()], "schema": [standard_artifacts.Schema()]}
+    inputs["examples"][0].uri, inputs["schema"][0].uri = str(examples), str(schema)
+    inputs["examples"][0].split_names = artifact_utils.encode_split_names(list(BUCKETS.names))
+    component = kind(**{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()}, **options)
+    component._resolve_pip_dependencies(str(out / "root"))
+    outputs = {name: [channel.type()] for name, channel in component.outputs.items()}
+    for name, (artifact,) in outputs.items():
+        artifact.uri = str(out / name)
+    executor = component.executor_spec.executor_class
+    executor(executor.Context(tmp_dir=str(out / "tmp"), unique_id="1")).Do(inputs, outputs, component.exec_properties)
+
+
+def measure(run: Run, data: Path, out: Path) -> Cost:
+    """One run, its outputs removed."""
+    watch = Stopwatch()
+    run(data, out)
+    cost = watch.cost
+    shutil.rmtree(out)
+    return cost
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The whole job, from a CSV to a pushed model: by TFX's guides, by the same with its lean options, and by ours.
+
+    python benchmarks/whole.py --rows 10000
+    python benchmarks/whole.py --rows 100000 --turns 3
+
+20 columns: 13 of numbers, 6 of words, and the label. All sides ingest, make statistics, infer and check a schema,
+transform, train the same network for as many steps, evaluate and push; ours reports on its input as well. Each turn is
+a process of its own that imports everything anew, and the sides take turns. Seconds are those of the process and of all
+that it starts, memory is the most that one of these processes had resident. Below, what the nodes took; `start` is what
+lies outside of nodes: the interpreter, imports, compiling the pipeline, and in ours the look at the data.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import click
+import numpy as np
+from clock import Cost
+from harness import Result, Side, as_json, interleave, missing, report
+
+JOB = Path(__file__).parent / "whole" / "job.py"
+_SIDES = ("tfx", "tfx lean", "infeed")
+_START = "start"
+_LAST = 2_000  # characters of what a failed job said
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One job: what it took, bytes at most resident, and what each node took."""
+
+    cost: Cost
+    memory: int
+    nodes: Mapping[str, Cost]
+
+
+@click.command()
+@click.option("--rows", default=10_000, show_default=True, help="Rows of the table.")
+@click.option("--turns", default=1, show_default=True, help="Turns of each side, of which the medians are taken.")
+@click.option("--side", "sides", type=click.Choice(_SIDES), multiple=True, default=_SIDES, help="By default all.")
+@as_json
+def main(rows: int, turns: int, sides: tuple[str, ...], as_json: bool) -> None:
+    """Measures whole jobs."""
+    report(results(rows, turns, sides), as_json)
+
+
+def results(rows: int, turns: int, sides: Sequence[str]) -> Iterator[Result]:
+    """Ours beside each of TFX's, all of it and node by node."""
+    case = f"{rows:,} rows x 20 columns"
+    if absent := missing("tfx"):
+        yield Result("whole", case, Side("infeed", absent=absent), None, 0)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "data")
+        write_table(data, rows)
+        took = interleave({side: partial(run_job, side, data, rows) for side in sides}, turns)
+    others = [side for side in took if side != "infeed"] or [None]
+    for other in others:
+        ours = _side("infeed", took.get("infeed", ()), None)
+        yield Result("whole", case, ours, _side(other, took[other], None) if other else None, turns)
+        for node in _nodes(took, other):
+            ours = _side("infeed", took.get("infeed", ()), node)
+            yield Result("whole", f"{case}, {node}", ours, _side(other, took[other], node) if other else None, turns)
+
+
+def _nodes(took: Mapping[str, Sequence[Turn]], other: str | None) -> list[str]:
+    """In the order of their execution: those of the other side, then those that ours has alone."""
+    turns = [*took[other], *took.get("infeed", ())] if other else took["infeed"]
+    return list(dict.fromkeys(node for turn in turns for node in turn.nodes))
+
+
+def _side(name: str, turns: Sequence[Turn], node: str | None) -> Side:
+    """The whole, or one node; a side that did not run, or has no such node, says so."""
+    costs = [turn.cost if node is None else turn.nodes[node] for turn in turns if node is None or node in turn.nodes]
+    if not costs:
+        return Side(name, absent="no such node" if turns else "did not run")
+    memory = None if node else round(median(turn.memory for turn in turns))
+    return Side.of(name, costs, memory=memory)
+
+
+def write_table(folder: Path, rows: int) -> None:
+    """Numbers, words, and an answer that depends on two of each; one cell in fifty is empty."""
+    draw = np.random.default_rng(0)
+    numbers = draw.normal(0, 100, (13, rows))
+    words = draw.integers(0, 1_000, (6, rows))
+    score = numbers[0] - numbers[1] + (words[0] % 7 - words[1] % 5) * 40 + draw.normal(0, 50, rows)
+    columns: dict[str, list[str]] = {f"number_{i}": [f"{v:.6g}" for v in one] for i, one in enumerate(numbers)}
+    columns |= {f"word_{i}": [f"word {v}" for v in one] for i, one in enumerate(words)}
+    for cells in columns.values():
+        for row in draw.integers(0, rows, rows // 50):
+            cells[row] = ""
+    columns["answer"] = ["yes" if value > 0 else "no" for value in score]
+    folder.mkdir()
+    with open(folder / "table.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def run_job(side: str, data: Path, rows: int) -> Turn:
+    """One turn in a process and a folder of its own.
+
+    Raises:
+      click.ClickException: the job failed.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "data").symlink_to(data)
+        with (folder / "log.txt").open("w") as log:
+            began = time.perf_counter()
+            command = [sys.executable, str(JOB), side, place, str(rows)]
+            job = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+            _, status, usage = os.wait4(job.pid, 0)
+            job.returncode = os.waitstatus_to_exitcode(status)
+            whole = Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime)
+        if job.returncode:
+            raise click.ClickException(f"{side} failed:\n{(folder / 'log.txt').read_text()[-_LAST:]}")
+        return Turn(whole, usage.ru_maxrss * 1024, _by_node((folder / "nodes.jsonl").read_text(), whole))
+
+
+def _by_node(lines: str, whole: Cost) -> dict[str, Cost]:
+    """What each node took, ours under the name that TFX has for it; and the rest."""
+    found = [json.loads(line) for line in lines.splitlines()]
+    nodes = {one["node"]: Cost(one["wall"], one["cpu"]) for one in found}
+    within = Cost(sum(node.wall for node in nodes.values()), sum(node.cpu for node in nodes.values()))
+    return {_START: Cost(whole.wall - within.wall, whole.cpu - within.cpu), **nodes}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Checks that options share in their `__post_init__`. Each is given the dataclass itself; None passes.
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        at_least(self, 1, "epochs", "patience")
+        require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
+
+What they raise knows which option it is about: made directly, the error names the class; read from a file by
+`schema.read`, it names the place in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any
+
+from infeed.components.annotations import choices_of, hints_of, is_optional
+from infeed.components.errors import InfeedError, OptionError
+from infeed.components.schema import shown
+
+
+def check_choices(options: Any) -> None:
+    """Raises OptionError where an option that is annotated as a `Literal` is none of its values."""
+    kind: Any = type(options)
+    for name, hint in hints_of(kind).items():
+        value, choices = getattr(options, name), choices_of(hint)
+        if choices and value not in choices and not (value is None and is_optional(hint)):
+            raise refused(options, name, f"use one of {', '.join(map(str, choices))}")
+
+
+def at_least(options: Any, least: int, *names: str) -> None:
+    """Raises OptionError where one of these options is below `least`, or no number."""
+    for name in names:
+        value = getattr(options, name)
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if value is not None and not (is_number and value >= least):
+            raise refused(options, name, f"use a number of at least {least}")
+
+
+def require(holds: Any, options: Any, name: str, do: str) -> None:
+    """Raises OptionError about the option `name` unless `holds`."""
+    if not holds:
+        raise refused(options, name, do)
+
+
+def refused(options: Any, name: str, do: str, what: str = "") -> OptionError:
+    """The error of an option whose value cannot be; `what` says more than its value."""
+    return OptionError(
+        what or f"{name} is {shown(getattr(options, name))}", where=type(options).__name__, option=name, do=do
+    )
+
+
+@contextmanager
+def about(options: Any, name: str) -> Iterator[None]:
+    """Whatever a check finds wrong becomes an error about the option `name`."""
+    try:
+        yield
+    except InfeedError as error:
+        raise OptionError(error.what, where=error.where, do=error.do, option=name) from error
+
+
+def as_tuples(options: Any, *names: str) -> None:
+    """Makes tuples of options that were given as lists."""
+    for name in names:
+        if isinstance(value := getattr(options, name), list):
+            object.__setattr__(options, name, tuple(value))

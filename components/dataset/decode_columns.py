@@ -1,0 +1,336 @@
+"""Serialized tf.Examples -> Arrow columns, all records at a time: the way back of `encode`.
+
+The records are walked side by side: in each step NumPy reads the next field of every record that has one. What that
+does not know, such as numbers that are not packed or a feature that stands there twice, is valid as well, and rare:
+such records are decoded one by one by `decode`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infeed.components.dataset.decode import decode_example
+from infeed.components.dataset.manifest import ColumnType
+from infeed.components.dataset.record_blocks import PADDING, RecordBlock
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
+_FIELD_1, _FIELD_2 = 0x0A, 0x12  # tags of length-delimited fields
+_KINDS: dict[int, ColumnType] = {0x0A: "bytes", 0x12: "float", 0x1A: "int"}
+_TYPES = {"bytes": pa.large_binary(), "float": pa.float32(), "int": pa.int64()}
+_MORE = 0x80  # bit of each byte of a varint but its last
+_LENGTH_BYTES = 5  # of the varint of a length: protobuf has no message above 2 GiB
+_VARINT_BYTES = 10
+_WIDTH = 8  # bytes that are compared at once
+_ONES = np.array([(1 << 8 * size) - 1 for size in range(_WIDTH + 1)], np.uint64)  # the lowest bytes of a number
+_FEW_NAMES = 3  # at one place of all records, that are looked for one by one
+_MORES = np.array([sum(_MORE << 8 * place for place in range(size - 1)) for size in range(_WIDTH + 1)], np.uint64)
+_MORE_OF_EACH = np.uint64(0x8080808080808080)
+# How far the upper half of each pair moves down, and where the lower half lies.
+_FOLDS = [
+    (np.uint64(1), np.uint64(0x007F007F007F007F)),
+    (np.uint64(2), np.uint64(0x00003FFF00003FFF)),
+    (np.uint64(4), np.uint64(0x000000000FFFFFFF)),
+]
+
+
+def decode_columns(records: Sequence[bytes] | RecordBlock) -> dict[str, pa.Array]:
+    """A column of lists, [records], for each feature, sorted by name; null where a record lacks it.
+
+    Features without a kind are left out: they hold nothing, and nobody knows what they would hold.
+
+    Args:
+      records: serialized tf.Examples, one by one or in a block
+
+    Raises:
+      ValueError: a record is no tf.Example, or a feature is of two types.
+    """
+    block = records if isinstance(records, RecordBlock) else RecordBlock.of(list(records))
+    plain = np.ones(len(block), bool)
+    while True:
+        rows = np.flatnonzero(plain)
+        columns, unknown = _decode_together(block, rows)
+        if not len(unknown):
+            break
+        plain[rows[unknown]] = False
+    if not plain.all():
+        others = np.flatnonzero(~plain)
+        alone = _decode_alone(block.payloads(others))
+        columns = _merge((columns, len(rows)), (alone, len(others)), np.argsort(np.concatenate([rows, others])))
+    return dict(sorted(columns.items()))
+
+
+def _merge(one: _Part, other: _Part, order: Ints) -> dict[str, pa.Array]:
+    """The rows of both parts, in this order."""
+    merged = {}
+    for name in one[0].keys() | other[0].keys():
+        kinds = {columns[name].type for columns, _ in (one, other) if name in columns}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"feature {name!r} is {' and '.join(k for k, t in _TYPES.items() if pa.large_list(t) in kinds)}"
+            )
+        [kind] = kinds
+        parts = [columns.get(name, pa.nulls(rows, kind)) for columns, rows in (one, other)]
+        merged[name] = pa.concat_arrays(parts).take(pa.array(order))
+    return merged
+
+
+def _decode_alone(records: Sequence[bytes]) -> dict[str, pa.Array]:
+    """Record by record."""
+    kinds, values = dict[str, ColumnType](), dict[str, list[object]]()
+    for row, record in enumerate(records):
+        for name, feature in decode_example(record).features.items():
+            if feature.type is None:
+                continue
+            if kinds.setdefault(name, feature.type) != feature.type:
+                raise ValueError(f"feature {name!r} is {kinds[name]} and {feature.type}")
+            values.setdefault(name, [None] * len(records))[row] = feature.values
+    return {name: pa.array(found, pa.large_list(_TYPES[kinds[name]])) for name, found in values.items()}
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """Places in the buffer, of one thing for each of some rows.
+
+    Attributes:
+      rows: int64 [n], ascending
+      starts, stops: int64 [n], `stops` behind the last byte
+    """
+
+    rows: Ints
+    starts: Ints
+    stops: Ints
+
+    def where(self, chosen: Mask | Ints) -> _Spans:
+        return _Spans(self.rows[chosen], self.starts[chosen], self.stops[chosen])
+
+
+def _decode_together(block: RecordBlock, rows: Ints) -> tuple[dict[str, pa.Array], Ints]:
+    """Columns of these rows, and which are written in a way that is not known here; then the columns mean nothing."""
+    data = np.frombuffer(block.data, np.uint8)
+    features, unknown = _features(data, _Spans(np.arange(len(rows)), block.starts[rows], block.stops[rows]))
+    if len(unknown):
+        return {}, unknown
+    columns = {}
+    for name, spans in features.items():
+        found = _column(data, name.decode(), spans, len(rows))
+        if isinstance(found, pa.Array):
+            columns[name.decode()] = found
+        else:
+            unknown = np.union1d(unknown, found)
+    return columns, unknown
+
+
+def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Spans], Ints]:
+    """Where the value of each feature lies, by name, and the rows that are not known here."""
+    at, stops, known = _field(data, _FIELD_1, records.starts, records.stops)
+    known = (known & (stops == records.stops)) | (records.starts == records.stops)
+    rows = np.flatnonzero(known & (records.starts < records.stops) & (at < stops))
+    found = defaultdict[bytes, list[_Spans]](list)
+    while len(rows):
+        start, stop, fits = _field(data, _FIELD_1, at[rows], stops[rows])
+        key, key_stop, has_key = _field(data, _FIELD_1, start, stop)
+        value, value_stop, has_value = _field(data, _FIELD_2, key_stop, stop)
+        fits &= has_key & has_value & (value_stop == stop)
+        known[rows[~fits]] = False
+        values = _Spans(rows[fits], value[fits], value_stop[fits])
+        for name, places in _by_name(data, key[fits], key_stop[fits]):
+            found[name].append(values.where(places))
+        at[rows] = stop
+        rows = rows[fits & (stop < stops[rows])]
+    unknown = np.flatnonzero(~known)
+    joined = {name: _in_rows(parts) for name, parts in found.items()}
+    twice = [spans.rows[1:][np.diff(spans.rows) == 0] for spans in joined.values()]
+    return joined, np.unique(np.concatenate([unknown, *twice]))
+
+
+def _in_rows(parts: list[_Spans]) -> _Spans:
+    """All of them, by row; where a row has several, in the order of the parts."""
+    if len(parts) == 1:
+        return parts[0]
+    together = [np.concatenate(found) for found in zip(*((p.rows, p.starts, p.stops) for p in parts), strict=True)]
+    return _Spans(*together).where(np.argsort(together[0], kind="stable"))
+
+
+def _by_name(data: Bytes, starts: Ints, stops: Ints) -> list[tuple[bytes, Ints]]:
+    """(name, places of those that have it): mostly all records, or nearly all, have the same one at the same place."""
+    found, left = list[tuple[bytes, Ints]](), np.arange(len(starts))
+    while len(left) and len(found) < _FEW_NAMES:
+        name = data[starts[left[0]] : stops[left[0]]].tobytes()
+        same = _holds(data, starts[left], stops[left], name)
+        found.append((name, left if same.all() else left[same]))
+        left = left[~same]
+    if len(left):
+        encoded = _binary(data, starts[left], stops[left]).dictionary_encode()
+        which = encoded.indices.to_numpy()
+        found += [(name, left[which == number]) for number, name in enumerate(encoded.dictionary.to_pylist())]
+    return found
+
+
+def _column(data: Bytes, name: str, features: _Spans, rows: int) -> pa.Array | Ints:
+    """Lists [rows], or the rows that are not known here."""
+    some = features.where(features.starts < features.stops)  # a feature without a kind has no bytes
+    if not len(some.rows):
+        return np.empty(0, np.int64)
+    tags = np.unique(data[some.starts]).tolist()
+    kinds = [_KINDS[tag] for tag in tags if tag in _KINDS]
+    if len(kinds) > 1:
+        raise ValueError(f"feature {name!r} is {' and '.join(kinds)}")
+    start, stop, fits = _field(data, tags[0], some.starts, some.stops)
+    fits &= (stop == some.stops) & (len(tags) == len(kinds))
+    if not fits.all():
+        return some.rows[~fits]
+    lists = _Spans(some.rows, start, stop)
+    counts, values, known = _values_of_kind(data, kinds[0], lists)
+    return _lists(values, counts, some.rows, rows) if known.all() else some.rows[~known]
+
+
+def _values_of_kind(data: Bytes, kind: ColumnType, lists: _Spans) -> tuple[Ints, pa.Array, Mask]:
+    """How many values each list has, the values end to end, and which lists are known here."""
+    if kind == "bytes":
+        return _byte_values(data, lists)
+    filled = lists.starts < lists.stops
+    start, stop, known = _field(data, _FIELD_1, lists.starts, lists.stops)
+    start, stop = np.where(filled, start, lists.stops), np.where(filled, stop, lists.stops)
+    known = ~filled | (known & (stop == lists.stops))
+    if not known.all():
+        return lists.rows, pa.nulls(0), known
+    return _floats(data, start, stop) if kind == "float" else _varints(data, start, stop)
+
+
+def _floats(data: Bytes, starts: Ints, stops: Ints) -> tuple[Ints, pa.Array, Mask]:
+    counts = (stops - starts) // 4
+    whole = counts * 4 == stops - starts
+    values = _words(data, "<f4")[_places(starts, counts, 4)]
+    return counts, pa.array(values.astype(np.float32, copy=False)), whole
+
+
+def _varints(data: Bytes, starts: Ints, stops: Ints) -> tuple[Ints, pa.Array, Mask]:
+    single = _single_varints(data, starts, stops - starts)
+    if single is not None:
+        return np.ones(len(starts), np.int64), pa.array(single), np.ones(len(starts), bool)
+    coded = data[_places(starts, stops - starts)]
+    ends = np.flatnonzero(coded < _MORE)
+    sizes = np.diff(ends, prepend=-1)
+    cuts = np.cumsum(stops - starts)
+    upto = np.concatenate([[0], np.searchsorted(ends, cuts - 1, side="right")])
+    whole = (stops == starts) | (data[np.maximum(stops - 1, 0)] < _MORE)
+    if sizes.max(initial=0) > _VARINT_BYTES or not whole.all():
+        return np.diff(upto), pa.nulls(0), np.zeros(len(starts), bool)  # `decode` says what is wrong
+    values = np.zeros(len(ends), np.uint64)
+    for place in range(int(sizes.max(initial=0))):
+        longer = np.flatnonzero(sizes > place)
+        part = coded[ends[longer] - sizes[longer] + 1 + place] & np.uint8(_MORE - 1)
+        values[longer] |= part.astype(np.uint64) << np.uint64(7 * place)
+    return np.diff(upto), pa.array(values.view(np.int64)), whole
+
+
+def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
+    """int64 [n] where each list is one number of up to eight bytes; else None.
+
+    The bytes of a varint have seven bits each, which move together in three steps: pairs, fours, all eight.
+    """
+    if sizes.min(initial=1) < 1 or sizes.max(initial=1) > _WIDTH:
+        return None
+    found = _words(data, "<u8")[starts] & _ONES[sizes]
+    if ((found & _MORE_OF_EACH) != _MORES[sizes]).any():
+        return None
+    found ^= _MORES[sizes]
+    for gap, low in _FOLDS:
+        lower = found & low
+        found = lower | ((found ^ lower) >> gap)
+    values: Ints = found.view(np.int64)
+    return values
+
+
+def _byte_values(data: Bytes, lists: _Spans) -> tuple[Ints, pa.Array, Mask]:
+    known, at = np.ones(len(lists.rows), bool), lists.starts
+    places, parts = np.flatnonzero(lists.starts < lists.stops), list[_Spans]()
+    at = at.copy()
+    while len(places):
+        start, stop, fits = _field(data, _FIELD_1, at[places], lists.stops[places])
+        known[places[~fits]] = False
+        parts.append(_Spans(places[fits], start[fits], stop[fits]))
+        at[places] = stop
+        places = places[fits & (stop < lists.stops[places])]
+    if not parts:
+        return np.zeros(len(known), np.int64), pa.array([], pa.large_binary()), known
+    values = _in_rows(parts)
+    return np.bincount(values.rows, minlength=len(known)), _binary(data, values.starts, values.stops), known
+
+
+def _field(data: Bytes, tag: int, at: Ints, limits: Ints) -> tuple[Ints, Ints, Mask]:
+    """Where the content of the length-delimited field at `at` lies, and whether there is one, within its limit."""
+    at = np.minimum(at, len(data) - len(PADDING))
+    heads = _words(data, "<u2")[at]  # the tag, and the first byte of the length
+    if ((heads & (_MORE << 8 | 0xFF)) == tag).all():
+        start = at + 2
+        stops = start + (heads >> 8)
+        return start, stops, stops <= limits
+    fits = (heads.astype(np.uint8) == tag) & (at < limits)
+    byte = (heads >> 8).astype(np.int64)
+    length, start = byte & (_MORE - 1), at + 2
+    longer = np.flatnonzero(byte >= _MORE)
+    for place in range(1, _LENGTH_BYTES):
+        if not len(longer):
+            break
+        byte = data[start[longer]].astype(np.int64)
+        length[longer] |= (byte & (_MORE - 1)) << (7 * place)
+        start[longer] += 1
+        longer = longer[byte >= _MORE]
+    fits[longer] = False
+    stops = start + length
+    return start, stops, fits & (stops <= limits)
+
+
+def _words(data: Bytes, dtype: str) -> npt.NDArray[Any]:
+    """The number that begins at each byte, whatever its place."""
+    width = np.dtype(dtype).itemsize
+    words: npt.NDArray[Any] = np.ndarray((len(data) - width + 1,), dtype, data, strides=(1,))
+    return words
+
+
+def _holds(data: Bytes, starts: Ints, stops: Ints, word: bytes) -> Mask:
+    """Which spans are just this word; eight bytes are looked at at once."""
+    same: Mask = stops - starts == len(word)
+    for place in range(0, len(word), _WIDTH):
+        part = word[place : place + _WIDTH]
+        mask, wanted = _ONES[len(part)], np.uint64(int.from_bytes(part, "little"))
+        same &= (_words(data, "<u8")[np.minimum(starts + place, len(data) - _WIDTH)] & mask) == wanted
+    return same
+
+
+def _places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
+    """Where each of `counts` items of `width` bytes begins, list by list."""
+    if (counts == 1).all():
+        return starts
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.repeat(starts - before * width, counts) + np.arange(counts.sum()) * width, np.int64)
+
+
+def _binary(data: Bytes, starts: Ints, stops: Ints) -> pa.Array:
+    """The bytes between, copied by Arrow: every other value of an array that has the gaps as values as well."""
+    offsets = np.stack([starts, stops], axis=1).reshape(-1)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    with_gaps = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    return with_gaps.take(pa.array(np.arange(0, len(offsets), 2)))
+
+
+def _lists(values: pa.Array, counts: Ints, places: Ints, rows: int) -> pa.Array:
+    """A list for each row: of the rows at `places` as many values as `counts` says, of the others null."""
+    lengths, present = np.zeros(rows, np.int64), np.zeros(rows, bool)
+    lengths[places], present[places] = counts, True
+    offsets = pa.py_buffer(np.concatenate([[0], np.cumsum(lengths)]))
+    valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(pa.large_list(values.type), rows, [valid, offsets], children=[values])
+
+
+_Part = tuple[dict[str, pa.Array], int]

@@ -1,0 +1,255 @@
+"""What each Arrow type becomes in a tf.Example: one of three kinds of list, after one cast.
+
+| Arrow | tf.Example | value |
+|---|---|---|
+| int8 to int64, uint8 to uint64 | int | as it is; above 2^63 - 1 is an error |
+| bool | int | 0 or 1 |
+| date32, date64, timestamp | int | microseconds since the epoch |
+| float16, float32, float64, decimal | float | float32 |
+| string, binary, both large | bytes | as they are |
+| dictionary | as its values | |
+| list, large list, fixed-size list | as its items | any number of values |
+| null | no kind | always missing |
+
+Nested structs become columns first: see `schemas`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from infeed.components.dataset.manifest import Column, ColumnType
+from infeed.components.errors import InfeedError
+
+INT64_MAX = (1 << 63) - 1
+_FLOAT32 = np.finfo(np.float32)
+_WHOLE_IN_FLOAT32 = 1 << 24  # up to here it holds every whole number
+# Beyond these a date or a time does not fit into microseconds.
+_LIMITS = {"days": INT64_MAX // 86_400_000_000, "s": INT64_MAX // 1_000_000, "ms": INT64_MAX // 1_000}
+
+
+def kind_of(column: pa.DataType) -> ColumnType | None:
+    """The kind of list that holds a column of this type; None for Arrow's null type, which holds nothing.
+
+    Raises:
+      InfeedError: a type that a tf.Example has no room for.
+    """
+    item = item_type(column)
+    if is_list(item):
+        raise InfeedError(
+            f"a column of type {column}: a tf.Example has no lists of lists",
+            do="flatten it to one list a row, write it as text, such as JSON, or leave the column out",
+        )
+    if types.is_integer(item) or types.is_boolean(item) or types.is_date(item) or types.is_timestamp(item):
+        return "int"
+    if types.is_floating(item) or types.is_decimal(item):
+        return "float"
+    if _is_bytes(item):
+        return "bytes"
+    if types.is_null(item):
+        return None
+    raise InfeedError(
+        f"a column of type {column} has no place in a tf.Example",
+        do="cast it to a number, a date, text, bytes, or a list of those, or leave the column out: "
+        'ParquetOptions(columns=...), --set \'columns=["a", "b"]\'',
+    )
+
+
+def describe(schema: pa.Schema, nulls: tuple[int, ...]) -> tuple[Column, ...]:
+    """The manifest's view of a schema; a column that was always null is left out of it, as it is out of the data."""
+    columns = []
+    for column, missing in zip(schema, nulls, strict=True):
+        kind = kind_of(column.type)
+        if kind is not None:
+            columns.append(Column(column.name, kind, _shape(column.type), missing))
+    return tuple(columns)
+
+
+def item_type(column: pa.DataType) -> pa.DataType:
+    """The type of one value: what a list or a dictionary holds, or the type itself."""
+    if is_list(column):
+        column = column.value_type
+    return column.value_type if types.is_dictionary(column) else column
+
+
+def is_list(column: pa.DataType) -> bool:
+    return bool(types.is_list(column) or types.is_large_list(column) or types.is_fixed_size_list(column))
+
+
+def items_of(column: pa.Array) -> pa.Array:
+    """The items of a list column's rows, end to end; any other column's rows are its items."""
+    if not is_list(column.type):
+        return column
+    some = column.null_count < len(column)  # Arrow 10 cannot flatten a fixed-size list column of nulls alone
+    return column.flatten() if some else pa.array([], column.type.value_type)
+
+
+def item_counts(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Items in each row of a list column; 0 where there is no list."""
+    if types.is_fixed_size_list(column.type):
+        counts = column.is_valid().cast(pa.int64()).to_numpy() * column.type.list_size
+    else:
+        counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    return np.asarray(counts, np.int64)
+
+
+def rows_of(column: pa.Array, items: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """The rows that hold these items, by the items' places in `items_of(column)`."""
+    if not is_list(column.type):
+        return np.asarray(items, np.int64)
+    return np.searchsorted(np.cumsum(item_counts(column)), items, side="right").astype(np.int64)
+
+
+def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
+    """How many values of a column are changed by float32.
+
+    Args:
+      decimals: they were written as decimals, hardly any of which is exactly a number of any float type. Then rounding
+        to the nearest does not count, but a whole number that becomes another, as a key beyond 2^24 does, and what is
+        too large or too small for float32.
+    """
+    items = items_of(column)
+    items = items.dictionary_decode() if types.is_dictionary(items.type) else items
+    if not (types.is_float64(items.type) or types.is_decimal(items.type)):
+        return 0
+    doubles = value_buffer(items.cast(pa.float64()), np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        changed = (doubles.astype(np.float32) != doubles) & ~np.isnan(doubles)
+    if decimals:
+        changed &= _beyond_rounding(doubles)
+    return int(np.count_nonzero(changed & items.is_valid().to_numpy(zero_copy_only=False)))
+
+
+def _beyond_rounding(doubles: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Of numbers that float32 changes, those that it changes by more than the last of its digits."""
+    sizes = np.abs(doubles)
+    beyond: npt.NDArray[np.bool_] = sizes < _FLOAT32.tiny
+    large = sizes > _WHOLE_IN_FLOAT32
+    if large.any():  # hardly ever
+        whole = (sizes < INT64_MAX) & (doubles == np.rint(doubles))  # above, integers are text and 1e30 a measurement
+        beyond |= large & (whole | (sizes > _FLOAT32.max))
+    return beyond
+
+
+def to_values(items: pa.Array) -> pa.Array:
+    """Items of any supported type -> int64, float32 or large_binary, nulls kept.
+
+    Raises:
+      UnfitError: a value that has no place in a tf.Example.
+    """
+    if types.is_dictionary(items.type):
+        items = items.dictionary_decode()
+    kind = kind_of(items.type)
+    if kind == "int":
+        return _to_int64(items)
+    if kind == "float":
+        return _to_float32(items)
+    return items.cast(pa.large_binary())
+
+
+class InvalidValueError(Exception):
+    """An item that has no place in a tf.Example; whoever knows its column and row turns this into an InfeedError."""
+
+    def __init__(self, what: str, *, item: int, do: str) -> None:
+        super().__init__(what)
+        self.what, self.item, self.do = what, item, do
+
+
+def find_invalid(items: pa.Array, *, in_list: bool) -> npt.NDArray[np.int64]:
+    """The places of items that `to_values` or a list has no room for; nearly always none, and found in no time."""
+    unfit = _beyond(items)
+    if in_list and items.null_count:
+        unfit = np.union1d(unfit, _places(items.is_null()))
+    return unfit
+
+
+def explain_invalid(items: pa.Array, item: int) -> InvalidValueError:
+    """Why `find_unfit` found this item, and what to do."""
+    if not items[item].is_valid:
+        return InvalidValueError("a null inside a list", item=item, do="drop it or replace it by a value")
+    if types.is_uint64(items.type):
+        what = f"{items[item].as_py()} does not fit into a signed 64-bit integer"
+        return InvalidValueError(what, item=item, do="read the column as text or as a float")
+    what = f"{ticks(items)[item].as_py()} {_unit(items.type)} since the epoch does not fit into microseconds"
+    return InvalidValueError(what, item=item, do="replace it by a date that can be, or by a null")
+
+
+def _to_int64(items: pa.Array) -> pa.Array:
+    unfit = find_invalid(items, in_list=False)
+    if len(unfit):
+        raise explain_invalid(items, int(unfit[0]))
+    if types.is_date(items.type) or types.is_timestamp(items.type):
+        zone = getattr(items.type, "tz", None)
+        items = items.cast(pa.timestamp("us", zone), safe=False)  # finer than a microsecond is cut off
+    return items.cast(pa.int64())
+
+
+def _beyond(items: pa.Array) -> npt.NDArray[np.int64]:
+    if types.is_uint64(items.type):
+        return _places(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())))
+    limit = _LIMITS.get(_unit(items.type))
+    if limit is None:
+        return np.empty(0, np.int64)
+    counted = ticks(items)
+    return _places(pc.or_(pc.greater(counted, limit), pc.less(counted, -limit)))
+
+
+def _unit(column: pa.DataType) -> str:
+    """What a date or a time counts in; empty for any other type."""
+    if types.is_date(column):
+        return "days" if types.is_date32(column) else "ms"
+    return str(column.unit) if types.is_timestamp(column) else ""
+
+
+def ticks(items: pa.Array) -> pa.Array:
+    """What dates and times are stored as: days, or units of their type, since the epoch, as int64."""
+    return items.cast(pa.int32() if types.is_date32(items.type) else pa.int64()).cast(pa.int64())
+
+
+def _places(found: pa.BooleanArray) -> npt.NDArray[np.int64]:
+    places = pc.indices_nonzero(pc.fill_null(found, False)).to_numpy()
+    return np.asarray(places, np.int64)
+
+
+def _to_float32(items: pa.Array) -> pa.Array:
+    if types.is_float32(items.type):
+        return items
+    if types.is_float16(items.type):  # which Arrow does not cast
+        halves = value_buffer(items, np.float16).astype(np.float32)
+        return pa.array(halves, mask=items.is_null().to_numpy(zero_copy_only=False))
+    doubles = items.cast(pa.float64())
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 is infinity, as in protobuf
+        singles = value_buffer(doubles, np.float64).astype(np.float32)
+    return pa.array(singles, mask=doubles.is_null().to_numpy(zero_copy_only=False))
+
+
+def value_buffer(items: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The value buffer of a fixed-width array, whatever stands where it is null."""
+    if not len(items):
+        return np.empty(0, dtype)
+    return np.frombuffer(items.buffers()[1], dtype)[items.offset : items.offset + len(items)]
+
+
+def _is_bytes(item: pa.DataType) -> bool:
+    return any(
+        check(item)
+        for check in (
+            types.is_string,
+            types.is_large_string,
+            types.is_binary,
+            types.is_large_binary,
+            types.is_fixed_size_binary,
+        )
+    )
+
+
+def _shape(column: pa.DataType) -> tuple[int, ...] | None:
+    if types.is_fixed_size_list(column):
+        return (int(column.list_size),)
+    return None if is_list(column) else (1,)

@@ -1,0 +1,190 @@
+"""What readers ask of a dataset: its manifest, whoever wrote it, and whether its files are the ones it tells of.
+
+A dataset lies in Split-* folders, or, as TFDS and many others write it, in one folder or file. What a split is called
+stands in the names of its files there, before the suffix: `mnist-train.tfrecord-00000-of-00001`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
+
+from infeed.components.dataset import files, names, records
+from infeed.components.dataset.checksums import Expected
+from infeed.components.dataset.files import FileStat
+from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
+from infeed.components.errors import InfeedError
+
+COUNTED = re.compile("counted-[0-9a-f]{32}")  # folders of `cache_dir` that hold the count of a dataset
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
+
+
+def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
+    """The manifest of any TFRecord dataset, whoever wrote it.
+
+    One without a manifest is counted once by walking its record framing; the count is kept in `cache_dir`, keyed by the
+    place, names, sizes and times of its files, and never written into the dataset. A count that is damaged is made
+    again, and so is one that could not be kept.
+
+    Raises:
+      InfeedError: where `root` holds no split, is not finished, or a file is truncated or corrupt.
+    """
+    if files.exists(files.join(root, names.MANIFEST)):
+        return Manifest.read(root)
+    if files.exists(files.join(root, names.UNFINISHED)):
+        raise InfeedError(
+            "a dataset that is not finished", where=root, do="wait for its writer, or write it again if that was killed"
+        )
+    folders = {folder: files.list_files(files.join(root, folder)) for folder in _split_folders(root)}
+    found = [file for inside in folders.values() for file in inside]
+    source = Source.of("tfrecord", root, found)
+    by_split = {
+        folder.removeprefix(names.SPLIT_FOLDER): [file for file in inside if not files.is_hidden(file.path)]
+        for folder, inside in folders.items()
+    }
+    if cache_dir is None:
+        return _count(root, by_split, source)
+    cached = files.join(cache_dir, f"counted-{_version_of(root, found)}")
+    if (kept := _kept_count(files.join(cached, names.MANIFEST), source)) is not None:
+        return kept
+    counted = _count(root, by_split, source)
+    with suppress(OSError, InfeedError):
+        counted.write(cached)
+    return counted
+
+
+def flat_manifest(path: str) -> tuple[str, Manifest] | None:
+    """The folder and what its TFRecord files hold, counted by walking their framing; None where there is none.
+
+    Args:
+      path: a folder, whose TFRecord files are looked at and no others, or one such file.
+
+    Raises:
+      InfeedError: a file is truncated or corrupt.
+    """
+    root, by_split = flat_files(path)
+    shards = sorted((file for found in by_split.values() for file in found), key=lambda file: file.path)
+    return (root, _count(root, by_split, Source.of("tfrecord", root, shards))) if shards else None
+
+
+def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
+    """The folder, and the TFRecord files of each split that lie in it side by side, by path; as `flat_manifest`."""
+    if files.exists(path) and not files.is_folder(path):
+        root = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+        found = files.glob(root, files.name(path))  # nothing where it is a device or a pipe
+    else:
+        root, found = path, files.glob(path, "*")
+    by_split: dict[str, list[FileStat]] = {}
+    for file in found:
+        if _NAME.fullmatch(files.name(file.path)):
+            by_split.setdefault(_split_of(file, root), []).append(file)
+    return root, by_split
+
+
+def check_listed(folder: str, listed: Set[str]) -> None:
+    """A split's folder holds the files of the manifest and no others, which other readers would take for data.
+
+    Raises:
+      InfeedError: with the name of the first that is missing or too many.
+    """
+    there = {files.name(file.path) for file in files.list_files(folder) if not files.is_hidden(file.path)}
+    for found, what in ((listed - there, "missing"), (there - listed, "not of this dataset")):
+        if found:
+            more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+            raise InfeedError(
+                f"{min(found)}{more} {'is' if len(found) == 1 else 'are'} {what}: manifest.json tells of other files",
+                where=folder,
+                do="write the dataset again, into a new folder",
+            )
+
+
+def expected_file(path: str) -> Expected | None:
+    """What the manifest of its dataset tells of a file; None where there is no manifest, or it names no such file."""
+    return _expected_in(posixpath.dirname(path)).get(path)
+
+
+def listed_files(folder: str) -> set[str]:
+    """Names of the files that a manifest lists in the folder of a split; none where there is no manifest."""
+    return {files.name(path) for path in _expected_in(folder)}
+
+
+def _kept_count(path: str, source: Source) -> Manifest | None:
+    """An earlier count of the same files, where there is one that can be read."""
+    try:
+        kept = Manifest.from_json(files.read_bytes(path))
+        if kept.source != source:
+            raise ValueError("it is of other files")
+    except ValueError as error:
+        _log.warning("the count kept in %s is damaged, so the records are counted again: %s", path, error)
+        return None
+    except OSError:
+        return None  # there is none, or no folder to keep one in
+    return kept
+
+
+def _version_of(root: str, found: list[FileStat]) -> str:
+    """Another one for every dataset, and after every change of a file of it."""
+    lines = [os.path.abspath(root) if files.is_local(root) else root]
+    lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+def _count(root: str, by_split: Mapping[str, Iterable[FileStat]], source: Source) -> Manifest:
+    """The manifest of files whose splits are known, made by walking the framing of each."""
+    splits = {split: Split.of(tuple(_count_shard(file, root) for file in found)) for split, found in by_split.items()}
+    rows = sum(split.records for split in splits.values())
+    return Manifest(source=source, options={}, schema=(), splits=splits, rows_read=rows)
+
+
+def _count_shard(file: FileStat, root: str) -> Shard:
+    return Shard(
+        file=files.relative(file.path, root),
+        records=records.count_records(file.path),
+        bytes=file.size,
+        crc32c=records.file_crc32c(file.path),
+    )
+
+
+def _split_folders(root: str) -> list[str]:
+    inside = files.list_folders(root) if files.is_folder(root) else []
+    folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
+    if not folders:
+        raise InfeedError(
+            "not a TFRecord dataset: no Split-* folder",
+            where=root,
+            do="point at the folder that holds Split-train and its like, such as an Examples artifact",
+        )
+    return folders
+
+
+def _expected_in(folder: str) -> Mapping[str, Expected]:
+    root, name = posixpath.split(folder)
+    if not name.startswith(names.SPLIT_FOLDER):
+        return {}  # a manifest.json there would be somebody else's
+    try:
+        version = files.version(files.stat(files.join(root, names.MANIFEST)))
+    except FileNotFoundError:
+        return {}
+    return _expected_of(folder, version)
+
+
+@functools.lru_cache(maxsize=64)  # a worker reads many files of a split
+def _expected_of(folder: str, version: str) -> Mapping[str, Expected]:
+    del version  # of the manifest: another one is read anew
+    root = posixpath.dirname(folder)
+    shards = (shard.expected(root) for split in Manifest.read(root).splits.values() for shard in split.shards)
+    return {expected.path: expected for expected in shards if posixpath.dirname(expected.path) == folder}
+
+
+def _split_of(file: FileStat, root: str) -> str:
+    if (folder := files.name(root)).startswith(names.SPLIT_FOLDER):
+        return folder.removeprefix(names.SPLIT_FOLDER)
+    found = _NAME.fullmatch(files.name(file.path))
+    return (found["stem"].rpartition("-")[2] if found else "") or "all"

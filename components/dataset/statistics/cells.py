@@ -1,0 +1,146 @@
+"""The cells of a column as statistics want them: a length for each row, and plain values end to end."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.dataset import example_types
+from infeed.components.dataset.manifest import ColumnType
+from infeed.components.dataset.records import data_of, values_of
+from infeed.components.dataset.statistics.packed import DTYPES, Values
+from infeed.components.dataset.statistics.value_counts import MAX_BYTES
+
+Ints = npt.NDArray[np.int64]
+MISSING = -1  # length of a row whose feature is missing
+NOT_UTF8 = b"\xff"  # a byte that no text has
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Rows of one column.
+
+    Attributes:
+      lengths: int64 [rows], values of each row, or MISSING
+      values: int64, float32 or bytes [sum of the lengths]; bytes too long to be counted are empty, or
+        NOT_UTF8 where they are no text
+      byte_lengths: int64, of all values of a column of bytes, the long ones as well; else none
+    """
+
+    kind: ColumnType
+    lengths: Ints
+    values: Values
+    byte_lengths: Ints
+
+    @classmethod
+    def of(cls, column: pa.Array, *, empty_lists: bool = False) -> Cells | None:
+        """None of a column of Arrow's null type, which is no feature.
+
+        Args:
+          column: [rows], of a type that `example_types` lists
+          empty_lists: a null is an empty list, as `compat="tfx"` writes it
+        """
+        kind = example_types.kind_of(column.type)
+        if kind is None:
+            return None
+        lengths = example_types.item_counts(column) if example_types.is_list(column.type) else _present(column)
+        if not empty_lists and column.null_count:
+            lengths = np.where(_present(column), lengths, MISSING)
+        items = example_types.to_values(example_types.items_of(column))
+        items = items.drop_null() if items.null_count else items
+        if kind == "bytes":
+            return cls(kind, lengths, *_without_long(items))
+        return cls(kind, lengths, example_types.value_buffer(items, DTYPES[kind]), _NO_INTS)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take."""
+        return int(self.lengths.nbytes + self.values.nbytes + self.byte_lengths.nbytes)
+
+    def take(self, rows: Ints) -> Cells:
+        """Some of the rows."""
+        if len(rows) == len(self.lengths) and (np.diff(rows) == 1).all():
+            return self
+        lengths = self.lengths[rows]
+        places = rows if self._one_each() else self._places(rows, np.maximum(lengths, 0))
+        if isinstance(self.values, np.ndarray):
+            return Cells(self.kind, lengths, self.values[places], _NO_INTS)
+        return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths[places])
+
+    def _one_each(self) -> bool:
+        return len(self.values) == len(self.lengths) and bool((self.lengths == 1).all())
+
+    def _places(self, rows: Ints, taken: Ints) -> Ints:
+        """Where the values of these rows lie."""
+        counts = np.maximum(self.lengths, 0)
+        starts = (np.cumsum(counts) - counts)[rows]
+        if (taken <= 1).all():
+            return np.asarray(starts[taken > 0], np.int64)
+        return np.asarray(np.repeat(starts - np.cumsum(taken) + taken, taken) + np.arange(taken.sum()), np.int64)
+
+
+def concat(parts: Sequence[Cells]) -> Cells:
+    """Rows of one column, one part behind the other."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    values = [part.values for part in parts]
+    return Cells(
+        first.kind,
+        np.concatenate([part.lengths for part in parts]),
+        pa.concat_arrays(values) if first.kind == "bytes" else np.concatenate(values),
+        np.concatenate([part.byte_lengths for part in parts]),
+    )
+
+
+def _present(column: pa.Array) -> Ints:
+    """1 where a row has a value, 0 where it has none; a dictionary may hold a null as well."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not column.null_count:
+        return np.ones(len(column), np.int64)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.int64)
+
+
+def _without_long(items: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Ints]:
+    lengths = pc.binary_length(items).to_numpy(zero_copy_only=False).astype(np.int64)
+    long = lengths > MAX_BYTES
+    if long.any():
+        stand_ins = pa.array(list(_stand_ins(items, lengths, np.flatnonzero(long))), pa.large_binary())
+        items = stand_ins if long.all() else pc.replace_with_mask(items, pa.array(long), stand_ins)
+    return items, lengths
+
+
+def _stand_ins(items: pa.LargeBinaryArray, lengths: Ints, places: Ints) -> Iterator[bytes]:
+    """For each long value what tells whether it is text: of a picture the first bytes do, and none is copied."""
+    data, stops = data_of(items), np.cumsum(lengths)
+    for start, stop in zip((stops - lengths)[places].tolist(), stops[places].tolist(), strict=True):
+        is_text = _is_utf8(data[start : min(start + _HEAD, stop)], whole=False) and _is_utf8(data[start:stop])
+        yield b"" if is_text else NOT_UTF8
+
+
+def are_utf8(values: pa.LargeBinaryArray) -> npt.NDArray[np.bool_]:
+    """Whether each value is text in UTF-8; at once where all of them are."""
+    try:
+        values.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return np.fromiter(map(_is_utf8, values_of(values)), bool, len(values))
+    return np.ones(len(values), bool)
+
+
+def _is_utf8(value: bytes | memoryview, whole: bool = True) -> bool:
+    try:
+        codecs.utf_8_decode(value, "strict", whole)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_HEAD = 64  # bytes: the error of a decoder copies all that it was given
+_NO_INTS = np.empty(0, np.int64)

@@ -1,0 +1,378 @@
+"""What is known of one column of a split: numbers that add up over parts of it, in any order."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components import schema
+from infeed.components.annotations import Count
+from infeed.components.dataset.manifest import ColumnType
+from infeed.components.dataset.statistics.cells import Cells, are_utf8
+from infeed.components.dataset.statistics.exact_sum import ExactSum, sums_of_floats, sums_of_ints
+from infeed.components.dataset.statistics.quantile_sketch import QuantileSketch, StoredRun
+from infeed.components.dataset.statistics.value_counts import MAX_BYTES, StoredCounts, ValueCounts
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Of rows, how many values each has; of bytes, how many each value has.
+
+    Attributes:
+      number: of lengths that were measured
+      minimum, maximum: of all; 0 where there are none
+      total: sum of all
+      quantiles: of all
+    """
+
+    number: int = 0
+    minimum: int = 0
+    maximum: int = 0
+    total: int = 0
+    quantiles: QuantileSketch = field(default_factory=QuantileSketch)
+
+    @classmethod
+    def of(cls, lengths: Ints) -> Lengths:
+        if not len(lengths):
+            return cls()
+        low, high = int(lengths.min()), int(lengths.max())
+        found, counts = _counted_lengths(lengths, low, high)
+        return cls(len(lengths), low, high, int(lengths.sum()), QuantileSketch.of(found, counts))
+
+    def __add__(self, other: Lengths) -> Lengths:
+        some = [one for one in (self, other) if one.number] or [self]
+        return Lengths(
+            sum(one.number for one in some),
+            min(one.minimum for one in some),
+            max(one.maximum for one in some),
+            sum(one.total for one in some),
+            self.quantiles + other.quantiles,
+        )
+
+    @property
+    def mean(self) -> float:
+        """0 where there are none."""
+        return self.total / max(1, self.number)
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """What is known of one feature over some rows. Adding two gives what is known of all rows of both.
+
+    Whatever is said of numbers is said of the finite ones. -0.0 counts as 0.0.
+
+    Attributes:
+      name: of the column
+      type: what it is in a tf.Example
+      rows: how many there are, the feature in them or not
+      missing: rows without the feature
+      lengths: values of the rows that have it; 0 is an empty list
+      zeros: values that are 0, or empty bytes
+      invalid_utf8: values that are no text in UTF-8; 0 of numbers
+      nans, positive_infinities, negative_infinities: values that are no finite numbers
+      minimum, maximum: of the numbers; None of bytes, and where there are none
+      total: sum of the numbers, without rounding
+      squares: sum of their squares, without rounding
+      byte_lengths: of the values, for bytes
+      quantiles: of the numbers; without values for bytes
+      counts: how often each number, or each of the bytes, occurs
+    """
+
+    name: str
+    type: ColumnType
+    rows: int
+    missing: int
+    lengths: Lengths
+    zeros: int
+    invalid_utf8: int
+    nans: int
+    positive_infinities: int
+    negative_infinities: int
+    minimum: float | None
+    maximum: float | None
+    total: ExactSum
+    squares: ExactSum
+    byte_lengths: Lengths
+    quantiles: QuantileSketch
+    counts: ValueCounts
+
+    @classmethod
+    def of(cls, name: str, column: pa.Array, *, empty_lists: bool = False) -> ColumnStatistics:
+        """Of the rows of one column.
+
+        Args:
+          column: [rows], of a type that `example_types` lists, but not Arrow's null type
+          empty_lists: a null is an empty list, as `compat="tfx"` writes it
+
+        Raises:
+          ValueError: a column of nulls that has no type.
+        """
+        cells = Cells.of(column, empty_lists=empty_lists)
+        if cells is None:
+            raise ValueError(f"column {name!r} has no type")
+        return cls.of_cells(name, cells)
+
+    @classmethod
+    def of_cells(cls, name: str, cells: Cells) -> ColumnStatistics:
+        """The same of cells."""
+        there = cells.lengths >= 0
+        present = cells.lengths if there.all() else cells.lengths[there]
+        of_rows = cls.none(name, cells.kind, len(cells.lengths))
+        of_rows = dataclasses.replace(of_rows, missing=of_rows.rows - len(present), lengths=Lengths.of(present))
+        of_values = _of_bytes(cells) if cells.kind == "bytes" else _of_numbers(cells.values)
+        return dataclasses.replace(of_rows, **of_values)
+
+    @classmethod
+    def none(cls, name: str, kind: ColumnType, rows: int = 0) -> ColumnStatistics:
+        """Of rows that all lack the feature."""
+        no = dict.fromkeys(("zeros", "invalid_utf8", "nans", "positive_infinities", "negative_infinities"), 0)
+        bounds = {"minimum": None, "maximum": None, "total": ExactSum(), "squares": ExactSum()}
+        parts = {"lengths": Lengths(), "byte_lengths": Lengths(), "quantiles": QuantileSketch()}
+        return cls(name, kind, rows, rows, **no, **bounds, **parts, counts=ValueCounts.none(kind))  # type: ignore[arg-type]
+
+    def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
+        """
+        Raises:
+          ValueError: another column, or one of another type.
+        """
+        if (self.name, self.type) != (other.name, other.type):
+            raise ValueError(f"column {self.name!r} is {self.type}, and {other.name!r} is {other.type}")
+        summed = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
+        return ColumnStatistics(
+            name=self.name,
+            type=self.type,
+            minimum=_extreme(min, self.minimum, other.minimum),
+            maximum=_extreme(max, self.maximum, other.maximum),
+            **summed,
+        )
+
+    @property
+    def present(self) -> int:
+        """Rows that have the feature."""
+        return self.rows - self.missing
+
+    @property
+    def values(self) -> int:
+        """All values of all rows, the ones that are not finite as well."""
+        return self.lengths.total
+
+    @property
+    def infinities(self) -> int:
+        return self.positive_infinities + self.negative_infinities
+
+    @property
+    def finite(self) -> int:
+        """Values that are finite numbers; 0 for bytes."""
+        return 0 if self.type == "bytes" else self.values - self.nans - self.infinities
+
+    @property
+    def mean(self) -> float | None:
+        """Of the numbers; None where there are none."""
+        return float(self.total.fraction / self.finite) if self.finite else None
+
+    @property
+    def variance(self) -> float | None:
+        """The mean of the squares less the square of the mean, computed without rounding; None without numbers."""
+        if not self.finite:
+            return None
+        mean = self.total.fraction / self.finite
+        return float(Fraction(self.squares.fraction, self.finite) - mean * mean)
+
+    @property
+    def std(self) -> float | None:
+        """Of the population: the root of `variance`."""
+        variance = self.variance
+        return None if variance is None else math.sqrt(variance)
+
+    def collapse(self) -> ColumnStatistics:
+        """In a form whose size does not grow with the number of parts, for a file."""
+        lengths, byte_lengths = (
+            dataclasses.replace(one, quantiles=one.quantiles.collapse()) for one in (self.lengths, self.byte_lengths)
+        )
+        quantiles = self.quantiles.collapse()
+        return dataclasses.replace(self, lengths=lengths, byte_lengths=byte_lengths, quantiles=quantiles)
+
+    def plain(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        found = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        for name in ("total", "squares"):
+            found[name] = {"units": str(found[name].units), "scale": found[name].scale}
+        for name in ("lengths", "byte_lengths"):
+            found[name] = {**vars(found[name]), "quantiles": found[name].quantiles.plain()}
+        return {**found, "quantiles": self.quantiles.plain(), "counts": self.counts.plain()}
+
+    def to_json(self) -> str:
+        return json.dumps(self.plain())
+
+    @classmethod
+    def from_json(cls, text: bytes) -> ColumnStatistics:
+        """Trusts nothing: each value is of its type and range, and the parts agree with each other.
+
+        Raises:
+          ValueError: with what is wrong.
+        """
+        return schema.read_json(StoredColumn, text).statistics()
+
+
+@dataclass(frozen=True)
+class StoredSum:
+    units: str
+    scale: Count
+
+    def sum(self) -> ExactSum:
+        if self.scale not in (0, 149, 298) or len(self.units) > _DIGITS:
+            raise ValueError(f"a sum in units of 2^-{self.scale}, {len(self.units)} digits long")
+        return ExactSum(int(self.units), self.scale)
+
+
+@dataclass(frozen=True)
+class StoredLengths:
+    number: Count
+    minimum: Count
+    maximum: Count
+    total: Count
+    quantiles: tuple[StoredRun, ...]
+
+    def lengths(self) -> Lengths:
+        quantiles = QuantileSketch(tuple(run.run(np.int64) for run in self.quantiles))
+        if quantiles.total != self.number or not self.minimum * self.number <= self.total <= self.maximum * self.number:
+            raise ValueError(
+                f"{self.number} lengths from {self.minimum} to {self.maximum} do not add up to {self.total}"
+            )
+        return Lengths(self.number, self.minimum, self.maximum, self.total, quantiles)
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """A column's statistics in a file; `statistics` gives them back."""
+
+    name: str
+    type: ColumnType
+    rows: Count
+    missing: Count
+    lengths: StoredLengths
+    zeros: Count
+    invalid_utf8: Count
+    nans: Count
+    positive_infinities: Count
+    negative_infinities: Count
+    minimum: int | float | None
+    maximum: int | float | None
+    total: StoredSum
+    squares: StoredSum
+    byte_lengths: StoredLengths
+    quantiles: tuple[StoredRun, ...]
+    counts: StoredCounts
+
+    def statistics(self) -> ColumnStatistics:
+        """
+        Raises:
+          ValueError: with what is wrong.
+        """
+        dtype = np.int64 if self.type == "int" else np.float32
+        plain = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        plain |= {"total": self.total.sum(), "squares": self.squares.sum()}
+        plain |= {"lengths": self.lengths.lengths(), "byte_lengths": self.byte_lengths.lengths()}
+        plain |= {"quantiles": QuantileSketch(tuple(run.run(dtype) for run in self.quantiles))}
+        found = ColumnStatistics(**{**plain, "counts": self.counts.counted(self.type)})
+        _check(found)
+        return found
+
+
+def _check(found: ColumnStatistics) -> None:
+    """Raises ValueError where the parts do not agree with each other."""
+    counted = found.values if found.type == "bytes" else found.finite
+    agree = (
+        (found.lengths.number, found.present),
+        (found.byte_lengths.number, found.values if found.type == "bytes" else 0),
+        (found.quantiles.total, found.finite),
+        (found.counts.total + found.counts.uncounted, counted),
+        (found.invalid_utf8 <= counted, True),
+        (found.minimum is None, not found.finite),
+        (found.maximum is None, not found.finite),
+    )
+    for one, other in agree:
+        if one != other:
+            raise ValueError(f"column {found.name!r}: its counts do not agree: {one} and {other}")
+    if found.squares.units < 0 or (found.variance or 0.0) < 0:
+        raise ValueError(f"column {found.name!r}: its sums cannot be")
+
+
+def _of_numbers(values: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if values.dtype == np.float32:
+        found |= {
+            "nans": int(np.count_nonzero(np.isnan(values))),
+            "positive_infinities": int(np.count_nonzero(values == np.inf)),
+            "negative_infinities": int(np.count_nonzero(values == -np.inf)),
+        }
+        values = values[np.isfinite(values)] if any(found.values()) else values
+        values = values + np.float32(0)  # -0.0 becomes 0.0
+    if not len(values):
+        return found
+    distinct, counts = _runs(np.sort(values))
+    total, squares = (sums_of_floats if values.dtype == np.float32 else sums_of_ints)(values)
+    return {
+        **found,
+        "zeros": int(counts[distinct == 0].sum()),
+        "minimum": distinct[0].item(),
+        "maximum": distinct[-1].item(),
+        "total": total,
+        "squares": squares,
+        "quantiles": QuantileSketch.of(distinct, counts),
+        "counts": ValueCounts.of(distinct, counts),
+    }
+
+
+def _of_bytes(cells: Cells) -> dict[str, Any]:
+    counted = cells.byte_lengths <= MAX_BYTES
+    values: Any = cells.values
+    found = pc.value_counts(values if counted.all() else values.filter(pa.array(counted)))
+    distinct, counts = found.field("values"), found.field("counts").to_numpy()
+    uncounted = int(np.count_nonzero(~counted))
+    long = values.filter(pa.array(~counted)) if uncounted else values[:0]
+    return {
+        "zeros": int(np.count_nonzero(cells.byte_lengths == 0)),
+        "invalid_utf8": int(counts[~are_utf8(distinct)].sum()) + int(np.count_nonzero(~are_utf8(long))),
+        "byte_lengths": Lengths.of(cells.byte_lengths),
+        "counts": ValueCounts.of(distinct, counts, uncounted),
+    }
+
+
+def _counted_lengths(lengths: Ints, low: int, high: int) -> tuple[Ints, Ints]:
+    if low == high:
+        return np.array([low]), np.array([len(lengths)])
+    if high - low > _COUNTABLE:
+        return _runs(np.sort(lengths))
+    counts = np.bincount(lengths - low)
+    found = np.flatnonzero(counts)
+    return found + low, counts[found]
+
+
+def _runs(ascending: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Ints]:
+    """The different values, and how often each occurs."""
+    starts = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
+    return ascending[starts], np.diff(np.append(starts, len(ascending)))
+
+
+def _extreme(choose: Callable[..., float], one: float | None, other: float | None) -> float | None:
+    return choose((value for value in (one, other) if value is not None), default=None)
+
+
+_COUNTABLE = 1 << 16  # a range of lengths up to here is counted, at a tenth of what sorting them costs
+_DIGITS = 4_000  # of a sum in a file; Python refuses to read more
+_SUMMED = [
+    one.name for one in dataclasses.fields(ColumnStatistics) if one.name not in ("name", "type", "minimum", "maximum")
+]

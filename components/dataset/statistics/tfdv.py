@@ -1,0 +1,198 @@
+"""Column statistics as TensorFlow Data Validation's proto, figure by figure as its own generators give them.
+
+Counts, means, deviations, extremes, lengths and the counts of values are equal to TFDV's, which are exact as well; the
+median and the buckets of histograms lie within its error of 1 % of the numbers. A column of more than 10,000 different
+values has an estimate of how many there are, and the counts of its frequent ones, as TFDV itself has them with
+`use_sketch_based_topk_uniques`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tensorflow_metadata.proto.v0 import statistics_pb2
+
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.histograms import (
+    BUCKETS,
+    Bucket,
+    Distribution,
+    Histogram,
+    lengths_of,
+    numbers_of,
+    quantile_histogram,
+    standard_histogram,
+)
+
+_TYPES = {
+    "int": statistics_pb2.FeatureNameStatistics.INT,
+    "float": statistics_pb2.FeatureNameStatistics.FLOAT,
+    "bytes": statistics_pb2.FeatureNameStatistics.STRING,
+}
+# TFDV's labels for values that are no text, and for those too long to be kept.
+NOT_TEXT, TOO_LONG = "__BYTES_VALUE__", "__LARGE_BYTES__"
+
+
+@dataclass(frozen=True)
+class ProtoOptions:
+    """What of TFDV's StatsOptions shapes the proto; the defaults are TFDV's.
+
+    Attributes:
+      num_top_values: most frequent values listed.
+      frequency_threshold: least count of a value that is listed.
+      num_rank_histogram_buckets: values in the rank histogram.
+      num_values_histogram_buckets: buckets of the histogram of lengths.
+      num_histogram_buckets: buckets of one width.
+      num_quantiles_histogram_buckets: buckets of one count.
+      images: names of columns of encoded pictures, whose values are measured and not counted.
+      categories: names of columns of whole numbers that are the names of categories, and are counted as text is.
+      absent: describe columns that no row has as well, as TFDV does where a schema names them.
+    """
+
+    num_top_values: int = 20
+    frequency_threshold: int = 1
+    num_rank_histogram_buckets: int = 1000
+    num_values_histogram_buckets: int = BUCKETS
+    num_histogram_buckets: int = BUCKETS
+    num_quantiles_histogram_buckets: int = BUCKETS
+    images: frozenset[str] = field(default_factory=frozenset)
+    categories: frozenset[str] = field(default_factory=frozenset)
+    absent: bool = False
+
+
+def to_proto(
+    columns: Iterable[ColumnStatistics], rows: int, options: ProtoOptions | None = None
+) -> statistics_pb2.DatasetFeatureStatisticsList:
+    """What TFX's StatisticsGen writes for one split.
+
+    Args:
+      columns: of the split; those that no row has are left out unless `absent` says so, as TFDV never sees them.
+      rows: how many the split has.
+      options: TFDV's defaults where there are none.
+    """
+    options = options or ProtoOptions()
+    found = statistics_pb2.DatasetFeatureStatisticsList()
+    dataset = found.datasets.add(num_examples=rows)
+    for column in sorted(columns, key=lambda column: column.name):
+        if column.present or options.absent:
+            dataset.features.append(_feature(column, options))
+    return found
+
+
+def _feature(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.FeatureNameStatistics:
+    feature = statistics_pb2.FeatureNameStatistics(type=_TYPES[column.type])
+    feature.path.step.append(column.name)
+    common = _common(column, options)
+    if column.type == "bytes" and column.name in options.images:
+        feature.type = statistics_pb2.FeatureNameStatistics.BYTES
+        feature.bytes_stats.CopyFrom(_measured(column))
+        feature.bytes_stats.common_stats.CopyFrom(common)
+    elif column.type == "bytes" or (column.type == "int" and column.name in options.categories):
+        feature.string_stats.CopyFrom(_counted(column, options))
+        feature.string_stats.common_stats.CopyFrom(common)
+    else:
+        feature.num_stats.CopyFrom(_numbers(column, options))
+        feature.num_stats.common_stats.CopyFrom(common)
+    return feature
+
+
+def _common(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.CommonStatistics:
+    common = statistics_pb2.CommonStatistics(num_non_missing=column.present, num_missing=column.missing)
+    if not column.present:
+        return common
+    common.tot_num_values = column.values
+    common.min_num_values, common.max_num_values = column.lengths.minimum, column.lengths.maximum
+    common.avg_num_values = column.lengths.mean
+    lengths = quantile_histogram(lengths_of(column.lengths), options.num_values_histogram_buckets)
+    common.num_values_histogram.CopyFrom(_histogram(lengths, statistics_pb2.Histogram.QUANTILES))
+    return common
+
+
+def _numbers(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.NumericStatistics:
+    found = statistics_pb2.NumericStatistics()
+    if not column.values:
+        return found
+    numbers = numbers_of(column)
+    if numbers.total:
+        _set_moments(found, column)
+        found.min, found.max = float(numbers.values[0]), float(numbers.values[-1])
+        found.median = float(numbers.at([0.5])[0])
+    found.histograms.append(_standard(numbers, options))
+    quantiles = quantile_histogram(numbers, options.num_quantiles_histogram_buckets)
+    found.histograms.append(_histogram(quantiles, statistics_pb2.Histogram.QUANTILES))
+    return found
+
+
+def _set_moments(found: statistics_pb2.NumericStatistics, column: ColumnStatistics) -> None:
+    """With an infinity among the numbers there is no mean and, in TFDV's words, no deviation."""
+    found.num_zeros = column.zeros
+    found.mean = math.nan if column.infinities else column.mean
+    found.std_dev = 0.0 if column.infinities else column.std
+
+
+def _standard(numbers: Distribution, options: ProtoOptions) -> statistics_pb2.Histogram:
+    histogram = standard_histogram(numbers, options.num_histogram_buckets)
+    if numbers.total and not len(numbers.finite):  # as TFDV writes it where every number is infinite
+        histogram = Histogram((Bucket(math.inf, -math.inf, numbers.total),), numbers.nans)
+    return _histogram(histogram, statistics_pb2.Histogram.STANDARD)
+
+
+def _histogram(histogram: Histogram, kind: int) -> statistics_pb2.Histogram:
+    found = statistics_pb2.Histogram(type=kind, num_nan=histogram.nans)
+    for bucket in histogram.buckets:
+        found.buckets.add(low_value=bucket.low, high_value=bucket.high, sample_count=bucket.count)
+    return found
+
+
+def _measured(column: ColumnStatistics) -> statistics_pb2.BytesStatistics:
+    lengths = column.byte_lengths
+    return statistics_pb2.BytesStatistics(
+        avg_num_bytes=lengths.mean,
+        min_num_bytes=lengths.minimum,
+        max_num_bytes=lengths.maximum,
+        max_num_bytes_int=lengths.maximum,
+    )
+
+
+def _counted(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.StringStatistics:
+    found = statistics_pb2.StringStatistics(unique=distinct(column))
+    if column.type == "bytes":
+        found.avg_length, found.invalid_utf8_count = column.byte_lengths.mean, column.invalid_utf8
+    elif column.values:
+        digits = sum(len(str(value)) * count for value, count in column.counts.items())
+        found.avg_length = digits / column.values
+    most = max(options.num_top_values, options.num_rank_histogram_buckets)
+    for rank, (label, count) in enumerate(itertools.islice(_labelled(column), most)):
+        if count < options.frequency_threshold:
+            break
+        if rank < options.num_top_values:
+            found.top_values.add(value=label, frequency=count)
+        # A domain that SchemaGen infers holds all values of the rank histogram, so it has all of them or none.
+        if rank < options.num_rank_histogram_buckets and not column.counts.uncounted:
+            found.rank_histogram.buckets.add(low_rank=rank, high_rank=rank, label=label, sample_count=count)
+    return found
+
+
+def distinct(column: ColumnStatistics) -> int:
+    """How many values differ; of those too long to be counted, each is taken to differ from all others."""
+    return column.counts.distinct + column.counts.uncounted
+
+
+def _labelled(column: ColumnStatistics) -> Iterator[tuple[str, int]]:
+    """(label, count), the most frequent first; those too long to be counted have one label together."""
+    long, rest = column.counts.uncounted, ((label_of(value), count) for value, count in column.counts.items())
+    return heapq.merge([(TOO_LONG, long)] if long else [], rest, key=lambda pair: -pair[1])
+
+
+def label_of(value: object) -> str:
+    """As TFDV shows it: text as it is, bytes that are none as `__BYTES_VALUE__`, numbers as Python writes them."""
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return NOT_TEXT

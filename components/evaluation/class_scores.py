@@ -1,0 +1,96 @@
+"""Recall, precision and F1 of a class, or their mean over all classes, for TFMA to measure.
+
+TFMA's own mean over classes has to be told which classes there are. Those of the data are not always those that the
+model knows, for a rare class may be missing in training; here they are taken from the confusion matrix.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from tensorflow_model_analysis.metrics import metric_types, metric_util
+from tensorflow_model_analysis.metrics.multi_class_confusion_matrix_metrics import multi_class_confusion_matrices
+
+_MATRICES = "_class_score_matrices"  # under TFMA's own name would be those of other thresholds, if a metric has some
+_UNKNOWN = -1  # how Transform marks a class that no training row has
+
+
+class _ClassScore(metric_types.Metric):
+    """A score of class `positive`; of every class, and the mean, where `positive` is None."""
+
+    score: ClassVar[str]
+
+    def __init__(self, positive: int | None = None, name: str = "") -> None:
+        computations = metric_util.merge_per_key_computations(_computations_of(self.score))
+        super().__init__(computations, positive=positive, name=name or self.score)
+
+
+# TFMA looks a class up by its name alone, wherever it has one of its own that is called so.
+class ClassRecall(_ClassScore):
+    """Share of the rows of the class that are found."""
+
+    score = "recall"
+
+
+class ClassPrecision(_ClassScore):
+    """Share of the rows that are called so and are of the class."""
+
+    score = "precision"
+
+
+class ClassF1(_ClassScore):
+    """Harmonic mean of recall and precision."""
+
+    score = "f1"
+
+
+for _metric in (ClassRecall, ClassPrecision, ClassF1):
+    metric_types.register_metric(_metric)
+
+
+def _computations_of(score: str) -> Callable[..., Any]:
+    def computations(
+        positive: int | None = None,
+        name: str = "",
+        eval_config: Any = None,
+        model_name: str = "",
+        output_name: str = "",
+        example_weighted: bool = False,
+    ) -> Any:
+        of = {"model_name": model_name, "output_name": output_name, "example_weighted": example_weighted}
+        key = metric_types.MetricKey(name=name, **of)
+        matrices = multi_class_confusion_matrices(name=_MATRICES, eval_config=eval_config, **of)
+        matrix_key = matrices[-1].keys[-1]
+
+        def result(metrics: Mapping[Any, Any]) -> dict[Any, float]:
+            (matrix,) = metrics[matrix_key].values()
+            rows = {(entry.actual_class_id, entry.predicted_class_id): count for entry, count in matrix.items()}
+            return {key: scores(rows, positive)[score]}
+
+        return [*matrices, metric_types.DerivedMetricComputation(keys=[key], result=result)]
+
+    return computations
+
+
+def scores(rows: Mapping[tuple[int, int], float], positive: int | None = None) -> dict[str, float]:
+    """Recall, precision and F1.
+
+    Args:
+      rows: (actual, predicted) -> how many.
+      positive: the class; None for the mean over the classes that rows have, those alone that no training row has left
+        out.
+    """
+    actual, predicted, right = Counter[int](), Counter[int](), Counter[int]()
+    for (is_class, called), count in rows.items():
+        actual[is_class] += count  # type: ignore[assignment]  # weighted rows are counted in fractions
+        predicted[called] += count  # type: ignore[assignment]
+        right[is_class] += count * (is_class == called)  # type: ignore[assignment]
+    classes = [positive] if positive is not None else [one for one in actual if one != _UNKNOWN]
+    found = {"recall": 0.0, "precision": 0.0, "f1": 0.0}
+    for one in classes:
+        found["recall"] += right[one] / max(actual[one], 1) / len(classes)
+        found["precision"] += right[one] / max(predicted[one], 1) / len(classes)
+        found["f1"] += 2 * right[one] / max(actual[one] + predicted[one], 1) / len(classes)
+    return found

@@ -1,0 +1,306 @@
+"""The computations of TFMA's that look at rows, each over a whole batch; all its other metrics are derived from these.
+
+A leaf takes the place of one of TFMA's combiners, and gives what that one would give under the same keys. `terms` are
+made once for a batch, [rows, ...] each; of the rows of each slice they are added up to a total, and totals are merged.
+What merging gives is the same however the rows are cut into batches, but for the rounding of fractions.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from tensorflow_model_analysis.metrics import (
+    calibration_histogram,
+    metric_util,
+    multi_class_confusion_matrix_metrics,
+)
+
+from infeed.components.evaluation.pairs import (
+    Array,
+    BeyondError,
+    Observed,
+    Subject,
+    flat,
+    fractional,
+)
+
+Terms = tuple[Array, ...]
+Batch = Mapping[str, Observed]  # by the model's name
+
+
+class Leaf(abc.ABC):
+    """One combiner of TFMA's, for batches."""
+
+    needs_pairs: ClassVar[bool] = True  # labels and predictions, or weights alone
+
+    def __init__(self, combiner: Any) -> None:
+        self.combiner = combiner
+        self.subject = Subject.of(combiner)
+
+    @abc.abstractmethod
+    def terms(self, batch: Batch) -> Terms:
+        """What each row adds: arrays [rows, ...]."""
+
+    @abc.abstractmethod
+    def total(self, terms: Terms) -> Any:
+        """Of the terms of some rows."""
+
+    @abc.abstractmethod
+    def merge(self, one: Any, other: Any) -> Any:
+        """The total of both; may change `one`."""
+
+    @abc.abstractmethod
+    def results(self, total: Any) -> dict[Any, Any]:
+        """TFMA's keys -> what its combiner gives for them."""
+
+
+class _Sums(Leaf):
+    """Whose total is the sum of its only term, [rows] or [rows, n]."""
+
+    def total(self, terms: Terms) -> Any:
+        return terms[0].sum(axis=0, dtype=np.float64)
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one + other
+
+
+class ExampleCount(_Sums):
+    """Rows, or the sum of their weights."""
+
+    needs_pairs = False
+
+    def terms(self, batch: Batch) -> Terms:
+        return (self.subject.weights(batch),)
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        return dict.fromkeys(self.combiner._keys, float(total))
+
+
+class MeanTotals(_Sums):
+    """Sums of labels, of predictions and of weights, for calibration and both means."""
+
+    def terms(self, batch: Batch) -> Terms:
+        pairs = flat(self.subject.pairs(batch))
+        weights = pairs.weights.astype(np.float64)
+        return (np.stack([weights * pairs.labels, weights * pairs.predictions, weights], -1).sum(axis=1),)
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        found = self.combiner.create_accumulator()
+        found.total_weighted_labels, found.total_weighted_predictions, found.total_weighted_examples = total.tolist()
+        return dict(self.combiner.extract_output(found))
+
+
+def _percentage(label: Array, prediction: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 100 * np.where(label == 0, np.nan, np.abs((label - prediction) / label))
+
+
+def _squared_logarithm(label: Array, prediction: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.abs(np.log(label + 1) - np.log(prediction + 1)).astype(np.float64) ** 2)
+
+
+_ERRORS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "_MeanAbsoluteErrorCombiner": lambda label, prediction: np.abs(label - prediction),
+    "_MeanSquaredErrorCombiner": lambda label, prediction: (label - prediction).astype(np.float64) ** 2,
+    "_MeanAbsolutePercentageErrorCombiner": _percentage,
+    "_MeanSquaredLogarithmicErrorCombiner": _squared_logarithm,
+}
+
+
+class MeanError(_Sums):
+    """Sums of errors and of weights; an error that is NaN is left out with its weight, as TFMA does."""
+
+    def terms(self, batch: Batch) -> Terms:
+        pairs = flat(self.subject.pairs(batch))
+        errors = _ERRORS[type(self.combiner).__name__](pairs.labels, pairs.predictions).astype(np.float64)
+        is_error = ~np.isnan(errors)
+        weights = np.where(is_error, pairs.weights, 0.0)
+        return (np.stack([np.where(is_error, errors, 0.0) * weights, weights], -1).sum(axis=1),)
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        found = self.combiner.create_accumulator()
+        found.total_regression_error, found.total_example_weights = total.tolist()
+        return dict(self.combiner.extract_output(found))
+
+
+class CrossEntropy(_Sums):
+    """Sums of cross entropies, each the mean (binary) or sum (categorical) over classes, and of weights."""
+
+    def terms(self, batch: Batch) -> Terms:
+        pairs = self.subject.pairs(batch)
+        is_binary = type(self.combiner).__name__ == "_BinaryCrossEntropyCombiner"
+        smoothing, classes = self.combiner._label_smoothing, 2 if is_binary else pairs.predictions.shape[1]
+        labels = pairs.labels * (1.0 - smoothing) + smoothing / classes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropies = (self._binary if is_binary else self._categorical)(labels, pairs.predictions)
+        weights = pairs.weights.astype(np.float64)
+        return (np.concatenate([entropies.astype(np.float64)[:, None] * weights, weights], axis=1),)
+
+    def _binary(self, labels: Array, predictions: Array) -> Array:
+        if self.combiner._from_logits:
+            of_each = np.maximum(predictions, 0) - predictions * labels + np.log(1 + np.exp(-np.abs(predictions)))
+        else:
+            of_each = -labels * np.log(predictions) - (1 - labels) * np.log(1 - predictions)
+        return np.asarray(of_each.mean(axis=1))
+
+    def _categorical(self, labels: Array, predictions: Array) -> Array:
+        shares = np.exp(predictions) if self.combiner._from_logits else predictions
+        shares = shares / shares.sum(axis=1, keepdims=True)
+        logarithms = np.where(shares > 0, np.log(np.where(shares > 0, shares, 1)), 0)
+        return np.asarray(-(labels * logarithms).sum(axis=1))
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        found = self.combiner.create_accumulator()
+        found.total_cross_entropy, found.total_example_weights = total.tolist()
+        return dict(self.combiner.extract_output(found))
+
+
+class BucketSums(Leaf):
+    """Sums of labels, predictions and weights in buckets of the prediction; AUC and its like stand on them.
+
+    The total is (numbers of the buckets that have rows, ascending, [n]; float64 sums [3, n]).
+    """
+
+    def terms(self, batch: Batch) -> Terms:
+        pairs = flat(self.subject.pairs(batch))
+        if self.combiner._fractional_labels:
+            negative, positive = fractional(pairs)
+            weights, labels = np.stack([negative, positive], -1), np.array([0.0, 1.0])
+        else:
+            weights, labels = pairs.weights[..., None], pairs.labels[..., None]
+        predictions = pairs.predictions.astype(np.float64)[..., None]
+        buckets = self._buckets(predictions if self.combiner._prediction_based_bucketing else labels * 1.0)
+        return tuple(np.broadcast_arrays(buckets, labels, predictions, weights.astype(np.float64)))
+
+    def _buckets(self, values: Array) -> Array:
+        if np.isnan(values).any():
+            raise ValueError("the model predicts NaN")
+        buckets = self.combiner._num_buckets
+        places = (values - self.combiner._left) / self.combiner._range * buckets + 1
+        found: Array = np.clip(places, 0, buckets + 1).astype(np.int64)
+        return found
+
+    def total(self, terms: Terms) -> Any:
+        buckets, labels, predictions, weights = (term.reshape(-1) for term in terms)
+        if self.combiner._fractional_labels:
+            counts = weights != 0
+            buckets, labels, predictions, weights = (x[counts] for x in (buckets, labels, predictions, weights))
+        return _by_bucket(buckets, np.stack([labels * weights, predictions * weights, weights]))
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return _by_bucket(np.concatenate([one[0], other[0]]), np.concatenate([one[1], other[1]], axis=1))
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        buckets = zip(total[0].tolist(), *total[1].tolist(), strict=True)
+        return {self.combiner._key: [calibration_histogram.Bucket(*bucket) for bucket in buckets]}
+
+
+def _by_bucket(buckets: Array, sums: Array) -> tuple[Array, Array]:
+    found, which = np.unique(buckets, return_inverse=True)
+    which = which.reshape(-1)
+    return found, np.stack([np.bincount(which, row, minlength=len(found)) for row in sums])
+
+
+class ConfusionMatrices(Leaf):
+    """True and false positives and negatives at thresholds; the total is float64 [4, thresholds]: tp, tn, fp, fn."""
+
+    def __init__(self, combiner: Any) -> None:
+        super().__init__(combiner)
+        if combiner._example_id_key:
+            raise BeyondError("a metric lists examples (example_id_key)")
+        _check_extraction(combiner)
+        self._asked = list(combiner._binary_confusion_matrices._thresholds)
+        self._thresholds = np.asarray(self._asked, np.float64)
+
+    def terms(self, batch: Batch) -> Terms:
+        pairs = flat(self.subject.pairs(batch))
+        if not self.combiner._enable_fractional_labels:
+            return pairs.labels, pairs.predictions, pairs.weights
+        negative, positive = fractional(pairs)
+        return pairs.predictions, negative, positive
+
+    def total(self, terms: Terms) -> Any:
+        if self.combiner._enable_fractional_labels:
+            predictions, negative, positive = terms
+            below_1, above_1 = self._sides(predictions, positive, self._thresholds)
+            below_0, above_0 = self._sides(predictions, negative, self._thresholds)
+            return np.stack([above_1, below_0, above_0, below_1])
+        return np.concatenate([self._at(threshold, *terms) for threshold in self._thresholds], axis=1)
+
+    def _at(self, threshold: float, labels: Array, predictions: Array, weights: Array) -> Array:
+        is_positive, at = labels > threshold, np.array([threshold])
+        below_1, above_1 = self._sides(predictions, np.where(is_positive, weights, 0.0), at)
+        below_0, above_0 = self._sides(predictions, np.where(is_positive, 0.0, weights), at)
+        return np.stack([above_1, below_0, above_0, below_1])
+
+    def _sides(self, predictions: Array, weights: Array, thresholds: Array) -> tuple[Array, Array]:
+        """Weights of the predictions at or below each threshold, and above it; NaN is above none."""
+        order = np.argsort(thresholds)
+        values = predictions.reshape(-1).astype(np.float64)
+        passed = np.searchsorted(thresholds[order], np.where(np.isnan(values), -np.inf, values), side="left")
+        sums = np.bincount(passed, weights.reshape(-1), minlength=len(thresholds) + 1)
+        back = np.argsort(order)
+        return np.cumsum(sums)[:-1][back], np.cumsum(sums[::-1])[::-1][1:][back]
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one + other
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        found = self.combiner.extract_output(self.combiner.create_accumulator())
+        entries = found[self.combiner._key]
+        for threshold, (tp, tn, fp, fn) in zip(self._asked, total.T.tolist(), strict=True):
+            matrix = entries[threshold].matrix._replace(tp=tp, tn=tn, fp=fp, fn=fn)
+            entries[threshold] = entries[threshold]._replace(matrix=matrix)
+        return dict(found)
+
+
+class ClassMatrices(Leaf):
+    """How often each class is called each other; the total is (threshold, actual, predicted) -> weight."""
+
+    def __init__(self, combiner: Any) -> None:
+        super().__init__(combiner)
+        _check_extraction(combiner)
+        if list(combiner._thresholds) != sorted(combiner._thresholds):
+            raise BeyondError("thresholds of a confusion matrix are not ascending")
+
+    def terms(self, batch: Batch) -> Terms:
+        pairs = self.subject.pairs(batch, whole=True)
+        if pairs.predictions.shape[1] < 2:
+            raise ValueError("a confusion matrix of classes is asked for, and the model predicts one number")
+        actual = pairs.labels.argmax(axis=1) if pairs.labels.shape[1] > 1 else pairs.labels[:, 0].astype(np.int64)
+        predicted = pairs.predictions.argmax(axis=1)
+        return actual, predicted, pairs.predictions.max(axis=1), pairs.weights[:, 0].astype(np.float64)
+
+    def total(self, terms: Terms) -> Any:
+        actual, predicted, sure, weights = terms
+        found: dict[tuple[float, int, int], float] = {}
+        for threshold in self.combiner._thresholds:
+            nothing = multi_class_confusion_matrix_metrics.NO_PREDICTED_CLASS_ID
+            called = np.where(sure <= threshold, nothing, predicted)
+            cells, which = np.unique(np.stack([actual, called]), axis=1, return_inverse=True)
+            sums = np.bincount(which.reshape(-1), weights, minlength=cells.shape[1])
+            found.update(
+                {(threshold, *cell): weight for cell, weight in zip(cells.T.tolist(), sums.tolist(), strict=True)}
+            )
+        return found
+
+    def merge(self, one: Any, other: Any) -> Any:
+        for cell, weight in other.items():
+            one[cell] = one.get(cell, 0.0) + weight
+        return one
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        found = self.combiner.create_accumulator()
+        for (threshold, actual, predicted), weight in total.items():
+            entry = multi_class_confusion_matrix_metrics.MatrixEntryKey(actual, predicted)
+            found.setdefault(threshold, {})[entry] = weight
+        return dict(self.combiner.extract_output(found))
+
+
+def _check_extraction(combiner: Any) -> None:
+    if combiner._extract_label_prediction_and_weight is not metric_util.to_label_prediction_example_weight:
+        raise BeyondError("a metric pairs labels and predictions in a way of its own")

@@ -1,0 +1,234 @@
+"""A SavedModel that is evaluated, loaded once and asked about whole batches, and what it says of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from tensorflow_model_analysis import constants
+from tensorflow_model_analysis.utils import model_util
+
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.batch_columns import dense, values_of
+from infeed.components.evaluation.pairs import BeyondError, Observed
+from infeed.components.evaluation.predictions.batches import Batch
+from infeed.components.evaluation.slices import Values
+
+Array = npt.NDArray[Any]
+# Of features, where an eval config names none; TFMA's own, and not required.
+_PREPROCESSING = ("transformed_features", "transformed_labels")
+# Of several outputs, where an eval config names none; TFMA's own, the first that there is.
+_PREDICTIONS = ("scores", "outputs", "predictions", "logistic", "probabilities", "logits")
+_ONE_OF_SEVERAL = ("label_keys", "prediction_keys", "example_weight_keys", "padding_options")
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """What a model says of a batch.
+
+    Attributes:
+      features: transformed, name -> [rows, ...]
+      outputs: of its signature, name -> [rows, ...]
+    """
+
+    features: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+class EvaluatedModel:
+    """The model of one ModelSpec.
+
+    Args:
+      spec: TFMA's ModelSpec, its name "" where it is the only one
+      path: folder of the SavedModel
+      default_metrics: whether the metrics that a Keras model was compiled with are asked for
+
+    Raises:
+      BeyondError: a model of another kind.
+      InfeedError: there is no such model, or it lacks a signature.
+    """
+
+    def __init__(self, spec: Any, path: str, *, default_metrics: bool = True) -> None:
+        self.spec, self.path = spec, path
+        self._check_kind(default_metrics)
+        self._model = _load(path, self._called)
+        name = spec.signature_name or model_util.get_default_signature_name_from_model(self._model)
+        if not spec.signature_name and model_util.is_callable_fn(self._model):
+            raise BeyondError(f"{self._called} is called without a signature")
+        self._predict = self._signature(name, "signature_name")
+        asked = list(spec.preprocessing_function_names)
+        there = asked or [name for name in _PREPROCESSING if name in self._model.signatures]
+        self._transforms = [self._signature(name, "preprocessing_function_names") for name in there]
+
+    @property
+    def _called(self) -> str:
+        return f"the {self.spec.name} model" if self.spec.name else "the model"
+
+    def _check_kind(self, default_metrics: bool) -> None:
+        for name in _ONE_OF_SEVERAL:
+            if self.spec.ByteSize() and _is_set(self.spec, name):
+                raise BeyondError(f"model_specs.{name} is set")
+        if not tf.io.gfile.exists(f"{self.path}/saved_model.pb"):
+            raise InfeedError(
+                f"{self._called} is no SavedModel", where=self.path, do="give what a Trainer or Keras has exported"
+            )
+        kind = model_util.get_model_type(self.spec, self.path)
+        if kind == constants.TF_KERAS and default_metrics:
+            raise BeyondError("the model may bring metrics that Keras has compiled (include_default_metrics)")
+        if kind not in (constants.TF_GENERIC, constants.TF_KERAS):
+            raise BeyondError(f"model_specs.model_type is {kind!r}")
+
+    def _signature(self, name: str, option: str) -> Any:
+        """A function of serialized tf.Examples."""
+        if "@" in name:
+            raise BeyondError(f"{name!r} is a function of TFMA's")
+        if name not in self._model.signatures:
+            if hasattr(self._model, name):
+                raise BeyondError(f"{name!r} is no signature of {self._called}, but an attribute")
+            there = sorted(one for one in self._model.signatures if not one.startswith("__"))
+            raise InfeedError(
+                f"{self._called} has no signature {name!r}",
+                where=f"{self.path}, eval_config.model_specs.{option}",
+                do=f"name one that it has: {', '.join(there) or 'it has none at all'}",
+            )
+        signature = self._model.signatures[name]
+        taken = signature.structured_input_signature[1]
+        if len(taken) != 1 or next(iter(taken.values())).dtype != tf.string:
+            raise BeyondError(f"signature {name!r} takes {', '.join(sorted(taken))}, not serialized tf.Examples")
+        return signature
+
+    def check_names(self, columns: Mapping[str, Any]) -> None:
+        """Raises BeyondError where TFMA would give a signature a column, since its input is called the same."""
+        for signature in (self._predict, *self._transforms):
+            (name,) = signature.structured_input_signature[1]
+            if model_util.find_input_name_in_features(set(columns), name):
+                raise BeyondError(f"an input of {self._called} and a column are both called {name!r}")
+
+    def answer(self, batch: Batch, *, predict: bool) -> ModelAnswer:
+        """Its features and, where they are asked for, its predictions.
+
+        Raises:
+          InfeedError: TensorFlow cannot compute them.
+        """
+        records = tf.constant(batch.records, tf.string)
+        features: dict[str, Array] = {}
+        for transform in self._transforms:
+            features.update(self._call(transform, records))
+        return ModelAnswer(features, self._call(self._predict, records) if predict else {})
+
+    def _call(self, signature: Any, records: tf.Tensor) -> dict[str, Array]:
+        try:
+            found = {name: _dense(tensor) for name, tensor in signature(records).items()}
+        except tf.errors.InvalidArgumentError as error:
+            raise InfeedError(
+                f"{self._called} does not take these examples: {str(error).strip().splitlines()[0]}",
+                where=self.path,
+                do="evaluate it on examples with the columns that it was trained on",
+            ) from error
+        for name, array in found.items():
+            if array.shape[:1] != (len(records),):
+                raise BeyondError(f"output {name!r} has no row for each example")
+        return found
+
+    def observe(self, batch: Batch, answer: ModelAnswer, *, pairs: bool) -> Observed:
+        """Its rows as metrics take them; labels and predictions only where `pairs` are asked for."""
+        weights = self.spec.example_weight_key and self._column(batch, answer, "example_weight_key")
+        if not isinstance(weights, str) and (weights.shape[1] != 1 or weights.dtype.kind not in "iuf"):
+            raise BeyondError("a row has several weights, or none that is a number")
+        return Observed(
+            rows=len(batch.records),
+            labels=self._labels(batch, answer) if pairs else None,
+            predictions=self._predictions(answer) if pairs else None,
+            weights=None if isinstance(weights, str) else weights[:, 0],
+        )
+
+    def makes_label(self, answer: ModelAnswer) -> bool:
+        """Whether the label is a feature, by the model's own vocabulary, and not a column of the examples."""
+        return self.spec.label_key in answer.features
+
+    def _labels(self, batch: Batch, answer: ModelAnswer) -> Array:
+        if not self.spec.label_key:
+            raise InfeedError(
+                "the eval config names no label", where="eval_config.model_specs.label_key", do="name its column"
+            )
+        labels = self._column(batch, answer, "label_key")
+        if labels.dtype.kind not in "iufb":
+            raise BeyondError(f"the labels in {self.spec.label_key!r} are text")
+        return labels
+
+    def _column(self, batch: Batch, answer: ModelAnswer, option: str) -> Array:
+        """[rows, n], of the transformed features, or else of the examples."""
+        name = getattr(self.spec, option)
+        if name in answer.features:
+            return _two_dimensional(answer.features[name], name)
+        found = dense(batch, name)
+        if found is None:
+            there = ", ".join(sorted({*answer.features, *batch.columns}))
+            raise InfeedError(
+                f"there is no column {name!r}, neither in the examples nor among what {self._called} makes of them",
+                where=f"eval_config.model_specs.{option}",
+                do=f"name one of {there}",
+            )
+        return found
+
+    def _predictions(self, answer: ModelAnswer) -> Array:
+        outputs = answer.outputs
+        if len(outputs) == 1:
+            (name,) = outputs
+        else:
+            asked = [self.spec.prediction_key] if self.spec.prediction_key else _PREDICTIONS
+            name = next((one for one in asked if one in outputs), "")
+        if not name:
+            raise InfeedError(
+                f"{self._called} has the outputs {', '.join(sorted(outputs))}, and none is chosen",
+                where="eval_config.model_specs.prediction_key",
+                do="name the one that holds its probabilities, or its prediction",
+            )
+        if outputs[name].dtype.kind not in "iuf":
+            raise BeyondError(f"the predictions in {name!r} are text")
+        return _two_dimensional(outputs[name], name)
+
+
+def _is_set(spec: Any, name: str) -> bool:
+    return name in {field.name for field, _ in spec.ListFields()}
+
+
+def _load(path: str, called: str) -> Any:
+    try:
+        return tf.saved_model.load(path, tags=["serve"])
+    except Exception as error:  # whatever TensorFlow raises for a damaged one
+        raise InfeedError(
+            f"{called} cannot be loaded: {str(error).strip().splitlines()[0] if str(error) else error!r}",
+            where=path,
+            do="export it again",
+        ) from error
+
+
+def _dense(tensor: Any) -> Array:
+    if isinstance(tensor, tf.SparseTensor):
+        tensor = tf.sparse.to_dense(tensor)
+    elif isinstance(tensor, tf.RaggedTensor):
+        tensor = tensor.to_tensor()
+    found: Array = np.asarray(tensor.numpy())
+    return found
+
+
+def _two_dimensional(array: Array, name: str) -> Array:
+    if array.ndim > 2:
+        raise BeyondError(f"{name!r} has {array.ndim - 1} dimensions in each row")
+    return array.reshape(len(array), -1)
+
+
+def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> Values | None:
+    """The values of a feature: of all models' transformed ones together, or else of the examples."""
+    found = [Values.of(answer.features[name]) for answer in answers if name in answer.features]
+    if not found:
+        return values_of(batch, name)
+    together, *others = found
+    for other in others:
+        together = together.joined(other)
+    return together

@@ -1,0 +1,156 @@
+"""Labels, predictions and weights as TFMA's metrics take them, for whole batches and not for one row at a time.
+
+TFMA's `to_label_prediction_example_weight` is the definition; here are those of its rules that work on arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tensorflow_model_analysis.metrics import metric_util
+
+Array = npt.NDArray[Any]
+
+
+class BeyondError(Exception):
+    """What only TFX's own executor can do; the text says what it is."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What a model should have said of some rows, and what it said.
+
+    Attributes:
+      labels: [rows, classes] like the predictions, or [rows, 1], the number of the class
+      predictions: [rows, classes], one class for a number or a probability
+      weights: [rows, 1]; [rows, classes] once they are flat
+    """
+
+    labels: Array
+    predictions: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What is known of each row of a batch, for one model.
+
+    Attributes:
+      labels: [rows, 1 or classes]; None where no metric needs them
+      predictions: [rows, classes]; None as well
+      weights: [rows]; None where the rows have none
+    """
+
+    rows: int
+    labels: Array | None
+    predictions: Array | None
+    weights: Array | None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a computation of TFMA's looks at.
+
+    Attributes:
+      model: its name; "" where there is only one
+      sub_key: TFMA's SubKey, one class or the likeliest; None for all that the model says
+      weighted: whether rows count by their weights
+    """
+
+    model: str
+    sub_key: Any
+    weighted: bool
+
+    @classmethod
+    def of(cls, combiner: Any) -> Subject:
+        """The subject of a combiner of TFMA's.
+
+        Raises:
+          BeyondError: one output of several, or an average over classes.
+        """
+        key = getattr(combiner, "_key", None) or getattr(combiner, "_metric_key", None) or combiner
+        name, output = _of(key, "model_name"), _of(key, "output_name")
+        if output:
+            raise BeyondError(f"metrics are of the output {output!r} of several")
+        if getattr(combiner, "_aggregation_type", None) or getattr(combiner, "_class_weights", None):
+            raise BeyondError("metrics are averaged over classes (aggregate)")
+        return cls(name or "", _of(key, "sub_key"), bool(combiner._example_weighted))
+
+    def pairs(self, observed: Mapping[str, Observed], *, whole: bool = False) -> Pairs:
+        """The pairs of a batch: [rows, ...]; `whole` without a choice of classes."""
+        mine = observed[self.model]
+        assert mine.labels is not None, "the plan says which metrics need labels"
+        assert mine.predictions is not None, "and predictions"
+        pairs = Pairs(mine.labels, mine.predictions, self.weights(observed)[:, None])
+        return pairs if whole or self.sub_key is None else _chosen(pairs, self.sub_key)
+
+    def weights(self, observed: Mapping[str, Observed]) -> Array:
+        """[rows]: ones unless the metric is weighted and the rows have weights."""
+        mine = observed[self.model]
+        return np.ones(mine.rows) if not self.weighted or mine.weights is None else mine.weights
+
+
+def _of(key: Any, name: str) -> Any:
+    return getattr(key, name, None) or getattr(key, f"_{name}", None)
+
+
+def flat(pairs: Pairs) -> Pairs:
+    """Each class a pair of its own: all three [rows, classes]."""
+    labels = dense_labels(pairs)
+    return Pairs(labels, pairs.predictions, np.broadcast_to(pairs.weights, labels.shape))
+
+
+def dense_labels(pairs: Pairs) -> Array:
+    """[rows, classes]: the labels as they are, or a one at the number of the class; only zeros for -1."""
+    if pairs.labels.shape == pairs.predictions.shape:
+        return pairs.labels
+    if pairs.labels.shape[1] != 1:
+        raise BeyondError(f"a row has {pairs.labels.shape[1]} labels and {pairs.predictions.shape[1]} predictions")
+    found: Array = metric_util.one_hot(pairs.labels, pairs.predictions)
+    return found
+
+
+def fractional(pairs: Pairs) -> tuple[Array, Array]:
+    """Weights of label 0 and of label 1, [rows, classes] each, of flat pairs: a label of 0.3 is 0.3 of a 1.
+
+    Raises:
+      ValueError: a label is not between 0 and 1.
+    """
+    labels = pairs.labels
+    outside = labels[~((labels >= 0) & (labels <= 1))]
+    if outside.size:
+        raise ValueError(f"a label is {outside.flat[0]}, where a probability is measured")
+    return pairs.weights * (1 - labels), pairs.weights * labels
+
+
+def _chosen(pairs: Pairs, sub_key: Any) -> Pairs:
+    if sub_key.class_id is not None:
+        return _of_class(pairs, sub_key.class_id)
+    k = sub_key.k or sub_key.top_k
+    if k is None:
+        raise BeyondError(f"metrics are of {sub_key}")
+    if pairs.predictions.shape[1] < k:
+        raise ValueError(f"the {k} likeliest classes are asked for, and the model knows {pairs.predictions.shape[1]}")
+    likeliest = np.argsort(-pairs.predictions, axis=1, kind="stable")[:, :k]
+    if sub_key.k is None:
+        predictions = np.full(pairs.predictions.shape, -np.inf)
+        np.put_along_axis(predictions, likeliest, np.take_along_axis(pairs.predictions, likeliest, 1), 1)
+        return replace(pairs, predictions=predictions)
+    labels, predictions = (
+        np.take_along_axis(of_classes, likeliest[:, [k - 1]], 1)
+        for of_classes in (dense_labels(pairs), pairs.predictions)
+    )
+    return replace(pairs, labels=labels, predictions=predictions)
+
+
+def _of_class(pairs: Pairs, number: int) -> Pairs:
+    classes = pairs.predictions.shape[1]
+    if not 0 <= number < classes:
+        raise ValueError(f"class {number} is asked for, and the model knows {classes}, from 0")
+    is_sparse = pairs.labels.shape[1] != classes
+    labels = (pairs.labels == number).astype(np.int64) if is_sparse else pairs.labels[:, [number]]
+    return replace(pairs, labels=labels, predictions=pairs.predictions[:, [number]])

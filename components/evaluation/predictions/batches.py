@@ -1,0 +1,168 @@
+"""Examples on disk -> batches of serialized records that fit into memory, shard by shard."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from infeed.components.dataset import files, names
+from infeed.components.dataset.decode_columns import decode_columns
+from infeed.components.dataset.manifest import ColumnType
+from infeed.components.dataset.reading import check_listed, manifest_of
+from infeed.components.dataset.records import read_records
+from infeed.components.dataset.statistics.reading import CACHE_DIR, statistics_of
+from infeed.components.errors import InfeedError
+
+_BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
+
+
+@dataclass(frozen=True)
+class InputShard:
+    """One TFRecord file of a split."""
+
+    split: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Neighbours in a shard: `records` from number `start` on."""
+
+    path: str
+    start: int
+    records: Sequence[bytes]
+
+    @cached_property
+    def columns(self) -> Mapping[str, pa.Array]:
+        """Feature -> a list for each record, null where it lacks the feature.
+
+        Raises:
+          InfeedError: a record is no tf.Example, or a feature is of two types.
+        """
+        try:
+            return decode_columns(self.records)
+        except ValueError as error:
+            do = "give tf.Examples, with one type for each feature; or leave out keys and columns"
+            raise InfeedError(str(error), where=self.where(), do=do) from error
+
+    def where(self, row: int | None = None) -> str:
+        """The place of one of its records, or of all of them."""
+        last = self.start + len(self.records) - 1
+        return f"{self.path}, {f'records {self.start} to {last}' if row is None else f'record {self.start + row}'}"
+
+    def part(self, start: int, stop: int) -> Batch:
+        return Batch(self.path, self.start + start, self.records[start:stop])
+
+
+def input_shards(roots: Sequence[str], splits: Sequence[str] | None) -> list[InputShard]:
+    """The shards of some splits, or of all: split by split, in a stable order.
+
+    Args:
+      roots: folders of datasets, whoever wrote them: TFRecords in Split-* folders.
+
+    Raises:
+      InfeedError: no such dataset or split, a dataset that is not finished, or files that its manifest does not name.
+    """
+    manifests = {root: manifest_of(root, _cache()) for root in roots}
+    there = sorted({split for manifest in manifests.values() for split in manifest.splits})
+    if unknown := [split for split in splits or () if split not in there]:
+        do = f"choose one of {', '.join(there)}"
+        raise InfeedError(f"there is no split {unknown[0]!r}", where=", ".join(roots), do=do)
+    found = []
+    for split in there if splits is None else dict.fromkeys(splits):
+        for root, manifest in manifests.items():
+            shards = manifest.splits[split].shards if split in manifest.splits else ()
+            check_listed(names.split_dir(root, split), {files.name(shard.file) for shard in shards})
+            found += [InputShard(split, files.join(root, shard.file)) for shard in shards]
+    return found
+
+
+def batches_of(shard: InputShard, rows: int) -> Iterator[Batch]:
+    """All records of a shard, at most `rows` and 4 MiB at a time, and at least one.
+
+    Raises:
+      InfeedError: a truncated or corrupt file, with the number of the record.
+    """
+    start, records, size = 0, list[bytes](), 0
+    for record in read_records(shard.path):
+        if len(records) == rows or (records and size + len(record) > _BYTES):
+            yield Batch(shard.path, start, records)
+            start, records, size = start + len(records), [], 0
+        records.append(record)
+        size += len(record)
+    if records:
+        yield Batch(shard.path, start, records)
+
+
+@dataclass(frozen=True)
+class KnownColumn:
+    """What is known of a column over all chosen splits.
+
+    Attributes:
+      type: what it is in a tf.Example.
+      is_list: whether a row has more than one value.
+      is_text: whether all values are UTF-8; False for numbers.
+      some_missing: whether there is a row without a value.
+    """
+
+    type: ColumnType
+    is_list: bool
+    is_text: bool
+    some_missing: bool
+
+    def __add__(self, other: KnownColumn) -> KnownColumn:
+        """
+        Raises:
+          ValueError: they are of two types.
+        """
+        if self.type != other.type:
+            raise ValueError(f"{self.type} and {other.type}")
+        return KnownColumn(
+            self.type,
+            self.is_list or other.is_list,
+            self.is_text and other.is_text,
+            self.some_missing or other.some_missing,
+        )
+
+
+def known_columns(shards: Sequence[InputShard]) -> dict[str, KnownColumn]:
+    """Every column of the splits, by ingest's statistics; a dataset without them is read once, see `statistics_of`.
+
+    Raises:
+      InfeedError: records that are no tf.Examples, or a column that is of two types.
+    """
+    places = dict.fromkeys((shard.path.rsplit("/", 2)[0], shard.split) for shard in shards)
+    parts = [_known_in(root, split) for root, split in places]
+    known: dict[str, KnownColumn] = {}
+    for name in sorted({name for part in parts for name in part}):
+        found = [part[name] for part in parts if name in part]
+        lacking = [replace(found[0], some_missing=True)] * (len(found) < len(parts))
+        try:
+            known[name] = functools.reduce(operator.add, [*found, *lacking])
+        except ValueError as error:
+            where = ", ".join(names.split_dir(*place) for place in places)
+            do = "write all examples with one type for each feature"
+            raise InfeedError(f"column {name!r} is {error}", where=where, do=do) from error
+    return known
+
+
+def _known_in(root: str, split: str) -> dict[str, KnownColumn]:
+    return {
+        name: KnownColumn(
+            column.type,
+            is_list=column.lengths.maximum > 1,
+            is_text=column.type == "bytes" and not column.invalid_utf8,
+            some_missing=bool(column.missing) or not column.lengths.minimum,
+        )
+        for name, column in statistics_of(root, split, cache_dir=_cache()).items()
+    }
+
+
+def _cache() -> str:
+    return str(Path(CACHE_DIR).expanduser())

@@ -1,0 +1,172 @@
+"""The columns of what is written, as Arrow has them: keys and columns of the examples, then what the model says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.predictions.batches import Batch, KnownColumn
+from infeed.components.evaluation.predictions.options import PredictOptions
+from infeed.components.evaluation.predictions.saved_model import Arrays, Signature
+
+_NUMBERS: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float32()}
+_HALVES = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class AnswerColumns:
+    """Names and types of the columns.
+
+    Attributes:
+      carried: columns of the examples, in order.
+      outputs: column -> output of the model.
+      types: of the columns of outputs.
+    """
+
+    carried: Mapping[str, pa.DataType]
+    outputs: Mapping[str, str]
+    types: Mapping[str, pa.DataType]
+
+    @classmethod
+    def of(
+        cls, options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, probe: Arrays | None
+    ) -> AnswerColumns:
+        """
+        Args:
+          known: columns of the examples, with those that are asked for.
+          probe: what the model says of some rows, for outputs whose shape its signature does not tell.
+
+        Raises:
+          InfeedError: an output of a type that has no place in a column.
+        """
+        nested = options.output_format == "parquet"
+        outputs = dict(options.outputs or {name: name for name in signature.outputs})
+        carried = {name: _carried_type(known[name], nested) for name in options.carried}
+        types = {
+            column: _output_type(name, signature, (probe or {}).get(name), nested) for column, name in outputs.items()
+        }
+        return cls(carried, outputs, types)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema({**self.carried, **self.types})
+
+    def table(self, batch: Batch, found: Arrays) -> pa.RecordBatch:
+        """A row for each record of the batch, in its order.
+
+        Raises:
+          InfeedError: text that is no UTF-8, where it is to become text.
+        """
+        carried = [_carry(batch, name, kind) for name, kind in self.carried.items()]
+        answers = [_arrow(batch, name, found[self.outputs[name]], kind) for name, kind in self.types.items()]
+        return pa.RecordBatch.from_arrays([*carried, *answers], schema=self.schema)
+
+
+def check_names(options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, where: str) -> None:
+    """Raises InfeedError for a column the data lack, an output the model lacks, and a name that both would have."""
+    for name in options.carried:
+        if name not in known:
+            do = f"choose of {', '.join(map(repr, sorted(known)))}"
+            raise InfeedError(f"there is no column {name!r}", where=where, do=do)
+    for name in options.outputs.values():
+        if name not in signature.outputs:
+            do = f"choose of {', '.join(map(repr, signature.outputs))}"
+            there = f"{signature.where}, signature {signature.name!r}"
+            raise InfeedError(f"the model has no output {name!r}", where=there, do=do)
+    taken = known if options.output_format == "examples" else options.carried
+    for column in options.outputs or signature.outputs:
+        if column in taken:
+            what = f"{column!r} is a column of the examples and one of the predictions"
+            do = "give the output another name by `outputs`, such as {'predicted': " + repr(column) + "}"
+            raise InfeedError(what, where=where, do=do)
+
+
+def _carried_type(column: KnownColumn, nested: bool) -> pa.DataType:
+    text = pa.large_string() if nested and column.is_text else pa.large_binary()
+    item = _NUMBERS.get(column.type, text)
+    return pa.large_list(item) if column.is_list else item
+
+
+def _carry(batch: Batch, name: str, kind: pa.DataType) -> pa.Array:
+    """Lists of one value or none become values; the others keep what they are."""
+    column = batch.columns.get(name)
+    if column is None:
+        return pa.nulls(len(batch.records), kind)
+    if pa.types.is_large_list(kind):
+        return column.cast(kind)
+    first, stop = column.offsets[:-1].to_numpy(), column.offsets[1:].to_numpy()
+    return column.values.take(pa.array(first, mask=first == stop)).cast(kind)
+
+
+def _output_type(name: str, signature: Signature, found: npt.NDArray[Any] | None, nested: bool) -> pa.DataType:
+    spec = signature.outputs[name]
+    item = _item_type(name, signature, nested)
+    rank = spec.shape.rank or (1 if found is None else found.ndim)
+    dims: list[int | None] = list(spec.shape[1:]) if spec.shape.rank else [None] * (rank - 1)
+    if dims in ([], [1]):
+        return item
+    if not nested:
+        return pa.list_(item)
+    for dim in reversed(dims):
+        item = pa.list_(item, dim) if dim else pa.list_(item)
+    return item
+
+
+def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
+    dtype = signature.outputs[name].dtype
+    if dtype.name == "string":
+        return pa.string() if nested else pa.binary()
+    if dtype.name in _HALVES:
+        return pa.float32()
+    try:
+        return pa.from_numpy_dtype(dtype.as_numpy_dtype)
+    except (pa.ArrowException, TypeError) as error:
+        raise InfeedError(
+            f"output {name!r} is {dtype.name}, which has no place in a column",
+            where=f"{signature.where}, signature {signature.name!r}",
+            do="choose other outputs, or export it as numbers or text",
+        ) from error
+
+
+def _arrow(batch: Batch, name: str, found: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """[batch, ...] as values, lists, or lists of lists; what `kind` has no lists for comes end to end."""
+    kinds = [kind]
+    while _is_list(kinds[-1]):
+        kinds.append(kinds[-1].value_type)
+    *lists, item = kinds
+    shape = [*found.shape[: len(lists)], math.prod(found.shape[len(lists) :])]
+    values = _items(batch, name, found.reshape(-1), item)
+    for axis in range(len(lists), 0, -1):
+        values = _listed(values, math.prod(shape[:axis]), shape[axis], lists[axis - 1])
+    return values
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _listed(values: pa.Array, count: int, size: int, kind: pa.DataType) -> pa.Array:
+    """`count` lists of `size` values each."""
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(values, size)
+    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1) * size, pa.int32()), values)
+
+
+def _items(batch: Batch, name: str, found: npt.NDArray[Any], item: pa.DataType) -> pa.Array:
+    if found.dtype != object:
+        return pa.array(found.astype(item.to_pandas_dtype(), copy=False), item)
+    try:
+        return pa.array(found.tolist(), pa.binary()).cast(item)
+    except pa.ArrowInvalid as error:
+        raise InfeedError(
+            f"{name!r} holds bytes that are no text in UTF-8",
+            where=batch.where(),
+            do="write tfrecord or prediction_log, which hold bytes as they are",
+        ) from error

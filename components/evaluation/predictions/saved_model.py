@@ -1,0 +1,189 @@
+"""A SavedModel of any export, loaded once in this process, and its signatures as functions of whole batches."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+
+Arrays = dict[str, npt.NDArray[Any]]
+_FILE = "saved_model.pb"
+_OPERATIONS = ("tensorflow_text", "tensorflow_decision_forests", "struct2tensor")  # which TFX's BulkInferrer knows
+_UNKNOWN_OPERATION = "Op type not registered"
+
+
+class RefusedBatchError(InfeedError):
+    """TensorFlow cannot answer a batch; what it says is of a row in it, or of all."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One of a model's functions.
+
+    Attributes:
+      name: of the signature.
+      where: the model's folder, for errors.
+      arguments: feature -> the argument that takes it. Exports of infeed's Trainer say which; in others a feature is
+        called as its argument is.
+      inputs: feature -> TensorSpec.
+      outputs: output -> TensorSpec.
+      takes_examples: whether it takes serialized tf.Examples, string [batch], and not the features themselves.
+      function: what TensorFlow calls.
+    """
+
+    name: str
+    where: str
+    arguments: Mapping[str, str]
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    takes_examples: bool
+    function: Any
+
+    def __call__(self, features: Mapping[str, Any]) -> Arrays:
+        """Output -> array [batch, ...] of a batch.
+
+        Args:
+          features: feature -> values [batch, ...] that TensorFlow makes a tensor of; all that `inputs` names.
+
+        Raises:
+          RefusedBatchError: TensorFlow cannot answer the batch.
+          InfeedError: an output's first dimension is not the batch.
+        """
+        import tensorflow as tf
+
+        rows = len(next(iter(features.values())))
+        try:
+            tensors = {
+                self.arguments[name]: tf.constant(given, self.inputs[name].dtype) for name, given in features.items()
+            }
+            found = {name: tensor.numpy() for name, tensor in self.function(**tensors).items()}
+        except (tf.errors.OpError, ValueError, TypeError) as error:
+            do = "give the model what its export says that it takes"
+            raise RefusedBatchError(_in_words(error), where=f"{self.where}, signature {self.name!r}", do=do) from error
+        for name, array in found.items():
+            self._check_rows(name, array.shape, rows)
+        return found
+
+    def check_outputs(self) -> None:
+        """Raises InfeedError for an output that is known to have no rows before the model is asked at all."""
+        for name, spec in self.outputs.items():
+            if spec.shape.rank == 0:
+                self._check_rows(name, (), None)
+
+    def _check_rows(self, name: str, shape: tuple[int, ...], rows: int | None) -> None:
+        if rows is None or not shape or shape[0] != rows:
+            of = "a row for each example" if rows is None else f"the {rows:,} rows of the batch as its first dimension"
+            raise InfeedError(
+                f"output {name!r} has the shape {list(shape)}, without {of}",
+                where=f"{self.where}, signature {self.name!r}",
+                do="export a signature whose outputs are [batch] or [batch, ...], or choose another signature",
+            )
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A loaded model, which can be asked from several threads."""
+
+    where: str
+    loaded: Any
+
+    @classmethod
+    def load(cls, path: str, tags: Sequence[str] = ()) -> SavedModel:
+        """
+        Args:
+          path: folder of a SavedModel, or of numbered versions as Pusher fills it: then the newest.
+          tags: of the graph to load; none where it holds only one, as most do.
+
+        Raises:
+          InfeedError: there is none, or TensorFlow cannot read it.
+        """
+        folder = model_folder(path)  # before TensorFlow, which takes seconds to import
+        import tensorflow as tf
+
+        try:
+            return cls(folder, _load(folder, tags))
+        except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
+            first = str(error).strip().partition("\n")[0]
+            raise InfeedError(f"the model cannot be loaded: {first}", where=folder, do="export it again") from error
+
+    def signature(self, name: str, do: str = "choose another signature") -> Signature:
+        """The one of this name; an error says what to `do` where there is none.
+
+        Raises:
+          InfeedError: there is none, or it takes nothing.
+        """
+        signatures = self.loaded.signatures
+        if name not in signatures:
+            there = ", ".join(signatures) or "none at all"
+            raise InfeedError(f"the model has no signature {name!r}; it has {there}", where=self.where, do=do)
+        function = signatures[name]
+        specs = dict(sorted(function.structured_input_signature[1].items()))
+        if not specs:
+            raise InfeedError(f"signature {name!r} takes nothing", where=self.where, do=do)
+        known = self._known_arguments(specs)
+        arguments = known or {argument: argument for argument in specs}
+        inputs = {feature: specs[argument] for feature, argument in arguments.items()}
+        outputs = dict(sorted(function.structured_outputs.items()))  # which come in another order each time
+        return Signature(name, self.where, arguments, inputs, outputs, not known and _is_of_examples(specs), function)
+
+    def _known_arguments(self, specs: Mapping[str, Any]) -> dict[str, str]:
+        """Feature -> argument, where infeed's Trainer has exported this signature for raw features."""
+        if not hasattr(self.loaded, "raw_features"):
+            return {}
+        lists = (self.loaded.raw_features, self.loaded.raw_arguments)
+        known = dict(zip(*([name.decode() for name in one.numpy()] for one in lists), strict=True))
+        return known if set(known.values()) == set(specs) else {}
+
+
+def _is_of_examples(specs: Mapping[str, Any]) -> bool:
+    """As TFX has it: one argument, and text."""
+    [first, *more] = specs.values()
+    return not more and first.dtype.name == "string" and first.shape.rank in (None, 1)
+
+
+def model_folder(path: str) -> str:
+    """The folder of a SavedModel: `path` itself, or the newest of the versions in it.
+
+    Raises:
+      InfeedError: there is none.
+    """
+    if files.exists(files.join(path, _FILE)):
+        return path
+    versions = sorted((name for name in files.list_folders(path) if name.isdigit()), key=int, reverse=True)
+    for folder in (files.join(path, version) for version in versions[:1]):
+        if files.exists(files.join(folder, _FILE)):
+            return folder
+    raise InfeedError(
+        "there is no saved model", where=path, do="give the folder that the run's last lines name as the pushed model"
+    )
+
+
+def _load(folder: str, tags: Sequence[str]) -> Any:
+    """Where an operation is not known, once more with the packages that bring further ones: they import slowly."""
+    import tensorflow as tf
+
+    try:
+        return tf.saved_model.load(folder, tags=list(tags) or None)
+    except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
+        if _UNKNOWN_OPERATION not in str(error):
+            raise
+        for name in _OPERATIONS:
+            with suppress(ImportError, tf.errors.NotFoundError):
+                importlib.import_module(name)
+        return tf.saved_model.load(folder, tags=list(tags) or None)
+
+
+def _in_words(error: Exception) -> str:
+    """The first line of TensorFlow's words, without what it says of its own graph."""
+    lines = [line for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
+    told = (
+        line for line in lines if not line.startswith(("Graph execution error", "Detected at node", "  ", "<stack"))
+    )
+    return next(told, "no reason given").rpartition("}} ")[2].partition(" [Op:")[0]

@@ -1,0 +1,151 @@
+"""Which rows of a batch are in which slice, as TFMA cuts them: by the values of columns, crossed, or by given values.
+
+A slice's key is TFMA's: ((column, value), ...), sorted by column; () is all rows. A row with several values of a column
+is in the slices of all of them, one that has none is in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infeed.components.errors import InfeedError
+
+Ints = npt.NDArray[np.int64]
+SliceKey = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of a column, those of all rows end to end.
+
+    Attributes:
+      rows: int64 [n], which row each is of
+      values: [n], of any dtype
+    """
+
+    rows: Ints
+    values: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, column: npt.NDArray[Any]) -> Values:
+        """Of an array [rows, ...]."""
+        flat = column.reshape(len(column), -1)
+        return cls(np.repeat(np.arange(len(flat)), flat.shape[1]), flat.reshape(-1))
+
+    def joined(self, other: Values) -> Values:
+        """The values of both."""
+        return Values(np.concatenate([self.rows, other.rows]), np.concatenate([self.values, other.values]))
+
+
+Lookup = Callable[[str], Values | None]  # a column by its name; None where the batch does not have it
+
+
+@dataclass(frozen=True)
+class SliceSpec:
+    """One of an eval config's slicing_specs.
+
+    Attributes:
+      columns: a slice for each value, or combination of values, that rows have
+      values: column -> the value that rows must have
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, spec: Any) -> SliceSpec:
+        """Of TFMA's SlicingSpec."""
+        given = ((name, _typed(value)) for name, value in spec.feature_values.items())
+        return cls(tuple(sorted(set(spec.feature_keys))), tuple(sorted(given)))
+
+    def __str__(self) -> str:
+        values = [f"{name} = {value!r}" for name, value in self.values]
+        return " and ".join([*values, *(f"each value of {name}" for name in self.columns)]) or "all rows"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that it looks at."""
+        return (*self.columns, *(name for name, _ in self.values))
+
+
+def slice_rows(specs: Sequence[SliceSpec], rows: int, lookup: Lookup) -> list[dict[SliceKey, Ints]]:
+    """For each spec, the rows of each of its slices that have any, ascending."""
+    coded: dict[str, _Coded | None] = {}
+    for name in {name for spec in specs for name in spec.names}:
+        values = lookup(name)
+        coded[name] = None if values is None else _Coded.of(values, name)
+    return [dict(_of_spec(spec, rows, coded)) for spec in specs]
+
+
+@dataclass(frozen=True)
+class _Coded:
+    """Which rows have which values: pairs of a row and the place of a value, each once, by row."""
+
+    rows: Ints
+    places: Ints
+    values: list[Any]
+
+    @classmethod
+    def of(cls, column: Values, name: str) -> _Coded:
+        found, places = np.unique(column.values, return_inverse=True)
+        pairs = np.unique(column.rows * max(len(found), 1) + places.reshape(-1))
+        rows, places = np.divmod(pairs, max(len(found), 1))
+        return cls(rows, places, [_text(value, name) for value in found.tolist()])
+
+    def rows_with(self, value: Any) -> Ints:
+        """The rows that have a value. As for TFMA, 5 is the number and not the text."""
+        same = [place for place, one in enumerate(self.values) if one == value]
+        return self.rows[np.isin(self.places, same)]
+
+
+def _of_spec(spec: SliceSpec, rows: int, coded: dict[str, _Coded | None]) -> list[tuple[SliceKey, Ints]]:
+    chosen = np.arange(rows)
+    for name, value in spec.values:
+        column = coded[name]
+        chosen = np.intersect1d(chosen, column.rows_with(value)) if column else chosen[:0]
+    crossed: list[tuple[SliceKey, Ints]] = [(spec.values, chosen)]
+    for name in spec.columns:
+        column = coded[name]
+        crossed = _crossed(crossed, name, column) if column else []
+    return [(tuple(sorted(key)), inside) for key, inside in crossed if len(inside)]
+
+
+def _crossed(slices: list[tuple[SliceKey, Ints]], name: str, column: _Coded) -> list[tuple[SliceKey, Ints]]:
+    """Each slice cut by the values of a column."""
+    cut: list[tuple[SliceKey, Ints]] = []
+    for key, inside in slices:
+        there = np.isin(column.rows, inside)
+        order = np.argsort(column.places[there], kind="stable")
+        places, rows = column.places[there][order], column.rows[there][order]
+        found, starts = np.unique(places, return_index=True)
+        parts = np.split(rows, starts[1:]) if len(found) else []
+        cut.extend(
+            ((*key, (name, column.values[place])), part) for place, part in zip(found.tolist(), parts, strict=True)
+        )
+    return cut
+
+
+def _typed(value: str) -> Any:
+    """As TFMA reads the values of an eval config: numbers where they look like numbers."""
+    try:
+        return float(value) if "." in value else int(value)
+    except ValueError:
+        return value
+
+
+def _text(value: Any, name: str) -> Any:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InfeedError(
+            f"a value of column {name!r} is no UTF-8: {value[:40]!r}",
+            where="eval_config.slicing_specs",
+            do="slice by a column of text or numbers",
+        ) from error

@@ -1,0 +1,279 @@
+"""`infeed.ingest`, and what it needs beside the steps of `ingest`: several processes, and an OUTPUT that appears whole.
+
+OUTPUT is written beside, and takes the place of nothing but a dataset: in one step where the file system can exchange
+two names, elsewhere by three renames. A process that is killed between them leaves the old folder under a hidden name,
+from which `mend` puts it back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infeed.components.dataset import files, names
+from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.splits import Buckets
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen import ingest as steps
+from infeed.components.example_gen.formats import guess_format, open_source
+from infeed.components.example_gen.ingest import MapFn
+
+A = TypeVar("A")
+B = TypeVar("B")
+DEFAULT_SPLITS = {"train": 2, "eval": 1}
+BYTES_PER_WORKER = 128 << 20  # of input; each process takes a second to start, in which one reads about 30 MB of CSV
+_HERE = -100  # AT_FDCWD: paths are as usual
+_EXCHANGE = 2  # RENAME_EXCHANGE
+_FILES = {names.MANIFEST, names.REJECTS, names.UNFINISHED}
+
+
+def ingest(
+    source: str,
+    output: str,
+    *,
+    format: str | None = None,
+    source_options: Mapping[str, Any] | None = None,
+    splits: Mapping[str, int] | None = None,
+    options: IngestOptions | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+) -> Manifest:
+    """Writes a folder, a file or a pattern as sharded TFRecords, as the command `infeed ingest` does.
+
+    Args:
+      source: what to read.
+      output: folder of the dataset; it appears whole.
+      format: of the source; by default the names of its files decide.
+      source_options: those of the format, by name.
+      splits: their names and shares; {"train": 2, "eval": 1} by default.
+      options: how records are written.
+      workers: processes; by default as many as pay.
+      overwrite: whether to replace the dataset at `output`.
+
+    Returns:
+      What the dataset holds.
+
+    Raises:
+      InfeedError: an option, the source or its rows, or there is something at `output` already.
+    """
+    options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SPLITS).items()))
+    check_output(output, overwrite)
+    opened = open_source(source, format or guess_format(source), options, source_options or {}, "source_options")
+    with unfinished(output, overwrite) as root:
+        job = steps.Job.of(opened, root=root, splits=buckets.names, buckets=buckets, options=options)
+        with processes(workers or processes_that_pay(len(opened.tasks), opened.provenance.bytes)) as map_fn:
+            return steps.ingest(opened.tasks, job, map_fn=map_fn)
+
+
+def processes_that_pay(tasks: int, source_bytes: int) -> int:
+    """How many processes to use: no more than CPUs or tasks, and each with enough to do."""
+    cpus = len(os.sched_getaffinity(0))
+    return max(1, min(cpus, tasks, source_bytes // BYTES_PER_WORKER))
+
+
+@contextmanager
+def processes(count: int) -> Iterator[MapFn]:
+    """Yields a function like `map`, unordered, over `count` processes; 1 means this process alone.
+
+    Leaving early, by an error or by Ctrl-C, kills them; when this process is killed, they end by themselves.
+
+    Raises:
+      InfeedError: one of them was killed.
+    """
+    if count == 1:
+        yield map
+        return
+    # Spawned, not forked: threads of Arrow and clients of object stores do not survive a fork.
+    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+    ours = set(multiprocessing.active_children())
+
+    def each(function: Callable[[A], B], items: Sequence[A], /) -> Iterable[B]:
+        for future in as_completed([pool.submit(_call, function, item) for item in items]):
+            yield future.result()
+
+    try:
+        yield each
+    except BaseException as error:
+        for child in set(multiprocessing.active_children()) - ours:
+            child.kill()
+        if isinstance(error, BrokenProcessPool):
+            do = "most often memory ran out: use fewer workers or smaller blocks, then run again"
+            raise InfeedError("a worker process was killed", do=do) from error
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _call(function: Callable[[A], Any], item: A) -> Any:
+    result = function(item)
+    return list(result) if isinstance(result, Iterator) else result  # a generator cannot be sent to another process
+
+
+def _end_with_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def check_output(output: str, overwrite: bool) -> None:
+    """Raises InfeedError where OUTPUT holds anything but a dataset, or one that is not to be replaced."""
+    if not files.exists(output):
+        return
+    if not files.is_folder(output):
+        raise InfeedError("OUTPUT is a file", where=output, do="choose another: a dataset is a folder")
+    inside = files.list_folders(output) + [files.name(file.path) for file in files.list_files(output)]
+    strangers = [name for name in inside if not _is_ours(name)]
+    if strangers:
+        do = "choose another OUTPUT; --overwrite replaces datasets, and nothing else"
+        raise InfeedError(f"{min(strangers)!r} lies there, which is no part of a dataset", where=output, do=do)
+    if inside and not overwrite:
+        raise InfeedError("there is something already", where=output, do="choose another OUTPUT, or give --overwrite")
+
+
+def _is_ours(name: str) -> bool:
+    return name in _FILES or name.startswith(names.SPLIT_FOLDER) or names.is_statistics(name)
+
+
+@contextmanager
+def unfinished(output: str, overwrite: bool) -> Iterator[str]:
+    """Yields where to write until all is done: on a store, OUTPUT, which is unfinished until it has its manifest.
+
+    A local OUTPUT is written beside, under a hidden name, and takes its place in the end. From the check of what lies
+    there to the end nobody else writes to the same OUTPUT.
+
+    Raises:
+      InfeedError: another process is writing there, something is there already, or it is not allowed.
+    """
+    if not files.is_local(output):
+        yield output
+        return
+    path = Path(os.path.realpath(output))  # a link stays, and leads to the new dataset
+    folder = path.with_name(f".{path.name}.unfinished")
+    with _alone(path, output):
+        mend(str(path))
+        check_output(output, overwrite)
+        folder.mkdir(exist_ok=True)
+        try:
+            yield str(folder)
+            check_output(output, overwrite)  # who takes no lock may have written there
+            with _told(output):
+                put_folder(str(folder), str(path))
+        finally:
+            files.remove(str(folder))
+
+
+@contextmanager
+def _alone(path: Path, output: str) -> Iterator[None]:
+    """Locks a file beside `path` until the end of this process, however that comes."""
+    lock = path.with_name(f".{path.name}.lock")
+    with _told(output):
+        _make_folder(path.parent)
+        handle = _locked(lock, output)
+    try:
+        yield
+    finally:
+        lock.unlink()
+        os.close(handle)
+
+
+def _locked(lock: Path, output: str) -> int:
+    # By hand: filelock leaves its file behind, and beside OUTPUT nothing shall stay.
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(handle)
+            do = "wait for it, or choose another OUTPUT"
+            raise InfeedError("another process is writing there", where=output, do=do) from error
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(lock)):
+                return handle
+        os.close(handle)  # whoever had it has just removed it
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
+
+
+@contextmanager
+def _told(output: str) -> Iterator[None]:
+    """What the system does not allow, as an InfeedError."""
+    try:
+        yield
+    except OSError as error:
+        do = "choose another OUTPUT, or change the permissions"
+        raise InfeedError(f"cannot write there: {error.strerror}", where=output, do=do) from error
+
+
+def put_folder(source: str, target: str) -> None:
+    """Gives a folder another name. What had it is removed afterwards, and is under one of the two names until then.
+
+    Raises:
+      OSError: it cannot be done; whatever had the name still has it.
+    """
+    if not os.path.lexists(target):
+        os.rename(source, target)
+        return
+    try:
+        _exchange(source, target)
+    except OSError:  # of a kernel or a file system that cannot
+        _exchange_by_renames(source, target)
+    files.remove(source)
+
+
+def mend(target: str) -> None:
+    """Sets right what a process left that was killed between two renames; nobody else may be at it."""
+    between = _between(target)
+    if os.path.lexists(between):
+        if os.path.lexists(target):
+            files.remove(between)
+        else:
+            os.rename(between, target)
+
+
+def _exchange(one: str, other: str) -> None:
+    """Both names change hands at once; nobody ever sees one of them missing."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):  # glibc has it since 2.28
+        raise OSError("no renameat2")
+    if library.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), ctypes.c_uint(_EXCHANGE)):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), one, None, other)
+
+
+def _exchange_by_renames(one: str, other: str) -> None:
+    between = _between(other)
+    os.rename(other, between)
+    try:
+        os.rename(one, other)
+    except OSError:
+        os.rename(between, other)
+        raise
+    os.rename(between, one)
+
+
+def _between(target: str) -> str:
+    folder, last = os.path.split(os.path.abspath(target))
+    return os.path.join(folder, f".{last}.replaced")

@@ -1,0 +1,1 @@
+"""CSV files -> typed record batches."""

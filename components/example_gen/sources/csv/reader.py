@@ -1,0 +1,259 @@
+"""CSV files -> typed record batches.
+
+The type of a column is given, or found over the whole input, not a sample, in one pass that also finds where rows
+begin, so that several workers share a big file. A cell that stands for "no value" is a null.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources import streams
+from infeed.components.example_gen.sources.csv.rows import (
+    CsvOptions,
+    TextRows,
+    check_closed,
+    locate,
+    parse_rows,
+    row_starts,
+    whole_rows,
+)
+from infeed.components.example_gen.sources.kinds import GIVEN, CellKind, convert, infer_kind, kind_of_cell
+from infeed.components.example_gen.sources.streams import Span, TextBlock
+
+_BLOCK_BYTES = 8 << 20
+_HEADER_BYTES = 1 << 16  # enough for nearly every header; a longer one is read on
+_INDEX = "Unnamed: 0"
+_OTHER_DELIMITERS = ",;\t|"
+_HEADER = "put the column names in the first line"
+_WORDS = {arrow: word for word, arrow in GIVEN.items()}
+
+
+@dataclass(frozen=True)
+class CsvHeader:
+    """Column names, and the rows below them."""
+
+    names: tuple[str, ...]
+    rows: Span
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What one pass over a file found: the kind of each column without a given type, the rows, and where to cut."""
+
+    path: str
+    names: tuple[str, ...]
+    kinds: dict[str, CellKind]
+    rows: int
+    spans: tuple[Span, ...]
+
+
+def open_csv(
+    root: str, patterns: inputs.Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
+) -> OpenedSource:
+    """CSV files with the same columns."""
+    csv_options = csv_options or CsvOptions()
+    found = inputs.find(root, patterns)
+    scans = inputs.look(found, lambda path: scan(path, csv_options, options.block_bytes, options))
+    schema = merge_scans([one for _, _, one in scans], csv_options)
+    read = partial(read_span, schema=schema, options=csv_options, block_bytes=options.block_bytes)
+    parts = [(split, file, one.spans) for split, file, one in scans]
+    return inputs.of_parts("csv", root, schema, parts, read, decimals=True)
+
+
+def scan(path: str, options: CsvOptions, block_bytes: int = _BLOCK_BYTES, ingest: IngestOptions | None = None) -> Scan:
+    """One pass over one file, holding one block at a time. Rows that `ingest` would reject count for nothing."""
+    bad_rows = BadRows(ingest.on_bad_row if ingest else "fail", sys.maxsize)
+    header = read_header(path, options)
+    _check_delimiter(header.names, options, path)
+    kinds = {name: CellKind.EMPTY for name in header.names if name not in options.types}
+    rows, blocks = 0, list[TextBlock]()
+    for block in _read(header.rows, options, block_bytes):
+        if block.final:
+            check_closed(block, options)
+        blocks.append(replace(block, data=b""))
+        rows += _widen(kinds, block, header.names, options, bad_rows)
+        bad_rows.take()
+    plain = streams.is_plain(path, options.encoding)
+    return Scan(
+        path,
+        header.names,
+        kinds,
+        rows,
+        tuple(streams.split_spans(path, blocks, block_bytes)) if plain else (header.rows,),
+    )
+
+
+def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
+    """int64, float64, string or null (an always empty column) for each column, over all files.
+
+    Raises:
+      InfeedError: no rows, files with different headers, or a type that is given for a column that there is not.
+    """
+    found = sorted(scans, key=lambda one: one.path)
+    if not any(one.rows for one in found):
+        where = ", ".join(one.path for one in found[:3]) or "no file"
+        raise InfeedError("a CSV with no rows", where=where, do="give a file with a header line and at least one row")
+    first = found[0]
+    for other in found[1:]:
+        if other.names != first.names:
+            raise InfeedError(
+                f"columns {_names(other.names)} differ from {_names(first.names)} in {first.path}",
+                where=f"{other.path}, line 1",
+                do="give all files the same header",
+            )
+    unknown = sorted(set(options.types) - set(first.names))
+    if unknown:
+        raise InfeedError(f"no column {unknown[0]!r}", where="types", do=f"name one of {_names(first.names)}")
+    return pa.schema(
+        [
+            (name, GIVEN[options.types[name]] if name in options.types else max(one.kinds[name] for one in found).arrow)
+            for name in first.names
+        ]
+    )
+
+
+def read_span(
+    span: Span, schema: pa.Schema, options: CsvOptions, block_bytes: int, *, bad_rows: BadRows
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a file in order, as batches of about `block_bytes` of text, with the types of `schema`.
+
+    Rows that are no rows of `schema` are reported.
+    """
+    for block in _read(span, options, block_bytes):
+        yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
+
+
+def read_header(path: str, options: CsvOptions) -> CsvHeader:
+    """The column names, as given or in the first line that is not blank.
+
+    Raises:
+      InfeedError: an empty file, an empty or repeated name, a line of numbers where the names should be.
+    """
+    if not options.header and options.names:
+        _check_names(options.names, "names")
+        return CsvHeader(options.names, Span(path))
+    first = next(_read(Span(path), options, _HEADER_BYTES), TextBlock(path, b"", 0, 1, final=True))
+    bounds = row_starts(first.data, options) if first.data else np.zeros(1, np.int64)
+    if len(bounds) < 2:
+        raise InfeedError("an empty CSV: no header line", where=f"{path}, line 1", do=_HEADER)
+    found = _with_index(_cells(first.data[bounds[0] : bounds[1]], options, path))
+    if not options.names:
+        _check_header(found, f"{path}, line 1")
+    elif len(found) != len(options.names):
+        raise InfeedError(
+            f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name every column"
+        )
+    line = first.line + streams.count_lines(first.data[: bounds[1]])
+    return CsvHeader(options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line))
+
+
+def _read(span: Span, options: CsvOptions, block_bytes: int) -> Iterator[TextBlock]:
+    return streams.read_blocks(span, options.encoding, block_bytes, partial(whole_rows, options=options))
+
+
+def _widen(
+    kinds: dict[str, CellKind], block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows
+) -> int:
+    """Makes each column's kind hold a block's cells as well; the number of rows."""
+    undecided = [name for name, kind in kinds.items() if kind < CellKind.TEXT] or names[:1]
+    text = parse_rows(block, names, options, bad_rows, undecided)
+    for name, column in zip(undecided, text.columns.columns, strict=True):
+        if kinds.get(name, CellKind.TEXT) < CellKind.TEXT:
+            kinds[name] = max(kinds[name], infer_kind(column))
+    return int(text.columns.num_rows)
+
+
+def _convert(rows: TextRows, schema: pa.Schema, options: CsvOptions, bad_rows: BadRows) -> pa.RecordBatch:
+    arrays: list[pa.Array] = []
+    unfit: dict[int, tuple[str, str]] = {}
+    for column, field in zip(rows.columns.columns, schema, strict=True):
+        values, places = convert(column, field.type)
+        arrays.append(values)
+        for place in places:
+            reason = f"{column[place].as_py()!r} is no {_WORDS[field.type]}"
+            unfit.setdefault(place, (field.name, reason))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return _without(batch, unfit, rows, options, bad_rows) if unfit else batch
+
+
+def _without(
+    batch: pa.RecordBatch, unfit: dict[int, tuple[str, str]], rows: TextRows, options: CsvOptions, bad_rows: BadRows
+) -> pa.RecordBatch:
+    places = sorted(unfit)
+    for place, (line, text) in zip(places, locate(rows, places, options), strict=True):
+        column, reason = unfit[place]
+        bad_rows.report(rows.block.bad_row(line, reason, text, column))
+    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), places)))
+
+
+def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
+    if not streams.is_utf8(row):
+        raise InfeedError(
+            f"not {options.encoding} text: {row[:40]!r}", where=f"{path}, line 1", do="name the encoding of the file"
+        )
+    quoting = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
+    reader = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=options.delimiter, **quoting)
+    try:
+        return next(reader)
+    except csv.Error as error:
+        raise InfeedError(f"no header line: {error}", where=f"{path}, line 1", do=_HEADER) from error
+
+
+def _check_header(header: list[str], where: str) -> None:
+    if all(kind_of_cell(name.encode()) < CellKind.TEXT for name in header):
+        raise InfeedError(
+            f"no header line: {_names(header)} are numbers",
+            where=where,
+            do="put the column names in the first line, or give CsvOptions(header=False, names=...)",
+        )
+    _check_names(header, where)
+
+
+def _with_index(header: list[str]) -> list[str]:
+    """pandas writes its index without a name, and gives it this one when it reads it back."""
+    first, *others = header
+    return [_INDEX, *others] if not first and others and _INDEX not in others else header
+
+
+def _check_names(names: Sequence[str], where: str) -> None:
+    if not all(names):
+        raise InfeedError(f"column {names.index('') + 1} has no name", where=where, do="give every column a name")
+    odd = next((number for number, name in enumerate(names, start=1) if "\0" in name), None)
+    if odd is not None:  # the csv module of Python 3.10 refuses it, that of 3.11 does not
+        raise InfeedError(f"the name of column {odd} holds a NUL", where=where, do=_HEADER)
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise InfeedError(f"column {twice[0]!r} stands there twice", where=where, do="give each column its own name")
+
+
+def _check_delimiter(names: Sequence[str], options: CsvOptions, path: str) -> None:
+    """Before the rows are read, of which the first would be told to be bad."""
+    if len(names) > 1 or options.names:
+        return
+    for sign in _OTHER_DELIMITERS:
+        if sign != options.delimiter and sign in names[0]:
+            shown = "tab" if sign == "\t" else sign
+            raise InfeedError(
+                f"a single column named {names[0]!r}",
+                where=f"{path}, line 1",
+                do=f"give CsvOptions(delimiter={shown!r}), --delimiter {shown!r}, or names= where that is its name",
+            )
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(list(names)[:5])

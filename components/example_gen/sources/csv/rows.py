@@ -1,0 +1,263 @@
+"""How CSV files are written; where their rows begin and end, quotes counted; and rows as one column of text a name."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from infeed.components.checks import as_tuples, refused, require
+from infeed.components.dataset.manifest import ColumnType
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.sources.kinds import GIVEN
+from infeed.components.example_gen.sources.streams import TextBlock, check_encoding, count_lines, is_utf8, lending
+
+_NO_SIGN = '"\r\n'
+_TAB = ("\\t", "tab", "$'\\t'", "$\\t")  # as people write it in a shell or a file
+Ints = npt.NDArray[np.int64]
+_LF, _CR = ord("\n"), ord("\r")
+
+
+@dataclass(frozen=True)
+class CsvOptions:
+    """How the files are written; their content tells whether they are compressed (gzip, zstd).
+
+    Attributes:
+      delimiter: one ASCII character; "tab" is a tab.
+      quote: the character around cells that hold delimiters or line breaks, doubled inside them; None where quotes are
+        text like any other.
+      header: whether the first line holds names.
+      names: of the columns, in order; needed where there is no header line, instead of it where there is one.
+      nulls: cells that mean "no value".
+      types: "int", "float" or "bytes" for some columns; those of the others are found over the whole input.
+      encoding: any that Python knows. A file that is not UTF-8 is read by one worker.
+    """
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    header: bool = True
+    names: tuple[str, ...] | None = None
+    nulls: tuple[str, ...] = ("",)
+    types: Mapping[str, ColumnType] = field(default_factory=dict)
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        for name in ("names", "nulls"):
+            is_text = isinstance(getattr(self, name), str)  # whose letters would be taken one by one
+            require(not is_text, self, name, f'give several, such as {name}=("NA", "-")')
+        as_tuples(self, "names", "nulls")
+        if self.delimiter in _TAB:
+            object.__setattr__(self, "delimiter", "\t")
+        is_delimiter = _is_sign(self.delimiter) and self.delimiter not in _NO_SIGN
+        require(is_delimiter, self, "delimiter", "give one character, such as ';'")
+        if self.quote is not None:
+            is_quote = _is_sign(self.quote) and self.quote not in f"{self.delimiter}\r\n"
+            require(is_quote, self, "quote", "give one character other than the delimiter, or None")
+        if not self.header and not self.names:
+            raise refused(self, "names", "give names=", "no header line and no names")
+        for name, kind in sorted(self.types.items()):
+            if kind not in GIVEN:
+                raise refused(self, "types", 'give "int", "float" or "bytes"', f"types[{name!r}] is {kind!r}")
+        check_encoding(self)
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """The rows of a block as text columns, and their numbers among the block's rows."""
+
+    block: TextBlock
+    columns: pa.RecordBatch
+    numbers: Ints
+
+
+def whole_rows(data: bytes, options: CsvOptions) -> int:
+    """How many bytes of `data`, which begins with a row, are whole rows."""
+    end = _last_line_end(data)
+    if options.quote is None or options.quote.encode() not in data:
+        return end
+    toggles = find_toggles(data, options)
+    if np.searchsorted(toggles, end) % 2 == 0:
+        return end
+    ends = _line_ends(data)
+    ends = ends[ends <= end]
+    outside = ends[np.searchsorted(toggles, ends) % 2 == 0]
+    return int(outside[-1]) if len(outside) else 0
+
+
+def row_starts(data: bytes, options: CsvOptions) -> Ints:
+    """Where each row of `data` begins, blank lines left out, and where the last one ends."""
+    ends = _line_ends(data)
+    if options.quote is not None and options.quote.encode() in data:
+        ends = ends[np.searchsorted(find_toggles(data, options), ends) % 2 == 0]
+    starts: Ints = np.concatenate([[0], ends[ends < len(data)]]).astype(np.int64)
+    text = np.frombuffer(data, np.uint8)
+    kept = starts[(text[starts] != _LF) & (text[starts] != _CR)]
+    return np.append(kept, len(data))
+
+
+def check_closed(block: TextBlock, options: CsvOptions) -> None:
+    """Raises InfeedError where a quote never closes: the rest of the file would be one cell."""
+    toggles = find_toggles(block.data, options)
+    if len(toggles) % 2:
+        line = block.line + count_lines(block.data[: toggles[-1]])
+        raise InfeedError("a quote that never closes", where=f"{block.path}, line {line}", do="close it, or double it")
+
+
+def parse_rows(
+    block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows, columns: Sequence[str] | None = None
+) -> TextRows:
+    """Cells as text, with nulls; rows that are not UTF-8, or have more or fewer cells than names, are bad.
+
+    Args:
+      columns: the ones wanted; None for all.
+    """
+    if not is_utf8(block.data):
+        block = _blank_undecodable(block, options, bad_rows)
+    wanted = list(names if columns is None else columns)
+    ragged: list[tuple[int, int]] = []
+    cells = _parse(block.data, names, wanted, options, ragged)
+    _report_ragged(block, ragged, len(names), options, bad_rows)
+    numbers = np.delete(np.arange(cells.num_rows + len(ragged)), [number for number, _ in ragged])
+    return TextRows(block, cells, numbers)
+
+
+def locate(rows: TextRows, wanted: Sequence[int], options: CsvOptions) -> Iterator[tuple[int, bytes]]:
+    """(line, text) of some of the rows."""
+    return _locate(rows.block, rows.numbers[list(wanted)], options)
+
+
+def find_toggles(data: bytes, options: CsvOptions) -> Ints:
+    """The positions of quotes at which quoted text begins or ends; `data` begins with a row.
+
+    A quote opens a cell only where the cell begins: `5" pipe` is text. Where each quote stands beside a delimiter, a
+    line end or another quote, all of them count, a doubled one twice; only else are they looked at one by one.
+    """
+    if options.quote is None:
+        return np.empty(0, np.int64)
+    text = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(text == ord(options.quote)).astype(np.int64)
+    ends_cell = np.zeros(256, np.bool_)
+    ends_cell[[_LF, _CR, ord(options.delimiter)]] = True
+    beside = ends_cell.copy()
+    beside[ord(options.quote)] = True
+    opens, closes = quotes[0::2], quotes[1::2]
+    if beside[text[opens[opens > 0] - 1]].all() and beside[text[closes[closes + 1 < len(text)] + 1]].all():
+        return quotes
+    return _walk_quotes(text, quotes, ends_cell)
+
+
+def _is_sign(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and text != "\0"
+
+
+def _parse(
+    data: bytes, names: Sequence[str], wanted: list[str], options: CsvOptions, ragged: list[tuple[int, int]]
+) -> pa.RecordBatch:
+    """The cells of `data`; of a row with more or fewer than `names`, its number and how many it has, in `ragged`."""
+    schema = pa.schema([(name, pa.string()) for name in wanted])
+    if not data.strip(b"\r\n"):  # blank lines alone are no CSV to Arrow; other white space may be cells
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    if data.startswith(codecs.BOM_UTF8):  # Arrow drops it where data begins, and the file's own is left out already
+        data = b"\n" + data
+    convert_options = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        include_columns=wanted,
+        check_utf8=False,
+        null_values=list(options.nulls),
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=True,
+    )
+    with lending() as lend:
+        # Not read_csv, in which Arrow 10 searches all objects of the process at each call: 0.1 s where TFX is loaded.
+        table = arrow_csv.open_csv(
+            pa.BufferReader(lend(np.frombuffer(data, np.uint8))),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names)),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=options.delimiter,
+                quote_char=options.quote or False,
+                newlines_in_values=True,
+                invalid_row_handler=lend(partial(_leave_out, ragged)),
+            ),
+            convert_options=convert_options,
+        ).read_all()
+    return pa.RecordBatch.from_arrays([_one_chunk(column) for column in table.columns], schema=schema)
+
+
+def _leave_out(ragged: list[tuple[int, int]], row: arrow_csv.InvalidRow) -> str:
+    ragged.append((row.number - 1, row.actual_columns))
+    return "skip"
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def _report_ragged(
+    block: TextBlock, ragged: Sequence[tuple[int, int]], cells: int, options: CsvOptions, bad_rows: BadRows
+) -> None:
+    if not ragged:
+        return
+    places = _locate(block, np.array([number for number, _ in ragged]), options)
+    for (_, found), (line, text) in zip(ragged, places, strict=True):
+        reason = f"{found} cells where the header names {cells}; is {options.delimiter!r} the delimiter?"
+        bad_rows.report(block.bad_row(line, reason, text))
+
+
+def _blank_undecodable(block: TextBlock, options: CsvOptions, bad_rows: BadRows) -> TextBlock:
+    """The block with blank lines in place of rows that are not UTF-8, so that all others keep their line."""
+    bounds = row_starts(block.data, options)
+    pieces = [block.data[: bounds[0]]]
+    for line, row in _locate(block, np.arange(len(bounds) - 1), options):
+        if is_utf8(row):
+            pieces.append(row)
+        else:
+            bad_rows.report(block.bad_row(line, f"not {options.encoding} text", row))
+            pieces.append(b"\n" * count_lines(row))
+    return replace(block, data=b"".join(pieces))
+
+
+def _locate(block: TextBlock, numbers: Ints, options: CsvOptions) -> Iterator[tuple[int, bytes]]:
+    bounds, ends = row_starts(block.data, options), _line_ends(block.data)
+    starts, stops = bounds[numbers], bounds[numbers + 1]
+    lines = block.line + np.searchsorted(ends, starts, side="right")
+    for line, start, stop in zip(lines.tolist(), starts, stops, strict=True):
+        yield line, block.data[start:stop]
+
+
+def _walk_quotes(text: npt.NDArray[np.uint8], quotes: Ints, ends_cell: npt.NDArray[np.bool_]) -> Ints:
+    toggles: list[int] = []
+    inside, doubled = False, -1
+    for place in quotes.tolist():
+        if place == doubled:
+            continue
+        if not inside and place and not ends_cell[text[place - 1]]:
+            continue
+        if inside and place + 1 < len(text) and text[place + 1] == text[place]:
+            doubled = place + 1
+            continue
+        toggles.append(place)
+        inside = not inside
+    return np.array(toggles, np.int64)
+
+
+def _last_line_end(data: bytes) -> int:
+    """The end of the last whole line; a CR at the very end may be half of a CR LF."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+
+
+def _line_ends(data: bytes) -> Ints:
+    """The positions after each LF, CR LF or CR."""
+    text = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(text == _LF)
+    if b"\r" in data:
+        returns = np.flatnonzero(text == _CR)
+        followed = np.append(text, np.uint8(0))[returns + 1] == _LF
+        ends = np.sort(np.concatenate([ends, returns[~followed]]))
+    return (ends + 1).astype(np.int64)

@@ -1,0 +1,247 @@
+"""Images -> record batches that keep each file's own bytes, or hold its pixels.
+
+Three layouts: a folder of class folders (`ROOT/cat/1.png`), a CSV with the columns `path` and `label`, whose paths are
+relative to it, or a flat folder without classes. A class's number is its place among all class names, sorted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from infeed.components.dataset import files
+from infeed.components.dataset.files import FileStat
+from infeed.components.dataset.manifest import Source
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources import folders
+from infeed.components.example_gen.sources.folders import Classes, FileRef
+from infeed.components.example_gen.sources.images.codec import (
+    ImageHeader,
+    ImageOptions,
+    check_whole,
+    header_of,
+    rewrite,
+)
+
+_CSV_COLUMNS = ("path", "label")
+_LAYOUTS = "give a folder with one folder of PNG or JPEG files per class, or a CSV with the columns path and label"
+
+
+@dataclass(frozen=True)
+class ImageIndex:
+    """The images found, in order, and the class names, sorted."""
+
+    root: str
+    classes: tuple[str, ...]
+    images: tuple[FileRef, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The images of one split, the files that a CSV names among them, and the rows of a CSV that name none."""
+
+    refs: tuple[FileRef, ...]
+    named: tuple[FileStat, ...]
+    bad_rows: tuple[BadRow, ...]
+
+
+@dataclass(frozen=True)
+class _ImageReading:
+    """What reading needs to know."""
+
+    classes: Classes
+    options: ImageOptions
+    block_bytes: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        content = [("image/raw", pa.large_binary())]
+        if self.options.pixels == "encoded":
+            content = [("image/encoded", pa.large_binary()), ("image/format", pa.string())]
+        sizes = [(f"image/{name}", pa.int64()) for name in ("height", "width", "channels")]
+        return pa.schema([*content, ("image/filename", pa.string()), *sizes, *self.classes.fields])
+
+
+def open_images(
+    root: str, patterns: inputs.Patterns, options: IngestOptions, image_options: ImageOptions | None = None
+) -> OpenedSource:
+    """Images in class folders, named by a CSV, or in a flat folder; classes are numbered over all splits."""
+    matched = inputs.find(root, patterns)
+    found = {
+        split: list_images(root, patterns[split], some, BadRows(options.on_bad_row, options.bad_row_limit))
+        for split, some in matched.items()
+    }
+    classes = Classes.of(ref for one in found.values() for ref in one.refs)
+    form = _ImageReading(classes, image_options or ImageOptions(), options.block_bytes)
+    tasks = inputs.as_tasks((split, what) for split, one in found.items() for what in _plan(one, options.block_bytes))
+    named = [file for one in found.values() for file in one.named]
+    source = Source.of("image", root, inputs.all_files(matched) + named)
+    return OpenedSource(source, form.schema, tasks, partial(read, form=form))
+
+
+def read(what: Iterable[FileRef | BadRow], form: _ImageReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    """One row an image, in batches of about `block_bytes`; a file that is no whole PNG or JPEG is reported."""
+    rows, size = list[tuple[FileRef, bytes, ImageHeader]](), 0
+    load = _load if form.options.keeps_bytes else lambda path: rewrite(folders.read_whole(path), path, form.options)
+    for ref in what:
+        if isinstance(ref, BadRow):
+            bad_rows.report(ref)
+            continue
+        try:
+            content, header = load(ref.path)
+        except InfeedError as error:
+            bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
+            continue
+        if rows and size + len(content) > form.block_bytes:
+            yield _batch(rows, form)
+            rows, size = [], 0
+        rows.append((ref, content, header))
+        size += len(content)
+    yield _batch(rows, form)
+
+
+def find_images(root: str) -> ImageIndex:
+    """Every image below a folder of class folders, or named by a CSV (its own path, or the folder that holds it).
+
+    Raises:
+      InfeedError: no images found, an empty class folder, a CSV that names a file that is not there.
+    """
+    if files.exists(root) and not files.is_folder(root):
+        folder, pattern = root.rpartition("/")[0] or ".", files.name(root)
+    else:
+        folder, pattern = root, _manifest_in(root) or folders.CLASS_FOLDERS
+    if pattern == folders.CLASS_FOLDERS:
+        _check_class_folders(folder)
+    refs = list_images(folder, pattern, files.glob(folder, pattern), BadRows()).refs
+    return ImageIndex(folder, Classes.of(refs).names, refs)
+
+
+def default_pattern(root: str) -> str:
+    """The pattern that finds a folder's images: the name of the one CSV of paths and labels in it, `*/*` or `*`."""
+    return _manifest_in(root) or folders.default_pattern(root)
+
+
+def is_manifest(path: str) -> bool:
+    with files.open_input(path) as file:
+        first = file.read(1 << 16).decode("utf-8-sig", errors="replace").partition("\n")[0]
+    return set(_CSV_COLUMNS) <= set(next(csv.reader([first]), []))
+
+
+def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
+    """Changes when an image that a CSV names does, or appears; None where no CSV of the patterns names any."""
+    bad_rows = BadRows("reject", sys.maxsize)
+    named = [
+        image
+        for pattern in patterns
+        if pattern.endswith(".csv")
+        for file in files.glob(root, pattern)
+        for image, _ in _named_by(file.path, bad_rows)
+    ]
+    return Source.of("image", root, named).fingerprint if named else None
+
+
+def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: BadRows) -> Found:
+    """The images among files found: a CSV stands for the images it names.
+
+    Raises:
+      InfeedError: no images at all, or a CSV without its columns.
+    """
+    images, tables = list[FileStat](), list[FileStat]()
+    for file in found:
+        (tables if file.path.endswith(".csv") else images).append(file)
+    named = [one for table in tables for one in _named_by(table.path, bad_rows)]
+    refs = folders.refs_of(root, pattern, images)
+    refs += [FileRef(root, files.relative(file.path, root), file.size, label) for file, label in named]
+    if not refs:
+        raise InfeedError("no images found", where=f"{root}, which holds {_contents(root)}", do=_LAYOUTS)
+    return Found(tuple(refs), tuple(file for file, _ in named), bad_rows.take())
+
+
+def _named_by(table: str, bad_rows: BadRows) -> Iterator[tuple[FileStat, str]]:
+    """(image, label) of each row of a CSV; one that says too little, or names no file, is reported."""
+    reader = csv.DictReader(io.StringIO(_text_of(table), newline=""))
+    missing = [name for name in _CSV_COLUMNS if name not in (reader.fieldnames or [])]
+    if missing:
+        raise InfeedError(f"no column {missing[0]!r}", where=f"{table}, line 1", do=_LAYOUTS)
+    for row in reader:
+        path, label = (row[name] or "" for name in _CSV_COLUMNS)
+        try:
+            image = files.stat(files.join(table.rpartition("/")[0], path))
+        except FileNotFoundError:
+            reason = f"no file {path!r}, seen from the CSV's own folder"
+            bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
+            continue
+        if label:
+            yield image, label
+        else:
+            bad_rows.report(BadRow(table, reader.line_num, "label", f"no label for {path!r}", f"{path},"))
+
+
+def _text_of(table: str) -> str:
+    try:
+        return files.read_bytes(table).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InfeedError(f"not UTF-8 text: {error.reason}", where=table, do="write the CSV as UTF-8") from error
+
+
+def _manifest_in(root: str) -> str | None:
+    """The name of the one CSV of paths and labels in a folder; None where there is none, or more than one."""
+    manifests = [files.name(file.path) for file in files.glob(root, "*.csv") if is_manifest(file.path)]
+    return manifests[0] if len(manifests) == 1 else None
+
+
+def _check_class_folders(root: str) -> None:
+    names = [folder for folder in files.list_folders(root) if not files.is_hidden(folder)]
+    for folder in names:
+        path = files.join(root, folder)
+        if not any(not files.is_hidden(file.path) for file in files.list_files(path)):
+            raise InfeedError(
+                f"class folder {folder!r} is empty", where=f"{path}, which holds {_contents(path)}", do=_LAYOUTS
+            )
+
+
+def _contents(folder: str) -> str:
+    inside = [f"{name}/" for name in files.list_folders(folder)]
+    found = inside + [files.name(file.path) for file in files.list_files(folder)]
+    if not found:
+        return "nothing" if files.exists(folder) else "nothing: it does not exist"
+    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+
+
+def _plan(found: Found, block_bytes: int) -> Iterator[Iterable[FileRef | BadRow]]:
+    if found.bad_rows:
+        yield found.bad_rows
+    yield from folders.plan_blocks(found.refs, block_bytes)
+
+
+def _load(path: str) -> tuple[bytes, ImageHeader]:
+    data = folders.read_whole(path)
+    header = header_of(data, path)
+    check_whole(data, header, path)
+    return data, header
+
+
+def _batch(rows: Sequence[tuple[FileRef, bytes, ImageHeader]], form: _ImageReading) -> pa.RecordBatch:
+    contents = [content for _, content, _ in rows]
+    columns = {
+        "image/encoded": contents,
+        "image/raw": contents,
+        "image/format": [header.format for _, _, header in rows],
+        "image/filename": [ref.filename for ref, _, _ in rows],
+        "image/height": [header.height for _, _, header in rows],
+        "image/width": [header.width for _, _, header in rows],
+        "image/channels": [header.channels for _, _, header in rows],
+        **form.classes.columns([ref.text for ref, _, _ in rows]),
+    }
+    schema = form.schema
+    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

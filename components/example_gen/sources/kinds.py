@@ -1,0 +1,265 @@
+"""The kinds of columns that text can hold: of CSV cells, and of JSON values. Types are found over the whole input.
+
+A CSV cell goes by the rules of TFX's CsvExampleGen. An int is whatever Python's `int` reads within 64 bits, a float
+whatever `float` reads; any other column is text. An integer beyond 64 bits makes its column text, so that no digit is
+lost.
+
+JSON rows make what is known so far wide enough, one after the other. An int and a float are a float together; a null
+fits everything; any other two kinds do not go together, and an integer beyond 64 bits is an error.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from infeed.components.dataset.manifest import ColumnType
+
+GIVEN: dict[ColumnType, pa.DataType] = {"int": pa.int64(), "float": pa.float64(), "bytes": pa.string()}
+_INT64 = range(-(1 << 63), 1 << 63)
+_NOT_IN_PYTHON = (b"x", b"X", b"(")  # Arrow reads `0x1F` and `nan(1)` as numbers, Python and TFX as text
+_MOST_DIGITS = 4_000  # somewhat fewer than those at which Python refuses to read an integer
+_WHOLE = re.compile(rb"\s*[+-]?\d+(_\d+)*\s*")
+_PROBE = 100  # cells that tell whether a cast is worth trying on all
+
+
+class CellKind(enum.IntEnum):
+    """What a column can hold, each more general than the one before."""
+
+    EMPTY = 0
+    INT = 1
+    FLOAT = 2
+    TEXT = 3
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return {
+            CellKind.EMPTY: pa.null(),
+            CellKind.INT: pa.int64(),
+            CellKind.FLOAT: pa.float64(),
+            CellKind.TEXT: pa.string(),
+        }[self]
+
+
+def infer_kind(cells: pa.StringArray) -> CellKind:
+    """The narrowest kind that holds every cell; nulls count for nothing."""
+    cells = cells.drop_null()
+    if not len(cells):
+        return CellKind.EMPTY
+    if not _may_mislead(cells):
+        if _try_cast(cells, pa.int64()) is not None:
+            return CellKind.INT
+        floats = _try_cast(cells, pa.float64())
+        if floats is not None and not _any_beyond_int64(floats) and _is_infinity_meant(cells, floats):
+            return CellKind.FLOAT
+    return _infer_slowly(cells)
+
+
+def kind_of_cell(cell: bytes) -> CellKind:
+    # bytes, not str: int() and float() of str accept digits of other scripts, TFX does not.
+    try:
+        return CellKind.INT if int(cell) in _INT64 else CellKind.TEXT
+    except ValueError:
+        if len(cell) > _MOST_DIGITS and _WHOLE.fullmatch(cell):
+            return CellKind.TEXT
+        return CellKind.TEXT if _float_or_none(cell) is None else CellKind.FLOAT
+
+
+def convert(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]]:
+    """The values, and the places of cells that are no such value, which are null."""
+    if pa.types.is_string(to):
+        return cells, []
+    if pa.types.is_null(to):
+        return pa.nulls(len(cells)), []
+    converted = None if _may_mislead(cells) else _try_cast(cells, to)
+    return _convert_slowly(cells, to) if converted is None else (converted, [])
+
+
+def _infer_slowly(cells: pa.StringArray) -> CellKind:
+    kind = CellKind.EMPTY
+    for cell in cells.unique():
+        kind = max(kind, kind_of_cell(cell.as_py().encode()))
+        if kind == CellKind.TEXT:
+            break
+    return kind
+
+
+def _convert_slowly(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]]:
+    """`1_000`, ` 7`, `+2.5`: Python reads them, Arrow does not."""
+    read: Callable[[bytes], int | float | None] = _int_or_none if pa.types.is_integer(to) else _float_or_none
+    values: list[int | float | None] = []
+    unfit = []
+    for place, cell in enumerate(cells.to_pylist()):
+        values.append(None if cell is None else read(cell.encode()))
+        if cell is not None and values[-1] is None:
+            unfit.append(place)
+    return pa.array(values, to), unfit
+
+
+def _int_or_none(cell: bytes) -> int | None:
+    try:
+        return value if (value := int(cell)) in _INT64 else None
+    except ValueError:
+        return None
+
+
+def _float_or_none(cell: bytes) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _try_cast(cells: pa.StringArray, to: pa.DataType) -> pa.Array | None:
+    try:
+        cells[:_PROBE].cast(to)  # Arrow goes on to the end after a cell that fails, at ten times the cost
+        return cells.cast(to)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _may_mislead(cells: pa.StringArray) -> bool:
+    text = bytes(cells.buffers()[2] or b"")
+    return any(sign in text for sign in _NOT_IN_PYTHON)
+
+
+def _any_beyond_int64(floats: pa.DoubleArray) -> bool:
+    finite = pc.if_else(pc.is_finite(floats), pc.abs(floats), 0.0)
+    return bool(pc.max(finite).as_py() >= 2.0**63)
+
+
+def _is_infinity_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:
+    """Arrow reads an integer of 400 digits as infinity, as it does `inf` and 1e400."""
+    infinite = cells.filter(pc.is_inf(floats)).unique()
+    return all(kind_of_cell(cell.as_py().encode()) == CellKind.FLOAT for cell in infinite)
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """A list whose items are of one kind."""
+
+    items: JsonKind
+
+
+Object = dict[str, "JsonKind"]
+JsonKind = str | ListOf | Object | None  # None: nothing but nulls so far; a str: a key of _ARROW
+
+_ARROW = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
+_PYTHON = {bool: "bool", int: "int", float: "float", str: "text"}
+_NUMBERS = ("int", "float")
+_WORDS = {"bool": "true or false", "int": "a number", "float": "a number", "text": "text"}
+_SHOWN_DIGITS = 40
+
+
+class MismatchError(Exception):
+    """A value that does not go together with what is known of its column."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(reason)
+        self.column, self.reason = column, reason
+
+
+def kind_of(value: Any, column: str = "") -> JsonKind:
+    """The narrowest kind of a JSON value.
+
+    Raises:
+      MismatchError: an integer beyond 64 bits, a null inside a list, a list of different things.
+    """
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return {name: kind_of(inner, f"{column}.{name}".lstrip(".")) for name, inner in value.items()}
+    if isinstance(value, list):
+        return ListOf(_kind_of_items(value, column))
+    kind = _PYTHON[type(value)]
+    if kind == "int" and value not in _INT64:
+        raise MismatchError(column, f"{_shortened(str(value))} does not fit into a signed 64-bit integer")
+    return kind
+
+
+def kind_of_arrow(inferred: pa.DataType) -> JsonKind:
+    """Arrow's own inference without what JSON does not have: it takes text that looks like a date for one."""
+    if types.is_struct(inferred):
+        return {field.name: kind_of_arrow(field.type) for field in inferred}
+    if types.is_list(inferred):
+        return ListOf(kind_of_arrow(inferred.value_type))
+    if types.is_null(inferred):
+        return None
+    return next((kind for kind, arrow in _ARROW.items() if arrow == inferred), "text")
+
+
+def to_arrow(kind: JsonKind) -> pa.DataType:
+    """The Arrow type of a column, or, of an object, the struct."""
+    if isinstance(kind, dict):
+        return pa.struct([(name, to_arrow(inner)) for name, inner in kind.items()])
+    if isinstance(kind, ListOf):
+        return pa.list_(to_arrow(kind.items))
+    return pa.null() if kind is None else _ARROW[kind]
+
+
+def widen(known: JsonKind, new: JsonKind, column: str = "") -> JsonKind:
+    """The narrowest kind that holds values of both; `known` itself where it does.
+
+    Raises:
+      MismatchError: there is none.
+    """
+    if new is None or known == new:
+        return known
+    if known is None:
+        return new
+    if known in _NUMBERS and new in _NUMBERS:
+        return "float"
+    if isinstance(known, ListOf) and isinstance(new, ListOf):
+        return ListOf(widen(known.items, new.items, column))
+    if isinstance(known, dict) and isinstance(new, dict):
+        return widen_object(known, new, column)
+    raise MismatchError(column, f"{_in_words(new)} where rows before have {_in_words(known)}")
+
+
+def widen_object(known: Object, new: Object, column: str = "") -> Object:
+    """The same of objects, in time that goes with `new`: what many rows have taught may be much wider than one."""
+    wider: Object = {}
+    for name, kind in new.items():
+        before = known.get(name)
+        found = widen(before, kind, f"{column}.{name}".lstrip("."))
+        if found is not before or name not in known:
+            wider[name] = found
+    return {**known, **wider} if wider else known
+
+
+def fit(value: Any, to: JsonKind) -> Any:
+    """A value as Arrow converts it without complaint: integers of float columns as floats."""
+    if value is None:
+        return None
+    if isinstance(to, dict):
+        return {name: fit(inner, to[name]) for name, inner in value.items()}
+    if isinstance(to, ListOf):
+        return [fit(item, to.items) for item in value]
+    return float(value) if to == "float" else value
+
+
+def _kind_of_items(items: Iterable[Any], column: str) -> JsonKind:
+    found = [kind_of(item, column) for item in items]
+    if None in found:
+        raise MismatchError(column, "a null inside a list")
+    return functools.reduce(lambda known, new: widen(known, new, column), found, None)
+
+
+def _shortened(digits: str) -> str:
+    if len(digits) <= _SHOWN_DIGITS:
+        return digits
+    return f"{digits[:_SHOWN_DIGITS]}... of {len(digits.lstrip('-'))} digits"
+
+
+def _in_words(kind: JsonKind) -> str:
+    if isinstance(kind, ListOf):
+        return "a list"
+    return _WORDS.get(kind, "an object") if isinstance(kind, str) else "an object"

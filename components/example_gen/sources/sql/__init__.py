@@ -1,0 +1,1 @@
+"""Any database that SQLAlchemy or ADBC reaches -> record batches."""

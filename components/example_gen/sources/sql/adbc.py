@@ -1,0 +1,253 @@
+"""Databases by ADBC, Arrow's own interface: results come as record batches, with the database's types.
+
+SQLAlchemy writes the statements, in the database's dialect, and has no part in sending them.
+
+Where Arrow lacks one of a database's types, a driver gives an extension type: its name, and text or bytes beneath it.
+
+| Extension type | here |
+|---|---|
+| numeric, of any precision | float64 |
+| uuid | string |
+| json | string |
+| any other | refused: its bytes would mean nothing to anyone |
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine.default import DefaultDialect
+
+from infeed.components.dataset import example_types, schemas
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.sources.sql.alchemy import REMEDY, UNFIT, cast, checked, to_batch
+from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
+
+_NO_TIME = "outside the years 1 to 9999"  # in place of what Python cannot show
+_FILES = ("duckdb", "sqlite")  # databases whose driver takes a path
+# SQLite's driver counts a batch in rows and has its types from the first one; others have types, and count bytes.
+_BATCH_ROWS = {"sqlite": "adbc.sqlite.query.batch_rows"}
+_PROBED_ROWS = 100
+_MIDWAY = "settle it in the query, by CAST or WHERE, or leave +adbc out of the URL"
+
+
+@contextmanager
+def open_database(url: sa.URL) -> Iterator[Database]:
+    """Connects by the package `adbc_driver_<database>`.
+
+    Raises:
+      RefusedError: no such package, or the database refuses.
+    """
+    name = url.get_backend_name()
+    driver = _driver(name)
+    uri, options = driver_arguments(url)
+    with _refusals(driver):
+        connection = driver.connect(uri, autocommit=True, **({"db_kwargs": options} if options else {}))
+    with connection:
+        yield AdbcDatabase(connection, driver, _dialect(name), _BATCH_ROWS.get(name))
+
+
+def driver_arguments(url: sa.URL) -> tuple[str, dict[str, str]]:
+    """What a driver takes: a path, the URL without `+adbc`, or the URI and the options that the URL's query gives.
+
+    `flightsql+adbc://?uri=grpc://host:31337&username=ann` gives the last.
+    """
+    name = url.get_backend_name()
+    options = {key: values[-1] for key, values in url.normalized_query.items()}
+    if "uri" in options:
+        return options.pop("uri"), options
+    if name in _FILES:
+        return url.database or ":memory:", {}
+    return url.set(drivername=name).render_as_string(hide_password=False), {}
+
+
+class AdbcDatabase:
+    """A column's type is the database's own."""
+
+    def __init__(self, connection: Any, driver: Any, dialect: sa.Dialect, batch_rows: str | None) -> None:
+        self._connection, self._driver, self._dialect, self._batch_rows = connection, driver, dialect, batch_rows
+
+    def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
+        """See `Database`."""
+        first = self._first_batch(statement, _PROBED_ROWS)
+        rows = rows_in(block_bytes, first.num_rows, first.nbytes)
+        if self._batch_rows:
+            first = self._first_batch(statement, rows)
+        columns = to_plain(first, where).schema
+        return Shape(pa.schema([checked(field, where) for field in columns]), rows)
+
+    def fetch_row(self, statement: Statement) -> Row:
+        """See `Database`."""
+        batch, _ = self._batches(self._connection, statement, 1)
+        with _refusals(self._driver):
+            return exact_row(batch)
+
+    def read(
+        self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `Database`."""
+        row, size = 1, shape.rows_at_a_time
+        for batch in self._batches(self._connection, statement, size):
+            for start in range(0, batch.num_rows, size):
+                block = batch.slice(start, size)
+                yield len(block), fit(block, shape.columns, where, bad_rows, first_row=row)
+                row += len(block)
+
+    def _first_batch(self, statement: Statement, rows: int) -> pa.RecordBatch:
+        # A connection of its own, to be closed: PostgreSQL's driver reads the rest before the next statement.
+        with self._connection.adbc_clone() as connection:
+            return next(self._batches(connection, statement, rows))
+
+    def _batches(self, connection: Any, statement: Statement, rows: int) -> Iterator[pa.RecordBatch]:
+        """Ends with a batch of no rows, so that a result without rows has its columns, too."""
+        text = str(statement.compile(dialect=self._dialect, compile_kwargs={"literal_binds": True}))
+        options = {self._batch_rows: str(rows)} if self._batch_rows else None
+        with _refusals(self._driver), connection.cursor(adbc_stmt_kwargs=options) as cursor:
+            cursor.execute(text)
+            reader = cursor.fetch_record_batch()
+            yield from reader
+            yield no_rows(reader.schema)
+
+
+def _driver(name: str) -> Any:
+    try:
+        return importlib.import_module(f"adbc_driver_{name}.dbapi")
+    except ImportError as error:
+        raise RefusedError(error, do=f"pip install adbc-driver-{name}") from None
+
+
+def _dialect(name: str) -> sa.Dialect:
+    """The database's, or plain SQL where SQLAlchemy knows none, without the driver that would go with it."""
+    try:
+        dialect: Callable[..., sa.Dialect] = sa.make_url(f"{name}://").get_dialect()
+    except exc.NoSuchModuleError:
+        dialect = DefaultDialect
+    return dialect(paramstyle="named")  # others would write % as %%
+
+
+@contextmanager
+def _refusals(driver: Any) -> Iterator[None]:
+    try:
+        yield
+    except driver.Error as error:
+        raise RefusedError(error) from None
+    except (pa.ArrowException, OSError, OverflowError) as error:  # once rows come
+        raise RefusedError(error, do=_MIDWAY) from None
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of these columns, empty."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def to_plain(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
+    """Structs as columns of their own, dictionaries as their values, extension types as the table above has them.
+
+    Raises:
+      InfeedError: an extension type that means nothing here.
+    """
+    flat = schemas.flatten_batch(batch)
+    arrays = [_to_plain(field, column, where) for field, column in zip(flat.schema, flat.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=flat.schema.names)
+
+
+def fit(batch: pa.RecordBatch, schema: pa.Schema, where: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
+    """The batch with the types of `schema`, without the rows that hold a value which does not fit its column's type."""
+    plain = to_plain(batch, where)
+    try:
+        arrays = [_cast(column, field.type) for field, column in zip(schema, plain.columns, strict=True)]
+    except UNFIT:
+        rows = list(zip(*([_shown(cell) for cell in column] for column in plain.columns), strict=True))
+        return to_batch(rows, schema, where, bad_rows, first_row)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def exact_row(batch: pa.RecordBatch) -> Row:
+    """The first row, with numerics as decimals: ranges between rounded keys might leave some out.
+
+    Raises:
+      OverflowError: a date or time outside the years 1 to 9999.
+    """
+    return tuple(_exact(field, column[0].as_py()) for field, column in zip(batch.schema, batch.columns, strict=True))
+
+
+def _exact(field: pa.Field, value: Any) -> Any:
+    return Decimal(value) if _extension(field) == "numeric" and value is not None else value
+
+
+def _to_plain(field: pa.Field, column: pa.Array, where: str) -> pa.Array:
+    name = _extension(field.type.value_field if example_types.is_list(field.type) else field)
+    if name is None:
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if name not in _MEANT:
+        raise InfeedError(
+            f"a column of the database's type {name} has no place in a tf.Example",
+            where=f"{where}, column {field.name!r}",
+            do=REMEDY,
+        )
+    return _MEANT[name](column)
+
+
+def _extension(field: pa.Field) -> str | None:
+    """The name of an extension type, which stands in the metadata where this pyarrow does not know it."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        return str(getattr(field.type, "type_name", field.type.extension_name))
+    metadata: Mapping[bytes, bytes] = field.metadata or {}
+    name = metadata.get(b"ARROW:extension:name", b"").decode()
+    if name == "arrow.opaque":
+        return str(json.loads(metadata[b"ARROW:extension:metadata"])["type_name"])
+    return name or None
+
+
+def _items_as(item: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    return lambda column: column.cast(pa.list_(item) if example_types.is_list(column.type) else item)
+
+
+def _uuids(column: pa.Array) -> pa.Array:
+    text = pa.list_(pa.string()) if example_types.is_list(column.type) else pa.string()
+    return pa.array([_uuid(value) for value in column.to_pylist()], text)
+
+
+def _uuid(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_uuid(one) for one in value]
+    return str(UUID(bytes=value)) if isinstance(value, bytes) else value and str(value)
+
+
+_MEANT = {
+    "numeric": _items_as(pa.float64()),
+    "arrow.json": _items_as(pa.string()),
+    "arrow.uuid": _uuids,
+    "uuid": _uuids,
+}
+
+
+def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
+    _check_times(example_types.items_of(column))
+    return cast(column, to)
+
+
+def _check_times(items: pa.Array) -> None:
+    """OverflowError where one is beyond Python's years: PostgreSQL's infinity comes as a number like any other."""
+    if pa.types.is_timestamp(items.type):
+        items = items.cast(pa.timestamp("us", items.type.tz), safe=False)
+    if pa.types.is_temporal(items.type):
+        pc.min_max(items).as_py()
+
+
+def _shown(cell: pa.Scalar) -> Any:
+    try:
+        return cell.as_py()
+    except OverflowError:
+        return _NO_TIME

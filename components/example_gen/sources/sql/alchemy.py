@@ -1,0 +1,202 @@
+"""Databases by SQLAlchemy and any driver that it knows: rows of Python's own values -> record batches.
+
+| Python, as drivers give it | Arrow |
+|---|---|
+| bool, int, float, str, bytes | bool, int64, float64, string, binary |
+| date, datetime | date32, timestamp |
+| Decimal | float64 |
+| UUID, dict (JSON) | string |
+| list (an array) | list of those |
+| None | null |
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy import exc, pool
+
+from infeed.components.dataset import example_types
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
+from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
+
+_PROBED_ROWS, _PROBED_AT_A_TIME = 10_000, 100
+_CONVERTERS: dict[type, Callable[[Any], Any]] = {
+    Decimal: float,
+    UUID: str,
+    dict: lambda value: json.dumps(value, default=str, ensure_ascii=False),
+    list: lambda value: [_plain(item) for item in value],
+    memoryview: bytes,
+    bytearray: bytes,
+}
+UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError)
+_SHOWN = 300  # characters of a bad row
+REMEDY = "cast it in the query: CAST(column AS type)"
+
+
+@contextmanager
+def open_database(url: sa.URL) -> Iterator[Database]:
+    """Connects.
+
+    Raises:
+      RefusedError: no such driver or database, or whatever the database refuses while it is connected.
+    """
+    engine = _engine(url)
+    try:
+        with engine.connect() as connection:
+            yield SqlAlchemyDatabase(connection)
+    except exc.SQLAlchemyError as error:
+        raise RefusedError(getattr(error, "orig", None) or error) from None  # its context may quote the URL
+    finally:
+        engine.dispose()
+
+
+class SqlAlchemyDatabase:
+    """A column's type is that of the values in the first rows. What does not fit later is a bad row."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
+        """See `Database`."""
+        names, rows, size = self._first_rows(statement, block_bytes)
+        columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+        fields = [infer_field(name, values, where) for name, values in zip(names, columns, strict=True)]
+        return Shape(pa.schema(fields), rows_in(block_bytes, len(rows), size))
+
+    def fetch_row(self, statement: Statement) -> Row:
+        """See `Database`."""
+        return tuple(self._connection.execute(statement).one())
+
+    def read(
+        self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `Database`."""
+        row, size = 1, shape.rows_at_a_time
+        streaming = self._connection.execution_options(stream_results=True, max_row_buffer=size)
+        for some in streaming.execute(statement).partitions(size):
+            rows = [tuple(one) for one in some]
+            yield len(rows), to_batch(rows, shape.columns, where, bad_rows, first_row=row)
+            row += len(rows)
+
+    def _first_rows(self, statement: Statement, block_bytes: int) -> tuple[list[str], list[Row], int]:
+        """(names of the columns, some rows, their size in bytes)"""
+        rows: list[Row] = []
+        size = 0
+        with self._connection.execution_options(stream_results=True).execute(statement) as result:
+            names = list(result.keys())
+            for some in result.partitions(_PROBED_AT_A_TIME):
+                rows += [tuple(row) for row in some]
+                size += sum(sys.getsizeof(cell) for row in some for cell in row)
+                if len(rows) >= _PROBED_ROWS or size > block_bytes:
+                    break
+        return names, rows, size
+
+
+def _engine(url: sa.URL) -> sa.Engine:
+    try:
+        return sa.create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
+    except exc.NoSuchModuleError as error:
+        raise RefusedError(error, do="check the part of the URL before ://") from None
+    except ImportError as error:
+        raise RefusedError(error, do=f"pip install {error.name}, or name another driver in the URL") from None
+    except (exc.ArgumentError, ValueError, TypeError) as error:
+        raise RefusedError(error, do="check the URL") from None
+
+
+def infer_field(name: str, values: Sequence[Any], where: str) -> pa.Field:
+    """A column's type, from some of its values; null where all are None.
+
+    Raises:
+      InfeedError: values of more than one kind, or of one that has no place in a tf.Example.
+    """
+    try:
+        column = pa.array([_plain(value) for value in values])
+    except UNFIT as error:
+        raise InfeedError(f"mixed or odd values: {error}", where=f"{where}, column {name!r}", do=REMEDY) from error
+    return checked(pa.field(name, column.type), where)
+
+
+def checked(field: pa.Field, where: str) -> pa.Field:
+    """The same column.
+
+    Raises:
+      InfeedError: its type has no place in a tf.Example.
+    """
+    try:
+        example_types.kind_of(field.type)
+    except InfeedError as error:
+        raise InfeedError(error.what, where=f"{where}, column {field.name!r}", do=REMEDY) from error
+    return field
+
+
+def to_batch(rows: Sequence[Row], schema: pa.Schema, where: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
+    """Rows, without those that hold a value which does not fit its column's type."""
+    try:
+        return _convert(rows, schema)
+    except UNFIT:
+        return _convert(
+            [row for number, row in enumerate(rows) if _fits(row, schema, where, bad_rows, first_row + number)], schema
+        )
+
+
+def _fits(row: Row, schema: pa.Schema, where: str, bad_rows: BadRows, number: int) -> bool:
+    unfit = [(field, value) for field, value in zip(schema, row, strict=True) if not _fits_column(value, field.type)]
+    if unfit:
+        field, value = unfit[0]
+        reason = f"{value!r:.40} where the column holds {field.type}"
+        bad_rows.report(BadRow(where, number, field.name, reason, str(row)[:_SHOWN]))
+    return not unfit
+
+
+def _fits_column(value: Any, to: pa.DataType) -> bool:
+    try:
+        _to_array([value], to)
+    except UNFIT:
+        return False
+    return True
+
+
+def _convert(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+    cells = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    return pa.RecordBatch.from_arrays(
+        [_to_array(values, field.type) for field, values in zip(schema, cells, strict=True)], schema=schema
+    )
+
+
+def _to_array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
+    # In two steps: asked for integers, Arrow makes 1 of 1.5 without a word; its cast refuses.
+    plain = [_plain(value) for value in values]
+    try:
+        column = pa.array(plain)
+    except UNFIT:  # values of several kinds, each of which may still fit
+        return pa.concat_arrays([cast(pa.array([value]), to) for value in plain])
+    return cast(column, to)
+
+
+def cast(column: pa.Array, to: pa.DataType) -> pa.Array:
+    """The column as another type, unless a value is lost by it, and be it the zeros in front of 007.
+
+    Raises:
+      TypeError: text in a column of something else.
+      pa.ArrowInvalid: another value that the type does not hold.
+    """
+    if column.type == to:
+        return column
+    if pa.types.is_string(example_types.item_type(column.type)) and example_types.kind_of(to) not in ("bytes", None):
+        raise TypeError(f"text in a column of type {to}")
+    return column.cast(to)
+
+
+def _plain(value: Any) -> Any:
+    convert = _CONVERTERS.get(type(value))
+    return value if convert is None else convert(value)

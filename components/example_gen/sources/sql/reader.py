@@ -1,0 +1,231 @@
+"""Any database that SQLAlchemy or ADBC reaches -> record batches, read in ranges of a key by several workers.
+
+The connection string never travels: what travels is the name of the environment variable that holds it, and each
+worker looks there itself. Nothing that a database says reaches an error before the secrets are taken out of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from urllib.parse import quote, quote_plus
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from infeed.components.checks import at_least, refused
+from infeed.components.dataset import schemas
+from infeed.components.dataset.manifest import Source
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.bad_rows import BadRows, conform
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.sql import adbc, alchemy
+from infeed.components.example_gen.sources.sql.database import (
+    Bounds,
+    Database,
+    KeyRange,
+    RefusedError,
+    Shape,
+    count_rows,
+    cut_range,
+    find_bounds,
+    select_present,
+    select_rows,
+    shown,
+)
+
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True)
+class SqlOptions:
+    """Which database, and how to share the reading.
+
+    Attributes:
+      connection_env: name of the environment variable that holds the SQLAlchemy URL, on every worker; its driver is
+        `adbc` where the database is to be read by ADBC.
+      partition_column: a column of numbers or dates, best an indexed key; its range is cut into `partitions` ranges of
+        equal width, each read by a statement of its own. None reads by one statement.
+      partitions: how many; more than there are workers evens out an uneven key.
+    """
+
+    connection_env: str
+    partition_column: str | None = None
+    partitions: int = 8
+
+    def __post_init__(self) -> None:
+        if not self.connection_env.isidentifier():  # not quoted: it may be the secret itself, given by mistake
+            do = "export the connection string as a variable, and give the variable's name"
+            what = "connection_env is not the name of an environment variable"
+            raise refused(self, "connection_env", do, what)
+        at_least(self, 1, "partitions")
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is known of a query's result, or a table, before it is read."""
+
+    query: str
+    shape: Shape
+    bounds: Bounds
+
+
+@dataclass(frozen=True)
+class QueryPart:
+    """What one task reads: a table, or a range of its keys that held `rows` rows when it was planned."""
+
+    table: Table
+    keys: KeyRange | None = None
+    rows: int | None = None
+
+    @property
+    def where(self) -> str:
+        """As an error names it."""
+        query = shown(self.table.query)
+        return query if self.keys is None else f"{query}, {self.keys.column} {self.keys.low} to {self.keys.high}"
+
+
+def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) -> OpenedSource:
+    """Queries, or names of tables, one for each input split.
+
+    Raises:
+      InfeedError: no such database, query, table or column, or a column whose type has no place in a tf.Example.
+    """
+    with connect(sql.connection_env) as database:
+        tables = {split: _look_at(database, query, sql, options.block_bytes) for split, query in queries.items()}
+        schema = schemas.unify([schemas.FileSchema(shown(one.query), one.shape.columns) for one in tables.values()])
+        tasks = inputs.as_tasks(
+            (split, part) for split, table in tables.items() for part in plan_parts(database, table, sql)
+        )
+    read = partial(read_part, schema=schema, connection_env=sql.connection_env)
+    source = Source("sql", _fingerprint((one.query, one.bounds) for one in tables.values()), 0, 0)
+    return OpenedSource(source, schema, tasks, read)
+
+
+def fingerprint(queries: inputs.Patterns, sql: SqlOptions) -> str:
+    """Changes with a query's text, its number of rows, and the smallest and largest key of the partition column."""
+    with connect(sql.connection_env) as database:
+        return _fingerprint((query, find_bounds(database, query, sql.partition_column)) for query in queries.values())
+
+
+def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[QueryPart]:
+    """One part, or one for each range of keys that holds rows, counted so that a change while reading is noticed."""
+    if sql.partition_column is None:
+        yield QueryPart(table)
+        return
+    found = table.bounds
+    ranges = cut_range(sql.partition_column, found.low, found.high, sql.partitions) if found.keyed else []
+    counts = count_rows(database, table.query, ranges)
+    if sum(counts) != found.keyed:
+        raise InfeedError(
+            f"{found.keyed} rows have a key, but its ranges hold {sum(counts)}: the table changed meanwhile, or keys"
+            " lie between the numbers that Python has",
+            where=f"{shown(table.query)}, partition_column={sql.partition_column!r}",
+            do="read a snapshot or a copy, choose another key, or leave out partition_column",
+        )
+    for one, count in zip(ranges, counts, strict=True):
+        if count:
+            yield QueryPart(table, one, count)
+    if found.rows > found.keyed:
+        yield QueryPart(table, KeyRange(sql.partition_column, None, None, last=False), found.rows - found.keyed)
+
+
+def read_part(
+    what: QueryPart, schema: pa.Schema, connection_env: str, *, bad_rows: BadRows
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one part.
+
+    Raises:
+      InfeedError: a part that holds more or fewer rows than when it was planned.
+    """
+    row = 1
+    statement = select_rows(what.table.query, what.keys)
+    with connect(connection_env) as database:
+        for read, batch in database.read(statement, what.table.shape, what.where, bad_rows):
+            yield from conform([batch], schema, what.where, bad_rows, first_row=row)
+            row += read
+    if what.rows not in (None, row - 1):
+        raise InfeedError(
+            f"{row - 1} rows, but {what.rows} when the reading began: the table changed meanwhile",
+            where=what.where,
+            do="read a snapshot or a copy, or leave out partition_column: one statement sees one state",
+        )
+
+
+def _look_at(database: Database, query: str, sql: SqlOptions, block_bytes: int) -> Table:
+    where = shown(query)
+    shape = database.look_at(select_rows(query), where, block_bytes)
+    for place, field in enumerate(shape.columns):
+        if pa.types.is_null(field.type):
+            present = database.look_at(select_present(query, field.name), where, block_bytes)
+            shape = replace(shape, columns=shape.columns.set(place, present.columns.field(0)))
+    return Table(query, shape, find_bounds(database, query, sql.partition_column))
+
+
+def _fingerprint(found: Iterable[tuple[str, Bounds]]) -> str:
+    text = "\n".join(f"{query}\t{bounds}" for query, bounds in found)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@contextmanager
+def connect(variable: str) -> Iterator[Database]:
+    """A connection to the database whose URL the environment variable `variable` holds.
+
+    Raises:
+      InfeedError: no such variable, URL, driver or database, or whatever the database refuses while it is connected.
+    """
+    text = _text_of(variable)
+    url = _parse(text, variable)
+    way = adbc if url.drivername.endswith("+adbc") else alchemy
+    try:
+        with way.open_database(url) as database:
+            yield database
+    except RefusedError as refused:
+        said = " ".join(without_secrets(str(refused.said), text).split())
+        raise InfeedError(
+            f"{type(refused.said).__name__}: {said}", where=f"the database of {variable}", do=refused.do
+        ) from None
+
+
+def without_secrets(text: str, url: str) -> str:
+    """`text` without the URL and without the password in it, however that is quoted."""
+    secrets = {url}
+    try:
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError):
+        secrets.add(url.rpartition("@")[0].rpartition(":")[2])
+    else:
+        in_query = [value for values in parsed.normalized_query.values() for value in values]
+        secrets |= {str(parsed.password or ""), parsed.render_as_string(hide_password=False), *in_query}
+    for secret in sorted(secrets | {quote(one, safe="") for one in secrets} | {quote_plus(one) for one in secrets}):
+        text = text.replace(secret, _HIDDEN) if secret else text
+    return text
+
+
+def _text_of(variable: str) -> str:
+    text = os.environ.get(variable)
+    if not text:
+        raise InfeedError(
+            f"the environment variable {variable} is not set",
+            where="connection_env",
+            do=f"export {variable}=postgresql+psycopg://user:password@host/database, or the like, on every worker",
+        )
+    return text
+
+
+def _parse(text: str, variable: str) -> sa.URL:
+    try:
+        return sa.make_url(text)
+    except (exc.ArgumentError, ValueError):
+        raise InfeedError(
+            "not a SQLAlchemy URL",
+            where=f"the environment variable {variable}",
+            do="give dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40",
+        ) from None

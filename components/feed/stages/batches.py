@@ -1,0 +1,217 @@
+"""Stages that work on whole batches: they make them of records, parse, transform, change, pad and hand them over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.stages.base import Batch, BuildContext
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class BatchRecords:
+    """Blocks of records -> batches of them, string [batch].
+
+    Attributes:
+      size: records gathered at a time, over all workers.
+      reason: why so many.
+      drop_remainder: whether what does not fill the last one is left out; training is endless and leaves out nothing.
+      batches: how many of the training's batches that makes; `SplitBatches` takes them apart.
+    """
+
+    size: int
+    reason: str
+    drop_remainder: bool = False
+    batches: int = 1
+
+    name = "batch"
+
+    @property
+    def does(self) -> str:
+        return f"gathers {self.size:,} records" + (f", {self.batches} batches" if self.batches > 1 else "")
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        import tensorflow as tf
+
+        size = self.size * context.readers.per_worker_batch_size(context.batch_size) // context.batch_size
+        dataset = before.rebatch(size, drop_remainder=self.drop_remainder)
+        if self.drop_remainder:
+            return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(-(-context.records // size)))
+        records = sum(shard.records for shard in context.shards)
+        most = -(-records // context.readers.count)  # that any worker reads of evaluation data
+        if -(-context.records // size) == -(-most // size):
+            return dataset
+        # As many batches as the other workers have: they would wait for ever for this one.
+        return dataset.concatenate(tf.data.Dataset.from_tensors(tf.zeros([0], tf.string)))
+
+
+@dataclass(frozen=True)
+class ParseExamples:
+    """string [batch] -> raw features."""
+
+    name = "parse"
+    does = "parses whole batches in parallel"
+    reason = "one vectorised call instead of one a record"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        return context.mapped(before, context.functions.parse)
+
+
+@dataclass(frozen=True)
+class TransformFeatures:
+    """Raw features -> ({name: [batch, ...]}, label [batch])."""
+
+    name = "transform"
+    does = "applies the transform graph to whole batches in parallel"
+    reason = "the same graph as in serving"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        from infeed.components.feed.columns import with_known_widths
+
+        parse, transform = context.functions.parse, context.functions.transform
+        # A graph that was saved forgets how wide a sparse feature is, and rows alone do not say it.
+        return with_known_widths(context.mapped(before, transform), lambda records: transform(parse(records)))
+
+
+@dataclass(frozen=True)
+class SplitBatches:
+    """[batches * batch, ...] -> [batch, ...]."""
+
+    batches: int
+    batch_size: int
+
+    name = "cut"
+    reason = "a call costs more than a small batch"
+
+    @property
+    def does(self) -> str:
+        return f"cuts {self.batches} batches of {self.batch_size:,} out of what was made in one call"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        from infeed.components.feed.columns import split_batches
+
+        split = partial(split_batches, batches=self.batches, size=context.worker_batch_size)
+        return context.mapped(before, lambda *batch: split(batch)).unbatch()
+
+
+@dataclass(frozen=True)
+class AugmentImages:
+    """Random changes, another each time a picture comes; normalised. `does` says which."""
+
+    does: str
+
+    name = "augment"
+    reason = "random work comes after what is kept, seeded by each picture's place, so a run can be repeated"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        augment = context.functions.augment
+        assert augment is not None, "the plan augments, so the functions must say how"
+        numbered = before.enumerate(context.start_step)
+        return context.mapped(numbered, lambda number, batch: augment(batch, number, context.workers))
+
+
+@dataclass(frozen=True)
+class NormaliseImages:
+    """What of `AugmentImages` is not random. `does` says how."""
+
+    does: str
+
+    name = "normalise"
+    reason = "the same numbers in training, evaluation and serving"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        normalise = context.functions.normalise
+        assert normalise is not None, "the plan normalises, so the functions must say how"
+        return context.mapped(before, lambda *batch: normalise(batch))
+
+
+@dataclass(frozen=True)
+class PadBatches:
+    """(features, label) -> (features, label, weight float32 [batch]), the last short batch padded with weight 0.
+
+    Raises:
+      InfeedError: a feature is not a dense number of a fixed shape.
+    """
+
+    size: int
+
+    name = "fill"
+    reason = "the device wants one shape for all batches"
+
+    @property
+    def does(self) -> str:
+        return f"fills the last short batch up to {self.size:,} rows, of weight 0"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        from infeed.components.feed.columns import is_static_number, pad_batch
+
+        for name, spec in before.element_spec[0].items():
+            if not is_static_number(spec):
+                raise InfeedError(
+                    f"the feature {name!r} is no dense number of a fixed shape: {spec}",
+                    where="static shapes",
+                    do="let Transform make one of it: look words up in a vocabulary, pad lists",
+                )
+        size = context.workers.per_worker_batch_size(self.size)
+        return context.mapped(before, lambda *batch: pad_batch(batch, size))
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """As many batches ahead as tf.data finds worth it."""
+
+    reason: str = "last, so that every step above overlaps it"
+
+    name = "prefetch"
+    does = "prepares the next batches while the step runs"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        import tensorflow as tf
+
+        return before.prefetch(tf.data.AUTOTUNE)
+
+
+@dataclass(frozen=True)
+class PrefetchToDevice:
+    """The next batch on its accelerators. tf.distribute does that with the batches it is given, behind this pipeline.
+
+    `devices` are the accelerators' short names, such as `GPU:0`.
+    """
+
+    devices: tuple[str, ...]
+
+    name = "device"
+    reason = "a step finds its batch there; text stays on the host"
+
+    @property
+    def does(self) -> str:
+        does = f"copies the next batch to {self.devices[0]}"
+        if len(self.devices) > 1:
+            does = f"deals the next batch out to {', '.join(self.devices)}"
+        return f"{does} while the step runs"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        return before
+
+
+@dataclass(frozen=True)
+class CallInputFunction:
+    """A user's own `function` makes the batches, in the place of every stage that reads."""
+
+    function: str
+
+    name = "input_fn"
+    reason = "asked for in TrainOptions.input_fn"
+
+    @property
+    def does(self) -> str:
+        return f"takes the batches that {self.function} gives"
+
+    def apply(self, before: Batch, context: BuildContext) -> tf.data.Dataset:
+        return before

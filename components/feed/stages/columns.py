@@ -1,0 +1,185 @@
+"""Stages that keep all rows of a split as columns, and those that gather batches from them by row number."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from infeed.components.feed.capacity import Window
+from infeed.components.feed.sampling import Group, SamplingWeights, group_rows
+from infeed.components.feed.stages.base import BuildContext
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from infeed.components.feed.columns import Columns
+
+_LABELS_A_CALL = 1 << 16
+
+
+@dataclass(frozen=True)
+class CacheRecords:
+    """Serialized records as one column: only parsing is repeated. `reason` says why they are kept."""
+
+    reason: str
+
+    name = "cache"
+    does = "holds the serialized records in memory"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> Columns:
+        from infeed.components.feed.columns import load_columns
+
+        return load_columns(before)
+
+
+@dataclass(frozen=True)
+class LoadColumns:
+    """Decoded features in memory."""
+
+    name = "columns"
+    does = "holds every feature as one column in memory"
+    reason = "nothing is read, parsed or decoded twice"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> Columns:
+        from infeed.components.feed.columns import load_columns
+
+        return load_columns(before)
+
+
+@dataclass(frozen=True)
+class CacheColumns:
+    """Columns in files under `cache_dir`, for the next training on the same data too.
+
+    Attributes:
+      cache_dir: a local folder.
+      kept_bytes: about what they take.
+      decoded: whether they are of decoded features, or of serialized records.
+    """
+
+    cache_dir: str
+    kept_bytes: float
+    decoded: bool = True
+
+    name = "disk"
+
+    @property
+    def does(self) -> str:
+        what = "every feature as one column" if self.decoded else "the serialized records"
+        return f"keeps {what} in files under {self.cache_dir}, mapped into memory"
+
+    @property
+    def reason(self) -> str:
+        done = "parsed or decoded" if self.decoded else "read or unpacked"
+        return f"nothing is {done} twice, not even by the next training on the same data"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> Columns:
+        from infeed.components.feed import disk
+
+        assert context.functions.key, "the plan keeps columns on disk, so the functions must have a key"
+        # What the columns were made of and how, so that another split or graph never finds them.
+        shards = [shard.identity for shard in context.shards]
+        made_of = json.dumps([disk.FORMAT, shards, context.functions.key, str(before.element_spec)])
+        key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
+        return disk.cache_columns(before, self.cache_dir, key, self.kept_bytes)
+
+
+@dataclass(frozen=True)
+class GatherShuffled:
+    """Endless full batches of training.
+
+    Attributes:
+      batch_size: rows of a global batch.
+      batches: so many are gathered in one call; `SplitBatches` takes them apart.
+      window: rows that are shuffled together; None for all.
+      weights: by which rows are sampled; None takes each once an epoch.
+    """
+
+    batch_size: int
+    batches: int = 1
+    window: Window | None = None
+    weights: SamplingWeights | None = None
+
+    name = "gather"
+
+    @property
+    def does(self) -> str:
+        does = f"gathers {self.batch_size:,} rows at a time"
+        if self.weights:
+            does += f", drawn by share and shuffled by seed and epoch: {self.weights.describe()}"
+        elif self.window:
+            does = (
+                f"permutes blocks of {self.window.block:,} rows and shuffles the rows of {self.window.blocks:,} blocks "
+                f"together, by seed and epoch; {does}"
+            )
+        else:
+            does += ", in an order of all rows made from seed and epoch"
+        return f"{does}, {self.batches} batches in a call" if self.batches > 1 else does
+
+    @property
+    def reason(self) -> str:
+        if self.weights:
+            return f"asked for in {self.weights.option}; each goes round its own rows, none twice before all others"
+        if self.window:
+            return f"{self.window.rows:,} rows fit in memory, so each part of the files is read once an epoch"
+        return "an exact shuffle for a few bytes a row, and static shapes"
+
+    def apply(self, before: Columns, context: BuildContext) -> tf.data.Dataset:
+        import tensorflow as tf
+
+        from infeed.components.feed.columns import training_rows
+
+        rows = training_rows(  # int64 [batch]
+            before.rows,
+            self.batch_size,
+            context.seed,
+            workers=context.workers,
+            start_step=context.start_step,
+            window=self.window,
+            groups=_groups(before, self.weights, context) if self.weights else (),
+        )
+        if self.batches > 1:
+            several = rows.batch(self.batches, drop_remainder=True)
+            rows = several.map(lambda some: tf.reshape(some, [-1]))  # int64 [batches * batch]
+        return context.mapped(rows, before.take)
+
+
+@dataclass(frozen=True)
+class GatherInOrder:
+    """Every row once, for evaluation."""
+
+    batch_size: int
+
+    name = "gather"
+    reason = "evaluation data is complete: the last short batch is kept"
+
+    @property
+    def does(self) -> str:
+        return f"gathers {self.batch_size:,} rows at a time, in order"
+
+    def apply(self, before: Columns, context: BuildContext) -> tf.data.Dataset:
+        from infeed.components.feed.columns import evaluation_rows
+
+        return context.mapped(evaluation_rows(before.rows, self.batch_size, context.workers), before.take)
+
+
+def _groups(columns: Columns, weights: SamplingWeights, context: BuildContext) -> list[Group]:
+    """The rows of each split, or of each class, which the labels tell."""
+    from infeed.components.feed.columns import evaluation_rows
+
+    if weights.by == "split":
+        places = [weights.names.index(shard.split) for shard in context.shards]
+        keys = np.repeat(places, [shard.records for shard in context.shards])
+    else:
+        rows = evaluation_rows(columns.rows, _LABELS_A_CALL)
+        keys = np.concatenate(list(rows.map(lambda some: _labels(columns.take(some), context)).as_numpy_iterator()))
+    return group_rows(keys, weights)
+
+
+def _labels(kept: Any, context: BuildContext) -> tf.Tensor:
+    """Of rows that are kept decoded, or as records."""
+    batch = kept if isinstance(kept, tuple) else context.functions.transform(context.functions.parse(kept))
+    return batch[1]

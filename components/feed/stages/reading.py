@@ -1,0 +1,302 @@
+"""Stages that read records, and shuffle them where no row numbers can: files, windows of records, mixed splits.
+
+What they hand on is blocks of serialized records, string [block], or fewer. Records travel in blocks, because what is
+done with them one by one costs more than reading them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.sampling import SamplingWeights, apportion
+from infeed.components.feed.shards import RecordRange
+from infeed.components.feed.stages.base import BuildContext, EpochReader
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_READ_BUFFER_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class VerifyFiles:
+    """Raises InfeedError where a file that this worker reads is missing, damaged or replaced.
+
+    Attributes:
+      cache_dir: where it is noted what was found right.
+      weights: of the splits, where each is shared out among the workers by itself.
+    """
+
+    cache_dir: str
+    weights: SamplingWeights | None = None
+
+    name = "verify"
+    does = "compares each file with its checksum, once"
+    reason = "a file that was damaged or replaced is reported, not read"
+
+    def apply(self, before: None, context: BuildContext) -> None:
+        from infeed.components.feed.corrupt import check_files
+
+        ranges = itertools.chain(*context.ranges_of_splits(self.weights)) if self.weights else context.ranges
+        read = {one.path for one in ranges}
+        check_files([shard for shard in context.shards if shard.path in read], self.cache_dir)
+
+
+@dataclass(frozen=True)
+class ListShards:
+    """The files that this worker reads, in order."""
+
+    shards: int
+    reason: str
+
+    name = "shards"
+
+    @property
+    def does(self) -> str:
+        return f"lists {_count(self.shards)} in order"
+
+    def apply(self, before: None, context: BuildContext) -> tf.data.Dataset:
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensor_slices(_tensors(context.ranges))
+
+
+@dataclass(frozen=True)
+class PermuteShards:
+    """The files that this worker reads, in another order each epoch; with `weights`, those of each split."""
+
+    shards: int
+    weights: SamplingWeights | None = None
+
+    name = "shards"
+    reason = "neighbours on disk do not stay neighbours in training"
+
+    @property
+    def does(self) -> str:
+        return f"permutes {_count(self.shards)} by seed and epoch" + (
+            ", those of each split by themselves" if self.weights else ""
+        )
+
+    def apply(self, before: None, context: BuildContext) -> list[EpochReader]:
+        splits = context.ranges_of_splits(self.weights) if self.weights else [context.ranges]
+        return [_permuted(ranges, context) for ranges in splits]
+
+
+@dataclass(frozen=True)
+class ReadShards:
+    """Reads files in their order.
+
+    Attributes:
+      readers: shards read at a time.
+      block: records handed on at a time.
+      longest: records of the longest shard.
+      reason: why so many readers.
+    """
+
+    readers: int
+    block: int
+    longest: int
+    reason: str
+
+    name = "read"
+
+    @property
+    def does(self) -> str:
+        order = "and in the order of the files"
+        return f"reads {_count(self.readers)} at a time, in blocks of {self.block:,} records {order}"
+
+    @property
+    def in_a_row(self) -> int:
+        """Blocks of one shard before those of the next: all of the longest, so readers work ahead and mix nothing."""
+        return -(-self.longest // self.block)
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        return _read(before, context, self.readers, self.block, self.in_a_row)
+
+
+@dataclass(frozen=True)
+class InterleaveShards:
+    """Reads several files at a time, a block of each in turn. `reason` says why so many."""
+
+    readers: int
+    reason: str
+    block: int = 256  # enough that a block costs little, few enough that neighbours in a file are soon among others
+
+    name = "read"
+
+    @property
+    def does(self) -> str:
+        return f"interleaves {_count(self.readers)} at a time, in blocks of {self.block:,} records"
+
+    def apply(self, before: list[EpochReader], context: BuildContext) -> list[EpochReader]:
+        return [self._reader(files, context) for files in before]
+
+    def _reader(self, files: EpochReader, context: BuildContext) -> EpochReader:
+        return lambda epoch: _read(files(epoch), context, self.readers, self.block, in_a_row=1)
+
+
+@dataclass(frozen=True)
+class ShuffleWindows:
+    """Shuffles windows of records, each by itself. `size_reason` says why they are of that size."""
+
+    window: int
+    size_reason: str
+
+    name = "shuffle"
+
+    @property
+    def does(self) -> str:
+        return f"shuffles up to {self.window:,} records together, window after window"
+
+    @property
+    def reason(self) -> str:
+        return f"{self.size_reason}; before batching, so that batches differ between epochs"
+
+    def apply(self, before: list[EpochReader], context: BuildContext) -> EpochReader:
+        (blocks,) = before
+        windows = -(-context.records // self.window)
+        rows = -(-context.records // windows)  # all about as long, for in a very short one little is shuffled
+
+        def shuffled(epoch: tf.Tensor) -> tf.data.Dataset:
+            windows = blocks(epoch).rebatch(rows).enumerate()  # string [rows], or fewer
+            # The files are shuffled with the epoch's seed 0.
+            return windows.map(lambda number, records: _shuffled(records, context.derive_seed(epoch, 1 + number)))
+
+        return shuffled
+
+
+@dataclass(frozen=True)
+class SampleSplits:
+    """Makes each window of so many records of each split as its weight comes to, and shuffles it."""
+
+    window: int
+    weights: SamplingWeights
+
+    name = "mix"
+
+    @property
+    def does(self) -> str:
+        return f"draws windows of {self.window:,} records by share and shuffles each: {self.weights.describe()}"
+
+    @property
+    def reason(self) -> str:
+        return f"asked for in {self.weights.option}; each split goes round its own records without end"
+
+    def apply(self, before: list[EpochReader], context: BuildContext) -> tf.data.Dataset:
+        import tensorflow as tf
+
+        number, taken = divmod(context.first_record, self.window)
+        splits = zip(before, self._counts(), context.ranges_of_splits(self.weights), strict=True)
+        parts = [_endless(blocks, count, number, ranges) for blocks, count, ranges in splits if count]
+        windows = tf.data.Dataset.zip(tuple(parts)).map(lambda *some: tf.concat(some, axis=0)).enumerate(number)
+        # Minus one is no epoch, so no seed is used twice.
+        no_epoch = tf.constant(-1, tf.int64)
+        shuffled = windows.map(lambda place, records: _shuffled(records, context.derive_seed(no_epoch, place)))
+        return _without_first(shuffled, taken)  # string [window]
+
+    def _counts(self) -> list[int]:
+        """Records of each split in a window."""
+        counts = apportion(self.weights.weights, self.window)
+        for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):
+            if weight and not count:
+                raise InfeedError(
+                    f"windows of {self.window:,} records hold none of the split {name!r}",
+                    where=self.weights.option,
+                    do="give it a larger share, or raise FeedOptions.shuffle_records",
+                )
+        return counts
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Epoch after epoch, from the first batch on."""
+
+    name = "repeat"
+    does = "goes round without end"
+    reason = "no batch is cut short and no step waits at the end of an epoch"
+
+    def apply(self, before: EpochReader, context: BuildContext) -> tf.data.Dataset:
+        import tensorflow as tf
+
+        epoch, taken = divmod(context.first_record, context.records)
+        return _without_first(tf.data.Dataset.counter(epoch).flat_map(before), taken)
+
+
+@dataclass(frozen=True)
+class ReadAhead:
+    """Has the next window ready."""
+
+    name = "prefetch"
+    does = "reads the next window while this one is used"
+    reason = "training does not wait where a window ends"
+
+    def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
+        return before.prefetch(1)
+
+
+def _permuted(ranges: Sequence[RecordRange], context: BuildContext) -> EpochReader:
+    import tensorflow as tf
+
+    def permuted(epoch: tf.Tensor) -> tf.data.Dataset:
+        # Not Dataset.shuffle, which adds TensorFlow's global seed, or fails in a function where that is 0.
+        order = tf.random.experimental.stateless_shuffle(tf.range(len(ranges)), context.derive_seed(epoch, 0))
+        return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(field, order) for field in _tensors(ranges)))
+
+    return permuted
+
+
+def _tensors(ranges: Sequence[RecordRange]) -> tuple[tf.Tensor, ...]:
+    """The fields of the ranges, [ranges] each."""
+    import tensorflow as tf
+
+    types = {"path": tf.string, "skip": tf.int64, "records": tf.int64, "to_end": tf.bool}
+    return tuple(tf.constant([getattr(one, name) for one in ranges], kind) for name, kind in types.items())
+
+
+def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: int, in_a_row: int) -> tf.data.Dataset:
+    """Ranges of files -> blocks of their records, string [block] or fewer, `in_a_row` blocks of each in turn."""
+    import tensorflow as tf
+
+    compression = "GZIP" if context.shards[0].path.endswith(".gz") else ""
+
+    def blocks_of(path: tf.Tensor, skip: tf.Tensor, records: tf.Tensor, to_end: tf.Tensor) -> tf.data.Dataset:
+        read = tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=_READ_BUFFER_BYTES)
+        # Read to a file's end where that is meant, so that a record more than the manifest tells is noticed.
+        read = read.skip(skip).take(tf.where(to_end, tf.constant(-1, tf.int64), records))
+        return read.apply(tf.data.experimental.assert_cardinality(records)).batch(block)
+
+    return files.interleave(blocks_of, cycle_length=readers, block_length=in_a_row, num_parallel_calls=readers)
+
+
+def _endless(blocks: EpochReader, count: int, window: int, ranges: Sequence[RecordRange]) -> tf.data.Dataset:
+    """Of one split `count` records a window, string [count], from the given window on, round its records."""
+    import tensorflow as tf
+
+    epoch, taken = divmod(window * count, sum(one.records for one in ranges))
+    endless = _without_first(tf.data.Dataset.counter(epoch).flat_map(blocks), taken)
+    return endless.rebatch(count, drop_remainder=True)
+
+
+def _shuffled(records: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    import tensorflow as tf
+
+    return tf.gather(records, tf.random.experimental.stateless_shuffle(tf.range(tf.size(records)), seed))
+
+
+def _without_first(blocks: tf.data.Dataset, records: int) -> tf.data.Dataset:
+    """Leaves out so many records, counted through the blocks: string [any] each."""
+    import tensorflow as tf
+
+    def rest(left: tf.Tensor, block: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        here = tf.minimum(left, tf.size(block, tf.int64))
+        return left - here, block[here:]
+
+    return blocks.scan(tf.constant(records, tf.int64), rest) if records else blocks
+
+
+def _count(shards: int) -> str:
+    return "1 shard" if shards == 1 else f"{shards:,} shards"

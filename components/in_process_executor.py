@@ -1,0 +1,49 @@
+"""What executors share that do TFX's work in this process, and leave to TFX's own on Beam what they cannot do."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tfx import types
+from tfx.dsl.components.base import base_beam_executor
+
+from infeed.components.beam_runner import local_runner
+
+# Properties of Examples that say what their files hold. Those that TFX's ExampleGen has written name a format only
+# where it is another than this one; no pattern of file names is followed.
+_FILE_FORMATS = ("tfrecords_gzip", "FORMAT_TFRECORDS_GZIP", "FILE_FORMAT_UNSPECIFIED")
+_PAYLOAD, _FILE_FORMAT, _PATTERN = "payload_format", "file_format", "custom_split_pattern"
+
+
+class InProcessExecutor(base_beam_executor.BaseBeamExecutor):
+    """An executor that starts without Beam, but has its options for TFX's own executor."""
+
+    def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
+        """For any option of Beam's, TFX packs its sources anew: that is left to when Beam is needed."""
+        without_beam = copy.copy(context)
+        if without_beam:
+            without_beam.beam_pipeline_args = None
+        super().__init__(without_beam)
+        self._given = context
+
+    def leave_to_tfx(self, executor: type[Any], *arguments: Any) -> None:
+        """Calls `executor`, TFX's own, with the arguments of `Do`, on the runner that the options name."""
+        with local_runner():
+            executor(self._given).Do(*arguments)
+
+
+def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = ("FORMAT_TF_EXAMPLE",)) -> str:
+    """What of these Examples is read by TFX alone, in words; empty where they are TFRecords that can be read here.
+
+    Args:
+      examples: Examples artifacts.
+      payloads: formats of a record that the caller reads, by TFX's names.
+    """
+    readable = {_PAYLOAD: payloads, _FILE_FORMAT: _FILE_FORMATS, _PATTERN: ()}
+    for artifact in examples:
+        for name, values in readable.items():
+            if artifact.has_custom_property(name) and artifact.get_string_custom_property(name) not in values:
+                return f"{name} of the examples is {artifact.get_string_custom_property(name)!r}"
+    return ""

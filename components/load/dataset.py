@@ -1,0 +1,244 @@
+"""`infeed.load`: any TFRecords of tf.Examples, for any training loop; NumPy is enough.
+
+    data = infeed.load("data", split="train", batch_size=256)
+    for batch in data.numpy(epochs=3):
+        step(batch["fare"], batch["tips"])
+
+Records are decoded once, into memory-mapped columns that stay on this machine; batches are gathered from them by row
+number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infeed.components.dataset.checksums import verify
+from infeed.components.dataset.column_files import ColumnIndex, kept
+from infeed.components.errors import InfeedError
+from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.load.columns import Features, FeatureSpec, pack_columns
+from infeed.components.load.find import SplitFiles, find_split
+from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
+from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan
+from infeed.components.load.order import BatchOrder
+from infeed.components.load.spill import spill_records
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_FORMAT = 1
+_ROWS_A_CALL = 4096  # below that a call costs more than its rows
+_SHOWN = 8  # names in a message, at most
+
+
+def load(
+    where: str,
+    split: str | None = None,
+    *,
+    batch_size: int = 128,
+    seed: int = 0,
+    shuffle: bool = True,
+    workers: WorkerContext | tuple[int, int] = SINGLE_WORKER,
+    columns: Sequence[str] | None = None,
+    start_step: int = 0,
+    cache_dir: str = CACHE_DIR,
+) -> LoadedDataset:
+    """Loads one split of a dataset, whoever wrote it.
+
+    Args:
+      where: folder of a dataset of ours or an Examples artifact of TFX, a flat folder of TFRecords as TFDS names them,
+        one file, or a pattern such as `mnist/mnist-train*`.
+      split: by default `train`, or the only one there is.
+      batch_size, seed, shuffle, workers, columns, start_step, cache_dir: as in LoadOptions.
+
+    Raises:
+      InfeedError: an option, no such dataset, split or column, a file that is damaged, or a record that is no
+        tf.Example.
+    """
+    options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, cache_dir)
+    found = find_split(where, split)
+    return LoadedDataset(found, _features(found, options), options)
+
+
+class LoadedDataset:
+    """A split: its rows by number, and their batches for each framework. `load` makes it.
+
+    It is what PyTorch calls a map-style dataset and Grain a random-access data source; it can be sent to other
+    processes, which map the same files.
+    """
+
+    def __init__(self, found: SplitFiles, features: Features, options: LoadOptions) -> None:
+        self._found, self._features, self._options = found, features, options
+        options.order(features.rows)  # says what cannot be, before anybody waits for a batch
+
+    def __len__(self) -> int:
+        """Rows of the split."""
+        return self._features.rows
+
+    def __getitem__(self, rows: int | slice | Sequence[int] | npt.NDArray[Any]) -> dict[str, Any]:
+        """One row, {name: value}, or of several rows a batch, {name: [rows, ...]}, in the order asked for.
+
+        Raises:
+          IndexError: there is no such row.
+        """
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        if not isinstance(rows, int | np.integer):
+            return next(self._features.take(self._numbers(rows)))
+        return _row(next(self._features.take(self._numbers([rows]))), 0)
+
+    def __getitems__(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Rows one by one, as PyTorch's DataLoader asks for those of a batch."""
+        batch = next(self._features.take(self._numbers(rows)))
+        return [_row(batch, number) for number in range(len(rows))]
+
+    def __repr__(self) -> str:
+        return f"<infeed.load of split {self._found.split!r} in {self._found.place}: {len(self):,} rows>"
+
+    @property
+    def schema(self) -> Mapping[str, FeatureSpec]:
+        """What each feature is, by name."""
+        return {name: placed.spec for name, placed in self._features.placed.items()}
+
+    @property
+    def plan(self) -> LoadPlan:
+        """How batches are made; `print(data.plan)` shows each decision with its reason."""
+        features, folder = self._features, str(Path(self._features.entry).parent)
+        return LoadPlan.of(self._found, folder, (features.rows, len(features.placed), features.bytes), self._options)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Global batches of an epoch."""
+        return self.rows().steps_per_epoch
+
+    def rows(self, epochs: int | None = None) -> BatchOrder:
+        """The row numbers of each batch; to PyTorch, a batch sampler.
+
+        Args:
+          epochs: where to end, counted from the beginning of training; None goes on for ever, and ends after one epoch
+            where nothing is shuffled.
+
+        Raises:
+          InfeedError: there is no batch left, from `start_step` on.
+        """
+        return self._options.order(len(self), epochs)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The batches of the first epoch, or what `start_step` leaves of it."""
+        return self.numpy(epochs=1)
+
+    def numpy(self, label: str | None = None, epochs: int | None = None) -> Iterator[Any]:
+        """Batches of NumPy arrays: {name: [batch, ...]}.
+
+        Values of which each row has its own number come as `Ragged`; bytes are objects.
+
+        Args:
+          label: of the features; batches are then (features, label), as Keras's `fit` takes them.
+          epochs: as for `rows`.
+
+        Raises:
+          InfeedError: there is no such feature, or no batch left, from `start_step` on.
+        """
+        self._check(label)
+        order = self.rows(epochs)
+        return self._batches(order, label)
+
+    def torch(self, label: str | None = None, epochs: int | None = None, device: Any = None) -> Iterator[Any]:
+        """The same as PyTorch's tensors, which share the arrays' memory; bytes stay arrays of objects.
+
+        Args:
+          label, epochs: as for `numpy`.
+          device: where the tensors go; None leaves them on the CPU.
+        """
+        return to_torch(self.numpy(label, epochs), device)
+
+    def jax(
+        self, label: str | None = None, epochs: int | None = None, device: Any = None, ahead: int = 2
+    ) -> Iterator[Any]:
+        """The same as JAX's arrays, on their way to the device before they are asked for.
+
+        Args:
+          label, epochs: as for `numpy`.
+          device: a device or a sharding of JAX's; None is its default device.
+          ahead: batches that are on their way.
+
+        Raises:
+          InfeedError: as for `numpy`; or an integer does not fit into 32 bits where JAX has no others.
+        """
+        return to_jax(self.numpy(label, epochs), device, ahead)
+
+    def tf(self, label: str | None = None, epochs: int | None = None) -> tf.data.Dataset:
+        """The same as a `tf.data.Dataset`, for Keras's `fit`; where rows vary they come as a RaggedTensor.
+
+        Args:
+          label, epochs: as for `numpy`; an endless one needs `steps_per_epoch=data.steps_per_epoch`.
+        """
+        self._check(label)
+        return to_tensorflow(self._features, self.rows(epochs), label)
+
+    def _batches(self, order: BatchOrder, label: str | None) -> Iterator[Any]:
+        for rows, batches in order.chunks(max(1, _ROWS_A_CALL // order.part)):
+            for batch in self._features.take(rows, batches):
+                yield batch if label is None else (batch, batch.pop(label))
+
+    def _check(self, label: str | None) -> None:
+        if label is not None and label not in self._features.placed:
+            raise _no_column(label, self._features.placed, self._found.place)
+
+    def _numbers(self, rows: Any) -> npt.NDArray[np.int64]:
+        """Row numbers, counted from the end where they are negative."""
+        numbers = np.asarray(rows, np.int64)
+        if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
+            wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
+            raise IndexError(f"row {wrong} of {len(self):,} rows")
+        return np.where(numbers < 0, numbers + len(self), numbers)
+
+
+def _row(batch: Mapping[str, Any], number: int) -> dict[str, Any]:
+    return {name: values.row(number) if hasattr(values, "row") else values[number] for name, values in batch.items()}
+
+
+def _features(found: SplitFiles, options: LoadOptions) -> Features:
+    """The split's columns, decoded where no one has done it yet."""
+    declared = {column.name: column for column in found.schema}
+    for name in options.columns or ():
+        if declared and name not in declared:
+            raise _no_column(name, declared, found.place)
+    made_of = [_FORMAT, found.identity, [repr(column) for column in found.schema], options.columns]
+    key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
+    write = partial(_write, found, options)
+    return kept(options.cache_dir, key, write, lambda entry, index: Features(str(entry), index), 2.0 * found.bytes)
+
+
+def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex:
+    verify(found.expected, str(Path(options.cache_dir).expanduser()))
+    spills = folder / "spills"
+    spills.mkdir()
+    features, records = spill_records([file.path for file in found.files], spills, options.columns)
+    for name in options.columns or ():
+        if name not in features:
+            raise _no_column(name, features, found.place)
+    if not features:
+        what = "there is no record to read" if not sum(records) else "no record holds a value"
+        raise InfeedError(
+            what, where=f"{found.place}, split {found.split}", do="check what wrote it, or choose another split"
+        )
+    index = pack_columns(features, records, {column.name: column for column in found.schema}, folder)
+    shutil.rmtree(spills)
+    return index
+
+
+def _no_column(name: str, known: Mapping[str, Any], place: str) -> InfeedError:
+    shown = ", ".join(sorted(known)[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+    return InfeedError(
+        f"there is no column {name!r}", where=place, do=f"name one of {shown or 'those that records have'}"
+    )

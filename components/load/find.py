@@ -1,0 +1,158 @@
+"""Where a dataset lies, whoever wrote it: the files of one split, without reading any of them.
+
+data/                                      Split-train/, Split-eval/: ours, and TFX's Examples artifacts
+mnist/                                     mnist-train.tfrecord-00000-of-00002: as TFDS and others name them
+mnist/mnist-train*, one.tfrecord.gz        files by a pattern, or one
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infeed.components.dataset import files, names
+from infeed.components.dataset.checksums import Expected
+from infeed.components.dataset.files import FileStat
+from infeed.components.dataset.manifest import Column, Manifest
+from infeed.components.dataset.reading import check_listed, flat_files
+from infeed.components.errors import InfeedError
+
+_GLOB = re.compile(r"[*?\[]")
+_ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # of a file's name, behind its split
+_GZIP_MAGIC = b"\x1f\x8b"
+_DEFAULT = "train"
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """The files of a split, in the order of their records.
+
+    Attributes:
+      place: what was looked at: a folder, a file or a pattern.
+      expected: what each has to be, where a manifest tells.
+      schema: of the dataset, where its manifest tells; of nulls it counts those of all splits.
+    """
+
+    place: str
+    split: str
+    files: tuple[FileStat, ...]
+    expected: tuple[Expected, ...] = ()
+    schema: tuple[Column, ...] = ()
+
+    @property
+    def identity(self) -> list[list[str]]:
+        """Another one for files of other content, in plain values."""
+        if self.expected:
+            return [[files.name(one.path), str(one.bytes), one.crc32c] for one in self.expected]
+        return [[file.path, files.version(file)] for file in self.files]
+
+    @property
+    def bytes(self) -> int:
+        """On disk."""
+        return sum(file.size for file in self.files)
+
+
+def find_split(where: str, split: str | None = None) -> SplitFiles:
+    """The files of one split.
+
+    Args:
+      where: a dataset's folder, the folder of one of its splits, a flat folder of TFRecords, one file, or a pattern.
+      split: its name; by default `train`, or the only one there is.
+
+    Raises:
+      InfeedError: there is nothing, no such split, a file is missing, or compressed ones stand beside others.
+    """
+    place, folder = where.rstrip("/") or where, files.name(where.rstrip("/"))
+    if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
+        place, split = place.rpartition("/")[0] or ".", split or folder.removeprefix(names.SPLIT_FOLDER)
+    if files.exists(files.join(place, names.MANIFEST)) and _has_splits(place):
+        found = _of_manifest(place, split)
+    else:
+        by_split = _by_split(place)
+        name = _choose(by_split, split, place)
+        found = SplitFiles(place, name, tuple(by_split[name]))
+    _check_compression(found.files)
+    return found
+
+
+def _of_manifest(root: str, split: str | None) -> SplitFiles:
+    manifest = Manifest.read(root)
+    name = _choose(manifest.splits, split, root)
+    expected = tuple(shard.expected(root) for shard in manifest.splits[name].shards)
+    check_listed(names.split_dir(root, name), {files.name(one.path) for one in expected})
+    found = tuple(files.stat(one.path) for one in expected)
+    return SplitFiles(root, name, found, expected, manifest.schema)
+
+
+def _has_splits(root: str) -> bool:
+    return any(folder.startswith(names.SPLIT_FOLDER) for folder in files.list_folders(root))
+
+
+def _by_split(place: str) -> Mapping[str, list[FileStat]]:
+    if not files.exists(place):
+        if not _GLOB.search(place):
+            raise InfeedError("there is no such folder or file", where=place, do="name one that holds TFRecords")
+        return _matching(place)
+    if files.is_folder(place) and _has_splits(place):
+        return _folders(place)
+    by_split = flat_files(place)[1]
+    if not by_split:
+        do = (
+            "name a folder with Split-* folders, or with files such as data-train.tfrecord-00000-of-00002, or a pattern"
+        )
+        raise InfeedError("no TFRecord file is there", where=place, do=do)
+    return by_split
+
+
+def _folders(root: str) -> Mapping[str, list[FileStat]]:
+    if files.exists(files.join(root, names.UNFINISHED)):
+        do = "wait for its writer, or write it again if that was killed"
+        raise InfeedError("a dataset that is not finished", where=root, do=do)
+    folders = [folder for folder in files.list_folders(root) if folder.startswith(names.SPLIT_FOLDER)]
+    visible = {folder: files.glob(files.join(root, folder), "*") for folder in folders}
+    return {folder.removeprefix(names.SPLIT_FOLDER): found for folder, found in visible.items()}
+
+
+def _matching(pattern: str) -> Mapping[str, list[FileStat]]:
+    """The files that a pattern matches, whatever they are called, by the split that their names tell."""
+    folder, slash, _ = _GLOB.split(pattern)[0].rpartition("/")
+    below = pattern[len(folder) + len(slash) :]
+    by_split: dict[str, list[FileStat]] = {}
+    for file in files.glob(folder or slash or ".", below):
+        by_split.setdefault(_split_in(files.name(file.path)), []).append(file)
+    if not by_split:
+        raise InfeedError("no file matches the pattern", where=pattern, do="check its folder and its letters")
+    return by_split
+
+
+def _split_in(name: str) -> str:
+    """`mnist-train.tfrecord-00000-of-00002` -> `train`; `all` where the name tells none."""
+    last = _ENDS.sub("", name).rpartition("-")[2]
+    return "all" if not last or last.isdigit() else last
+
+
+def _choose(splits: Mapping[str, object], asked: str | None, place: str) -> str:
+    default = _DEFAULT if _DEFAULT in splits else next(iter(splits)) if len(splits) == 1 else None
+    name = asked or default
+    if name is None or name not in splits:
+        what = f"there is no split {asked!r}" if asked else f"there are {len(splits)} splits"
+        raise InfeedError(what, where=place, do=f"choose by split= one of {', '.join(sorted(splits))}")
+    return name
+
+
+def _check_compression(found: tuple[FileStat, ...]) -> None:
+    """Raises InfeedError unless all files are compressed or none, and their names tell which."""
+    packed = [file.path.endswith(names.GZIP_SUFFIX) for file in found]
+    if len(set(packed)) > 1:
+        one, other = found[packed.index(True)].path, files.name(found[packed.index(False)].path)
+        raise InfeedError(
+            f"it is compressed, and {other} beside it is not", where=one, do="compress all files, or none"
+        )
+    for file, has_suffix in zip(found, packed, strict=True):
+        with files.open_input(file.path) as opened:
+            is_gzip = opened.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        if is_gzip and not has_suffix:
+            raise InfeedError(
+                "it is compressed by gzip, which its name does not tell", where=file.path, do="add .gz to its name"
+            )

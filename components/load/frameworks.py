@@ -1,0 +1,107 @@
+"""Batches of NumPy arrays -> those of PyTorch, JAX and TensorFlow, without a copy where that can be.
+
+A batch is {name: array} or ({name: array}, label); what PyTorch and JAX have no type for, bytes, stays an array
+of objects.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from infeed.components.errors import InfeedError
+from infeed.components.extras import required
+from infeed.components.load.columns import Features, Ragged
+from infeed.components.load.order import BatchOrder
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_INT32 = np.iinfo(np.int32)
+
+
+def mapped(batch: Any, convert: Callable[[Any], Any]) -> Any:
+    """The batch with each of its arrays converted, but for those of objects."""
+    if isinstance(batch, dict):
+        return {name: mapped(values, convert) for name, values in batch.items()}
+    if isinstance(batch, Ragged):
+        return Ragged(*(mapped(part, convert) for part in batch))
+    if isinstance(batch, tuple):
+        return tuple(mapped(part, convert) for part in batch)
+    return batch if batch.dtype == object else convert(batch)
+
+
+def to_torch(batches: Iterator[Any], device: Any = None) -> Iterator[Any]:
+    """Tensors that share the arrays' memory; on another `device` than the CPU, copies there."""
+    torch = required("torch")
+
+    def tensor(array: Any) -> Any:
+        shared = torch.from_numpy(array if array.flags.writeable else array.copy())  # those of Arrow are not
+        return shared if device is None else shared.to(device, non_blocking=True)
+
+    return (mapped(batch, tensor) for batch in batches)
+
+
+def to_jax(batches: Iterator[Any], device: Any = None, ahead: int = 2) -> Iterator[Any]:
+    """Arrays on a device, which are sent there `ahead` batches before they are asked for.
+
+    Args:
+      device: a device or a sharding of JAX's; None is its default device.
+
+    Raises:
+      InfeedError: a number has no place in 32 bits, and JAX has no others.
+    """
+    jax = required("jax")
+    narrow = not jax.config.jax_enable_x64
+    waiting: deque[Any] = deque()
+    for batch in batches:
+        arrays = mapped(batch, _as_int32) if narrow else batch
+        waiting.append(mapped(arrays, lambda array: jax.device_put(array, device)))
+        if len(waiting) > ahead:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _as_int32(array: Any) -> Any:
+    """JAX itself would cut numbers off without a word."""
+    if array.dtype != np.int64:
+        return array
+    if array.size and not (_INT32.min <= array.min() and array.max() <= _INT32.max):
+        wrong = array[(array < _INT32.min) | (array > _INT32.max)].flat[0]
+        do = "set jax_enable_x64, or leave the column out: columns=[...]"
+        raise InfeedError(f"{wrong} does not fit into 32 bits, and JAX has no larger integers", where="jax", do=do)
+    return array.astype(np.int32)
+
+
+def to_tensorflow(features: Features, order: BatchOrder, label: str | None) -> tf.data.Dataset:
+    """The batches of `order`, gathered by TensorFlow's own threads from the same files: no Python runs there."""
+    required("tensorflow")
+    import tensorflow as tf
+
+    from infeed.components.feed import columns
+    from infeed.components.feed.disk import MappedColumn
+
+    places = list(features.placed.items())
+    mapped_columns = [MappedColumn(stem, column) for stem, column in features.files]
+
+    def gather(rows: tf.Tensor) -> Any:
+        taken = [column(rows) for column in mapped_columns]
+        batch = {name: taken[one.column][one.pick] if one.pick else taken[one.column] for name, one in places}
+        return batch if label is None else (batch, batch.pop(label))
+
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False  # which would copy the columns
+    batches = columns.mapped(_row_numbers(columns, order), gather)
+    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def _row_numbers(columns: Any, order: BatchOrder) -> tf.data.Dataset:
+    """int64 [batch]; `columns` is the feed's module of that name."""
+    rows, size, workers, start = order.rows, order.batch_size, order.workers, order.start_step
+    if not order.shuffled:
+        return columns.evaluation_rows(rows, size, workers).skip(start)
+    endless = columns.training_rows(rows, size, order.seed, workers=workers, start_step=start)
+    return endless if order.epochs is None else endless.take(len(order))

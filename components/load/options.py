@@ -1,0 +1,143 @@
+"""What a user may say about loading, and what is made of it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infeed.components.checks import as_tuples, at_least, refused, require
+from infeed.components.errors import InfeedError
+from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.load.find import SplitFiles
+from infeed.components.load.order import BatchOrder
+from infeed.components.units import counted, size
+
+CACHE_DIR = "~/.cache/tfx-infeed"
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a split is loaded.
+
+    Attributes:
+      batch_size: records in a global batch, over all workers.
+      seed: orders the records; the same seed gives the same batches.
+      shuffle: whether each epoch is a new permutation of all records, cut into whole batches; what does not fill the
+        last one is left out, other records each time. Without, the records come once, in their order, and the last
+        batch may be short.
+      workers: which worker this is, and of how many: (index, count). Each makes its part of every global batch.
+      columns: names of the features that are read; None for all.
+      start_step: number of the first batch, counted from the beginning of training.
+      cache_dir: local folder where the columns are kept, for the next time too.
+    """
+
+    batch_size: int = 128
+    seed: int = 0
+    shuffle: bool = True
+    workers: WorkerContext | tuple[int, int] = SINGLE_WORKER
+    columns: Sequence[str] | None = None
+    start_step: int = 0
+    cache_dir: str = CACHE_DIR
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch_size", 1), ("seed", None), ("start_step", 0)):
+            value = getattr(self, name)
+            require(isinstance(value, int) and not isinstance(value, bool), self, name, "use a whole number")
+            if least is not None:
+                at_least(self, least, name)
+        require(-(1 << 63) <= self.seed < 1 << 63, self, "seed", "use a number of 64 bits")
+        as_tuples(self, "columns")
+        if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
+            raise refused(self, "columns", 'name features in a list, such as ["fare", "tips"]')
+        object.__setattr__(self, "workers", self._workers())
+
+    @property
+    def worker(self) -> WorkerContext:
+        """Which worker this is."""
+        assert isinstance(self.workers, WorkerContext), "made by `__post_init__`"
+        return self.workers
+
+    def _workers(self) -> WorkerContext:
+        if isinstance(self.workers, WorkerContext):
+            return self.workers
+        is_pair = isinstance(self.workers, tuple | list) and len(self.workers) == 2
+        if not (is_pair and all(type(number) is int for number in self.workers)):
+            raise refused(self, "workers", "say which worker this is, and of how many: (0, 4)")
+        try:
+            return WorkerContext(*self.workers)
+        except InfeedError as error:
+            raise refused(self, "workers", error.do, error.what) from error
+
+    def order(self, rows: int, epochs: int | None = None) -> BatchOrder:
+        """The row numbers of this worker's batches."""
+        return BatchOrder(rows, self.batch_size, self.shuffle, self.seed, self.worker, self.start_step, epochs)
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """How batches are made: printed, a line for each decision and its reason.
+
+    Attributes:
+      place: where the records lie.
+      split: their name.
+      files: TFRecord files.
+      file_bytes: of these, on disk.
+      records: in all of them.
+      features: that are read.
+      column_bytes: of the columns, on disk, in `folder`.
+      batch_size, seed, shuffle: as in LoadOptions.
+      steps_per_epoch: global batches.
+    """
+
+    place: str
+    split: str
+    files: int
+    file_bytes: int
+    records: int
+    features: int
+    column_bytes: int
+    folder: str
+    batch_size: int
+    seed: int
+    shuffle: bool
+    steps_per_epoch: int
+
+    @classmethod
+    def of(cls, found: SplitFiles, folder: str, sizes: tuple[int, int, int], options: LoadOptions) -> LoadPlan:
+        """`sizes` are the number of records, that of features, and the bytes of their columns."""
+        rows, features, column_bytes = sizes
+        return cls(
+            place=found.place,
+            split=found.split,
+            files=len(found.files),
+            file_bytes=found.bytes,
+            records=rows,
+            features=features,
+            column_bytes=column_bytes,
+            folder=folder,
+            batch_size=options.batch_size,
+            seed=options.seed,
+            shuffle=options.shuffle,
+            steps_per_epoch=options.order(rows).steps_per_epoch,
+        )
+
+    def describe(self) -> str:
+        """The plan as text."""
+        order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
+        short = "whole batches" if self.shuffle else "the last batch may be short"
+        return "\n".join(
+            [
+                f"split {self.split!r} of {self.place}: {counted(self.records, 'record')} in "
+                f"{counted(self.files, 'file')}, {size(self.file_bytes)}",
+                f"1. decode  reads {counted(self.features, 'feature')} of every record, once: batches are gathered "
+                "from columns",
+                f"2. keep    holds them in {size(self.column_bytes)} of files in {self.folder}, mapped into memory: "
+                "nothing is decoded twice, and memory that others need is given back",
+                f"3. order   makes {order}, in {short}: any step of any worker can be made anew",
+                f"4. gather  takes {self.batch_size:,} rows at a time, {self.steps_per_epoch:,} batches an epoch: one "
+                "call for all numbers of a type, and for several small batches",
+            ]
+        )
+
+    def __str__(self) -> str:
+        return self.describe()

@@ -1,0 +1,102 @@
+"""How the columns of one dataset differ from those of another: drift over time, or skew between two splits.
+
+As TensorFlow Data Validation measures it: numbers by the Jensen-Shannon divergence of two histograms, text by the
+largest difference of the share that a value has, the L-infinity distance. But TFDV lays ten buckets of one width over
+each side, whose bounds one far number moves, so that two samples of one table differ: here both sides are in the same
+buckets, of about equal counts. And of text it looks at the 1,000 most frequent values, this at all that are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from infeed.components.checks import require
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.histograms import common_histograms, jensen_shannon, numbers_of
+from infeed.components.dataset.statistics.value_counts import ValueCounts
+
+Measure = Literal["Jensen-Shannon", "L-infinity"]
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """From where on two columns differ too much.
+
+    Attributes:
+      jensen_shannon: largest divergence of numbers, from 0 to 1
+      l_infinity: largest difference of a value's share, from 0 to 1
+    """
+
+    jensen_shannon: float = 0.1
+    l_infinity: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("jensen_shannon", "l_infinity"):
+            require(0 <= getattr(self, name) <= 1, self, name, "use a number from 0 to 1")
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """One column, then and now.
+
+    Attributes:
+      name: of the column
+      before, after: None where the column is not there
+      measure: how the distance is measured; None where it cannot be
+      distance: from 0, the same, to 1, nothing in common; None where one side has no values
+      threshold: the largest that is allowed
+      most: of text, the value whose share differs most
+    """
+
+    name: str
+    before: ColumnStatistics | None
+    after: ColumnStatistics | None
+    measure: Measure | None = None
+    distance: float | None = None
+    threshold: float = 0.0
+    most: bytes | None = None
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in a few words; empty where nothing is."""
+        if self.before is None:
+            return "new"
+        if self.after is None:
+            return "lost"
+        if self.before.type != self.after.type:
+            return f"was {self.before.type}, is {self.after.type}"
+        return "differs" if self.distance is not None and self.distance > self.threshold else ""
+
+
+def compare(
+    before: Mapping[str, ColumnStatistics],
+    after: Mapping[str, ColumnStatistics],
+    options: ComparisonOptions | None = None,
+) -> list[ColumnChange]:
+    """Every column of either side, by name; those that no row has are not there."""
+    options = options or ComparisonOptions()
+    olds, news = ({name: one for name, one in side.items() if one.present} for side in (before, after))
+    return [_change(name, olds.get(name), news.get(name), options) for name in sorted({*olds, *news})]
+
+
+def _change(
+    name: str, before: ColumnStatistics | None, after: ColumnStatistics | None, options: ComparisonOptions
+) -> ColumnChange:
+    if before is None or after is None or before.type != after.type:
+        return ColumnChange(name, before, after)
+    if before.type == "bytes":
+        distance, most = l_infinity(before.counts, after.counts)
+        return ColumnChange(name, before, after, "L-infinity", distance, options.l_infinity, most)
+    distance = jensen_shannon(*common_histograms(numbers_of(before), numbers_of(after)))
+    return ColumnChange(name, before, after, "Jensen-Shannon", distance, options.jensen_shannon)
+
+
+def l_infinity(before: ValueCounts, after: ValueCounts) -> tuple[float | None, Any]:
+    """The largest difference of a value's share of all values, and that value; None where neither side has values."""
+    old, new = dict(before.items()), dict(after.items())
+    olds, news = max(1, before.total), max(1, after.total)
+    differences = {value: abs(new.get(value, 0) / news - old.get(value, 0) / olds) for value in {**old, **new}}
+    most = max(differences, key=lambda value: (differences[value], value), default=None)
+    return differences.get(most), most

@@ -1,0 +1,161 @@
+"""Which features a model takes: picked by the model's own names, in training, evaluation and serving.
+
+Keras 3 feeds a functional model whose inputs are a dict by *sorted position* where the batch has other keys: given
+a, b and c, a model of b and c silently gets a and b. So nothing reaches a model here but what it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components.errors import InfeedError
+
+# What Keras calls an input that was given no name.
+_UNNAMED = re.compile(r"(keras_tensor|input_layer)(_\d+)?")
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """How the features of a batch become the model's argument.
+
+    Attributes:
+      structure: the model's own nested lists, tuples and dicts, with a feature's name at each leaf; None hands over all
+        features as one dict, to a model that is Python code and takes from it what it wants.
+      unused: features that the model does not take, as far as that is known.
+    """
+
+    structure: Any = None
+    unused: tuple[str, ...] = ()
+
+    def __call__(self, features: Mapping[str, Any]) -> Any:
+        """{name: value} -> the model's argument; values may be tensors or their specs."""
+        if self.structure is None:
+            return features
+        return tf.nest.map_structure(features.__getitem__, self.structure)
+
+
+def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str) -> ModelInputs:
+    """What `model` takes of `features`. A model without declared inputs is called once, on symbols, which builds it.
+
+    Args:
+      model: functional, Sequential or subclassed.
+      features: type of each feature, [batch, ...].
+      where: the function that made the model, for messages.
+
+    Raises:
+      InfeedError: the model wants a feature that is not there, or cannot be called with the features.
+    """
+    declared = _declared(model)
+    if declared is None:
+        return _called(model, features, where)
+    structure = _names(declared)
+    if isinstance(structure, str) and _UNNAMED.fullmatch(structure) and len(features) == 1:
+        (structure,) = features  # one input and one feature: nothing can be confused
+    wanted = list(_leaves(structure))
+    missing = sorted(set(wanted) - set(features))
+    if missing:
+        raise _lacking(wanted, missing, features, where)
+    return ModelInputs(structure, tuple(sorted(set(features) - set(wanted))))
+
+
+def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) -> Any:
+    """What the model makes of symbols of the features; builds what is not built yet."""
+    return model(inputs({name: _symbol(spec) for name, spec in features.items()}), training=False)
+
+
+def feed_by_name(model: keras.Model, inputs: ModelInputs) -> None:
+    """Has Keras' own training, evaluation and prediction steps pick the features, on this one model."""
+    if inputs.structure is None:
+        return
+    for step in ("train_step", "test_step", "predict_step"):
+        setattr(model, step, _picking(getattr(model, step), inputs))
+    build = model._symbolic_build
+    model._symbolic_build = lambda iterator=None, data_batch=None: build(iterator, _picked(data_batch, inputs))
+
+
+def _declared(model: keras.Model) -> Any:
+    """The nested structure of the model's symbolic inputs; None for a subclassed model, or a Sequential without one."""
+    if not getattr(model, "inputs", None):
+        return None
+    return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+
+
+def _names(structure: Any) -> Any:
+    """The structure with names for symbols. In a dict the key is the name, as it is for Keras."""
+    if isinstance(structure, dict):
+        return {key: key if isinstance(one, keras.KerasTensor) else _names(one) for key, one in structure.items()}
+    if isinstance(structure, list | tuple):
+        return [_names(one) for one in structure]
+    return structure.name
+
+
+def _leaves(structure: Any) -> Iterator[str]:
+    return iter(tf.nest.flatten(structure))
+
+
+def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str) -> ModelInputs:
+    forms: list[str | None] = [None, *(features if len(features) == 1 else ())]  # a dict, or its only feature
+    if isinstance(model, keras.Sequential):
+        forms.reverse()
+    errors = []
+    for form in forms:
+        inputs = ModelInputs(form)
+        try:
+            symbolic_output(model, inputs, features)
+        except Exception as error:  # whatever the user's code raises
+            errors.append(error)
+        else:
+            return inputs
+    raise _uncallable(errors[0], features, where) from errors[0]
+
+
+def _symbol(spec: tf.TypeSpec) -> keras.KerasTensor:
+    kind = {"sparse": True} if isinstance(spec, tf.SparseTensorSpec) else {}
+    kind = {"ragged": True} if isinstance(spec, tf.RaggedTensorSpec) else kind
+    return keras.KerasTensor(spec.shape, keras.backend.standardize_dtype(spec.dtype), **kind)
+
+
+def _picking(step: Callable[[Any], Any], inputs: ModelInputs) -> Callable[[Any], Any]:
+    return lambda data: step(_picked(data, inputs))
+
+
+def _picked(data: Any, inputs: ModelInputs) -> Any:
+    """(features, ...) -> (the model's argument, ...). What is no batch of features is a callback's own: left alone."""
+    if not isinstance(data, tuple) or not data or not isinstance(data[0], dict):
+        return data
+    if not set(_leaves(inputs.structure)) <= set(data[0]):
+        return data
+    return (inputs(data[0]), *data[1:])
+
+
+def _lacking(wanted: list[str], missing: list[str], features: Mapping[str, Any], where: str) -> InfeedError:
+    unnamed = any(map(_UNNAMED.fullmatch, missing))
+    return InfeedError(
+        f"the model wants {_listed(wanted)}, and there is no feature {_listed(missing)}",
+        where=where,
+        do=f"name the model's inputs like the features, {', '.join(sorted(features))}"
+        + (': keras.Input(shape, name="...")' if unnamed else ", or have Transform give what is missing"),
+    )
+
+
+def _uncallable(error: Exception, features: Mapping[str, Any], where: str) -> InfeedError:
+    cause = error
+    while isinstance(cause.__context__, Exception):  # Keras wraps what the model's own code raised
+        cause = cause.__context__
+    if isinstance(cause, KeyError) and cause.args and cause.args[0] not in features:
+        return _lacking([str(cause.args[0])], [str(cause.args[0])], features, where)
+    return InfeedError(
+        f"the model cannot be called with the features: {type(cause).__name__}: {cause}",
+        where=where,
+        do=f"declare its inputs by keras.Input, or take them from a dict of {', '.join(sorted(features))}",
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))

@@ -1,0 +1,225 @@
+"""A `run_fn` of the user's own, fed by the engine: datasets by one call, and the profile that InputReport reads.
+
+    def run_fn(fn_args):
+        data = infeed.components.datasets(fn_args, label="tips", feed=FeedOptions(batch_size=256))
+        model.fit(data.train, steps_per_epoch=data.steps_per_epoch, validation_data=data.evaluation, epochs=5)
+        model.export(fn_args.serving_model_dir)
+
+A `run_fn` that reads by `fn_args.data_accessor.tf_dataset_factory`, as TFX's examples do, is fed by the engine too, as
+it stands, wherever the engine gives the batches that TFX's reader would give.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_transform.tf_metadata import schema_utils
+
+from infeed.components.dataset.input_profile import EpochProfile, InputProfile
+from infeed.components.errors import InfeedError
+from infeed.components.feed.build import Feed, plan_feed
+from infeed.components.feed.capacity import RecordSizes
+from infeed.components.feed.meter import Tap
+from infeed.components.feed.options import Augment, FeedOptions, Normalise
+from infeed.components.feed.plan import FeedSpec, InputPlan
+from infeed.components.feed.stages.base import BatchFunctions
+from infeed.components.trainer.cluster import worker_context
+from infeed.components.trainer.data import make_feed
+from infeed.components.trainer.graph import open_graph
+from infeed.components.trainer.options import ExamplesAre, Task, TrainOptions
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """What a `run_fn` trains and evaluates on: (features {name: [batch, ...]}, label [batch]), and weight if there is.
+
+    Attributes:
+      train: endless, shuffled anew each epoch, whole batches.
+      evaluation: each record once, in order; the last batch may be short.
+      steps_per_epoch: batches of `train` in an epoch.
+      classes: of a label with a vocabulary, its words in index order.
+    """
+
+    train: tf.data.Dataset
+    evaluation: tf.data.Dataset
+    steps_per_epoch: int
+    classes: tuple[str, ...]
+
+
+def datasets(
+    fn_args: Any,
+    *,
+    label: str,
+    feed: FeedOptions | None = None,
+    task: Task = "classification",
+    augment: Augment | None = None,
+    normalise: Normalise | None = None,
+    images: Sequence[str] = ("image",),
+    examples_are: ExamplesAre = "raw",
+) -> Datasets:
+    """The Examples of a Trainer, through its transform graph where it has one, as the Trainer's own training gets them.
+
+    Under infeed's Trainer it is measured what training waits for them, and the model run gets its profile. With several
+    workers each gets its part of every global batch: distribute it by `strategy.distribute_datasets_from_function`.
+
+    Args:
+      fn_args: what TFX calls `run_fn` with.
+      label: name of the label among the features.
+      feed: how batches are made.
+      task: whether the label is a class or a number.
+      augment, normalise, images, examples_are: as in TrainOptions.
+
+    Raises:
+      InfeedError: an option, the data or the schema is wrong.
+    """
+    options = TrainOptions(
+        model_fn="",
+        label=label,
+        task=task,
+        feed=feed or FeedOptions(),
+        augment=augment,
+        normalise=normalise,
+        images=images,
+        examples_are=examples_are,
+    )
+    graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, label, options.feed.weight)
+    train = make_feed(fn_args.train_files, graph, options, training=True, num_steps=fn_args.train_steps)
+    evaluation = make_feed(fn_args.eval_files, graph, options, training=False)
+    workers, run = worker_context(), UserRun.of(fn_args)
+    batches = train.dataset(workers=workers)
+    return Datasets(
+        train=run.measured(batches, train.plan) if run else batches,
+        evaluation=evaluation.dataset(workers=workers),
+        steps_per_epoch=train.plan.steps_per_epoch,
+        classes=graph.classes,
+    )
+
+
+class UserRun:
+    """Feeds one run of a user's `run_fn`, and measures it.
+
+    Args:
+      fn_args: as TFX made them; their `data_accessor` reads by the engine from then on.
+    """
+
+    def __init__(self, fn_args: Any) -> None:
+        self._tfx_reader = fn_args.data_accessor.tf_dataset_factory
+        self._train_files = list(fn_args.train_files)
+        self._fed: list[tuple[InputPlan, Tap]] = []
+        fn_args.data_accessor = fn_args.data_accessor._replace(tf_dataset_factory=self.tf_dataset_factory)
+
+    @classmethod
+    def of(cls, fn_args: Any) -> UserRun | None:
+        """The run that these arguments belong to; None where another Trainer than infeed's made them."""
+        owner = getattr(getattr(fn_args.data_accessor, "tf_dataset_factory", None), "__self__", None)
+        return owner if isinstance(owner, cls) else None
+
+    def measured(self, batches: tf.data.Dataset, plan: InputPlan) -> tf.data.Dataset:
+        """The same batches of training, and the profile will tell how long they were waited for."""
+        _log.info("how training is fed:\n%s", plan.describe())
+        self._fed.append((plan, Tap(plan.steps_per_epoch)))
+        return self._fed[-1][1].measured(batches)
+
+    def tf_dataset_factory(self, file_pattern: Any, options: Any, schema: Any = None) -> tf.data.Dataset:
+        """What TFX's function of this name gives for the same arguments, read by the engine where that can be."""
+        theirs = self._tfx_reader(file_pattern, options, schema)
+        patterns = [file_pattern] if isinstance(file_pattern, str) else list(file_pattern)
+        try:
+            feed = feed_like_tfx(patterns, options, schema)
+            ours = feed.dataset()
+            _check_same_batches(ours.element_spec, theirs.element_spec)
+        except InfeedError as reason:
+            _log.warning("%s is read by TFX's own reader: %s", ", ".join(patterns), reason.what)
+            return theirs
+        return self.measured(ours, feed.plan) if patterns == self._train_files else ours
+
+    def write_profile(self, folder: str) -> None:
+        """Writes `input_profile.json` of the training data that was read first, if some of it was."""
+        read = [(plan, _records(tap, plan.batch_size)) for plan, tap in self._fed]
+        plan, epochs = next((one for one in read if one[1]), (None, ()))
+        if plan is None or worker_context().index > 0:
+            return
+        hosts = worker_context().count
+        InputProfile(
+            strategy="run_fn",
+            replicas=hosts,
+            hosts=hosts,
+            batch_size=plan.batch_size,
+            steps_per_epoch=plan.steps_per_epoch,
+            epochs=epochs,
+            ceiling=None,
+            plan=plan.summary(),
+            bytes=plan.bytes,
+        ).write(folder)
+
+
+def _records(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
+    return tuple(
+        EpochProfile.measured(epoch, steps, seconds, [waited], batch_size)
+        for epoch, (steps, seconds, waited) in enumerate(tap.epochs)
+        if seconds > 0
+    )
+
+
+def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
+    """The engine's reading for the options of TFX's reader.
+
+    Args:
+      patterns: of files.
+      options: TensorFlowDatasetOptions.
+      schema: of the Examples; None leaves TFX's reader to its own ways.
+
+    Raises:
+      InfeedError: the engine gives other batches for such options, or cannot read the files.
+    """
+    training = options.shuffle and options.num_epochs is None
+    once = not options.shuffle and options.num_epochs == 1 and not options.drop_final_batch
+    if not (training or once):
+        asked = (
+            f"shuffle={options.shuffle}, num_epochs={options.num_epochs}, drop_final_batch={options.drop_final_batch}"
+        )
+        raise _not_ours(asked, "shuffle and leave num_epochs out, or read once: shuffle=False, num_epochs=1")
+    if not (schema and options.label_key):
+        raise _not_ours("no schema, or no label_key", "give both")
+
+    def spec(_: int, sample: RecordSizes, left_out: tuple[str, ...]) -> FeedSpec:
+        return FeedSpec(training, sample, left_out=left_out)
+
+    feed_options = FeedOptions(batch_size=options.batch_size, seed=options.shuffle_seed or 0)
+    return plan_feed(patterns, _stages(schema, options.label_key), feed_options, spec)
+
+
+def _stages(schema: Any, label: str) -> BatchFunctions:
+    parsing_spec = schema_utils.schema_as_feature_spec(schema).feature_spec
+
+    def parse(records: tf.Tensor) -> dict[str, Any]:
+        return tf.io.parse_example(records, parsing_spec)  # type: ignore[no-any-return]
+
+    def split_off_label(raw: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        return {name: value for name, value in raw.items() if name != label}, raw[label]
+
+    key = hashlib.sha256(repr((label, schema.SerializeToString(deterministic=True))).encode()).hexdigest()
+    return BatchFunctions(parse, split_off_label, key=key)
+
+
+def _check_same_batches(ours: Any, theirs: Any) -> None:
+    """Raises InfeedError unless batches of the engine may take the place of TFX's: names, types, shapes."""
+    try:
+        tf.nest.assert_same_structure(ours, theirs)  # of sparse and ragged tensors too, not of what they are made of
+    except (ValueError, TypeError) as error:
+        raise _not_ours("other features", "compare the schema") from error
+    pairs = zip(tf.nest.flatten(ours), tf.nest.flatten(theirs), strict=True)
+    different = next(((a, b) for a, b in pairs if not a.is_compatible_with(b)), None)
+    if different:
+        raise _not_ours(f"batches of {different[1]}, and the engine gives {different[0]}", "compare the schema")
+
+
+def _not_ours(asked: str, do: str) -> InfeedError:
+    return InfeedError(f"the engine does not give what was asked for: {asked}", where="tf_dataset_factory", do=do)

@@ -1,0 +1,205 @@
+"""What features have to know of the training rows: sums, counts and quantiles, in parts that are filled batch by batch.
+
+They stand on the same sums and sketches as the statistics of a dataset, so it makes no difference whether an analysis
+is answered by those, or by a pass over the rows (see `analysis.py`). NumPy and Arrow alone: no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.exact_sum import ExactSum, sums_of_floats, sums_of_ints
+from infeed.components.dataset.statistics.quantile_sketch import QuantileSketch
+from infeed.components.errors import InfeedError
+
+Array = npt.NDArray[Any]
+MOST_VALUES = 1 << 24  # different ones of which each is counted: some gigabytes
+_SAMPLE = 3
+A = TypeVar("A", bound="Analysis")
+
+
+class Analysis:
+    """Filled by `add`, then asked.
+
+    Attributes:
+      rows: of the batches.
+      count: values that are not missing.
+      missing: those that are; of one value a row, rows without.
+      sample: some of the values, for errors.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.count = 0
+        self.missing = 0
+        self.sample: list[Any] = []
+
+    def add(self, values: Array, missing: int = 0, rows: int = 0) -> None:
+        """Counts the values [n] of a batch: float32, int64, or bytes as objects."""
+        self.rows += rows
+        self.count += len(values)
+        self.missing += missing
+        self.sample += values[: _SAMPLE - len(self.sample)].tolist()
+        if len(values):
+            self._add(values)
+
+    @classmethod
+    def of(cls: type[A], column: ColumnStatistics) -> A | None:
+        """From what is known of a whole column; None where that does not tell all."""
+        analysis = cls()
+        analysis.rows = column.rows
+        analysis.count = column.counts.total + column.counts.uncounted if column.type == "bytes" else column.finite
+        lists = column.lengths.maximum > 1
+        analysis.missing = (column.values if lists else column.rows) - analysis.count
+        analysis.sample = [value for value, _ in itertools.islice(column.counts.items(), _SAMPLE)]
+        return analysis if analysis._fill(column) else None
+
+    def _add(self, values: Array) -> None:
+        raise NotImplementedError
+
+    def _fill(self, column: ColumnStatistics) -> bool:
+        """Takes what it needs, and says whether that was there."""
+        raise NotImplementedError
+
+
+class Moments(Analysis):
+    """Mean, variance and range of numbers, from exact sums."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.least = math.inf
+        self.most = -math.inf
+        self.sum, self.squares = ExactSum(), ExactSum()
+
+    @property
+    def mean(self) -> float:
+        """Of the values that are not missing; 0 where there are none."""
+        return float(self.sum.fraction / max(1, self.count))
+
+    @property
+    def variance(self) -> float:
+        """The mean square less the square of the mean: that of all values, not an estimate from a sample."""
+        number = max(1, self.count)
+        return float(self.squares.fraction / number - (self.sum.fraction / number) ** 2)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self.variance)
+
+    def _add(self, values: Array) -> None:
+        sums = sums_of_floats(values) if values.dtype == np.float32 else sums_of_ints(values)
+        self.sum, self.squares = self.sum + sums[0], self.squares + sums[1]
+        self.least = min(self.least, values.min().item())
+        self.most = max(self.most, values.max().item())
+
+    def _fill(self, column: ColumnStatistics) -> bool:
+        self.sum, self.squares = column.total, column.squares
+        if column.minimum is not None and column.maximum is not None:
+            self.least, self.most = column.minimum, column.maximum
+        return True
+
+
+class Quantiles(Analysis):
+    """Where numbers lie, by a sketch that says its error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sketch = QuantileSketch()
+
+    def at(self, fractions: Sequence[float]) -> list[float]:
+        """The value below or at which lies each fraction of all values; as many 0 where there are none."""
+        return self.sketch.at(fractions) if self.count else [0.0 for _ in fractions]
+
+    def _add(self, values: Array) -> None:
+        self.sketch += QuantileSketch.of(*np.unique(values, return_counts=True))
+
+    def _fill(self, column: ColumnStatistics) -> bool:
+        self.sketch = column.quantiles
+        return True
+
+
+class Frequencies(Analysis):
+    """How often each value occurs: strings and whole numbers, exactly.
+
+    Raises:
+      InfeedError: there are more different values than memory is meant for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: dict[Any, int] = {}
+
+    def _add(self, values: Array) -> None:
+        found = pa.array(values, pa.large_binary() if values.dtype == object else None).value_counts()
+        columns = found.field(0).to_pylist(), found.field(1).to_pylist()
+        for value, number in zip(*columns, strict=True):
+            self.counts[value] = self.counts.get(value, 0) + number
+        if len(self.counts) > MOST_VALUES:
+            raise InfeedError(
+                f"more than {MOST_VALUES:,} different values",
+                where=f"values such as {self.sample}",
+                do="use Hash, which keeps no list of them, or a coarser column",
+            )
+
+    def _fill(self, column: ColumnStatistics) -> bool:
+        self.counts = dict(column.counts.items())
+        return column.counts.exact
+
+    def ranked(self, size: int | None = None, least: int = 1) -> list[bytes]:
+        """Values as text, most frequent first; of equally frequent ones the later in byte order first, as tft has it.
+
+        The empty string and what holds a line break are never among them, since a vocabulary is kept one a line.
+
+        Args:
+          size: how many to keep.
+          least: how often a value has to occur.
+        """
+        words = ((number, as_word(value)) for value, number in self.counts.items() if number >= least)
+        return [word for _, word in sorted((pair for pair in words if is_word(pair[1])), reverse=True)[:size]]
+
+
+def as_word(value: Any) -> bytes:
+    """A value as it stands in a vocabulary."""
+    return value if isinstance(value, bytes) else b"%d" % value
+
+
+def is_word(value: bytes) -> bool:
+    """Whether a vocabulary file can hold it."""
+    return bool(value) and b"\n" not in value and b"\r" not in value
+
+
+class ByKey(Generic[A]):
+    """An analysis of all values, and one for each key; a key that no training row has stands on that of all."""
+
+    def __init__(self, kind: type[A]) -> None:
+        self.overall = kind()
+        self.of: dict[bytes, A] = {}
+        self._kind = kind
+
+    @property
+    def keys(self) -> list[bytes]:
+        return sorted(self.of)
+
+    @property
+    def in_order(self) -> list[A]:
+        """The analysis of all values, then those of `keys`: place -1, no such key, is number 0."""
+        return [self.overall, *(self.of[key] for key in self.keys)]
+
+    def add(self, values: Array, keys: Array, missing: int = 0, rows: int = 0) -> None:
+        """Counts the values [n] of a batch, each with its key: bytes, as objects [n]."""
+        self.overall.add(values, missing, rows)
+        coded = pa.array(keys, pa.large_binary()).dictionary_encode()
+        codes = coded.indices.to_numpy(zero_copy_only=False)
+        ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
+        parts = np.split(values[np.argsort(codes, kind="stable")], ends[:-1])
+        for key, part in zip(coded.dictionary.to_pylist(), parts, strict=False):
+            self.of.setdefault(key, self._kind()).add(part)

@@ -1,0 +1,121 @@
+"""Transform of declared features, from Examples to the artifact, without Beam."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from infeed.components.dataset import files
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.reading import stored_statistics
+from infeed.components.errors import InfeedError
+from infeed.components.transform.analysis import analyse, raw_needs
+from infeed.components.transform.columns import Found, Need, explained
+from infeed.components.transform.feature import Feature
+from infeed.components.transform.features import check_features, check_types
+from infeed.components.transform.graph import KINDS, raw_spec, write_graph
+from infeed.components.transform.in_process.failures import with_sample
+from infeed.components.transform.rows import Rows, paths_of
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The rows of which features are made.
+
+    Attributes:
+      roots: folders of one or several Examples artifacts, of which all rows count.
+      analysed: names of the splits from which constants are taken.
+      schema: of all.
+    """
+
+    roots: Sequence[str]
+    analysed: Sequence[str]
+    schema: schema_pb2.Schema
+
+
+def check(features: Sequence[Feature], schema: schema_pb2.Schema) -> None:
+    """Compares features with the schema, before anything is read.
+
+    Raises:
+      InfeedError: a feature's column does not exist, or is of a type that it cannot be made of.
+    """
+    types = {feature.name: KINDS[feature.type] for feature in schema.feature if feature.type in KINDS}
+    check_features(features, types)
+    check_types(features, types)
+
+
+def constants_of(features: Sequence[Feature], examples: Examples) -> Found:
+    """All that the features have to know of the rows: from the statistics beside them, else by reading them.
+
+    Raises:
+      InfeedError: what `check` says, with values of the column, or a row of several values where a feature expects one.
+    """
+    try:
+        with explained():
+            return _constants_of(features, examples)
+    except InfeedError as error:
+        patterns = [files.join(root, f"Split-{split}", "*") for root in examples.roots for split in examples.analysed]
+        raise with_sample(error, patterns) from error
+
+
+def _constants_of(features: Sequence[Feature], examples: Examples) -> Found:
+    check(features, examples.schema)
+    rows = Rows(paths_of(examples.roots, examples.analysed), raw_spec(examples.schema))
+    inputs = {column for feature in features for column in feature.inputs}
+    known = _known(features, examples)
+    _check_known(features, known)
+    return analyse(features, rows.only(sorted(inputs)), known)
+
+
+def write(folder: str, features: Sequence[Feature], examples: Examples) -> Any:
+    """Writes the transform graph; see `graph.py`.
+
+    Returns:
+      the function that it holds: a batch of all raw features -> transformed features.
+    """
+    found = constants_of(features, examples)
+    with tempfile.TemporaryDirectory() as vocabularies:
+        return write_graph(folder, features, examples.schema, found, vocabularies)
+
+
+def _known(features: Sequence[Feature], examples: Examples) -> dict[Need, Any]:
+    """What the statistics beside the rows answer."""
+    columns = _statistics(examples)
+    _check_single(features, columns)
+    answers = {need: need[1].of(columns[name]) for need, name in raw_needs(features).items() if name in columns}
+    return {need: answer for need, answer in answers.items() if answer is not None}
+
+
+def _check_known(features: Sequence[Feature], known: Mapping[Need, Any]) -> None:
+    """Lets features speak that can be made of nothing, such as of an empty vocabulary, before the others are read."""
+    for feature in features:
+        needs = [(feature.stream, need) for need in feature.needs]
+        if all(need in known for need in needs):
+            feature.domain([known[need] for need in needs])
+
+
+def _statistics(examples: Examples) -> Mapping[str, ColumnStatistics]:
+    """Of all roots and splits together; none where one of them carries none, or lacks the column."""
+    parts = [stored_statistics(root, split) for root in examples.roots for split in examples.analysed]
+    if not parts or not all(parts):
+        return {}
+    columns = [part for part in parts if part]
+    names = set[str].intersection(*map(set, columns))
+    return {name: reduce(add, [part[name] for part in columns]) for name in sorted(names)}
+
+
+def _check_single(features: Sequence[Feature], columns: Mapping[str, ColumnStatistics]) -> None:
+    for feature in features:
+        for name in feature.columns if feature.values == "one" else ():
+            if name in columns and columns[name].lengths.maximum > 1:
+                raise InfeedError(
+                    f"column {name!r} holds lists of up to {columns[name].lengths.maximum} values",
+                    where=f"{feature}",
+                    do='set values="all" or values="by_position" on it',
+                )

@@ -1,0 +1,183 @@
+"""The executor: declared features are written directly; with a function of the user's own, TFX's executor runs both."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import tensorflow_transform as tft
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.components.transform import executor, executor_utils, labels
+from tfx.components.util import examples_utils, tfxio_utils, value_utils
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils
+from tfx.types import standard_component_specs as specs
+from tfx.utils import io_utils, json_utils
+
+from infeed.components import user_code
+from infeed.components.beam_runner import local_runner
+from infeed.components.errors import InfeedError
+from infeed.components.transform import declared
+from infeed.components.transform.columns import Found, explained
+from infeed.components.transform.feature import Feature
+from infeed.components.transform.features import features_from_json, features_to_json
+from infeed.components.transform.graph import raw_spec
+from infeed.components.transform.in_process.processor import without_beam
+from infeed.components.transform.materialise import materialise, transformed
+from infeed.components.transform.preprocessing import make_preprocessing_fn
+from infeed.components.transform.rows import paths_of
+from infeed.components.transform.statistics import Asked, TransformedRows, without_values, write_raw
+
+_log = logging.getLogger(__name__)
+EMPTY_PREPROCESSING_FN = f"{__name__}.empty_preprocessing_fn"  # as TFX names a function
+
+
+def empty_preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The user's function where there is none: TFX wants one."""
+    return {}
+
+
+def pack_config(
+    features: Sequence[Feature], custom_config: Mapping[str, Any] | None, digests: Mapping[str, str]
+) -> dict[str, Any]:
+    """Everything that travels in TFX's custom_config, of which the user's function sees its own part alone."""
+    return {"features": features_to_json(features), "custom_config": custom_config, "digests": digests}
+
+
+class TransformExecutor(executor.Executor):
+    """Declared features alone are written directly; with a function beside them it does what TFX's executor does."""
+
+    _found: Found = {}  # of the features beside a function
+
+    def Do(
+        self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
+    ) -> None:
+        with user_code.translate_errors(), without_beam():  # errors of a module file as well, which TFX loads
+            features, _ = _unpack_config(exec_properties)
+            if not features:
+                super().Do(input_dict, output_dict, exec_properties)
+                return
+            examples = _examples(input_dict, exec_properties)
+            if reason := _needs_tft(examples.schema, output_dict, exec_properties):
+                _log.info("tft makes the graph, since %s", reason)
+                self._found = declared.constants_of(features, examples)
+                super().Do(input_dict, output_dict, exec_properties)
+            else:
+                self._log_startup(input_dict, output_dict, exec_properties)
+                _write(features, examples, input_dict, output_dict, exec_properties)
+
+    def _make_beam_pipeline(self) -> beam.Pipeline:
+        with local_runner():
+            return super()._make_beam_pipeline()
+
+    def _GetPreprocessingFn(self, inputs: Mapping[str, Any], unused_outputs: Mapping[str, Any]) -> Callable[..., Any]:
+        features, inputs = _unpack_config(inputs)
+        own = _named(inputs, labels.PREPROCESSING_FN) or super()._GetPreprocessingFn(inputs, unused_outputs)
+        vocabularies = os.path.join(self._get_tmp_dir(), "vocabularies") if self._context else tempfile.mkdtemp()
+        return make_preprocessing_fn(features, own, self._found, vocabularies) if features else own
+
+    def _GetStatsOptionsUpdaterFn(self, inputs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        _, inputs = _unpack_config(inputs)
+        return _named(inputs, labels.STATS_OPTIONS_UPDATER_FN) or super()._GetStatsOptionsUpdaterFn(inputs)
+
+
+def _unpack_config(inputs: Mapping[str, Any]) -> tuple[list[Feature], dict[str, Any]]:
+    """The features, and TFX's own inputs as they are where `packed` has no part in it."""
+    config = json_utils.loads(value_utils.GetSoleValue(inputs, labels.CUSTOM_CONFIG))
+    own = json_utils.dumps(config["custom_config"])
+    return features_from_json(config["features"]), {**inputs, labels.CUSTOM_CONFIG: own}
+
+
+def _examples(input_dict: Mapping[str, list[Any]], exec_properties: Mapping[str, Any]) -> declared.Examples:
+    """The rows that features are made of.
+
+    Raises:
+      InfeedError: they are no tf.Examples in TFRecord files.
+    """
+    artifacts = input_dict[specs.EXAMPLES_KEY]
+    payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(artifacts)
+    formats = {examples_utils.get_file_format(artifact) for artifact in artifacts}
+    if payload != example_gen_pb2.FORMAT_TF_EXAMPLE or formats != {"tfrecords_gzip"}:
+        name = example_gen_pb2.PayloadFormat.Name(payload)
+        raise InfeedError(
+            f"the Examples are of {name} in {', '.join(sorted(formats))}",
+            where="Transform",
+            do="declare features of tf.Examples in TFRecord files, or give a preprocessing_fn instead",
+        )
+    folder = artifact_utils.get_single_uri(input_dict[specs.SCHEMA_KEY])
+    schema = io_utils.parse_pbtxt_file(io_utils.get_only_uri_in_dir(folder), schema_pb2.Schema())
+    splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts)
+    return declared.Examples([artifact.uri for artifact in artifacts], list(splits.analyze), schema)
+
+
+def _needs_tft(schema: schema_pb2.Schema, output_dict: Mapping[str, Any], exec_properties: Mapping[str, Any]) -> str:
+    """What is asked that only tft gives; empty where the graph can be written directly."""
+    own = exec_properties.get(specs.PREPROCESSING_FN_KEY)
+    if own != EMPTY_PREPROCESSING_FN or exec_properties.get(specs.MODULE_FILE_KEY):
+        return "there is a preprocessing function beside the features"
+    if not exec_properties.get(specs.DISABLE_STATISTICS_KEY):
+        if exec_properties.get(specs.STATS_OPTIONS_UPDATER_FN_KEY):
+            return "a function changes the options of its statistics"
+        if beyond := Asked.by_default(schema).request.beyond:
+            return f"only TFDV makes such statistics: {beyond}"
+    if output_dict.get(specs.UPDATED_ANALYZER_CACHE_KEY):
+        return "a cache of analyzers is asked for"
+    return ""
+
+
+def _write(
+    features: Sequence[Feature],
+    examples: declared.Examples,
+    input_dict: dict[str, list[Any]],
+    output_dict: dict[str, list[Any]],
+    exec_properties: Mapping[str, Any],
+) -> None:
+    """The transform graph, and the transformed examples and statistics where they are asked for."""
+    executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
+    folder = artifact_utils.get_single_uri(output_dict[specs.TRANSFORM_GRAPH_KEY])
+    graph = declared.write(folder, features, examples)
+    disabled = bool(exec_properties.get(specs.DISABLE_STATISTICS_KEY))
+    folders = executor_utils.GetStatsOutputPathEntries(disabled, output_dict)
+    seen = TransformedRows() if folders else None
+    with explained():
+        _transform(graph.transform_fn, examples.schema, seen, input_dict, output_dict, exec_properties)
+    if seen:
+        columns = {column for feature in features for column in feature.inputs}
+        splits = [(root, split) for split in examples.analysed for root in examples.roots]
+        write_raw(splits, columns, examples.schema, Asked.by_default(examples.schema), folders)
+        schema = tft.TFTransformOutput(folder).transformed_metadata.schema
+        seen.write(Asked.by_default(without_values(schema)), folders)
+
+
+def _transform(
+    transform_fn: Callable[[Any], Any],
+    schema: schema_pb2.Schema,
+    seen: TransformedRows | None,
+    input_dict: dict[str, list[Any]],
+    output_dict: dict[str, list[Any]],
+    exec_properties: Mapping[str, Any],
+) -> None:
+    """Goes through the rows, where they are to be written, or seen."""
+    artifacts, targets = input_dict[specs.EXAMPLES_KEY], output_dict.get(specs.TRANSFORMED_EXAMPLES_KEY, [])
+    splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts).transform
+    executor_utils.SetSplitNames(splits, targets)
+    for source, target in itertools.zip_longest(artifacts, targets):
+        for split in splits:
+            paths, spec = paths_of([source.uri], [split]), raw_spec(schema)
+            if target:
+                folder = artifact_utils.get_split_uris([target], split)[0]
+                materialise(paths, spec, transform_fn, folder, seen.see if seen else None)
+            elif seen:
+                for batch in transformed(paths, spec, transform_fn):
+                    seen.see(batch)
+
+
+def _named(inputs: Mapping[str, Any], option: str) -> Callable[..., Any] | None:
+    """The function that the option names, in any of the ways that `user_code` reads; None where it names none."""
+    reference = value_utils.GetSoleValue(inputs, option, strict=False)
+    return executor_utils.MaybeBindCustomConfig(inputs, user_code.load(reference, option)) if reference else None

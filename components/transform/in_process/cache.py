@@ -1,0 +1,86 @@
+"""The TransformCache artifact: what the analyzers of one span added up to, encoded, as tft on Beam keeps it.
+
+    SPAN/MANIFEST                  key of an analyzer -> number of its files, pickled
+    SPAN/3-00000-of-00001.gz       its accumulators, one a record
+
+A cache that is written here is one that TFX's own Transform reads, and the other way round.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from infeed.components.dataset import files, names, records
+
+Entries = Mapping[bytes, Sequence[str]]  # key of an analyzer -> its files
+Encoded = Mapping[bytes, Sequence[bytes]]  # key of an analyzer -> its accumulators
+_MANIFEST = "MANIFEST"
+_BYTES = ("_codecs", "encode")  # the one function by which old pickles make bytes
+_GZIP_LEVEL = 1
+_log = logging.getLogger(__name__)
+
+
+def find(folder: str, datasets: Iterable[Any]) -> dict[Any, Entries]:
+    """What a cache holds of some datasets.
+
+    Args:
+      folder: of the artifact.
+      datasets: their DatasetKeys.
+    """
+    found: dict[Any, Entries] = {}
+    for dataset in datasets:
+        span = files.join(folder, dataset.key)
+        numbers = _manifest(span)
+        if numbers:
+            found[dataset] = {key: _files(span, number) for key, number in numbers.items()}
+    return found
+
+
+def read(paths: Iterable[str]) -> Iterator[bytes]:
+    """The accumulators of one analyzer."""
+    return itertools.chain.from_iterable(map(records.read_records, paths))
+
+
+def write(folder: str, kept: Mapping[Any, Encoded]) -> None:
+    """Adds what was analysed to a cache; what it holds already stays."""
+    for dataset, entries in kept.items():
+        span = files.join(folder, dataset.key)
+        numbers = dict(_manifest(span))
+        for number, (key, accumulators) in enumerate(entries.items(), max(numbers.values(), default=-1) + 1):
+            framed = records.frame_records(pa.array(list(accumulators), pa.large_binary()))
+            path = files.join(span, names.shard_name(0, 1, gzip=True, prefix=str(number)))
+            records.write_records(path, [framed], gzip_level=_GZIP_LEVEL)
+            numbers[key] = number
+        files.write_bytes(files.join(span, _MANIFEST), pickle.dumps(numbers, protocol=0))
+
+
+def _files(span: str, number: int) -> list[str]:
+    return [file.path for file in files.glob(span, f"{number}-*-of-*")]
+
+
+def _manifest(span: str) -> Mapping[bytes, int]:
+    path = files.join(span, _MANIFEST)
+    if not files.exists(path):
+        return {}
+    try:
+        numbers = _Plain(io.BytesIO(files.read_bytes(path))).load()
+    except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, AttributeError) as error:
+        _log.warning("the analyzer cache in %s is damaged, so the span is analysed again: %s", span, error)
+        return {}
+    return numbers if isinstance(numbers, dict) else {}
+
+
+class _Plain(pickle.Unpickler):
+    """Makes dicts, numbers and bytes, and calls nothing else that a pickle may name."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) != _BYTES:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return super().find_class(module, name)

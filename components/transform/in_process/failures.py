@@ -1,0 +1,99 @@
+"""What a user's function cannot take, told by its line, the operation and some of the values."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_transform import graph_tools
+
+from infeed.components import user_code
+from infeed.components.dataset import files, records
+from infeed.components.dataset.decode import decode_example
+from infeed.components.errors import InfeedError
+
+_NODE = re.compile(r"\{\{(?:function_)?node ([^}]+)\}\}")
+_SHOWN = 3  # values of a column
+_LONGEST = 40  # characters of a value
+
+
+def explain(error: tf.errors.OpError, graph: Any, inputs: Mapping[str, Any], batch: Mapping[str, Any]) -> InfeedError:
+    """An error of a graph on a batch, with the line that made the operation, and the columns that it stands on.
+
+    Args:
+      graph: the traced function.
+      inputs: its placeholders, by column.
+      batch: the tensors that were given for them.
+    """
+    operation = _operation(str(error), graph)
+    place = user_code.users_line(operation.traceback) if operation is not None else None
+    columns = graph_tools.get_dependent_inputs(graph, inputs, list(operation.inputs)) if operation is not None else {}
+    told = [place or "preprocessing_fn"]
+    if operation is not None:
+        told.append(f"operation {operation.type} ({operation.name})")
+    told += [_sample(name, _values(batch[name])) for name in columns or batch if name in batch]
+    return InfeedError(
+        f"preprocessing_fn fails on the data: {_words(error)}",
+        where="; ".join(told),
+        do="correct the data, or have the function replace such values first",
+    )
+
+
+def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
+    """An error of a function that is traced, with values of the columns that the line names.
+
+    Args:
+      patterns: of the files of the rows, as TFX has them: `.../Split-train/*`.
+    """
+    first = _first_values(patterns).items()
+    named = [(name, values) for name, values in first if f"'{name}'" in error.where or f'"{name}"' in error.where]
+    told = [sample for sample in (_sample(*one) for one in named) if sample not in error.where]
+    return InfeedError(error.what, where="; ".join([error.where, *told]), do=error.do)
+
+
+def _operation(text: str, graph: Any) -> Any | None:
+    """The innermost that the error names and the graph has."""
+    for name in reversed(_NODE.findall(text)):
+        with suppress(KeyError, ValueError):  # it may be of a function that the graph calls
+            return graph.get_operation_by_name(name)
+    return None
+
+
+def _words(error: tf.errors.OpError) -> str:
+    """TensorFlow's own, which stand behind the stack and in front of the node's name."""
+    before = str(error.message).partition("\n\t [[")[0].strip()
+    return before.splitlines()[-1].strip() if before else type(error).__name__
+
+
+def _values(tensor: Any) -> Iterable[Any]:
+    flat = getattr(tensor, "flat_values", getattr(tensor, "values", tensor))
+    return tf.reshape(flat, [-1])[:_SHOWN].numpy().tolist()  # type: ignore[no-any-return]
+
+
+def _first_values(patterns: Sequence[str]) -> dict[str, list[Any]]:
+    """Some values of each column; none of records that are no tf.Examples."""
+    paths = (file.path for pattern in patterns for file in files.glob(*posixpath.split(pattern)))
+    found: dict[str, list[Any]] = {}
+    for record in itertools.islice(itertools.chain.from_iterable(map(records.read_records, paths)), _SHOWN):
+        try:
+            features = decode_example(record).features
+        except ValueError:
+            return {}
+        for name, feature in features.items():
+            found.setdefault(name, []).extend(feature.values[:_SHOWN])
+    return found
+
+
+def _sample(name: str, values: Iterable[Any]) -> str:
+    shown = ", ".join(_word(value) for value in itertools.islice(values, _SHOWN))
+    return f"column {name!r} holds {shown or 'nothing'}"
+
+
+def _word(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,191 @@
+"""TFX's Transform with the analysis and the writing of rows in this process, wherever they are known here.
+
+What is not, tft does on Beam as ever, and the log says why.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+from tensorflow_transform.tf_metadata import metadata_io
+from tfx.components.transform import executor, labels
+from tfx.components.transform.stats_options_util import StatsType
+from tfx.components.util import value_utils
+from tfx.dsl.io import fileio
+from tfx.utils import io_utils
+from tfx_bsl.tfxio import tf_example_record
+
+from infeed.components.errors import InfeedError
+from infeed.components.transform.in_process import cache
+from infeed.components.transform.in_process.analysis import Plan, UnknownNodesError
+from infeed.components.transform.in_process.failures import with_sample
+from infeed.components.transform.in_process.rows import See, SplitRows, Transformer, see_transformed, write_transformed
+from infeed.components.transform.statistics import Asked, TransformedRows, write_raw
+
+_NO_SIZE = "all dimensions must have known size"  # of a feature, in tft's words
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def without_beam() -> Iterator[None]:
+    """Inside, TFX's executor takes `InProcessTransform`; it has no argument that names its processor."""
+    before = executor.TransformProcessor
+    executor.TransformProcessor = InProcessTransform
+    try:
+        yield
+    finally:
+        executor.TransformProcessor = before
+
+
+class InProcessTransform(executor.TransformProcessor):
+    """What TFX does with the data of one execution, without Beam."""
+
+    def Transform(self, inputs: Any, outputs: Any, *more: Any) -> None:  # noqa: N802 - TFX's name
+        try:
+            super().Transform(inputs, outputs, *more)
+        except InfeedError as error:  # of the user's function; it is traced before anything is read
+            patterns = value_utils.GetValues(inputs, labels.ANALYZE_DATA_PATHS_LABEL)
+            raise with_sample(error, patterns) from error
+        except ValueError as error:
+            if _NO_SIZE not in str(error):
+                raise
+            do = "give it a size, such as by tf.reshape(tensor, [-1, 1]), or make it sparse or ragged"
+            raise InfeedError(str(error), where="preprocessing_fn", do=do) from error
+
+    def _RunBeamImpl(self, *arguments: Any, **named: Any) -> Any:  # noqa: N802 - TFX's name
+        on_beam = functools.partial(super()._RunBeamImpl, *arguments, **named)
+        given = inspect.signature(super()._RunBeamImpl).bind(*arguments, **named).arguments
+        if reason := _obstacle(given):
+            _log.info("Transform runs on Beam: %s", reason)
+            return on_beam()
+        try:
+            plan = _plan(given)
+        except UnknownNodesError as error:
+            _log.info("Transform runs on Beam, for the analysis has what only tft on Beam knows: %s", error)
+            return on_beam()
+        asked = None if given["disable_statistics"] else _statistics_asked(plan, given)
+        if asked and (reason := asked.beyond):
+            _log.info("Transform runs on Beam, for only TFDV makes such statistics: %s", reason)
+            return on_beam()
+        _run(plan, given, asked)
+        return executor._Status.OK()
+
+
+def _obstacle(given: Mapping[str, Any]) -> str:
+    """Why this execution cannot do without Beam; empty where it can."""
+    datasets = [*given["analyze_data_list"], *given["transform_data_list"]]
+    formats = {type(dataset.tfxio) for dataset in datasets}
+    if given["per_set_stats_output_paths"] or not (given["disable_statistics"] or given["stats_output_paths"]):
+        return "its statistics have other folders than those of TFX's component"
+    if given["force_tf_compat_v1"]:
+        return "its graph is one of TensorFlow 1"
+    if formats != {tf_example_record.TFExampleRecord}:
+        return f"its data are not tf.Examples in TFRecords, but {', '.join(sorted(one.__name__ for one in formats))}"
+    if given["materialization_format"] not in (None, labels.FORMAT_TFRECORD):
+        return f"it writes {given['materialization_format']}"
+    return ""
+
+
+def _plan(given: Mapping[str, Any]) -> Plan:
+    specs = given["analyze_data_list"][0].tfxio.TensorAdapter().OriginalTypeSpecs()
+    caching: dict[str, Any] = {}
+    if given["output_cache_dir"] or given["input_cache_dir"]:
+        datasets = [dataset.dataset_key for dataset in given["analyze_data_list"]]
+        cached = cache.find(given["input_cache_dir"], datasets) if given["input_cache_dir"] else {}
+        caching = {"datasets": datasets, "cached": cached}
+    function, options = given["preprocessing_fn"], given["save_options"]
+    return Plan.of(function, specs, given["temp_path"], save_options=options, **caching)
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    """What is to be said of the rows before and after."""
+
+    raw: Asked
+    transformed: Asked
+    beyond: str
+
+
+def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
+    """By TFX's options, which a function of the user's may have changed."""
+    change, output = given["stats_options_updater_fn"], given["transform_output_path"]
+    schemas = (given["input_dataset_metadata"].schema, plan.graph.schema())
+    kinds = (StatsType.PRE_TRANSFORM, StatsType.POST_TRANSFORM)
+    paths: tuple[tuple[Any, ...], ...] = ((), (plan.assets, output))
+    raw, transformed = (
+        Asked.of(executor._InvokeStatsOptionsUpdaterFn(change, kind, schema, *more))
+        for kind, schema, more in zip(kinds, schemas, paths, strict=True)
+    )
+    return _Statistics(raw, transformed, raw.request.beyond or transformed.request.beyond or _nested(plan))
+
+
+def _nested(plan: Plan) -> str:
+    for name, feature in plan.graph.outputs.items():
+        if isinstance(feature, tf.RaggedTensor) and feature.shape.rank > 2:
+            return f"feature {name!r} holds lists of lists"
+    return ""
+
+
+def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None) -> None:
+    output, metadata = given["transform_output_path"], given["input_dataset_metadata"]
+    analysed = {one.dataset_key: _rows(one, metadata.schema) for one in given["analyze_data_list"]}
+
+    def of_all(columns: Sequence[str]) -> Iterator[Any]:
+        for rows in analysed.values():
+            yield from rows.batches(columns)
+
+    kept = plan.run(lambda key: of_all if key.is_flattened_dataset_key() else analysed[key].batches, output)
+    _keep(kept, given)
+    metadata_io.write_metadata(metadata, posixpath.join(output, tft.TFTransformOutput.RAW_METADATA_DIR))
+    seen = TransformedRows()
+    _transform(plan, given, seen.see if asked else None)
+    if asked:
+        splits = [_split_of(one.file_pattern) for one in given["analyze_data_list"]]
+        columns = {*plan.graph.analysed, *plan.graph.features_from}
+        write_raw(splits, columns, metadata.schema, asked.raw, given["stats_output_paths"])
+        seen.write(asked.transformed, given["stats_output_paths"])
+
+
+def _transform(plan: Plan, given: Mapping[str, Any], see: See | None) -> None:
+    """Goes through the rows that are to be transformed, where they are to be written or seen."""
+    writes, datasets = given["materialization_format"] is not None, given["transform_data_list"]
+    if not (writes or see):
+        return
+    transformer = Transformer(given["transform_output_path"], plan.graph.features_from)
+    for dataset in datasets:
+        rows = _rows(dataset, given["input_dataset_metadata"].schema)
+        if writes:
+            write_transformed(transformer, rows, dataset.materialize_output_path, see)
+        elif see:
+            see_transformed(transformer, rows, see)
+
+
+def _split_of(pattern: str) -> tuple[str, str]:
+    """(folder of the Examples, name of the split) of TFX's `.../Split-train/*`."""
+    root, split = posixpath.split(posixpath.dirname(pattern))
+    return root, split.removeprefix("Split-")
+
+
+def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:
+    """Writes the cache: of the spans that were analysed what the former one has of them, and what is new."""
+    before, folder = given["input_cache_dir"], given["output_cache_dir"]
+    if not folder:
+        return
+    for dataset in given["analyze_data_list"] if before else ():
+        span = posixpath.join(before, dataset.dataset_key.key)
+        if fileio.isdir(span):
+            io_utils.copy_dir(span, posixpath.join(folder, dataset.dataset_key.key))
+    cache.write(folder, kept)
+
+
+def _rows(dataset: Any, schema: Any) -> SplitRows:
+    return SplitRows(dataset.file_pattern, schema, dataset.tfxio)

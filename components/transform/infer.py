@@ -1,0 +1,255 @@
+"""Which features a table calls for, each with the reason: read from the statistics of its columns, without its rows.
+
+    for proposal in infer_features(manifest.schema, statistics_of(root, "train"), label="income"):
+        print(proposal.column, proposal.features, proposal.reason)
+
+It is a start, not the last word: statistics show what a column holds, and not what it means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.transform.date_formats import pieces_of, regex_of
+from infeed.components.transform.feature import Feature
+from infeed.components.transform.kinds.dates import DatePart
+from infeed.components.transform.kinds.encode import Vocabulary
+from infeed.components.transform.kinds.label import Label, Task
+from infeed.components.transform.kinds.scale import ZScore
+from infeed.components.transform.kinds.text import LowerCase, Tokens
+
+Looks = Literal["", "sentences", "dates", "amounts", "numbers"]
+
+MAX_VOCABULARY = 10_000  # a rarer word is seen too seldom to learn an embedding from
+MAX_WORDS = 64  # of a text or list that are kept
+MAX_PLACES = 256  # of a list of numbers, each scaled by itself
+MAX_INTEGER_CLASSES = 20  # an integer label with at most so many values is a class, with more a quantity
+# A text of which more than half of the values are different names rows; it does not describe them.
+_IDENTIFIER_SHARE = 0.5
+_MIN_IDENTIFIERS = 100
+_MIN_NUMBERED = 20  # in fewer rows, numbers may be those from the first to the last by chance
+_SAMPLE = 1_000  # different values of a text that are looked at
+_WORDS_OF_A_SENTENCE = 4
+_MOST = 0.8
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d.*)?")
+_AMOUNT = re.compile(r"[-+(]?\s*[$€£¥]?\s*\d{1,3}([,' ]?\d{3})*([.,]\d+)?\s*(%|[$€£¥]|[A-Z]{3})?\)?")
+_DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y")
+_TIMES = ("", " %H:%M", " %H:%M:%S")
+_FORMATS = ("iso", *(day + time for day in _DAYS for time in _TIMES))
+
+
+class Proposal(NamedTuple):
+    """What becomes of one column.
+
+    Attributes:
+      features: none where the column is left out.
+      reason: why.
+      advice: what would make more of the column; empty where there is nothing to say.
+    """
+
+    column: str
+    features: tuple[Feature, ...]
+    reason: str
+    advice: str = ""
+
+
+class TextLook(NamedTuple):
+    """What the values of a text look like. `example` shows it: of numbers, a value that is none.
+
+    Attributes:
+      format: of dates, how they are written where all that was seen is of one format; else empty.
+    """
+
+    looks: Looks
+    example: str = ""
+    format: str = ""
+
+    @property
+    def advice(self) -> str:
+        """What to do with such a column before it can be learned from; empty where nothing has to be done."""
+        return {
+            "": "",
+            "sentences": "",
+            "dates": ""
+            if self.format
+            else f"write {self.example!r} as numbers, or say its format: DatePart(format=...)",
+            "amounts": f"write {self.example!r} as a plain number",
+            "numbers": f"leave cells such as {self.example!r} empty, and it is a column of numbers",
+        }[self.looks]
+
+
+def infer_features(
+    schema: Mapping[str, str],
+    statistics: Mapping[str, ColumnStatistics],
+    label: str | None = None,
+    task: Task | None = None,
+) -> list[Proposal]:
+    """One proposal for each column, in the order of the schema.
+
+    Outputs have no slash in their names, because Keras takes none, and no two of them are alike.
+
+    Args:
+      schema: column -> its type in a tf.Example, "int", "float" or "bytes".
+      statistics: by column, of the rows to train on; a column that has none is empty.
+      label: the column to learn.
+      task: what the label is; None: see `infer_task`.
+    """
+    names = _Names(schema, label)
+    proposals = []
+    for column, type_ in schema.items():
+        found = statistics.get(column) or ColumnStatistics.none(column, type_)  # type: ignore[arg-type]
+        if column == label:
+            learned = Label(column, task=task or infer_task(found))
+            proposals.append(Proposal(column, (learned,), "it is what the model learns to tell"))
+        else:
+            proposals.append(_proposal(found, names))
+    return proposals
+
+
+def infer_task(label: ColumnStatistics) -> Literal["classification", "regression"]:
+    """Text and up to 20 different whole numbers are classes; all else is a quantity."""
+    if label.type == "bytes":
+        return "classification"
+    return "classification" if label.type == "int" and label.counts.distinct <= MAX_INTEGER_CLASSES else "regression"
+
+
+def values_in(column: ColumnStatistics) -> int:
+    """Values that are there: neither missing, NaN nor infinite."""
+    return column.values if column.type == "bytes" else column.finite
+
+
+class _Names:
+    """Names for outputs, no two alike."""
+
+    def __init__(self, columns: Iterable[str], label: str | None) -> None:
+        self._columns = {name for name in columns if "/" not in name} | ({label} if label else set())
+        self._given: set[str] = set()
+
+    def of(self, column: str, suffix: str = "") -> str:
+        name = column.replace("/", "_") + suffix
+        own = name == column
+        while name in self._given or (not own and name in self._columns):
+            name += "_"
+        self._given.add(name)
+        return name
+
+
+def _proposal(column: ColumnStatistics, names: _Names) -> Proposal:
+    if useless := _useless(column):
+        return Proposal(column.name, (), useless)
+    if column.lengths.maximum > 1:
+        return _of_lists(column, names)
+    if column.type == "bytes":
+        return _of_text(column, names)
+    return Proposal(column.name, (ZScore(column.name, output=names.of(column.name)),), "it holds numbers: scaled")
+
+
+def _useless(column: ColumnStatistics) -> str:
+    """Why nothing can be learned from the column; empty where something may."""
+    if not values_in(column):
+        return "it is empty"
+    if column.counts.distinct + column.counts.uncounted == 1 and values_in(column) == column.rows:
+        return "every row has the same value"
+    if _numbers_rows(column):
+        return "it numbers the rows"
+    if column.invalid_utf8 > (1 - _MOST) * column.values:
+        return "it holds bytes that are no text"
+    return ""
+
+
+def _numbers_rows(column: ColumnStatistics) -> bool:
+    """Whether it holds consecutive whole numbers, each once, in any order: their sum and that of their squares tell."""
+    if (
+        column.type != "int"
+        or column.rows < _MIN_NUMBERED
+        or column.values != column.rows
+        or column.lengths.maximum > 1
+    ):
+        return False
+    first, last = int(column.minimum or 0), int(column.maximum or 0)
+    return (
+        last - first + 1 == column.rows
+        and column.total.fraction == Fraction((first + last) * column.rows, 2)
+        and column.squares.fraction == _sum_of_squares(last) - _sum_of_squares(first - 1)
+    )
+
+
+def _sum_of_squares(last: int) -> Fraction:
+    """1 + 4 + 9 + ... + last^2, as a polynomial, which holds below 0 as well."""
+    return Fraction(last * (last + 1) * (2 * last + 1), 6)
+
+
+def _of_lists(column: ColumnStatistics, names: _Names) -> Proposal:
+    least, most, name = column.lengths.minimum, column.lengths.maximum, column.name
+    if column.type != "float":
+        length = min(most, MAX_WORDS)
+        feature: Feature = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY, values="all", length=length)
+        return Proposal(name, (feature,), f"its rows hold lists: the first {length} values of each have indices")
+    if least == most <= MAX_PLACES and not column.missing:
+        feature = ZScore(name, output=names.of(name), values="by_position", length=most)
+        return Proposal(name, (feature,), f"its rows hold lists of {most} numbers: each place is scaled by itself")
+    lists = f"lists of {least:,} to {most:,} numbers" if least < most else f"lists of {most:,} numbers"
+    return Proposal(name, (), f"its rows hold {lists}", "say how many of them to keep: ZScore(values=..., length=...)")
+
+
+def _of_text(column: ColumnStatistics, names: _Names) -> Proposal:
+    name, look = column.name, look_at([value for value, _ in islice(column.counts.items(), _SAMPLE)])
+    if look.looks == "dates" and look.format:
+        return Proposal(name, _of_dates(name, look, names), f"it holds dates such as {look.example}: their parts")
+    different = column.counts.distinct + column.counts.uncounted
+    if different <= max(_MIN_IDENTIFIERS, values_in(column) * _IDENTIFIER_SHARE):
+        word = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY)
+        return Proposal(name, (word,), "it holds words: each has an index", look.advice)
+    if look.looks == "sentences" or column.counts.uncounted > values_in(column) / 2:
+        steps = (LowerCase(), Tokens())
+        words = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY, clean=steps, length=MAX_WORDS)
+        return Proposal(name, (words,), f"it holds sentences: the first {MAX_WORDS} words of each have indices")
+    kinds = {"numbers": f"{look.example!r} in it is no number"}
+    return Proposal(name, (), kinds.get(look.looks, "nearly every row has a value of its own"), look.advice)
+
+
+def _of_dates(column: str, look: TextLook, names: _Names) -> tuple[Feature, ...]:
+    def words(part: Literal["month", "weekday", "hour"]) -> Feature:
+        return Vocabulary(column, output=names.of(column, f"_{part}"), clean=(DatePart(part, look.format),))
+
+    days = ZScore(column, output=names.of(column, "_days"), clean=(DatePart("days", look.format),))
+    has_time = ":" in look.example
+    return (days, words("month"), words("weekday"), *([words("hour")] if has_time else []))
+
+
+def look_at(values: Sequence[bytes]) -> TextLook:
+    """What some of the different values of a column look like."""
+    texts = [value.decode("utf-8", "replace").strip() for value in values]
+    if not texts:
+        return TextLook("")
+    others = [text for text in texts if not is_number(text)]
+    if len(others) <= len(texts) / 2:
+        return TextLook("numbers", others[0]) if others else TextLook("")
+    for looks, pattern in (("dates", _DATE), ("amounts", _AMOUNT)):
+        found = [text for text in texts if pattern.fullmatch(text)]
+        if len(found) >= _MOST * len(texts):
+            return TextLook(looks, found[0], _format_of(found) if looks == "dates" else "")  # type: ignore[arg-type]
+    words = sum(len(text.split()) for text in texts) / len(texts)
+    return TextLook("sentences", texts[0]) if words >= _WORDS_OF_A_SENTENCE else TextLook("")
+
+
+def _format_of(dates: Sequence[str]) -> str:
+    """The one format that all of them are of; empty where there is none, or where day and month may be either."""
+    texts = [text.lower() for text in dates]
+    patterns = {form: re.compile(regex_of(pieces_of(form))) for form in _FORMATS}
+    fits = [form for form, pattern in patterns.items() if all(pattern.fullmatch(text) for text in texts)]
+    return fits[0] if "iso" in fits or len(fits) == 1 else ""
+
+
+def is_number(text: str) -> bool:
+    """Whether Python reads it as one."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,225 @@
+"""Steps that clean a column before its feature is made of it, and `Fill`, the feature that does nothing but that.
+
+    ZScore("age", clean=(Outliers(), FillWith("median"), Clip(0.0, 100.0)))
+
+Constants are those of the training rows after the steps before; of lists, of all values of all positions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from infeed.components.annotations import Tagged
+from infeed.components.checks import as_tuples, at_least, check_choices, require
+from infeed.components.errors import InfeedError
+from infeed.components.transform.analyses import Analysis, Frequencies, Moments, Quantiles
+from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, Values, is_finite
+from infeed.components.transform.kinds.dates import DatePart
+from infeed.components.transform.kinds.text import LowerCase, StripAccents, Tokens, Trim
+
+_STATISTICS: dict[Any, type[Analysis]] = {"mean": Moments, "median": Quantiles, "mode": Frequencies}
+
+
+@dataclass(frozen=True)
+class FillWith(Clean):
+    """A missing value becomes `value`: a constant of the column's type, or the "mean", "median" or "mode".
+
+    Mean and median are those of numbers; the mode is the most frequent value of strings or whole numbers (ties: the
+    later in byte order). The mean of whole numbers makes a column of numbers with fractions. Text that is to be filled
+    with the very word "mean" is a `Vocabulary`'s missing value, index 0, just as well.
+    """
+
+    value: float | str
+    kind: Literal["fill_with"] = field(default="fill_with", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        is_value = isinstance(self.value, str) or is_finite(self.value)
+        require(is_value, self, "value", 'give it as a finite number, a string, "mean", "median" or "mode"')
+
+    @property
+    def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]
+        return (_STATISTICS[self.value],) if self.value in _STATISTICS else ()
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        if self.value == "mode":
+            return "int", "bytes"
+        return ("bytes",) if isinstance(self.value, str) and not self.needs else ("int", "float")
+
+    def gives(self, type_: str) -> str:
+        whole = isinstance(self.value, str) or float(self.value).is_integer()
+        return "float" if type_ == "int" and (self.value == "mean" or not whole) else type_
+
+    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
+        import tensorflow as tf
+
+        value = self._value(found[0], column) if found else self.value
+        values = column.values
+        if values.dtype == tf.int64 and not float(value).is_integer():
+            values = tf.cast(values, tf.float32)
+        value = tf.constant(int(value) if values.dtype == tf.int64 else value, values.dtype)
+        return column._replace(values=tf.where(column.present, values, value), present=tf.ones_like(column.present))
+
+    def _value(self, found: Any, column: FlatColumn) -> Any:
+        if not found.count:
+            raise InfeedError(
+                f"column {column.name!r} has no value at all, so there is no {self.value} to fill it with",
+                where=f"{self}",
+                do="fill it with a constant, or leave the column out",
+            )
+        if isinstance(found, Frequencies):
+            return max(found.counts.items(), key=lambda pair: (pair[1], str(pair[0])))[0]
+        return found.mean if isinstance(found, Moments) else found.at([0.5])[0]
+
+
+@dataclass(frozen=True)
+class Clip(Clean):
+    """A number below `low` becomes `low`, one above `high` becomes `high`; None is no bound."""
+
+    low: float | None = None
+    high: float | None = None
+    kind: Literal["clip"] = field(default="clip", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            bound = getattr(self, name)
+            require(bound is None or is_finite(bound), self, name, "give it as a finite number, or None")
+        require(self.low is not None or self.high is not None, self, "low", "give low, high or both")
+        ordered = self.low is None or self.high is None or self.low <= self.high
+        require(ordered, self, "high", "give it as a number not below low")
+
+    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
+        import tensorflow as tf
+
+        values = column.values
+        whole = values.dtype == tf.int64
+        if self.low is not None:
+            values = tf.maximum(values, tf.constant(math.ceil(self.low) if whole else self.low, values.dtype))
+        if self.high is not None:
+            values = tf.minimum(values, tf.constant(math.floor(self.high) if whole else self.high, values.dtype))
+        return column._replace(values=tf.where(column.present, values, column.values))
+
+
+@dataclass(frozen=True)
+class Outliers(Clean):
+    """Numbers far from the others become missing values, or, with `then="clip"`, the nearest that is not far.
+
+    Far is more than `reach` times the distance of the quartiles below the lower or above the upper one: Tukey's fences,
+    "Exploratory Data Analysis" (1977). The feature `IsOutlier` flags them.
+    """
+
+    reach: float = 1.5
+    then: Literal["missing", "clip"] = "missing"
+    kind: Literal["outliers"] = field(default="outliers", kw_only=True, repr=False)
+    needs = (Quantiles,)
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        at_least(self, 0, "reach")
+
+    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
+        import tensorflow as tf
+
+        if self.then == "clip":
+            return Clip(*_fences(found[0], self.reach)).apply(column, ())
+        far = _is_far(column, found[0], self.reach)
+        values = tf.where(far, tf.zeros_like(column.values), column.values)
+        return column._replace(values=values, present=column.present & ~far)
+
+
+def _fences(found: Quantiles, reach: float) -> tuple[float, float]:
+    """The least and the greatest number that is not far from the others."""
+    lower, upper = found.at([0.25, 0.75])
+    distance = reach * (upper - lower)
+    return lower - distance, upper + distance
+
+
+def _is_far(column: FlatColumn, found: Quantiles, reach: float) -> Any:
+    """bool [n]; False where a value is missing."""
+    import tensorflow as tf
+
+    low, high = _fences(found, reach)
+    numbers = tf.cast(column.values, tf.float64)
+    return column.present & ((numbers < low) | (numbers > high))
+
+
+AnyClean = Annotated[FillWith | Clip | Outliers | Trim | LowerCase | StripAccents | Tokens | DatePart, Tagged("kind")]
+
+
+@dataclass(frozen=True)
+class Prepared(Feature):
+    """A feature of one column whose values can be cleaned, and can be lists.
+
+    Attributes:
+      clean: steps that come first, in their order.
+      values: what a row holds. "one": a value; a row of several is an error. "all": a list; constants are those of all
+        values together. "by_position": a list; each position has constants of its own.
+      length: of lists, how many values are kept of each row; shorter rows end in 0 or "". None: a ragged feature.
+    """
+
+    clean: tuple[AnyClean, ...] = field(default=(), kw_only=True)
+    values: Values = field(default="one", kw_only=True)
+    length: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "clean")
+        super().__post_init__()
+        at_least(self, 1, "length")
+        is_clean = all(isinstance(step, Clean) for step in self.clean)
+        require(is_clean, self, "clean", "give a list of steps such as FillWith(0.0) and Clip(0.0, 1.0)")
+        lists = self.length is None or self.values != "one" or any(step.makes_lists for step in (*self.clean, self))
+        require(lists, self, "length", 'leave it out, or say that rows hold lists by values="all"')
+
+
+@dataclass(frozen=True)
+class Fill(Prepared):
+    """The column as it is, [batch, 1] of its own type, with `value` where a row has none."""
+
+    column: str
+    value: float | str
+    output: str | None = None
+    kind: Literal["fill"] = field(default="fill", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        is_value = isinstance(self.value, str) or is_finite(self.value)
+        require(is_value, self, "value", "give it as a finite number or a string")
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        if isinstance(self.value, str):
+            return ("bytes",)
+        return ("int", "float") if float(self.value).is_integer() else ("float",)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        dtype = column.values.dtype
+        value = tf.constant(int(self.value) if dtype == tf.int64 else self.value, dtype)
+        return tf.where(column.present, column.values, value)
+
+
+@dataclass(frozen=True)
+class IsOutlier(Prepared):
+    """1 where a number is far from the others, as `Outliers` has it, else 0: int64 [batch, 1], or lists.
+
+    A missing value is no outlier. Numbers that no training row has are judged by the same fences.
+    """
+
+    column: str
+    output: str | None = None
+    reach: float = 1.5
+    kind: Literal["is_outlier"] = field(default="is_outlier", kw_only=True, repr=False)
+    needs = (Quantiles,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 0, "reach")
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        return tf.cast(_is_far(column, found[0], self.reach), tf.int64)

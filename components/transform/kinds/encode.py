@@ -1,0 +1,314 @@
+"""Features that make indices, or vectors of 0 and 1, of categories and numbers.
+
+Indices are int64, [batch, 1] or lists as `Prepared` has them. 0 always means "missing", so that an embedding keeps a
+row for it. What the training rows do not have is said at each feature.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from infeed.components.checks import as_tuples, at_least, refused, require
+from infeed.components.errors import InfeedError
+from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Quantiles, as_word
+from infeed.components.transform.feature import Feature, FlatColumn, Tables, as_strings, is_finite
+from infeed.components.transform.kinds.clean import Prepared
+
+_SEPARATOR = "\x1f"  # between the parts of a cross: the unit separator of ASCII, which no text holds
+
+
+@dataclass(frozen=True)
+class Looked(Prepared):
+    """Strings or whole numbers whose values in the training rows are numbered: what vocabularies have in common.
+
+    Attributes:
+      size: keeps only the most frequent values.
+      oov: indices that are shared by values which are not in the vocabulary.
+      min_count: a value has to occur so often to be in it.
+    """
+
+    column: str
+    output: str | None = None
+    size: int | None = None
+    oov: int = 1
+    min_count: int = 1
+    needs = (Frequencies,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 1, "size", "min_count")
+        at_least(self, 0, "oov")
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return "int", "bytes"
+
+    def cardinality(self, values: int) -> int:
+        """Number of different indices where the vocabulary holds `values` values: the rows of an embedding table."""
+        return 1 + values + self.oov
+
+    def words(self, found: Frequencies) -> list[bytes]:
+        """The vocabulary in index order, from index 1 on."""
+        words = found.ranked(self.size, self.min_count)
+        if not words:
+            held = f"values such as {found.sample}" if found.sample else "no value at all"
+            raise InfeedError(
+                f"the vocabulary of {self.column!r} is empty: the training rows hold {held}",
+                where=f"{self}",
+                do="leave the feature out, or lower min_count",
+            )
+        return words
+
+    def index(self, column: FlatColumn, found: Frequencies, tables: Tables) -> Any:
+        """int64 [n]."""
+        import tensorflow as tf
+
+        words, tokens = self.words(found), as_strings(column)
+        index = tables.vocabulary(self.output_name, words, tokens)
+        if self.oov:
+            others = tf.strings.to_hash_bucket_fast(tokens, self.oov) + len(words)
+            index = tf.where(index < 0, others, index)
+        return tf.where(column.present, index + 1, 0)
+
+
+@dataclass(frozen=True)
+class Vocabulary(Looked):
+    """String or integer categories to their index.
+
+    0 is a missing value, 1 to n are the n values of the training rows, most frequent first (ties: later in byte order
+    first), and n + 1 to n + `oov` are shared by values never seen in training, by their hash as `tft.apply_vocabulary`
+    has it. With `oov=0` those count as missing. `size` and `min_count` keep only frequent values. The empty string is
+    never in the vocabulary. The values in index order are the transform graph's vocabulary asset named like the output.
+    """
+
+    kind: Literal["vocabulary"] = field(default="vocabulary", kw_only=True, repr=False)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        return self.index(column, found[0], tables)
+
+    def domain(self, found: Sequence[Any]) -> tuple[int, int]:
+        return 0, self.cardinality(len(self.words(found[0]))) - 1
+
+
+@dataclass(frozen=True)
+class OneHot(Looked):
+    """Categories to a vector of a 1 and else 0, float32 [batch, 1 + n + `oov`], where `Vocabulary` has the index.
+
+    A missing value is a 1 in front. Of lists a vector has a 1 for each different value of the row (multi-hot), and
+    nothing but 0 for an empty list.
+    """
+
+    kind: Literal["one_hot"] = field(default="one_hot", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.length is None, self, "length", "leave it out: of a list it gives one vector")
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        depth = self.cardinality(len(self.words(found[0])))
+        return tf.one_hot(self.index(column, found[0], tables), depth, dtype=tf.float32)
+
+    def shape(self, column: FlatColumn, result: Any) -> Any:
+        return result if column.splits is None else any_of_rows(column, result)
+
+
+def any_of_rows(column: FlatColumn, vectors: Any) -> Any:
+    """float32 [batch, depth]: 1 where a value of the row has one; vectors [n, depth]."""
+    import tensorflow as tf
+
+    rows = tf.size(column.splits, tf.int64) - 1
+    of_row = tf.ragged.row_splits_to_segment_ids(column.splits)
+    return tf.maximum(tf.math.unsorted_segment_max(vectors, of_row, rows), 0.0)
+
+
+@dataclass(frozen=True)
+class Hash(Prepared):
+    """Strings or whole numbers to one of `buckets` indices by their hash, without a list of them: no analysis.
+
+    0 is a missing value, 1 to `buckets` the rest, 1 + the hash modulo `buckets` as `tft.hash_strings` has it
+    (FarmHash's Fingerprint64 of the text). Different values may share an index; a value never seen is like any other.
+    """
+
+    column: str
+    buckets: int
+    output: str | None = None
+    kind: Literal["hash"] = field(default="hash", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 1, "buckets")
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return "int", "bytes"
+
+    def cardinality(self) -> int:
+        """Number of different indices: the rows of an embedding table."""
+        return 1 + self.buckets
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        index = tf.strings.to_hash_bucket_fast(as_strings(column), self.buckets)
+        return tf.where(column.present, index + 1, 0)
+
+    def domain(self, found: Sequence[Any]) -> tuple[int, int]:
+        return 0, self.buckets
+
+
+@dataclass(frozen=True)
+class Bucketize(Prepared):
+    """Numbers to the quantile they fall in, or to the range between `edges`: 0 is missing, 1 to `buckets` the rest.
+
+    Boundaries are quantiles of the training rows, each a value of the data, with at most 1 % of rank of error, or
+    `edges`, of which there is one less than buckets. A value on a boundary belongs above it; values beyond those of the
+    training rows belong to the first and the last bucket. With `key`, boundaries are those of the rows with that key.
+    """
+
+    column: str
+    buckets: int | None = None
+    output: str | None = None
+    edges: tuple[float, ...] = ()
+    key: str | None = field(default=None, kw_only=True)
+    kind: Literal["bucketize"] = field(default="bucketize", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "edges")
+        super().__post_init__()
+        at_least(self, 2, "buckets")
+        if (self.buckets is None) == (not self.edges):
+            raise refused(self, "buckets", "give either buckets or edges", f"buckets is {self.buckets}")
+        ascending = all(map(is_finite, self.edges)) and all(a < b for a, b in itertools.pairwise(self.edges))
+        require(ascending, self, "edges", "give finite numbers in ascending order")
+        constants = not (self.edges and (self.key or self.values == "by_position"))
+        require(constants, self, "edges", 'leave them out, or key and values="by_position"')
+
+    @property
+    def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]
+        return () if self.edges else (Quantiles,)
+
+    def cardinality(self) -> int:
+        """Number of different indices: the rows of an embedding table."""
+        return 1 + (self.buckets or len(self.edges) + 1)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        values = tf.cast(column.values, tf.float64)
+        boundaries = self._boundaries(column, found, tables)
+        if boundaries.shape.rank == 1:
+            index = tf.searchsorted(boundaries, values, side="right", out_type=tf.int64)
+        else:
+            index = tf.reduce_sum(tf.cast(values[:, tf.newaxis] >= boundaries, tf.int64), axis=1)
+        return tf.where(column.present, index + 1, 0)
+
+    def domain(self, found: Sequence[Any]) -> tuple[int, int]:
+        return 0, self.cardinality() - 1
+
+    def _boundaries(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        """float64 [buckets - 1], or with keys [n, buckets - 1]."""
+        import tensorflow as tf
+
+        if self.edges:
+            return tf.constant(self.edges, tf.float64)
+        buckets = self.cardinality() - 1
+        fractions = [number / buckets for number in range(1, buckets)]
+        if not isinstance(found[0], ByKey):
+            return tf.constant(found[0].at(fractions), tf.float64)
+        rows = tf.constant([one.at(fractions) for one in found[0].in_order], tf.float64)
+        return tf.gather(rows, tables.places(found[0].keys, column.keys) + 1)
+
+
+@dataclass(frozen=True)
+class CountEncoding(Prepared):
+    """A category to how often the training rows have it, float32: 0 of a value that they never have, or a missing one.
+
+    With `share=True` divided by the number of values that are not missing. It knows nothing of the label, so nothing
+    leaks from it.
+    """
+
+    column: str
+    output: str | None = None
+    share: bool = False
+    kind: Literal["count_encoding"] = field(default="count_encoding", kw_only=True, repr=False)
+    needs = (Frequencies,)
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return "int", "bytes"
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        counts = {as_word(value): number for value, number in found[0].counts.items()}
+        divisor = max(1, found[0].count) if self.share else 1
+        known = tf.constant([0.0, *(counts[word] / divisor for word in sorted(counts))], tf.float32)
+        place = tables.places(sorted(counts), as_strings(column))
+        return tf.where(column.present, tf.gather(known, place + 1), 0.0)
+
+
+@dataclass(frozen=True)
+class Cross(Feature):
+    """Several columns at once: every combination of their values is a category of its own, int64 [batch, 1].
+
+    The values of a row, as text, are joined by ASCII's unit separator, then hashed into `buckets` indices as `Hash` has
+    it, or without `buckets` looked up in a vocabulary of the combinations that the training rows have, as `Vocabulary`
+    has it. 0, missing, is a row in which one of the values is missing. Columns hold strings or whole numbers.
+    """
+
+    of: tuple[str, ...]
+    output: str
+    buckets: int | None = None
+    size: int | None = None
+    oov: int = 1
+    min_count: int = 1
+    kind: Literal["cross"] = field(default="cross", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "of")
+        several = isinstance(self.of, tuple) and len(set(self.of)) == len(self.of) > 1
+        require(several, self, "of", "give a list of at least two columns, each once")
+        super().__post_init__()
+        at_least(self, 1, "buckets", "size", "min_count")
+        at_least(self, 0, "oov")
+
+    @property
+    def column(self) -> str:  # type: ignore[override]
+        return self.of[0]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.of
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return "int", "bytes"
+
+    @property
+    def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]
+        return self._joined.needs
+
+    def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
+        import tensorflow as tf
+
+        values = tf.strings.join([as_strings(column) for column in columns], _SEPARATOR)
+        present = tf.reduce_all(tf.stack([column.present for column in columns]), axis=0)
+        return FlatColumn(self.output, tf.where(present, values, ""), present)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        return self._joined.apply(column, found, tables)
+
+    def domain(self, found: Sequence[Any]) -> tuple[int, int] | None:
+        return self._joined.domain(found)
+
+    @property
+    def _joined(self) -> Hash | Vocabulary:
+        """What is made of the joined text."""
+        if self.buckets:
+            return Hash(self.output, self.buckets)
+        return Vocabulary(self.output, size=self.size, oov=self.oov, min_count=self.min_count)

@@ -1,0 +1,123 @@
+"""Pictures to tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from infeed.components.checks import as_tuples, at_least, require
+from infeed.components.transform.analyses import Analysis, Array
+from infeed.components.transform.feature import Feature, FlatColumn, Tables, is_finite
+
+
+class PixelMoments(Analysis):
+    """Mean and deviation of each channel, from exact sums over all pixels of all training rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pixels = 0
+        self.sum: Array = np.zeros(1, np.int64)  # [channels]
+        self.squares: Array = np.zeros(1, np.int64)  # 10^14 pixels fit
+
+    def add(self, values: Array, missing: int = 0, rows: int = 0) -> None:
+        """Counts the pictures of a batch: uint8 [n, height, width, channels]."""
+        self.rows += rows
+        self.count += len(values)
+        self.missing += missing
+        self.pixels += values[..., 0].size
+        self.sum = self.sum + values.sum((0, 1, 2), dtype=np.int64)
+        self.squares = self.squares + np.square(values, dtype=np.int64).sum((0, 1, 2))
+
+    @property
+    def means(self) -> list[float]:
+        """[channels], 0 to 255."""
+        return [int(total) / max(1, self.pixels) for total in self.sum]
+
+    @property
+    def deviations(self) -> list[float]:
+        """[channels], of all pixels, 0 to 127.5."""
+        number = max(1, self.pixels)
+        # n * squares - sum^2 is exact; the difference of two quotients is not.
+        pairs = zip(self.sum.tolist(), self.squares.tolist(), strict=True)
+        return [math.sqrt(number * squares - total * total) / number for total, squares in pairs]
+
+
+@dataclass(frozen=True)
+class DecodeImage(Feature):
+    """PNG, JPEG, BMP or the first frame of a GIF to pixels, float32 [batch, height, width, channels].
+
+    By default pixels are whole numbers from 0 to 255: a cast to uint8 loses nothing. (A transform graph can give only
+    int64, float32 and strings.)
+
+    Images of another size are resized, by default bilinear and antialiased, and their aspect ratio is not kept; those
+    of the right size are left alone. `channels` is 1 (grey), 3 (RGB; an alpha channel is dropped) or 4 (RGBA, from PNG
+    only). 16 bits a channel become 8. JPEGs are turned as the orientation tag of cameras says. A row without an image
+    is an error.
+
+    Attributes:
+      resize: "stretch" shows the whole picture, its proportions not kept; "fit" the whole picture in the middle, black
+        beside it; "crop" the middle of the picture, all of it that has the right proportions.
+      method: "bilinear", "bicubic", "lanczos3" or "area", all antialiased; "nearest" mixes no pixels.
+      scale: "bytes" leaves 0 to 255; "unit" is pixel / 255; "mean_std" is (pixel / 255 - mean) / std by channel.
+      mean, std: of the pixels / 255, a number for each channel, such as those that a pretrained model was trained with;
+        None: those of all pixels of the training rows, as they are resized. A channel whose std is 0 becomes 0.
+    """
+
+    height: int
+    width: int
+    channels: int = 3
+    column: str = "image/encoded"
+    output: str | None = "image"
+    resize: Literal["stretch", "fit", "crop"] = field(default="stretch", kw_only=True)
+    method: Literal["bilinear", "nearest", "bicubic", "area", "lanczos3"] = field(default="bilinear", kw_only=True)
+    scale: Literal["bytes", "unit", "mean_std"] = field(default="bytes", kw_only=True)
+    mean: tuple[float, ...] | None = field(default=None, kw_only=True)
+    std: tuple[float, ...] | None = field(default=None, kw_only=True)
+    kind: Literal["decode_image"] = field(default="decode_image", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "mean", "std")
+        super().__post_init__()
+        at_least(self, 1, "height", "width")
+        require(self.channels in (1, 3, 4), self, "channels", "give it as 1 (grey), 3 (RGB) or 4 (RGBA)")
+        both = (self.mean is None) == (self.std is None) and (self.mean is None or self.scale == "mean_std")
+        require(both, self, "mean", 'give mean and std together, with scale "mean_std"')
+        for name in ("mean", "std"):
+            numbers = getattr(self, name)
+            fits = numbers is None or (len(numbers) == self.channels and all(map(is_finite, numbers)))
+            require(fits, self, name, f"give {self.channels} numbers, one for each channel")
+
+    @property
+    def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]
+        return (PixelMoments,) if self.scale == "mean_std" and self.mean is None else ()
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return ("bytes",)
+
+    def analysed(self, column: FlatColumn) -> FlatColumn:
+        return column._replace(values=self._decoded(column))
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        from infeed.components.transform.pixels import scaled
+
+        pixels = self._decoded(column)
+        if self.scale == "bytes":
+            return tf.cast(pixels, tf.float32)
+        if self.scale == "unit":
+            return scaled(pixels, [0.0], [255.0])
+        if self.mean is None or self.std is None:
+            return scaled(pixels, found[0].means, found[0].deviations)
+        return scaled(pixels, [255 * number for number in self.mean], [255 * number for number in self.std])
+
+    def _decoded(self, column: FlatColumn) -> Any:
+        """uint8 [n, height, width, channels]."""
+        from infeed.components.transform.pixels import decode_batch
+
+        return decode_batch(column.values, self.height, self.width, self.channels, self.resize, self.method)

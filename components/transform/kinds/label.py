@@ -1,0 +1,101 @@
+"""What a model learns to tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from infeed.components.checks import as_tuples
+from infeed.components.errors import InfeedError
+from infeed.components.transform.analyses import Analysis, Frequencies, Moments, as_word, is_word
+from infeed.components.transform.feature import Feature, FlatColumn, Tables, Values, as_strings
+from infeed.components.transform.kinds.clean import AnyClean
+from infeed.components.transform.kinds.encode import any_of_rows
+
+Task = Literal["classification", "regression", "multilabel"]
+Missing = Literal["error", "mark"]
+_SPLIT = "the split that Transform analyses"
+
+
+@dataclass(frozen=True)
+class Label(Feature):
+    """What the model learns to tell, [batch], under the column's own name. A model may have several, or none.
+
+    classification: int64 index into the classes of the training rows; the transform graph's vocabulary asset named like
+      the column lists them in index order: strings by their bytes, whole numbers by size.
+    regression: float32.
+    multilabel: rows hold lists of classes; float32 [batch, classes], 1 for each class of the row, listed likewise. An
+      empty list is a row of none of them.
+
+    A row without a label (NaN, infinity and the empty string included) becomes -1 or NaN, and so does a class that no
+    training row has. Neither may reach a loss: whoever reads such rows must leave them out, as a transform cannot drop
+    a row. With `missing="error"` Transform itself stops where a *training* row has no label, with their number; "mark"
+    lets them pass. Serving, where the label is absent, is not affected.
+    """
+
+    column: str
+    task: Task = "classification"
+    missing: Missing = "error"
+    output: ClassVar[None] = None  # type: ignore[misc]  # it keeps the column's name
+    clean: tuple[AnyClean, ...] = field(default=(), kw_only=True)
+    kind: Literal["label"] = field(default="label", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "clean")
+        super().__post_init__()
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return ("int", "float") if self.task == "regression" else ("int", "bytes")
+
+    @property
+    def values(self) -> Values:  # type: ignore[override]
+        return "all" if self.task == "multilabel" else "one"
+
+    @property
+    def needs(self) -> tuple[type[Analysis], ...]:  # type: ignore[override]
+        return (Moments,) if self.task == "regression" else (Frequencies,)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        self._check_complete(found[0])
+        if self.task == "regression":
+            return tf.where(column.present, tf.cast(column.values, tf.float32), math.nan)
+        classes, tokens = self.classes(found[0]), as_strings(column)
+        index = tables.vocabulary(self.output_name, classes, tokens)
+        index = tf.where(column.present, index, -1)
+        return index if self.task == "classification" else tf.one_hot(index, len(classes), dtype=tf.float32)
+
+    def shape(self, column: FlatColumn, result: Any) -> Any:
+        return any_of_rows(column, result) if self.task == "multilabel" else result
+
+    def classes(self, found: Frequencies) -> list[bytes]:
+        """The values of the training rows in index order."""
+        values = sorted(value for value in found.counts if value != b"")
+        if not values:
+            raise InfeedError(
+                f"column {self.column!r} holds no label at all",
+                where=_SPLIT,
+                do="check that this is the label's column, and that the split has rows",
+            )
+        for value in map(as_word, values):
+            if not is_word(value):
+                raise InfeedError(
+                    f"column {self.column!r} holds the label {value!r}, which has a line break",
+                    where=_SPLIT,
+                    do="name the classes without line breaks: they are kept one a line",
+                )
+        return [as_word(value) for value in values]
+
+    def _check_complete(self, found: Any) -> None:
+        without = found.missing + (found.counts.get(b"", 0) if isinstance(found, Frequencies) else 0)
+        if without and self.missing == "error" and self.task != "multilabel":
+            raise InfeedError(
+                f"column {self.column!r} has no label in {without} rows",
+                where=_SPLIT,
+                do="leave these rows out of the data,"
+                ' or set missing="mark" on the label and let the reader leave them out',
+            )

@@ -1,0 +1,254 @@
+"""Features that scale numbers: float32, 0 where a value is missing, [batch, 1] or lists as `Prepared` has them.
+
+Without `key`, constants are those of all training rows. With it, each row's are those of the training rows that have
+the same key, and of all rows where no training row has it. With `values="by_position"` likewise by position in a list.
+A column, or the rows of a key, whose training values are all the same becomes 0, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from infeed.components.checks import require
+from infeed.components.transform.analyses import Analysis, Array, ByKey, Moments, Quantiles
+from infeed.components.transform.feature import FlatColumn, Tables, is_finite
+from infeed.components.transform.kinds.clean import FillWith, Prepared
+
+# Below this share of the mean a standard deviation is rounding, not data.
+_CONSTANT = 1e-12
+_ZERO = 1e-9  # an exponent so small
+_GRID = 1001  # quantiles that stand for a distribution
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Scaled(Prepared):
+    """(value - centre) / width, with two numbers of the training rows."""
+
+    column: str
+    output: str | None = None
+    key: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        is_name = self.key is None or (isinstance(self.key, str) and self.key)
+        require(is_name, self, "key", "give it as the name of a column, or None")
+        one = self.key is None or self.values != "by_position"
+        require(one, self, "key", 'leave it out, or do not set values="by_position"')
+
+    def constants(self, found: Any) -> tuple[float, ...]:
+        """Centre and width, then what `transformed` takes; width 0 of values that are all the same."""
+        raise NotImplementedError
+
+    def transformed(self, values: Any, *constants: Any) -> Any:
+        """float64 [n], before they are scaled."""
+        return values
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        centre, width, *more = self._tensors(column, found[0], tables)
+        values = self.transformed(tf.cast(column.values, tf.float64), *more)
+        known = column.present & (width > 0)
+        return tf.cast(tf.where(known, (values - centre) / tf.where(width > 0, width, 1.0), 0.0), tf.float32)
+
+    def _tensors(self, column: FlatColumn, found: Any, tables: Tables) -> list[Any]:
+        """float64 [] each, or with keys [n]."""
+        import tensorflow as tf
+
+        if not isinstance(found, ByKey):
+            return [tf.constant(number, tf.float64) for number in self._checked(found)]
+        rows = tf.constant([self.constants(one) for one in found.in_order], tf.float64)
+        parts: list[Any] = tf.unstack(tf.gather(rows, tables.places(found.keys, column.keys) + 1), axis=1)
+        return parts
+
+    def _checked(self, found: Analysis) -> tuple[float, ...]:
+        constants = self.constants(found)
+        if not constants[1] > 0:
+            what = f"always {found.sample[0]}" if found.sample else "missing in every row"
+            _log.warning("%s is always 0, since column %r is %s; leave the feature out", self, self.column, what)
+        return constants
+
+
+@dataclass(frozen=True)
+class ZScore(Scaled):
+    """(value - mean) / standard deviation over the training rows.
+
+    The deviation is that of all values, divided by their number, as `tft.scale_to_z_score` has it. A missing value
+    becomes the mean, which is 0 once scaled, and takes no part in mean and deviation. With a number as `fill`, in the
+    column's own unit, it counts as that number in all three.
+    """
+
+    fill: float | Literal["mean"] = "mean"
+    kind: Literal["z_score"] = field(default="z_score", kw_only=True, repr=False)
+    needs = (Moments,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.fill == "mean" or is_finite(self.fill), self, "fill", 'give it as "mean" or a finite number')
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        return self.clean if self.fill == "mean" else (*self.clean, FillWith(self.fill))
+
+    def constants(self, found: Moments) -> tuple[float, ...]:
+        varies = found.deviation > _CONSTANT * abs(found.mean)
+        return found.mean, found.deviation if varies else 0.0
+
+
+@dataclass(frozen=True)
+class MinMax(Scaled):
+    """low + (value - least) / (greatest - least) * (high - low), as `tft.scale_by_min_max` has it.
+
+    Values beyond those of the training rows go beyond `low` and `high`; a step `Clip` before it prevents that.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    kind: Literal["min_max"] = field(default="min_max", kw_only=True, repr=False)
+    needs = (Moments,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(is_finite(self.low), self, "low", "give it as a finite number")
+        require(is_finite(self.high) and self.high > self.low, self, "high", "give it as a number greater than low")
+
+    def constants(self, found: Moments) -> tuple[float, ...]:
+        if not found.most > found.least:
+            return 0.0, 0.0
+        width = (found.most - found.least) / (self.high - self.low)
+        return found.least - self.low * width, width
+
+
+@dataclass(frozen=True)
+class Robust(Scaled):
+    """(value - median) / (upper - lower quartile), as scikit-learn's `RobustScaler`: few outliers do not matter.
+
+    Quantiles are those of the dataset's statistics: values of the data, with at most 1 % of rank of error.
+    """
+
+    kind: Literal["robust"] = field(default="robust", kw_only=True, repr=False)
+    needs = (Quantiles,)
+
+    def constants(self, found: Quantiles) -> tuple[float, ...]:
+        lower, median, upper = found.at([0.25, 0.5, 0.75])
+        return median, upper - lower
+
+
+@dataclass(frozen=True)
+class Log(Prepared):
+    """ln(value + `offset`), float32; a value of -`offset` or less has no logarithm and counts as missing.
+
+    The default, ln(1 + value), keeps 0 at 0 and suits counts and amounts.
+    """
+
+    column: str
+    output: str | None = None
+    offset: float = 1.0
+    kind: Literal["log"] = field(default="log", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(is_finite(self.offset), self, "offset", "give it as a finite number")
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        shifted = tf.cast(column.values, tf.float64) + self.offset
+        known = column.present & (shifted > 0)
+        return tf.cast(tf.where(known, tf.math.log(tf.where(known, shifted, 1.0)), 0.0), tf.float32)
+
+
+@dataclass(frozen=True)
+class Cycle(Prepared):
+    """(sin a, cos a) of a = 2 pi value / `period`, float32 [batch, 2]: of a cycle, the end lies beside the start.
+
+    Such as 24 for hours, 7 for weekdays, 12 for months, 360 for degrees. A missing value is (0, 0), the middle of the
+    circle.
+    """
+
+    column: str
+    period: float
+    output: str | None = None
+    kind: Literal["cycle"] = field(default="cycle", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(is_finite(self.period) and self.period > 0, self, "period", "give it as a number above 0")
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        turns = tf.math.floormod(tf.cast(column.values, tf.float64), self.period) / self.period
+        circle = tf.stack([tf.sin(2 * math.pi * turns), tf.cos(2 * math.pi * turns)], -1)
+        return tf.cast(tf.where(column.present[:, tf.newaxis], circle, 0.0), tf.float32)
+
+
+@dataclass(frozen=True)
+class Power(Scaled):
+    """Yeo and Johnson's transformation, "A new family of power transformations" (2000), then to mean 0 and deviation 1.
+
+    With one exponent, l, for all values x of a column
+
+        ((x + 1)^l - 1) / l,  ln(x + 1) where l is 0              for x of 0 or more
+        -((1 - x)^(2 - l) - 1) / (2 - l),  -ln(1 - x) where l is 2      for x below 0
+
+    l is the one from -3 to 5 for which the result is most like a normal distribution (greatest likelihood), found from
+    1,001 quantiles of the training values, of which mean and deviation are taken as well. It makes skewed columns
+    symmetric. It needs no values above 0, which Box and Cox's does.
+    """
+
+    kind: Literal["power"] = field(default="power", kw_only=True, repr=False)
+    needs = (Quantiles,)
+
+    def constants(self, found: Quantiles) -> tuple[float, ...]:
+        points = np.array(found.at(np.linspace(0, 1, _GRID).tolist()), np.float64)
+        if not points[0] < points[-1]:
+            return 0.0, 0.0, 1.0
+        exponent = likeliest_exponent(points)
+        moved = yeo_johnson(points, exponent)
+        return float(moved.mean()), float(moved.std()), exponent
+
+    def transformed(self, values: Any, *constants: Any) -> Any:
+        import tensorflow as tf
+
+        def power(logarithms: Any, exponent: Any) -> Any:
+            is_zero = tf.abs(exponent) < _ZERO
+            raised = tf.math.expm1(exponent * logarithms) / tf.where(is_zero, tf.ones_like(exponent), exponent)
+            return tf.where(is_zero, logarithms, raised)
+
+        (exponent,) = constants
+        above = power(tf.math.log1p(tf.maximum(values, 0.0)), exponent)
+        below = power(tf.math.log1p(tf.maximum(-values, 0.0)), 2.0 - exponent)
+        return tf.where(values >= 0, above, -below)
+
+
+def yeo_johnson(values: Array, exponent: float) -> Array:
+    """The transformation of `Power`, float64 [n]."""
+
+    def power(logarithms: Array, exponent: float) -> Array:
+        return logarithms if abs(exponent) < _ZERO else np.expm1(exponent * logarithms) / exponent
+
+    above = power(np.log1p(np.maximum(values, 0.0)), exponent)
+    return np.where(values >= 0, above, -power(np.log1p(np.maximum(-values, 0.0)), 2.0 - exponent))
+
+
+def likeliest_exponent(values: Array) -> float:
+    """The exponent from -3 to 5 whose result is most like a normal distribution, to 0.001: golden-section search."""
+    slopes = float((np.sign(values) * np.log1p(np.abs(values))).mean())
+
+    def unlikelihood(exponent: float) -> float:
+        variance = yeo_johnson(values, exponent).var()
+        return 0.5 * math.log(variance) - (exponent - 1.0) * slopes if variance > 0 else math.inf
+
+    low, high, golden = -3.0, 5.0, (math.sqrt(5.0) - 1.0) / 2.0
+    while high - low > 1e-3:
+        one, other = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, other) if unlikelihood(one) < unlikelihood(other) else (one, high)
+    return (low + high) / 2.0

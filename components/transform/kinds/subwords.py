@@ -1,0 +1,163 @@
+"""Texts to the indices that a pretrained language model expects, by its own tokenizer, inside the served graph.
+
+    Subwords("review", file="bert/vocab.txt", length=128, begin="[CLS]", end="[SEP]")
+    Subwords("review", file="sp.model", tokenizer="sentencepiece", length=128)
+
+It needs the extra `text`. Whatever loads such a graph has to know the operations of tensorflow-text: `import
+tensorflow_text` first in Python; TensorFlow Serving's own images have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from infeed.components.checks import at_least, require
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.transform.feature import FlatColumn, Tables
+from infeed.components.transform.kinds.clean import Prepared
+
+_UNKNOWN = "[UNK]"
+
+
+@dataclass(frozen=True)
+class Subwords(Prepared):
+    """Text to pieces of words, int64 indices as the tokenizer's own file numbers them, ragged [batch, None].
+
+    With `length` it is [batch, length]: longer lists are cut so that `end` stays, shorter ones end in `pad`. A missing
+    text has no pieces, only `begin` and `end`. What the file does not know is the tokenizer's unknown piece.
+
+    Attributes:
+      file: "wordpiece": a vocabulary, one piece a line, as BERT's vocab.txt; "sentencepiece": a trained model. It is
+        read when Transform runs, and the graph holds what was in it.
+      tokenizer: "wordpiece" splits at white space and punctuation, then takes the longest piece that fits, again and
+        again; "sentencepiece" does what its model was trained for.
+      lower: of a wordpiece: lower case and no accents, as BERT's uncased models have it.
+      begin, end: pieces that are put around each row, such as "[CLS]" and "[SEP]", or "<s>" and "</s>"; "" for none.
+      pad: index that fills rows up to `length`.
+    """
+
+    column: str
+    file: str
+    output: str | None = None
+    tokenizer: Literal["wordpiece", "sentencepiece"] = "wordpiece"
+    lower: bool = True
+    begin: str = ""
+    end: str = ""
+    pad: int = 0
+    kind: Literal["subwords"] = field(default="subwords", kw_only=True, repr=False)
+    makes_lists = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(isinstance(self.file, str) and self.file, self, "file", "give the path of a file")
+        require(self.values != "by_position", self, "values", 'give it as "one" or "all"')
+        at_least(self, 0, "pad")
+        marks = bool(self.begin) + bool(self.end)
+        require(self.length is None or self.length > marks, self, "length", "leave room for a piece of text")
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return ("bytes",)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.file,)
+
+    def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
+        """The column of pieces, int64, with begin and end."""
+        import tensorflow as tf
+
+        (column,) = columns
+        split = _wordpiece(self) if self.tokenizer == "wordpiece" else _sentencepiece(self)
+        pieces = split.pieces_of(tf.where(column.present, column.values, ""))  # ragged [texts, (pieces)]
+        if column.splits is not None:
+            pieces = tf.RaggedTensor.from_row_splits(pieces, column.splits, validate=False).merge_dims(1, 2)
+        begin, end = ([split.index_of(piece)] if piece else [] for piece in (self.begin, self.end))
+        if self.length is not None:
+            pieces = pieces[:, : self.length - len(begin) - len(end)]
+        rows = [pieces.nrows(out_type=tf.int64), 1]
+        marks = (tf.tile(tf.constant([mark], tf.int64, [1, len(mark)]), rows) for mark in (begin, end))
+        whole = tf.concat([next(marks), pieces, next(marks)], 1)
+        return column._replace(
+            values=whole.values, present=tf.ones_like(whole.values, tf.bool), splits=whole.row_splits
+        )
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        return column.values
+
+    def shape(self, column: FlatColumn, result: Any) -> Any:
+        import tensorflow as tf
+
+        ragged = tf.RaggedTensor.from_row_splits(result, column.splits, validate=False)
+        return ragged if self.length is None else ragged.to_tensor(self.pad, shape=[None, self.length])
+
+
+class _Tokenizer(NamedTuple):
+    pieces_of: Callable[[Any], Any]  # string [n] -> ragged int64 [n, (pieces)]
+    index_of: Callable[[str], int]
+
+
+def _wordpiece(feature: Subwords) -> _Tokenizer:
+    import tensorflow as tf
+
+    places = {piece: place for place, piece in enumerate(_read(feature).decode("utf-8").splitlines())}
+    if _UNKNOWN not in places:
+        raise InfeedError(
+            f"there is no piece {_UNKNOWN!r}", where=feature.file, do="name a vocabulary of wordpieces, one a line"
+        )
+    # Its vocabulary is a constant of the graph, not a table of its own that each loader would have to find.
+    tokenizer = tensorflow_text(feature).FastBertTokenizer(
+        list(places), token_out_type=tf.int64, lower_case_nfd_strip_accents=feature.lower
+    )
+    return _Tokenizer(tokenizer.tokenize, lambda piece: _known(feature, piece, places.get(piece)))
+
+
+def _sentencepiece(feature: Subwords) -> _Tokenizer:
+    import tensorflow as tf
+
+    make, model = tensorflow_text(feature).SentencepieceTokenizer, _read(feature)
+    with tf.init_scope():
+        try:
+            eager = make(model)
+            unknown = int(eager.string_to_id("\x00"))
+        except tf.errors.OpError as error:
+            raise InfeedError("no sentencepiece model", where=feature.file, do="name a trained .model file") from error
+
+    def index_of(piece: str) -> int:
+        with tf.init_scope():
+            index = int(eager.string_to_id(piece))
+        return _known(feature, piece, None if index == unknown else index)
+
+    # Made anew within the graph: one from outside would be a resource that whoever saves the graph has to track.
+    return _Tokenizer(lambda texts: tf.cast(make(model).tokenize(texts), tf.int64), index_of)
+
+
+def _known(feature: Subwords, piece: str, index: int | None) -> int:
+    if index is None:
+        raise InfeedError(f"there is no piece {piece!r}", where=feature.file, do="correct begin or end")
+    return index
+
+
+def _read(feature: Subwords) -> bytes:
+    try:
+        return files.read_bytes(feature.file)
+    except FileNotFoundError as error:
+        raise InfeedError(f"there is no file {feature.file!r}", where=f"{feature}", do="correct the path") from error
+
+
+def tensorflow_text(feature: object) -> Any:
+    """The package.
+
+    Raises:
+      InfeedError: it is not installed.
+    """
+    try:
+        import tensorflow_text
+    except ImportError as error:
+        raise InfeedError(
+            "tensorflow-text is not installed", where=f"{feature}", do="pip install 'tfx-infeed[text]'"
+        ) from error
+    return tensorflow_text

@@ -1,0 +1,228 @@
+"""Dates and timestamps, as text or as numbers, to microseconds, and these to the parts of the calendar, inside a graph.
+
+A time is int64 microseconds since 1970-01-01T00:00 UTC, in the proleptic Gregorian calendar, of the years 1 to 9999.
+All functions work element by element on tensors of any shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from infeed.components.transform.date_formats import MONTHS, Piece, pieces_of, regex_of
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+_FIRST, _LAST = -719_162 * DAY, 2_932_897 * DAY  # 0001-01-01, and the day after 9999-12-31
+
+# Microseconds in one unit of an epoch: multiply, then divide.
+_EPOCHS: Mapping[str, tuple[int, int]] = {
+    "epoch_s": (SECOND, 1),
+    "epoch_ms": (1_000, 1),
+    "epoch_us": (1, 1),
+    "epoch_ns": (1, 1_000),
+}
+EPOCHS = tuple(_EPOCHS)
+
+
+class Times(NamedTuple):
+    """Where `valid` is False, `micros` is 0."""
+
+    micros: tf.Tensor  # int64
+    valid: tf.Tensor  # bool
+
+
+class Civil(NamedTuple):
+    """A day of the calendar, int64 each."""
+
+    year: tf.Tensor
+    month: tf.Tensor  # 1 to 12
+    day: tf.Tensor  # 1 to 31
+
+
+def from_epoch(numbers: tf.Tensor, unit: str) -> Times:
+    """Seconds ("epoch_s"), milliseconds ("epoch_ms"), "epoch_us" or "epoch_ns" since 1970 to times.
+
+    Args:
+      numbers: int64, or float32, which is good to 64 seconds of an "epoch_s" of today. NaN, infinity and times outside
+        the calendar are not valid.
+    """
+    multiply, divide = _EPOCHS[unit]
+    # int64 holds the nanoseconds of 1677 to 2262 alone.
+    least, beyond = max(_FIRST * divide // multiply, tf.int64.min), min(_LAST * divide // multiply, tf.int64.max)
+    valid = (numbers >= tf.constant(least, numbers.dtype)) & (numbers < tf.constant(beyond, numbers.dtype))  # no NaN
+    numbers = tf.where(valid, numbers, tf.zeros_like(numbers))
+    if numbers.dtype.is_floating:
+        micros = tf.cast(tf.floor(tf.cast(numbers, tf.float64) * multiply / divide), tf.int64)
+    else:
+        micros = tf.math.floordiv(numbers * multiply, divide)
+    return Times(micros, valid)
+
+
+def in_calendar(micros: tf.Tensor) -> tf.Tensor:
+    """Whether it is within the years 1 to 9999."""
+    return (micros >= _FIRST) & (micros < _LAST)
+
+
+def days_from_civil(year: tf.Tensor, month: tf.Tensor, day: tf.Tensor) -> tf.Tensor:
+    """Days since 1970-01-01, int64; days beyond a month's end run on into the next.
+
+    After H. Hinnant, "chrono-Compatible Low-Level Date Algorithms": years begin in March, so that the leap day is the
+    last one; 400 years, an era, have 146,097 days.
+    """
+    year = tf.where(month <= 2, year - 1, year)
+    era = tf.math.floordiv(year, 400)
+    of_era = year - era * 400
+    of_year = tf.math.floordiv(153 * tf.where(month > 2, month - 3, month + 9) + 2, 5) + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+def civil_from_days(days: tf.Tensor) -> Civil:
+    """The day of the calendar, of days since 1970-01-01; see `days_from_civil`."""
+    days = days + 719_468
+    era = tf.math.floordiv(days, 146_097)
+    of_era = days - era * 146_097
+    year = tf.math.floordiv(of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096, 365)
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    shifted = (5 * of_year + 2) // 153  # 0 is March
+    day = of_year - (153 * shifted + 2) // 5 + 1
+    month = tf.where(shifted < 10, shifted + 3, shifted - 9)
+    return Civil(year + era * 400 + tf.cast(month <= 2, tf.int64), month, day)
+
+
+def part_of(micros: tf.Tensor, part: str) -> tf.Tensor:
+    """One part of each time, int64.
+
+    Args:
+      part: "year", "quarter" (1 to 4), "month" (1 to 12), "week" (1 to 53, of ISO 8601), "day" (1 to 31), "day_of_year"
+        (1 to 366), "weekday" (0 is Monday), "hour", "minute", "second"; or "days" and "seconds" since 1970.
+    """
+    return _PARTS[part](micros)
+
+
+def _days(micros: tf.Tensor) -> tf.Tensor:
+    return tf.math.floordiv(micros, DAY)
+
+
+def _seconds(micros: tf.Tensor) -> tf.Tensor:
+    return tf.math.floordiv(micros, SECOND)
+
+
+def _civil(micros: tf.Tensor) -> Civil:
+    return civil_from_days(_days(micros))
+
+
+def _weekday(days: tf.Tensor) -> tf.Tensor:
+    return tf.math.floormod(days + 3, 7)  # 1970-01-01 was a Thursday
+
+
+def _day_of_year(days: tf.Tensor) -> tf.Tensor:
+    year = civil_from_days(days).year
+    return days - days_from_civil(year, tf.ones_like(year), tf.ones_like(year)) + 1
+
+
+def _week(micros: tf.Tensor) -> tf.Tensor:
+    # A week belongs to the year of its Thursday, and is so many Thursdays after that year's first day.
+    days = _days(micros)
+    return (_day_of_year(days - _weekday(days) + 3) - 1) // 7 + 1
+
+
+_PARTS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "year": lambda micros: _civil(micros).year,
+    "quarter": lambda micros: (_civil(micros).month + 2) // 3,
+    "month": lambda micros: _civil(micros).month,
+    "week": _week,
+    "day": lambda micros: _civil(micros).day,
+    "day_of_year": lambda micros: _day_of_year(_days(micros)),
+    "weekday": lambda micros: _weekday(_days(micros)),
+    "hour": lambda micros: tf.math.floormod(_seconds(micros) // 3_600, 24),
+    "minute": lambda micros: tf.math.floormod(_seconds(micros) // 60, 60),
+    "second": lambda micros: tf.math.floormod(_seconds(micros), 60),
+    "days": _days,
+    "seconds": _seconds,
+}
+PARTS = tuple(_PARTS)
+
+
+def parse(texts: tf.Tensor, form: str) -> Times:
+    """Dates as text, in English where names are in them; case and white space around do not matter.
+
+    A text without a time is midnight; one without `%z` is UTC. `%y` is 1969 to 2068, as POSIX says. Digits of a
+    fraction beyond the sixth are dropped.
+
+    Args:
+      texts: string.
+      form: see `pieces_of`.
+    """
+    pieces = pieces_of(form)
+    texts = tf.strings.strip(tf.strings.lower(texts))
+    matched = tf.strings.regex_full_match(texts, regex_of(pieces))
+    held = {piece.directive: _held(texts, matched, pieces, piece.directive) for piece in pieces if piece.directive}
+    days, exists = _days_of(held)
+    micros = days * DAY + _time_of_day(held)
+    valid = matched & exists & in_calendar(micros)
+    return Times(tf.where(valid, micros, 0), valid)
+
+
+def _held(texts: tf.Tensor, matched: tf.Tensor, pieces: Sequence[Piece], directive: str) -> tf.Tensor:
+    """What stands in the directive's place; empty where nothing does."""
+    return tf.where(matched, tf.strings.regex_replace(texts, f"^{regex_of(pieces, directive)}$", r"\1"), "")
+
+
+def _number(held: Mapping[str, tf.Tensor], directive: str) -> tf.Tensor | int:
+    """int64, 0 where nothing stands in its place."""
+    if directive not in held:
+        return 0
+    text = held[directive]
+    return tf.strings.to_number(tf.where(text == "", "0", text), tf.int64)
+
+
+def _days_of(held: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Days since 1970, and whether there is such a day."""
+    year = _year(held)
+    if "j" in held:
+        first = days_from_civil(year, tf.ones_like(year), tf.ones_like(year))
+        days = first + _number(held, "j") - 1
+        return days, (civil_from_days(days).year == year) & (year >= 1)
+    month, day = _month(held), _number(held, "d")
+    days = days_from_civil(year, month, day)
+    back = civil_from_days(days)  # the 30th of February comes back as a day of March
+    return days, (back.month == month) & (back.day == day) & (year >= 1)
+
+
+def _year(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    if "Y" in held:
+        return _number(held, "Y")
+    short = _number(held, "y")
+    return short + tf.where(short >= 69, tf.constant(1900, tf.int64), tf.constant(2000, tf.int64))
+
+
+def _month(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    if "m" in held:
+        return _number(held, "m")
+    name = tf.strings.substr(held["B" if "B" in held else "b"], 0, 3)
+    return tf.argmax(tf.cast(name[..., tf.newaxis] == tf.constant(MONTHS), tf.int8), -1) + 1
+
+
+def _time_of_day(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Microseconds since midnight UTC."""
+    hours = _number(held, "H")
+    if "I" in held:
+        hours = _number(held, "I") % 12 + (12 * tf.cast(held["p"] == "pm", tf.int64) if "p" in held else 0)
+    fraction: tf.Tensor | int = 0
+    if "f" in held:
+        fraction = tf.strings.to_number(tf.strings.substr(held["f"] + "000000", 0, 6), tf.int64)
+    seconds = (hours * 60 + _number(held, "M") - _offset_minutes(held)) * 60 + _number(held, "S")
+    return seconds * SECOND + fraction
+
+
+def _offset_minutes(held: Mapping[str, tf.Tensor]) -> tf.Tensor | int:
+    """Minutes that the text is ahead of UTC."""
+    if "z" not in held:
+        return 0
+    digits = tf.strings.regex_replace(held["z"], "[^0-9]", "") + "0000"  # hhmm; "z" and nothing are 0000
+    minutes = tf.strings.to_number(tf.strings.substr(digits, 0, 2), tf.int64) * 60
+    minutes += tf.strings.to_number(tf.strings.substr(digits, 2, 2), tf.int64)
+    return tf.where(tf.strings.substr(held["z"], 0, 1) == "-", -minutes, minutes)

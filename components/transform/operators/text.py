@@ -1,0 +1,158 @@
+"""Texts to clean texts, tokens, indices and bags, inside a graph.
+
+All functions take whole batches. A row's text is one string, [batch], or several, ragged [batch, (texts)]; tokens are
+ragged [batch, (tokens)]. Strings are UTF-8; bytes that are not become U+FFFD wherever characters are looked at.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+Strings: TypeAlias = tf.Tensor | tf.RaggedTensor
+Array: TypeAlias = npt.NDArray[Any]
+
+# White space as `str.isspace` has it; RE2's own `\s` is that of ASCII.
+_SPACE = r"[\s\v\x1c-\x1f\x{85}\pZ]"
+_OUTER_SPACE = rf"^{_SPACE}+|{_SPACE}+$"
+# What stands between words: all but letters, the marks upon them, digits and the underscore.
+_BETWEEN_WORDS = r"[^\pL\pM\pN_]+"
+
+
+def clean(texts: Strings, steps: Sequence[str]) -> Strings:
+    """The texts after the steps, in their order, of the shape they had.
+
+    Args:
+      texts: string, dense or ragged of any rank.
+      steps: of "trim" (no white space at the ends), "squeeze" (one space for each run of white space), "lower"
+        (Unicode's lower case), "strip_accents" (no marks upon letters: é becomes e) and "words" (one space for each run
+        of characters that stand between words).
+    """
+    for step in steps:
+        texts = tf.ragged.map_flat_values(_STEPS[step], texts)
+    return texts
+
+
+def _trim(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(texts, _OUTER_SPACE, "")
+
+
+def _squeeze(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(texts, rf"{_SPACE}+", " ")
+
+
+def _lower(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.lower(texts, encoding="utf-8")
+
+
+def _words(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.strip(tf.strings.regex_replace(texts, _BETWEEN_WORDS, " "))
+
+
+def _strip_accents(texts: tf.Tensor) -> tf.Tensor:
+    flat = tf.reshape(texts, [-1])
+    characters = tf.strings.unicode_decode(flat, "UTF-8")  # [n, (characters)] int32
+    accented, bare = _bare_letters()
+    at = tf.minimum(tf.searchsorted(accented, characters.values), len(accented) - 1)
+    known = tf.equal(tf.gather(accented, at), characters.values)
+    letters = characters.with_values(tf.where(known, tf.gather(bare, at), characters.values))
+    letters = tf.ragged.boolean_mask(letters, letters.with_values(letters.values != _NOTHING))
+    return tf.reshape(tf.strings.unicode_encode(letters, "UTF-8"), tf.shape(texts))
+
+
+_NOTHING = -1  # a mark that stands by itself
+_STEPS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "trim": _trim,
+    "squeeze": _squeeze,
+    "lower": _lower,
+    "strip_accents": _strip_accents,
+    "words": _words,
+}
+STEPS = tuple(_STEPS)
+
+
+@cache
+def _bare_letters() -> tuple[Array, Array]:
+    """Code points of all characters with marks in ascending order, and what remains of each, both int32 [n].
+
+    A character is decomposed (Unicode's canonical form NFD), marks (characters of a combining class other than 0) are
+    dropped, and the rest is composed again (NFC), so that syllables of Hangul stay what they are.
+    """
+    marked = {}
+    for code in range(0x20000):  # no character beyond has a mark
+        letters = unicodedata.normalize("NFD", chr(code))
+        rest = "".join(letter for letter in letters if not unicodedata.combining(letter))
+        if rest != letters:
+            marked[code] = ord(unicodedata.normalize("NFC", rest)) if rest else _NOTHING
+    return np.array(list(marked), np.int32), np.array(list(marked.values()), np.int32)
+
+
+def tokens(texts: Strings, unit: str, ngrams: tuple[int, int] = (1, 1)) -> tf.RaggedTensor:
+    """The tokens of each row, ragged [batch, (tokens)] string; of several texts in a row, one after another.
+
+    Args:
+      texts: string [batch] or ragged [batch, (texts)].
+      unit: "words" (runs of letters, digits and underscores), "whitespace" (what white space separates) or
+        "characters".
+      ngrams: (least, most) tokens that follow one another and are joined to one, by a space or, of characters, by
+        nothing; all of the least length come first. A text shorter than the least has none.
+    """
+    if isinstance(texts, tf.RaggedTensor):
+        return texts.with_values(tokens(texts.values, unit, ngrams)).merge_dims(1, 2)
+    parts = _SPLITS[unit](texts)
+    if ngrams == (1, 1):
+        return parts
+    return tf.strings.ngrams(
+        parts, tuple(range(ngrams[0], ngrams[1] + 1)), separator="" if unit == "characters" else " "
+    )
+
+
+_SPLITS: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
+    "words": lambda texts: tf.strings.split(_words(texts)),
+    "whitespace": lambda texts: tf.strings.split(_squeeze(texts)),
+    "characters": lambda texts: tf.strings.unicode_split(texts, "UTF-8"),
+}
+UNITS = tuple(_SPLITS)
+
+
+def bag(indices: tf.RaggedTensor, size: int, *, binary: bool = False) -> tf.Tensor:
+    """How often each index occurs in each row, float32 [batch, size], or 1 where it does.
+
+    Args:
+      indices: int64 [batch, (tokens)], 0 to `size` - 1, or negative, which is counted nowhere.
+      size: number of different indices.
+    """
+    rows = indices.nrows(out_type=tf.int64)
+    cells = tf.where(indices.values < 0, indices.values, indices.value_rowids() * size + indices.values)
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(cells, tf.float32), cells, rows * size)
+    return tf.reshape(tf.minimum(counts, 1.0) if binary else counts, [rows, size])
+
+
+def tf_idf(indices: tf.RaggedTensor, documents: Sequence[int] | Array, rows: int, *, smooth: bool = True) -> tf.Tensor:
+    """Term frequency times inverse document frequency, float32 [batch, size], as `tft.tfidf` weighs.
+
+        tf(t, row) = occurrences of t in the row / tokens in the row; 0 in a row without tokens
+        idf(t)     = 1 + log((rows + 1) / (documents(t) + 1))     smooth
+                   = 1 + log(rows / documents(t))                 not smooth; of a t that no document has: as if one had
+
+    Args:
+      indices: int64 [batch, (tokens)], 0 to size - 1, or negative: a token of the row that has no place.
+      documents: [size], how many of the analysed rows have each index.
+      rows: analysed rows, those without a token included.
+    """
+    counts = bag(indices, len(documents))
+    lengths = tf.cast(indices.row_lengths(), tf.float32)[:, tf.newaxis]
+    return tf.math.divide_no_nan(counts, lengths) * inverse_document_frequency(documents, rows, smooth=smooth)
+
+
+def inverse_document_frequency(documents: Sequence[int] | Array, rows: int, *, smooth: bool = True) -> Array:
+    """float32 [size]; see `tf_idf`."""
+    counts = np.asarray(documents, np.float64)
+    share = (rows + 1) / (counts + 1) if smooth else rows / np.maximum(counts, 1)
+    return np.asarray(1 + np.log(share), np.float32)

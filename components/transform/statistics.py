@@ -1,0 +1,141 @@
+"""Statistics of the rows before and after Transform, as TFX's Transform writes them, without Beam.
+
+    pre_transform_stats/FeatureStats.pb    the analysed splits, those columns that the features are made of
+    pre_transform_schema/schema.pbtxt      the raw schema
+    post_transform_stats/FeatureStats.pb   the transformed splits
+    post_transform_schema/schema.pbtxt     what the features are
+    post_transform_anomalies/SchemaDiff.pb what of the features does not fit that
+
+Of raw rows ingest has counted the figures. Transformed ones are counted while they are written, or in a pass of their
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import tensorflow_data_validation as tfdv
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+from tfx.components.transform import labels
+
+from infeed.components.dataset import files
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.reading import statistics_of
+from infeed.components.dataset.statistics.request import StatisticsRequest
+from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add
+from infeed.components.errors import InfeedError
+from infeed.components.transform.graph import KINDS
+
+STATISTICS_FILE, SCHEMA_FILE, ANOMALIES_FILE = "FeatureStats.pb", "schema.pbtxt", "SchemaDiff.pb"
+Folders = Mapping[str, str]  # TFX's label of an output -> its folder, as `GetStatsOutputPathEntries` gives them
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be said of raw rows, or of transformed ones.
+
+    Attributes:
+      request: which figures.
+      schema: that of the rows; None where TFDV's options hold none, and then none is written.
+    """
+
+    request: StatisticsRequest
+    schema: schema_pb2.Schema | None
+
+    @classmethod
+    def of(cls, options: tfdv.StatsOptions) -> Asked:
+        """What TFDV's options ask for; the request tells where that is beyond us."""
+        try:
+            return cls(StatisticsRequest.of(options.to_json()), options.schema)
+        except ValueError as error:  # what cannot be written as JSON, such as generators of the user's own
+            return cls(StatisticsRequest(beyond=str(error)), None)
+
+    @classmethod
+    def by_default(cls, schema: schema_pb2.Schema) -> Asked:
+        """What TFX asks for, unless a function changes it."""
+        return cls.of(tfdv.StatsOptions(schema=schema))
+
+
+def without_values(schema: schema_pb2.Schema) -> schema_pb2.Schema:
+    """A transformed schema as TFX writes it beside the statistics: without what the analysis found, such as bounds."""
+    bare = schema_pb2.Schema()
+    bare.CopyFrom(schema)
+    bare.ClearField("annotation")
+    for feature in bare.feature:
+        feature.ClearField("annotation")
+        if feature.HasField("int_domain"):
+            feature.int_domain.ClearField("min")
+            feature.int_domain.ClearField("max")
+    return bare
+
+
+def write_raw(
+    splits: Iterable[tuple[str, str]],
+    columns: Collection[str],
+    schema: schema_pb2.Schema,
+    asked: Asked,
+    folders: Folders,
+) -> None:
+    """Describes the analysed rows.
+
+    Args:
+      splits: (folder of Examples, name of the split) of each part.
+      columns: names of those that are described, whether a row has them or not.
+      schema: of the rows.
+
+    Raises:
+      InfeedError: a file is damaged, or a column is of one type here and of another there.
+    """
+    named = [feature for feature in schema.feature if feature.name in columns and feature.type in KINDS]
+    kinds = {feature.name: KINDS[feature.type] for feature in named}
+    none = TableStatistics(0, {name: ColumnStatistics.none(name, kind) for name, kind in kinds.items()})
+    try:
+        table = add([none, *(_table(statistics_of(root, split), columns) for root, split in splits)])
+    except ValueError as error:
+        raise InfeedError(str(error), where="the Examples of Transform", do="give a column one type in all") from error
+    _write_statistics(_describe(table, asked), folders[labels.PRE_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
+    _write_schema(asked, folders[labels.PRE_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])
+
+
+def _table(found: Mapping[str, ColumnStatistics], columns: Collection[str]) -> TableStatistics:
+    rows = next((column.rows for column in found.values()), 0)
+    return TableStatistics(rows, {name: column for name, column in found.items() if name in columns})
+
+
+class TransformedRows:
+    """Counts the transformed rows of all splits."""
+
+    def __init__(self) -> None:
+        self._gatherer = Gatherer()
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Takes some rows: a column for each feature."""
+        cells = {name: Cells.of(batch.column(name)) for name in batch.schema.names}
+        self._gatherer.add(batch.num_rows, {name: column for name, column in cells.items() if column is not None})
+
+    def write(self, asked: Asked, folders: Folders) -> None:
+        """Describes them, and compares that with their schema."""
+        found = _describe(self._gatherer.statistics(), asked)
+        _write_statistics(found, folders[labels.POST_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
+        _write_schema(asked, folders[labels.POST_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])
+        if asked.schema is not None:
+            anomalies = tfdv.validate_statistics(found, asked.schema)
+            path = files.join(folders[labels.POST_TRANSFORM_OUTPUT_ANOMALIES_PATH_LABEL], ANOMALIES_FILE)
+            files.write_bytes(path, anomalies.SerializeToString(deterministic=True))
+
+
+def _describe(table: TableStatistics, asked: Asked) -> statistics_pb2.DatasetFeatureStatisticsList:
+    return asked.request.describe(table.columns, table.rows, absent=True)
+
+
+def _write_statistics(found: statistics_pb2.DatasetFeatureStatisticsList, folder: str) -> None:
+    files.write_bytes(files.join(folder, STATISTICS_FILE), found.SerializeToString(deterministic=True))
+
+
+def _write_schema(asked: Asked, folder: str) -> None:
+    if asked.schema is not None:
+        files.write_bytes(files.join(folder, SCHEMA_FILE), text_format.MessageToString(asked.schema).encode())

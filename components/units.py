@@ -1,0 +1,70 @@
+"""Bytes, counts, durations and paths as people read them: three significant digits at most, with a unit.
+
+`rich.filesize` is near, and not the same: it keeps a decimal of large numbers (`160.0 MB`), where columns of a table
+and sentences want three digits. And what is below the command line is not to need a library for screens.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def percent(fraction: float) -> str:
+    """0.343 -> "34 %"; below ten percent one decimal is worth its place: 0.0123 -> "1.2 %"."""
+    value = 100 * fraction
+    return f"{value:.1f} %" if 0 < value < 9.95 else f"{value:.0f} %"
+
+
+def times(factor: float) -> str:
+    """1.0134 -> "1.01 times", 2.38 -> "2.4 times", 10.2 -> "10 times"."""
+    decimals = 2 if factor < 2 else 1 if factor < 9.95 else 0
+    return f"{factor:.{decimals}f} times"
+
+
+def seconds(value: float) -> str:
+    """0.0021 -> "2.1 ms", 1.23 -> "1.2 s", 754 -> "12 min 34 s"."""
+    if value < 0.9995:
+        return f"{1000 * value:.1f} ms" if value < 0.00995 else f"{1000 * value:.0f} ms"
+    if value < 59.95:
+        return f"{value:.1f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def stopwatch(value: float) -> str:
+    """0.04 -> "0.0 s", 1.93 -> "1.9 s", 125 -> "2 min 05 s"; for times that run on a screen."""
+    return f"{value:.1f} s" if value < 60 else f"{int(value // 60)} min {int(value % 60):02} s"
+
+
+def size(count: float) -> str:
+    """1234567 -> "1.2 MB": bytes in powers of a thousand, as disks and networks are sold."""
+    value = float(count)
+    for unit in _DECIMAL_UNITS:
+        if value < 999.5 or unit == _DECIMAL_UNITS[-1]:
+            break
+        value /= 1000
+    return f"{value:.1f} {unit}" if unit != "B" and value < 9.95 else f"{value:.0f} {unit}"
+
+
+def number(value: float) -> str:
+    """133009.4 -> "133,009"; small rates keep a decimal: 3.21 -> "3.2"."""
+    return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1, "epoch" -> "1 epoch"; 1200, "record" -> "1,200 records"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(items: list[str] | tuple[str, ...]) -> str:
+    """["read", "parse", "augment"] -> "read, parse and augment"."""
+    return " and ".join(filter(None, [", ".join(items[:-1]), *items[-1:]]))
+
+
+def short_path(path: str | Path) -> str:
+    """Relative to the working directory where that is shorter, so that it can be read and pasted."""
+    relative = os.path.relpath(path)
+    return relative if len(relative) < len(str(path)) else str(path)

@@ -1,0 +1,127 @@
+"""`infeed statistics`: what the columns of a dataset hold, and how they differ from those of another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Sequence
+
+import click
+from rich.table import Table
+
+from infeed.components.dataset import files
+from infeed.components.dataset.reading import manifest_of
+from infeed.components.dataset.statistics.reading import statistics_of
+from infeed.components.errors import InfeedError
+from infeed.components.statistics.comparison import ColumnChange, ComparisonOptions, compare
+from infeed.components.units import counted
+from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
+from infeed.pipelines.console.terminal import Terminal, echo
+from infeed.pipelines.statistics.figures import Figures, about, changes_table, columns_table, verdict
+from infeed.pipelines.statistics.page import comparison_page, split_page
+
+_WIDE = 200  # columns of a table that no terminal shows
+
+
+@click.command(name="statistics", cls=Command)
+@click.argument("dataset", metavar="DATASET")
+@click.option("--split", metavar="NAME", help="Which to show or to compare.  [default: train, or the first]")
+@click.option("--compare", "earlier", metavar="OTHER", help="The dataset before: shows what has changed since.")
+@click.option("--splits", nargs=2, metavar="A B", help="Compares two splits of DATASET with each other.")
+@click.option(
+    "--jensen-shannon", default=0.1, show_default=True, help="Allowed divergence of numbers, 0 to 1.", metavar="SHARE"
+)
+@click.option(
+    "--l-infinity", default=0.1, show_default=True, help="Allowed change of a text's share, 0 to 1.", metavar="SHARE"
+)
+@click.option("--html", metavar="FILE", help="Also write a page with histograms.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def command(
+    dataset: str,
+    split: str | None,
+    earlier: str | None,
+    splits: tuple[str, str] | None,
+    jensen_shannon: float,
+    l_infinity: float,
+    html: str | None,
+    as_json: bool,
+) -> None:
+    """Show what each column of DATASET holds; compare it with another dataset or split.
+
+    DATASET is what `infeed ingest` wrote, or an Examples artifact. Exit code 1: a column differs by more than is
+    allowed, is new, lost, or of another type.
+
+    \b
+    infeed statistics data --html columns.html
+    infeed statistics data --splits train eval
+    infeed statistics today --compare yesterday --l-infinity 0.02
+    """
+    if splits and (earlier or split):
+        raise InfeedError(
+            "--splits is given beside --compare or --split", where="infeed statistics", do="give one of them"
+        )
+    if not (splits or earlier):
+        _show(dataset, _chosen(dataset, split), html, as_json)
+        return
+    options = ComparisonOptions(jensen_shannon, l_infinity)
+    if splits:
+        pairs = [(name, dataset, name) for name in splits]
+    else:
+        name = _chosen(dataset, split)
+        pairs = [(f"{where}, {name}", where, name) for where in (str(earlier), dataset)]
+    if pairs[0] == pairs[1]:
+        raise InfeedError("both sides are the same", where=pairs[0][0], do="name two datasets or two splits")
+    sides = {title: statistics_of(where, name) for title, where, name in pairs}
+    before, after = sides.values()
+    changes = compare(before, after, options)
+    _write(html, lambda: comparison_page(dataset, sides, changes))
+    _print_changes(list(sides), changes, html, as_json)
+    sys.exit(EXIT_FAILED if any(change.problem for change in changes) else 0)
+
+
+def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
+    columns = statistics_of(dataset, split)
+    _write(html, lambda: split_page(dataset, split, columns))
+    figures = [Figures.of(column) for column in columns.values()]
+    if as_json:
+        known = {one.name: dataclasses.asdict(one) for one in figures}
+        echo(json.dumps({"dataset": dataset, "split": split, "columns": known, "html": html}))
+        return
+    console = Terminal(highlight=False, markup=False)  # names may hold brackets
+    rows = figures[0].rows if figures else 0
+    console.print(f"{dataset}, {split}: {counted(rows, 'row')}, {counted(len(figures), 'column')}", soft_wrap=True)
+    _print(console, columns_table("column", figures), html)
+
+
+def _print_changes(titles: Sequence[str], changes: Sequence[ColumnChange], html: str | None, as_json: bool) -> None:
+    before, after = titles
+    if as_json:
+        known = [about(change) for change in changes]
+        echo(json.dumps({"before": before, "after": after, "columns": known, "html": html}))
+        return
+    console = Terminal(highlight=False, markup=False)
+    console.print(f"{before} -> {after}: {verdict(changes)}", soft_wrap=True)
+    _print(console, changes_table(changes), html)
+
+
+def _print(console: Terminal, table: Table, html: str | None) -> None:
+    """As wide as it has to be where a program reads it; a person's terminal cuts long names."""
+    if not console.is_terminal:
+        console.width = _WIDE
+    console.print(table)
+    if html:
+        console.print(f"histograms: {html}", soft_wrap=True)
+
+
+def _write(html: str | None, page: Callable[[], str]) -> None:
+    if html:
+        files.write_bytes(html, page().encode())
+
+
+def _chosen(dataset: str, split: str | None) -> str:
+    """The split that is asked for, else the one to train on, else the first."""
+    if not files.exists(dataset):
+        raise InfeedError("no such file or folder", where=dataset, do="check the path")
+    names = list(manifest_of(dataset).splits)
+    return split or ("train" if "train" in names else names[0])

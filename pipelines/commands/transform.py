@@ -1,0 +1,124 @@
+"""`infeed transform`: what a project's features make of its rows, and why, before anything is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from infeed.pipelines.commands.options import project_options
+from infeed.pipelines.console.exit_codes import Command, importing
+from infeed.pipelines.console.logs import quiet
+from infeed.pipelines.console.terminal import show_facts
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+if TYPE_CHECKING:
+    from infeed.components.transform.feature import Feature
+    from infeed.pipelines.transform.preview import ShownRow
+    from infeed.pipelines.transform.why import Why
+
+_LONGEST = 24  # characters of a value
+_ITEMS = 4  # of a list
+_NAMES, _CELLS = 34, 23  # characters: a feature's name and kind, and the two cells of a row
+
+
+@click.command(name="transform", cls=Command)
+@project_options
+@click.option("--show", default=5, show_default=True, type=click.IntRange(1, 100), help="Rows to show.", metavar="N")
+@click.option("--why", "name", help="Explain this feature instead.", metavar="FEATURE")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(project: str, show: int, name: str | None, as_json: bool, **overrides: Any) -> None:
+    """See what the features of a project make of its training rows, without a run.
+
+    Raw values and transformed ones stand side by side. --why tells of one feature the constants, of how many rows they
+    were made, and which of these stand out.
+
+    \b
+    infeed transform tabular --show 3
+    infeed transform taxi/config.yaml --why fare
+    """
+    config = resolve(read_project(project), Overrides(**overrides))
+    with quiet(os.devnull) as console:
+        with importing():
+            from infeed.pipelines.transform.preview import Analysed
+            from infeed.pipelines.transform.why import explain
+
+        analysed = Analysed.of(config)
+        if name is not None:
+            _tell(explain(analysed, name), console, as_json)
+        else:
+            _show(analysed.first(show), config.features, console, as_json)
+
+
+def _tell(why: Why, console: Console, as_json: bool) -> None:
+    if as_json:
+        console.out(json.dumps(dataclasses.asdict(why)), highlight=False)
+        return
+    console.print(why.feature, style="bold", highlight=False, markup=False, soft_wrap=True)
+    show_facts(console, [*why.facts])
+    if why.shares:
+        table = Table("index", "stands for", box=None, header_style="bold", pad_edge=False)
+        table.add_column("count", justify="right")
+        table.add_column("share", justify="right")
+        for one in why.shares:
+            table.add_row(str(one.index), _word(one.of, quoted=False), f"{one.count:,}", f"{one.share:.1%}")
+        console.print(table, markup=False)
+
+
+def _show(rows: Sequence[ShownRow], features: Sequence[Feature], console: Console, as_json: bool) -> None:
+    if as_json:
+        console.out(json.dumps([dataclasses.asdict(row) for row in rows], default=_json_value), highlight=False)
+        return
+    beside = max(1, (console.width - _NAMES) // _CELLS)
+    for start in range(0, len(rows), beside):
+        console.print(_side_by_side(rows[start : start + beside], features), markup=False)
+
+
+def _side_by_side(rows: Sequence[ShownRow], features: Sequence[Feature]) -> Table:
+    """A line for each feature: of each row what it is made of, and what it becomes."""
+    table = Table("feature", "made by", box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        table.add_column(f"row {row.number:,}", justify="right")
+        table.add_column("becomes", style="cyan", justify="right")
+    for feature in features:
+        cells = [cell for row in rows for cell in _cells(row, feature)]
+        others = "" if feature.inputs == (feature.output_name,) else f" of {', '.join(feature.inputs)}"
+        table.add_row(feature.output_name, f"{type(feature).__name__}{others}", *cells)
+    return table
+
+
+def _cells(row: ShownRow, feature: Feature) -> tuple[str, str]:
+    return ", ".join(_word(row.raw[name]) for name in feature.inputs), _word(row.transformed[feature.output_name])
+
+
+def _word(value: Any, *, quoted: bool = True) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return _list_in_words(value)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if not isinstance(value, str):
+        return "missing" if value is None else str(value)
+    text = repr(value) if quoted else value
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _list_in_words(values: Sequence[Any]) -> str:
+    if values and isinstance(values[0], list | tuple):
+        return f"{len(values)} x {_list_in_words(values[0])}"
+    more = f", ... ({len(values):,})" if len(values) > _ITEMS else ""
+    return f"[{', '.join(map(_word, values[:_ITEMS]))}{more}]"
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    raise TypeError(f"{type(value).__name__} has no place in JSON")

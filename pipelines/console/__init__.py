@@ -1,0 +1,1 @@
+"""What people see: status of nodes, live table, logs, exit codes."""

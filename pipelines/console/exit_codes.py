@@ -1,0 +1,106 @@
+"""How commands end: with exit codes that scripts can use, and with errors that show no traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from infeed.components.errors import InfeedError
+from infeed.components.extras import naming_extras
+from infeed.pipelines.console.terminal import echo
+
+EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
+EXIT_LOST = 3  # a run elsewhere was or may have been started, and how it ends was not seen
+EXIT_INTERRUPTED = 130  # Ctrl-C, as shells have it
+_DEBUG = "infeed.debug"
+_AGAIN = 0.2  # seconds after which a Ctrl-C that was not heard is repeated
+
+
+class LostError(InfeedError):
+    """Something elsewhere was asked for, and whether it has begun is not known: to ask again could begin it twice."""
+
+
+@contextlib.contextmanager
+def errors(as_json: bool, debug: bool) -> Iterator[None]:
+    """Tells of bad input without a traceback, and exits with 2; with 3 for a `LostError`, with 130 at Ctrl-C."""
+    try:
+        with naming_extras():
+            yield
+    except InfeedError as error:
+        if debug:
+            raise
+        if as_json:
+            echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
+        else:
+            echo(f"error: {error}", err=True)
+        sys.exit(EXIT_LOST if isinstance(error, LostError) else EXIT_BAD_INPUT)
+    except KeyboardInterrupt:
+        echo("interrupted", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+
+
+class Command(click.Command):
+    """A command with `--debug`, without which its errors show no traceback; they are JSON where `--json` is given."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.params.append(
+            click.Option(["--debug"], is_flag=True, help="Show tracebacks.", expose_value=False, callback=_keep)
+        )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with errors(ctx.params.get("as_json", False), ctx.meta[_DEBUG]):
+            return super().invoke(ctx)
+
+
+def _keep(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_DEBUG] = value
+
+
+def debugging() -> bool:
+    """Whether the command that runs was given `--debug`."""
+    return bool(click.get_current_context().meta[_DEBUG])
+
+
+@contextlib.contextmanager
+def interruptible(words: str) -> Iterator[None]:
+    """Ends with 130 and `words` at Ctrl-C, and at SIGTERM too, which would else leave files and processes behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo(f"interrupted: {words}", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """For the imports of TFX and TensorFlow, which take many seconds and swallow exceptions: Ctrl-C is repeated."""
+    interrupted = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
+    try:
+        yield
+    except Exception:
+        if not interrupted:  # else it is of a module that was half imported
+            raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if interrupted:
+        raise KeyboardInterrupt

@@ -1,0 +1,164 @@
+"""A compiled pipeline as it lies in a file: a PipelineJob in JSON, or a PipelineSpec in YAML.
+
+The formats are those of `kfp` and Vertex AI: in YAML a second document is the platform spec, that of `kfp-kubernetes`.
+Functions of the project's own files are named relative to the project's folder (`model.py:build_model`), which is the
+working directory of its image: a step runs with that folder as its working directory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.job.dag import Task, read_tasks, walk
+from infeed.pipelines.job.parameters import Parameter, Value, declared_type, legacy_value
+
+Target = Literal["kubeflow", "vertex"]  # what runs a compiled pipeline
+Schema = Literal["2.0", "2.1"]  # of the PipelineSpec
+
+_DEEPEST = 200
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML was built with it
+
+_RUN_METADATA = ("labels", "serviceAccount", "network", "encryptionSpec")
+
+
+@dataclass(frozen=True)
+class CompiledJob:
+    """A compiled pipeline.
+
+    Attributes:
+      spec: the PipelineSpec.
+      platform: the platform spec, where there is one.
+      runtime: the runtimeConfig of a PipelineJob; empty in YAML.
+      run_metadata: labels, account, network and key of a run, as a PipelineJob has them; empty in YAML.
+    """
+
+    spec: Mapping[str, Any]
+    platform: Mapping[str, Any] | None = None
+    runtime: Mapping[str, Any] = field(default_factory=dict)
+    run_metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str | Path) -> CompiledJob:
+        """Reads what `infeed compile`, TFX or kfp wrote.
+
+        Raises:
+          InfeedError: there is no such file, or it holds no compiled pipeline.
+        """
+        documents = _documents(Path(path))
+        first, platform = documents[0], documents[1] if len(documents) > 1 else None
+        job = first if isinstance(first, dict) and "pipelineSpec" in first else {"pipelineSpec": first}
+        spec = job["pipelineSpec"]
+        if not isinstance(spec, dict) or not {"pipelineInfo", "deploymentSpec", "root"} <= spec.keys():
+            raise _no_job(path, "it has no pipelineInfo, deploymentSpec and root")
+        run_metadata = {name: job[name] for name in _RUN_METADATA if name in job}
+        return cls(spec, platform, job.get("runtimeConfig", {}), run_metadata)
+
+    @property
+    def name(self) -> str:
+        """The pipeline's."""
+        return str(self.spec["pipelineInfo"]["name"])
+
+    @property
+    def schema_version(self) -> str:
+        """2.0.0 or 2.1.0."""
+        return str(self.spec.get("schemaVersion", ""))
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks of the root, see `read_tasks`.
+
+        Raises:
+          InfeedError: a task needs one that is not there, or itself.
+        """
+        return read_tasks(self.spec)
+
+    @property
+    def executors(self) -> tuple[Mapping[str, Any], ...]:
+        """Every ExecutorSpec: a container, a resolver or an importer."""
+        return tuple(self.spec["deploymentSpec"].get("executors", {}).values())
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Every container image that a step runs in."""
+        return tuple(sorted({container["image"] for container in self._containers}))
+
+    @property
+    def accelerators(self) -> frozenset[str]:
+        """The kinds of GPU and TPU that its containers ask for, by the platform's own names."""
+        wanted = (container.get("resources", {}).get("accelerator", {}) for container in self._containers)
+        return frozenset(kind for each in wanted if (kind := each.get("resourceType") or each.get("type")))
+
+    @property
+    def uses_dataflow(self) -> bool:
+        """Whether Dataflow's workers run the image of a step as well."""
+        args = {arg for container in self._containers for arg in container.get("args", ())}
+        return "--runner=DataflowRunner" in args and any(str(arg).startswith("--sdk_container_image=") for arg in args)
+
+    @property
+    def _containers(self) -> list[Mapping[str, Any]]:
+        return [executor["container"] for executor in self.executors if "container" in executor]
+
+    @property
+    def root(self) -> str:
+        """The folder of all artifacts, empty where the job leaves it to the platform."""
+        return str(self.runtime.get("gcsOutputDirectory") or self.spec.get("defaultPipelineRoot") or "")
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """What may be given when the pipeline is started."""
+        declared = self.spec["root"].get("inputDefinitions", {}).get("parameters", {})
+        return {
+            name: Parameter(declared_type(definition), self._default(name, definition))
+            for name, definition in declared.items()
+        }
+
+    def _default(self, name: str, definition: Mapping[str, Any]) -> Value:
+        """The run's own value where it has one: protobuf's JSON may have made 5.0 of a whole number."""
+        default = self.runtime.get("parameterValues", {}).get(name, definition.get("defaultValue"))
+        typed = self.runtime.get("parameters", {}).get(name)  # schema 2.0: {"intValue": "3"}
+        default = legacy_value(typed) if typed else default
+        is_whole = declared_type(definition) == "NUMBER_INTEGER" and default is not None
+        return int(default) if is_whole else default
+
+    def without_cache(self) -> dict[str, Any]:
+        """Its PipelineSpec with caching off for every task, those inside conditions and exit handlers too."""
+        changed: dict[str, Any] = json.loads(json.dumps(self.spec))
+        for task in walk(read_tasks(changed)):
+            task.spec["cachingOptions"] = {"enableCache": False}
+        return changed
+
+
+def _documents(path: Path) -> list[Any]:
+    if not path.is_file():
+        raise InfeedError(f"there is no compiled pipeline {path}", do="make one: infeed compile PROJECT --output FILE")
+    try:
+        text = path.read_text(encoding="utf-8")
+        return [json.loads(text)] if text.lstrip().startswith("{") else _yaml(text) or [None]
+    except (ValueError, yaml.YAMLError) as error:
+        raise _no_job(path, str(error)) from error
+    except RecursionError as error:
+        raise _no_job(path, "too deeply nested") from error
+
+
+def _yaml(text: str) -> list[Any]:
+    """No compiler writes aliases, of which a few lines can stand for more than any memory holds."""
+    depth = 0
+    for event in yaml.parse(text, _LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise ValueError(f"line {line} holds an alias, or is nested too deeply")
+    return list(yaml.load_all(text, _LOADER))
+
+
+def _no_job(path: str | Path, reason: str) -> InfeedError:
+    return InfeedError(
+        f"not a compiled pipeline: {reason}", where=str(path), do="make one: infeed compile PROJECT --output FILE"
+    )

@@ -1,0 +1,128 @@
+"""What training will meet, met once before anything long starts: the strategy, the model, its loss and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.distribution import check_batch_size, check_xla, make_strategy
+from infeed.components.trainer.model import Head, ModelSpec, make_model, takes_logits
+from infeed.components.trainer.options import TrainOptions
+from infeed.components.transform.feature import Feature
+from infeed.components.transform.kinds.clean import Fill
+from infeed.components.transform.kinds.encode import Bucketize, Hash, Vocabulary
+from infeed.components.transform.kinds.image import DecodeImage
+from infeed.components.transform.kinds.label import Label
+from infeed.components.transform.kinds.scale import Log, MinMax, Power, Robust, ZScore
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.surveys import Survey, TableSurvey
+
+_OF_ONE_PROCESS = ("auto", "one_device", "mirrored", "tpu")  # the others need their cluster
+_ROWS = 2
+# Features of one number for each value of the column.
+_INDICES = (Vocabulary, Bucketize, Hash)
+_NUMBERS = (Fill, ZScore, MinMax, Robust, Log, Power)
+_TYPES = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
+
+
+def try_out(config: PipelineConfig) -> None:
+    """Makes the strategy and the model on the shapes that the survey found, and calls its loss and metrics on zeros.
+
+    Raises:
+      InfeedError: what would have ended the Trainer.
+    """
+    options = config.train
+    if options.strategy in _OF_ONE_PROCESS:
+        strategy = make_strategy(options.strategy)
+        check_batch_size(options.feed.batch_size, strategy)
+        check_xla(options.xla, strategy)
+    if options.input_fn:  # which decides for itself what the model gets
+        return
+    try:
+        _try_model(options, config.survey, config.features)
+    finally:
+        keras.utils.clear_session()  # so that layers are called the same as without
+
+
+def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature]) -> None:
+    if not all(map(_is_known, features)):
+        return
+    taken = sorted(_inputs_among(features, options), key=lambda feature: feature.output_name)
+    inputs = {feature.output_name: _spec(feature, options, survey) for feature in taken}
+    classes = survey.classes if options.task == "classification" else ()
+    model_inputs = {name: tf.TensorSpec(spec.shape[1:], spec.dtype, name) for name, spec in inputs.items()}
+    spec = ModelSpec(model_inputs, options.task, classes, _vocabulary_sizes(features, survey), options.hparams)
+    try:
+        model, pick = make_model(options, spec, inputs)
+        given = pick({name: _zeros(one) for name, one in inputs.items()})
+        label = tf.zeros([_ROWS], tf.int64 if classes else tf.float32)
+        output = model(given, training=False)
+        model.compute_loss(given, label, output)
+        model.compute_metrics(given, label, output)
+    except InfeedError:
+        raise
+    except Exception as error:  # whatever Keras makes of the user's layers, loss and metrics
+        raise InfeedError(
+            f"the model cannot be trained: {type(error).__name__}: {_first_line(error)}",
+            where=options.model_fn,
+            do=f"check its layers, loss and metrics; labels are {'int64, a class each' if classes else 'float32'}",
+        ) from error
+    _check_measured(output, model, options, classes)
+
+
+def _check_measured(output: Any, model: keras.Model, options: TrainOptions, classes: Sequence[str]) -> None:
+    """Evaluator measures probabilities, or a number."""
+    wanted = "probabilities" if classes else "prediction"
+    if wanted not in Head(options.task, takes_logits(model.loss), tuple(classes)).predictions(output):
+        raise InfeedError(
+            "nobody can tell whether the model's output is probabilities, which Evaluator measures",
+            where=options.model_fn,
+            do="end it in a softmax, or compile it with a cross-entropy that says from_logits=True",
+        )
+
+
+def _inputs_among(features: Sequence[Feature], options: TrainOptions) -> list[Feature]:
+    """Neither the label nor the weight of examples."""
+    return [one for one in features if not isinstance(one, Label) and one.output_name != options.feed.weight]
+
+
+def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorSpec:
+    """[batch, ...] of a feature as the model gets it."""
+    if isinstance(feature, DecodeImage):
+        is_fed_as_bytes = feature.output_name in options.images and options.normalise is None
+        shape = (None, feature.height, feature.width, feature.channels)
+        return tf.TensorSpec(shape, tf.uint8 if is_fed_as_bytes else tf.float32)
+    if isinstance(feature, Fill):
+        return tf.TensorSpec((None, 1), _TYPES[_columns(survey)[feature.column].type])
+    return tf.TensorSpec((None, feature.length or 1), tf.int64 if isinstance(feature, _INDICES) else tf.float32)
+
+
+def _is_known(feature: Feature) -> bool:
+    """Whether the shape of what it gives is known without the rows."""
+    if isinstance(feature, DecodeImage | Label):
+        return True
+    lists = feature.values != "one" or any(step.makes_lists for step in feature.steps)
+    return isinstance(feature, (*_INDICES, *_NUMBERS)) and (feature.length is not None or not lists)
+
+
+def _vocabulary_sizes(features: Sequence[Feature], survey: Survey) -> dict[str, int]:
+    columns = _columns(survey)
+    found = [feature for feature in features if isinstance(feature, Vocabulary) and feature.column in columns]
+    sizes = {feature.output_name: (columns[feature.column].distinct, feature.size) for feature in found}
+    return {name: min(size for size in of if size is not None) if any(of) else 1 for name, of in sizes.items()}
+
+
+def _columns(survey: Survey) -> Mapping[str, Any]:
+    return {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
+
+
+def _zeros(spec: tf.TensorSpec) -> tf.Tensor:
+    return tf.zeros([_ROWS, *spec.shape[1:]], spec.dtype)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,1 @@
+"""Asks an exported model about pictures or rows of tables."""

@@ -1,0 +1,227 @@
+"""What a model is asked about: pictures, rows of tables, or examples, in batches of cells that fit its types."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from infeed.components.dataset import example_types, files, names
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
+from infeed.components.evaluation.predictions.features import check_inputs, features_of
+from infeed.components.evaluation.predictions.saved_model import Signature
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
+from infeed.components.example_gen.formats import kind_of_name
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.pipelines.project.sources import is_picture, open_table, source_of
+
+IMAGE = "image/encoded"
+_BATCH = 256
+_DEPTH = 8  # folders below a folder of pictures
+_PICTURES = ("PNG", "JPEG", "BMP", "GIF")  # what an exported model decodes
+
+
+class Batch(NamedTuple):
+    """`names` of the inputs; `cells` by column of those that fit; what is `wrong` with the others, by place."""
+
+    names: list[str]
+    cells: Mapping[str, Any]
+    wrong: dict[int, str]
+
+
+def are_datasets(inputs: Sequence[str]) -> bool:
+    """Whether the inputs are folders of TFRecords, as ingest and TFX's ExampleGens write them.
+
+    Raises:
+      InfeedError: some are, and some are not.
+    """
+    kinds = {path: files.is_folder(path) and _has_splits(path) for path in inputs}
+    if len(set(kinds.values())) > 1:
+        other = next(path for path, is_dataset in kinds.items() if not is_dataset)
+        what = "this is no dataset of tf.Examples, and another input is one"
+        raise InfeedError(what, where=other, do="ask about datasets and about files in two commands")
+    return any(kinds.values())
+
+
+def _has_splits(folder: str) -> bool:
+    return any(name.startswith(names.SPLIT_FOLDER) for name in files.list_folders(folder))
+
+
+def examples(roots: Sequence[str], signature: Signature) -> Iterator[Batch]:
+    """Batches of the records of datasets, those of all splits, as `signature` takes them."""
+    shards = input_shards(roots, None)
+    if not signature.takes_examples:
+        check_inputs(signature, known_columns(shards), ", ".join(roots))
+    for shard in shards:
+        for batch in batches_of(shard, _BATCH):
+            labels = [batch.where(row) for row in range(len(batch.records))]
+            yield Batch(labels, features_of(batch, signature), {})
+
+
+def pictures(inputs: Sequence[str]) -> Iterator[Batch]:
+    """Batches of the column `image/encoded`."""
+    paths = [path for given in inputs for path in _pictures_of(given)]
+    for start in range(0, len(paths), _BATCH):
+        some = paths[start : start + _BATCH]
+        read = [_read(path) for path in some]
+        wrong = {place: one for place, one in enumerate(read) if isinstance(one, str)}
+        yield Batch(some, {IMAGE: [one for one in read if isinstance(one, bytes)]}, wrong)
+
+
+def _pictures_of(given: str) -> list[str]:
+    """A file is itself; of a folder, whatever has a picture's name, in it and in the folders below."""
+    if not files.is_folder(given):
+        if not is_picture(given) and kind_of_name(given):
+            raise InfeedError(
+                f"the model takes pictures, and this is named as {kind_of_name(given)}",
+                where=given,
+                do="give PNG or JPEG files, or a folder of them",
+            )
+        return [given]
+    below = [file.path for file in files.list_files(given, depth=_DEPTH) if not files.is_hidden(file.path)]
+    found = [path for path in below if is_picture(path)]
+    if not found:
+        raise InfeedError("there is no picture in the folder", where=given, do="give a folder of PNG or JPEG files")
+    return found
+
+
+def _read(path: str) -> bytes | str:
+    """A picture's bytes, or what is wrong with it."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        data = files.read_bytes(path)
+        with Image.open(io.BytesIO(data)) as image:
+            kind = image.format
+    except UnidentifiedImageError:
+        return "it is no picture"
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return f"it cannot be read: {error}"
+    return data if kind in _PICTURES else f"it is a {kind} picture; convert it to PNG or JPEG"
+
+
+def _tables_of(given: str) -> list[str]:
+    """A file is itself; of a folder, every file in it."""
+    if not files.is_folder(given):
+        return [given]
+    found = [file.path for file in files.glob(given, "*")]
+    if not found:
+        raise InfeedError("there is no file in the folder", where=given, do="give files, or a folder of them")
+    return found
+
+
+def rows(inputs: Sequence[str], specs: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Batch]:
+    """Batches of the columns that `specs` names, in its types."""
+    for path in (path for given in inputs for path in _tables_of(given)):
+        if is_picture(path):
+            raise InfeedError(
+                "the model takes the rows of a table, and this is a picture",
+                where=path,
+                do=f"give a CSV, JSON Lines, Parquet or Avro file with the columns {', '.join(sorted(specs))}",
+            )
+        yield from _rows_of_table(path, specs, settings)
+
+
+def _rows_of_table(path: str, specs: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Batch]:
+    source = source_of(path, "csv")
+    table = open_table(path, source, settings, IngestOptions(on_bad_row="reject"))
+    missing = [name for name in specs if name not in table.schema.names]
+    if missing:
+        raise InfeedError(
+            f"the model needs a column {missing[0]!r}",
+            where=path,
+            do=f"add it; the model needs {', '.join(sorted(specs))}",
+        )
+    header = int(source == "csv" and settings.get("header", True))
+    rows = 0
+    for block, bad in _blocks(table):
+        numbers = range(rows + 1, rows + block.num_rows + len(bad) + 1)
+        rows = numbers.stop - 1
+        wrong = _placed(bad, numbers, header)
+        for start in range(0, len(numbers), _BATCH):
+            some = numbers[start : start + _BATCH]
+            there = [number for number in some if number not in wrong]
+            part, block = block.slice(0, len(there)), block.slice(len(there))
+            cells, unfit = _cells(part, specs)
+            reasons = {n: wrong[n] for n in some if n in wrong} | {there[place]: why for place, why in unfit.items()}
+            labels = [f"{path}, row {number}" for number in some]
+            yield Batch(labels, cells, {number - some.start: why for number, why in reasons.items()})
+
+
+def _blocks(table: OpenedSource) -> Iterator[tuple[pa.RecordBatch, list[BadRow]]]:
+    """The rows of a table, with those among them that no row can be made of."""
+    for task in table.tasks:
+        bad_rows = BadRows("reject", sys.maxsize)
+        for block in table.read(task.payload, bad_rows=bad_rows):
+            yield block, list(bad_rows.take())
+        if bad := bad_rows.take():
+            yield pa.RecordBatch.from_pylist([], table.schema), list(bad)
+
+
+def _placed(bad: Sequence[BadRow], numbers: range, header: int) -> dict[int, str]:
+    """Number of the row -> what is wrong with it: a row is a line, or near it where cells before hold line breaks."""
+    placed: dict[int, str] = {}
+    for row in bad:
+        number = min(max((row.line or 0) - header, numbers.start), numbers[-1])
+        while number in placed:
+            number = number + 1 if number + 1 in numbers else numbers.start
+        placed[number] = f"line {row.line}: {row.reason}"
+    return placed
+
+
+def _cells(rows: pa.RecordBatch, specs: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[int, str]]:
+    """The cells of the rows that fit the model's types, by column; and what is wrong with the other rows."""
+    wrong: dict[int, str] = {}
+    cells = {name: _fitted(name, rows.column(rows.schema.get_field_index(name)), specs[name], wrong) for name in specs}
+    right = [place for place in range(rows.num_rows) if place not in wrong]
+    return {name: [column[place] for place in right] for name, column in cells.items()}, wrong
+
+
+def _fitted(name: str, column: pa.Array, spec: Any, wrong: dict[int, str]) -> list[Any]:
+    fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
+    is_text = example_types.kind_of(column.type) in ("bytes", None)
+    values = (
+        (column if is_text else example_types.to_values(column)).to_pylist()
+        if spec.shape.rank == 1
+        else column.to_pylist()
+    )
+    fitted = [_try(fit, value) for value in values]
+    for place, one in enumerate(fitted):
+        if isinstance(one, ValueError):
+            wrong.setdefault(place, f"column {name!r}: {_shown(values[place])} is no {_WORDS[fit]}")
+    return fitted
+
+
+def _try(fit: Callable[[Any], Any], value: Any) -> Any:
+    """The value as it has to be, or the ValueError of one that cannot be so."""
+    try:
+        return [fit(one) for one in value] if isinstance(value, list) else fit(value)
+    except ValueError as error:
+        return error
+
+
+def _shown(value: Any) -> str:
+    return repr(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+
+
+def _as_float(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _as_int(value: Any) -> int | None:
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError(value)
+    return None if value is None else int(value)
+
+
+def _as_text(value: Any) -> str | bytes:
+    return "" if value is None else value if isinstance(value, bytes) else str(value)
+
+
+_WORDS: dict[Any, str] = {_as_float: "number", _as_int: "whole number", _as_text: "text"}

@@ -1,0 +1,211 @@
+"""What is decided from a survey of the data: what a model is judged by; and all of it in words.
+
+Nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from infeed.components import schema
+from infeed.components.errors import InfeedError
+from infeed.components.transform.feature import Feature
+from infeed.pipelines.config import Blessing, Metric
+from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSurvey
+
+# A model that always says the commonest class is right so often: then accuracy does not tell a good one from it.
+_IMBALANCED = 2 / 3
+_SEE_CLASSES = ("auc", "recall", "precision", "f1")
+_MAX_QUANTITY_CLASSES = 20
+_FEW_ROWS = 20  # of a class, on average
+_RARE = 5  # rows of a class, of which a third are evaluated on
+_MIN_NAMED = 20  # in fewer rows, numbers may all be different by chance
+_SHOWN = 12  # columns or classes by name
+
+Note = tuple[str, str]
+
+
+def choose_blessing(survey: Survey, given: Any) -> Blessing:
+    """What stands in the file, completed from the data.
+
+    Raises:
+      InfeedError: a metric that does not fit the task, a class that is not there, or no bound where none can be chosen.
+    """
+    chosen = (
+        {name: value for name, value in given.items() if value is not None} if isinstance(given, Mapping) else given
+    )
+    if isinstance(chosen, dict):
+        chosen.setdefault("metric", _metric(survey))
+        metric = chosen["metric"]
+        if metric not in get_args(Metric):
+            chosen.setdefault("bound", 0)  # reading it tells what is wrong
+        else:
+            _check(metric, survey)
+            if metric in _SEE_CLASSES and len(survey.classes) == 2:
+                chosen.setdefault("positive", _rarest(survey))
+            _check_class(chosen.get("positive"), survey)
+            if "bound" not in chosen:
+                chosen["bound"] = _guess(metric, chosen.get("positive"), survey)
+    return schema.read(Blessing, chosen, "blessing")
+
+
+def why(survey: Survey, blessing: Blessing) -> str:
+    """What decides, and why."""
+    of = f" of {blessing.positive!r}" if blessing.positive else ""
+    words = f"{blessing.metric}{of}, {'at least' if blessing.higher_is_better else 'at most'} {blessing.bound:.4g}"
+    if blessing.metric in _SEE_CLASSES and is_imbalanced(survey):
+        commonest = survey.classes[survey.class_rows.index(max(survey.class_rows))]
+        return f"{words}: who always says {commonest!r} has an accuracy of {survey.guess:.1%}"
+    return words
+
+
+def is_imbalanced(survey: Survey) -> bool:
+    """Whether the commonest class makes up most of the rows."""
+    return survey.task == "classification" and survey.guess > _IMBALANCED
+
+
+def _metric(survey: Survey) -> str:
+    if survey.task == "regression":
+        return "mse"
+    if not is_imbalanced(survey):
+        return "accuracy"
+    return "auc" if len(survey.classes) == 2 else "f1"
+
+
+def _rarest(survey: Survey) -> str:
+    return survey.classes[survey.class_rows.index(min(survey.class_rows))]
+
+
+def _guess(metric: str, positive: str | None, survey: Survey) -> float:
+    """What is reached by always saying the same."""
+    share = survey.class_rows[survey.classes.index(positive)] / survey.rows if positive else survey.guess
+    if metric == "auc":
+        return 0.5
+    if metric == "f1":  # everything is called `positive`, or the commonest class
+        return 2 * share / (1 + share) / (1 if positive else len(survey.classes))
+    if metric in ("recall", "precision"):
+        raise InfeedError(
+            f"{metric} has no bound: it can be had at the cost of {'precision' if metric == 'recall' else 'recall'}",
+            where="blessing.bound",
+            do="say what is enough, such as bound: 0.8, or judge by f1 or auc",
+        )
+    return survey.guess
+
+
+def _check(metric: str, survey: Survey) -> None:
+    fits = (metric == "mse") == (survey.task == "regression") and (metric != "auc" or len(survey.classes) == 2)
+    if not fits:
+        what = f"a classification of {len(survey.classes)} classes" if survey.classes else "a regression"
+        allowed = "mse" if not survey.classes else "accuracy, recall, precision, f1"
+        raise InfeedError(
+            f"metric is {metric!r}, and this is {what}",
+            where="blessing.metric",
+            do=f"use one of {allowed}" + (", auc" if len(survey.classes) == 2 else ""),
+        )
+
+
+def _check_class(positive: Any, survey: Survey) -> None:
+    if positive is not None and positive not in survey.classes:
+        raise InfeedError(
+            f"there is no class {positive!r}",
+            where="blessing.positive",
+            do=f"use one of {', '.join(map(repr, survey.classes[:20]))}",
+        )
+
+
+def notes(survey: Survey, data: str, features: Sequence[Feature], blessing: Blessing) -> Iterator[Note]:
+    """(about what, in words): the data, the label, columns that are used, left out or not what they seem."""
+    if isinstance(survey, ImageSurvey):
+        yield from _of_pictures(survey, data)
+    else:
+        yield "data", f"{data}: {survey.rows:,} rows"
+        yield "label", _label(survey)
+        yield from _of_columns(survey, features)
+    yield "judged by", why(survey, blessing)
+
+
+def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
+    """For a table of which no column is left, with the reason for each."""
+    reasons = [f"{name} ({reason})" for name, reason in survey.left_out.items()]
+    advice = [f"{column.name}: {column.advice}" for column in survey.columns if column.advice]
+    shown = ", ".join(reasons[:_SHOWN]) or "there is no other column"
+    do = ["add columns of numbers or of categories", *advice[:_SHOWN]]
+    do += ["a pipeline of your own in Python can make features of anything: Transform(preprocessing_fn=...)"]
+    return InfeedError(f"no column is left to learn {survey.label.name!r} from: {shown}", where=data, do="; ".join(do))
+
+
+def _of_pictures(survey: ImageSurvey, data: str) -> Iterator[Note]:
+    size = f"{survey.height} x {survey.width} px, {'grey' if survey.channels == 1 else 'RGB'}"
+    others = survey.rows - survey.most
+    yield "data", f"{data}: {survey.rows:,} pictures of {size}" + (f"; {others:,} others are made so" if others else "")
+    if survey.layout.splits:
+        train, evaluation = (pattern.partition("/")[0] for pattern in survey.layout.splits.values())
+        yield "splits", f"{train}/ is trained on, {evaluation}/ evaluated on"
+    if survey.layout.unused:
+        yield "left out", f"{survey.layout.unused}: it is yours to judge the model by"
+    yield "label", _classes(survey)
+
+
+def _label(survey: TableSurvey) -> str:
+    label = survey.label
+    if survey.task == "classification":
+        return "; ".join(words for words in (f"{label.name}: {_classes(survey)}", label.advice) if words)
+    words = f"{label.name}: a quantity, {label.mean:.4g} on average, deviation {label.std:.4g}"
+    if label.distinct is not None and label.distinct <= _MAX_QUANTITY_CLASSES:
+        return f"{words}; its {label.distinct} values may be classes: then write them as whole numbers or words"
+    return words
+
+
+def _classes(survey: Survey) -> str:
+    rows = sorted(zip(survey.class_rows, survey.classes, strict=True), reverse=True)
+    count = f"{len(rows):,} classes"
+    if len(rows) > _SHOWN:
+        few = survey.rows < _FEW_ROWS * len(rows)
+        least, most = rows[-1][0], rows[0][0]
+        words = f"{count} of {least:,}{f' to {most:,}' if most > least else ''} rows"
+        return f"{words}: few rows a class teach little" if few else words
+    shares = ", ".join(f"{_shown(name)} ({number / survey.rows:.1%})" for number, name in rows)
+    rare = [f"{_shown(name)} has {number} row{'s' * (number > 1)}" for number, name in rows if number < _RARE]
+    missed = f"; {', '.join(rare)}: training or evaluation may miss a class so rare" if rare else ""
+    return f"{count}: {shares}{missed}"
+
+
+def _shown(name: str) -> str:
+    """With its spaces, where it begins or ends with one: ` yes` is another class than `yes`."""
+    return name if name == name.strip() and name else repr(name)
+
+
+def _of_columns(survey: TableSurvey, features: Sequence[Feature]) -> Iterator[Note]:
+    used = {feature.column for feature in features}
+    names = [column.name for column in survey.columns if column.name in used]
+    yield "learned from", f"{len(names)} of {len(survey.columns)} columns: {_listed(names)}"
+    yield from _grouped("left out", {c.name: _left_out(c) for c in survey.columns if c.name not in used})
+    yield from _grouped("note", {c.name: _remark(c) for c in survey.columns if c.name in used})
+
+
+def _left_out(column: ColumnSurvey) -> str:
+    return "; ".join(words for words in (column.useless or "no feature names it", column.advice) if words)
+
+
+def _remark(column: ColumnSurvey) -> str:
+    """What a column that is used may not be meant for."""
+    if column.type == "bytes" and column.advice:
+        return f"taken as words; {column.advice}"
+    is_name = column.type == "int" and column.rows >= _MIN_NAMED and column.distinct == column.rows - column.missing
+    return "every row has a number of its own; if that only names the row, leave it out" if is_name else ""
+
+
+def _grouped(about: str, words: Mapping[str, str]) -> Iterator[Note]:
+    """Columns of which the same is to be said, together."""
+    columns: dict[str, list[str]] = {}
+    for name, said in words.items():
+        columns.setdefault(said, []).append(name)
+    for said, names in columns.items():
+        if said:
+            yield about, f"{_listed(names)}: {said}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

@@ -1,0 +1,231 @@
+"""From a project to a `PipelineConfig`: looks at the data and decides everything that the file leaves to it.
+
+Whatever can be found wrong is found here, before anything is started.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infeed.components import schema, user_code
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.formats import default_settings, options_of
+from infeed.components.feed.options import Augment, FeedOptions, Normalise
+from infeed.components.trainer.options import TrainOptions, check_strategy
+from infeed.components.transform.feature import Feature
+from infeed.components.transform.features import check_features, check_types, features_from_json
+from infeed.components.transform.kinds.image import DecodeImage
+from infeed.components.transform.kinds.label import Label
+from infeed.pipelines.config import PipelineConfig, Source, local_root
+from infeed.pipelines.project.config_file import Project
+from infeed.pipelines.project.decisions import choose_blessing, notes, nothing_to_learn_from
+from infeed.pipelines.project.schedule import choose_schedule
+from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
+from infeed.pipelines.project.survey import survey_images, survey_table
+from infeed.pipelines.surveys import ImageSurvey, Survey, TableSurvey, Task
+
+Part = TypeVar("Part")
+
+# One row in three is evaluated on. With 20 rows, one hash in three thousand leaves none of them for that.
+_MIN_ROWS = 20
+
+# Columns that ImageExampleGen writes, with their types; features name them.
+IMAGE_COLUMNS = {
+    **dict.fromkeys(("image/encoded", "image/format", "image/filename", "label/text"), "bytes"),
+    **dict.fromkeys(("image/height", "image/width", "image/channels", "label"), "int"),
+}
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line may say on top of the file; None leaves the file's own."""
+
+    data: str | None = None
+    source_options: Mapping[str, Any] = field(default_factory=dict)
+    label: str | None = None
+    task: Task | None = None
+    root: str | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    strategy: str | None = None
+
+
+def resolve(project: Project, overrides: Overrides | None = None) -> PipelineConfig:
+    """Decides everything that the file leaves to the data.
+
+    Raises:
+      InfeedError: the data, an option or a named function is wrong. Nothing has been started by then.
+    """
+    given, settings = overrides or Overrides(), project.settings
+    check_strategy(given.strategy or settings.train.get("strategy", "auto"))
+    user_code.resolve(project.reference(settings.model), "model")
+    name, root = _name_and_root(project, given)
+    data = _data(given.data or settings.data, local_root(root, name))
+    source = source_of(data, settings.source) if given.data else settings.source
+    label, source_options = given.label or settings.label, _source_options(project, given, source)
+    survey = _survey(source, data, label, given.task or settings.task, source_options)
+    _check_enough(survey, data)
+    features = _features(project, survey, label, data)
+    blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
+    said = _said_of_training(settings.train, given)
+    schedule = choose_schedule(survey, said)
+    return PipelineConfig(
+        name=name,
+        root=root,
+        source=source,
+        data=data,
+        source_options={**default_settings(data, source), **source_options},
+        features=features,
+        train=_train_options(project, schedule.fill(said), survey, label, features),
+        blessing=blessing,
+        survey=survey,
+        warm_start=settings.warm_start,
+        max_wait_fraction=settings.max_wait_fraction,
+        beam_pipeline_args=settings.beam_pipeline_args,
+        deploy=settings.deploy,
+        splits=survey.layout.splits if isinstance(survey, ImageSurvey) else {},
+        notes=(*notes(survey, data, features, blessing), ("training", schedule.reason)),
+    )
+
+
+def _name_and_root(project: Project, given: Overrides) -> tuple[str, str]:
+    """Each data set gets a pipeline of its own: a model of other data is nothing to compare with."""
+    name = f"{project.name}-{Path(os.path.realpath(given.data)).stem}" if given.data else project.name
+    return name, _absolute(given.root or project.settings.root or os.path.join("runs", name))
+
+
+def _data(data: str, root: str) -> str:
+    if data in BUNDLED:
+        return _absolute(str(materialise(data, Path(root) / "data")))
+    return _absolute(data)
+
+
+def _absolute(path: str) -> str:
+    """gs://bucket/folder is absolute as it stands."""
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _source_options(project: Project, given: Overrides, source: Source) -> dict[str, Any]:
+    """Those of the file are for its own format, whatever else is given as data."""
+    settings, options = project.settings, dict(given.source_options)
+    if source == settings.source:
+        delimiter = {"delimiter": settings.delimiter} if settings.delimiter else {}
+        options = {**settings.source_options, **delimiter, **options}
+    if source == "images" and options:
+        raise InfeedError(
+            f"pictures take no option {min(options)!r}", where="source_options", do="leave it out: it is for tables"
+        )
+    try:
+        options_of(source, options, "--set" if options == given.source_options else "source_options")
+    except InfeedError as error:
+        at_top = settings.delimiter and error.where == "source_options.delimiter"
+        raise InfeedError(error.what, where="delimiter" if at_top else error.where, do=error.do) from error
+    return options
+
+
+def _survey(source: Source, data: str, label: str, task: Task | None, source_options: Mapping[str, Any]) -> Survey:
+    return survey_images(data) if source == "images" else survey_table(data, label, task, source, source_options)
+
+
+def _check_enough(survey: Survey, data: str) -> None:
+    if survey.rows < _MIN_ROWS:
+        there = "is only 1 row" if survey.rows == 1 else f"are only {survey.rows} rows"
+        raise InfeedError(
+            f"there {there}: too few to train on some and evaluate on others",
+            where=data,
+            do=f"give at least {_MIN_ROWS}",
+        )
+
+
+def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[Feature, ...]:
+    features = project.value(project.settings.features, survey, "features")
+    if not isinstance(features, list | tuple) or not all(
+        isinstance(feature, Mapping | Feature) for feature in features
+    ):
+        raise InfeedError(
+            f"features is {features!r}",
+            where="setting features",
+            do=f"write a list of features there, such as [{{kind: label, column: {label}}}], or file.py:function",
+        )
+    if all(isinstance(feature, Mapping) for feature in features):
+        features = features_from_json(features)
+    types = _types(survey)
+    check_features(features, types)
+    check_types(features, types)
+    _check_values(features, survey, data)
+    if not any(isinstance(feature, Label) and feature.column == label for feature in features):
+        raise InfeedError(
+            f"no feature makes a label of {label!r}",
+            where="setting features",
+            do=f"add Label({label!r}) to the features",
+        )
+    if isinstance(survey, TableSurvey) and all(isinstance(feature, Label) for feature in features):
+        raise nothing_to_learn_from(survey, data)
+    return tuple(features)
+
+
+def _types(survey: Survey) -> Mapping[str, str]:
+    """Column -> what it becomes in a tf.Example."""
+    if isinstance(survey, TableSurvey):
+        return {column.name: column.type for column in (*survey.columns, survey.label)}
+    return IMAGE_COLUMNS
+
+
+def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> None:
+    """A feature of one value a row takes no lists, and of an empty column nothing reaches Transform."""
+    columns = {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
+    for feature in features:
+        column = columns.get(feature.column)
+        if not column:
+            continue
+        if column.missing == column.rows:
+            what, do = "it is empty", "take the feature out"
+        elif column.is_list and feature.values == "one":
+            what, do = "its rows hold lists", 'set values="all" on it, or write the column as one value a row'
+        else:
+            continue
+        raise InfeedError(f"{type(feature).__name__} cannot take column {column.name!r}: {what}", where=data, do=do)
+
+
+def _said_of_training(train: Mapping[str, Any], given: Overrides) -> dict[str, Any]:
+    """The options of training and of its feed as the file gives them, those of the command line over them."""
+    known = [f.name for options in (TrainOptions, FeedOptions) for f in dataclasses.fields(options)]
+    schema.check_known(train, known, "train")
+    named = {name: getattr(given, name) for name in ("epochs", "batch_size", "strategy")}
+    return {**train, **{name: value for name, value in named.items() if value is not None}}
+
+
+def _train_options(
+    project: Project, train: dict[str, Any], survey: Survey, label: str, features: Sequence[Feature]
+) -> TrainOptions:
+    settings = project.settings
+    feed = {f.name: train.pop(f.name) for f in dataclasses.fields(FeedOptions) if f.name in train}
+    for function in ("callbacks_fn", "input_fn"):
+        if train.get(function):
+            train[function] = project.reference(train[function])
+    return schema.read(
+        TrainOptions,
+        {
+            "model_fn": project.reference(settings.model),
+            "label": label,
+            "task": survey.task,
+            "hparams": project.value(settings.hparams, survey, "hparams"),
+            "feed": schema.read(FeedOptions, feed, "train"),
+            "augment": _read_part(Augment, project.value(settings.augment, survey, "augment"), "augment"),
+            "normalise": _read_part(Normalise, settings.normalise, "normalise"),
+            # A column of a table may well be called "image".
+            "images": [f.output_name for f in features if isinstance(f, DecodeImage) and f.scale == "bytes"],
+            **train,
+        },
+        "train",
+    )
+
+
+def _read_part(kind: type[Part], given: Any, where: str) -> Part | None:
+    """An option of training that stands beside `train` in the file."""
+    return None if given is None else schema.read(kind, given, where)

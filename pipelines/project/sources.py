@@ -1,0 +1,217 @@
+"""What lies where `data` points: the kind of input, the rows of a table, the layout of pictures, data of scikit-learn.
+
+Tables of any kind are read here as their ExampleGen reads them. Pictures lie in folders, one a class, or one a split
+with those inside; an error says what to do where they do not.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+
+from infeed.components.dataset import files
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.formats import (
+    FORMATS,
+    PICTURES,
+    UnknownFormatError,
+    formats_shown,
+    guess_format,
+    is_list_of_images,
+    is_pattern,
+    open_source,
+)
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
+from infeed.components.example_gen.sources.images.reader import default_pattern, find_images, list_images
+from infeed.pipelines.config import EXAMPLE_GENS, Source
+from infeed.pipelines.surveys import Layout
+
+_OTHER = {
+    "images": "use the template for them, as in `infeed run image --data FOLDER`, or source: images in the config",
+    "table": "use the template for it, as in `infeed run tabular --data FILE --label COLUMN`",
+    "python": "write the pipeline in Python with its ExampleGen, or give CSV, JSON Lines, Parquet or Avro",
+}
+
+# Names of folders of a split, the likeliest first.
+_TRAIN = ("train", "training")
+_EVAL = ("val", "valid", "validation", "eval", "dev", "test", "testing")
+_DEPTH = 4
+_DO = "make a folder for each class, as in {0}/cat/1.png and {0}/dog/2.png, or a CSV with the columns path and label"
+# One value in fifty is left empty, so that the pipeline meets what real tables are like.
+_EMPTY_SHARE = 1 / 50
+
+
+def source_of(data: str, source: Source) -> Source:
+    """The kind of input that the names of the files of `data` show; `source` where they show none.
+
+    Raises:
+      InfeedError: pictures where a table is meant or the other way round, several formats, or one that is not read.
+    """
+    if not (is_pattern(data) or files.exists(data)):
+        return source
+    return _checked_pictures(data) if source == "images" else _kind_of_table(data, source)
+
+
+def _checked_pictures(data: str) -> Source:
+    shown = formats_shown(data)
+    tables = [kind for kind in shown if kind in EXAMPLE_GENS and kind != "images"]
+    if tables and "images" not in shown and not is_list_of_images(data):
+        raise InfeedError(f"this is a table ({tables[0]}), and pictures are meant", where=data, do=_OTHER["table"])
+    return "images"
+
+
+def _kind_of_table(data: str, source: Source) -> Source:
+    try:
+        shown = guess_format(data)
+    except UnknownFormatError:
+        return source
+    if shown == "text":  # a .txt may well hold a CSV
+        return source
+    if shown == "images":
+        raise InfeedError("these are pictures, and a table is meant", where=data, do=_OTHER["images"])
+    if shown not in EXAMPLE_GENS:
+        raise InfeedError(f"a pipeline of a template does not read {shown}", where=data, do=_OTHER["python"])
+    return cast(Source, shown)
+
+
+def is_picture(path: str) -> bool:
+    """Whether a file's name is that of a picture, one that is not read here among them."""
+    return path.lower().endswith((*FORMATS["images"].suffixes, *PICTURES))
+
+
+def open_table(
+    path: str, source: Source, settings: Mapping[str, Any], options: IngestOptions | None = None
+) -> OpenedSource:
+    """A file, or all files of a folder.
+
+    Args:
+      path: a local one, or gs://...
+      source: kind of the files.
+      settings: options of the kind, such as the delimiter of a CSV.
+      options: what is done with bad rows.
+
+    Raises:
+      InfeedError: no file, or one that is not of that kind.
+    """
+    there = is_pattern(path) or files.exists(path)
+    if not there or (files.is_folder(path) and not files.glob(path, "*")):
+        raise InfeedError(
+            "there is no file to read" if there else "there is no such file or folder",
+            where=path,
+            do=f"give a file of the format {source}, or a folder of such files",
+        )
+    return open_source(path, source, options or IngestOptions(), settings, "--set")
+
+
+def blocks(table: OpenedSource) -> Iterator[pa.RecordBatch]:
+    """All rows in order, some thousands at a time."""
+    for task in table.tasks:
+        yield from table.read(task.payload, bad_rows=BadRows())
+
+
+def find_layout(root: str) -> Layout:
+    """The pictures of a folder, or named by a CSV.
+
+    Raises:
+      InfeedError: no pictures, pictures without classes or too deep, or whatever `find_images` finds wrong.
+    """
+    if files.exists(root) and not files.is_folder(root):
+        if is_picture(root):
+            raise InfeedError("this is one picture", where=root, do="give the folder of the folders of the classes")
+        return Layout(find_images(root).images, {})
+    train, *evaluations = _split_folders(root)
+    if not train:
+        _check_depth(root)
+        return Layout(find_images(root).images, {})
+    if not evaluations:
+        raise InfeedError(
+            f"the pictures lie in {train}/CLASS/, and there is no folder to evaluate on beside it",
+            where=root,
+            do=f"give {files.join(root, train)}: a third of it is then held out; or add a folder val/CLASS/",
+        )
+    splits = {"train": f"{train}/{CLASS_FOLDERS}", "eval": f"{evaluations[0]}/{CLASS_FOLDERS}"}
+    found = [list_images(root, pattern, files.glob(root, pattern), BadRows()).refs for pattern in splits.values()]
+    return Layout(tuple(ref for refs in found for ref in refs), splits, ", ".join(evaluations[1:]))
+
+
+def _split_folders(root: str) -> list[str]:
+    """The folder to train on, "" where there is none, then those to evaluate on; each with class folders in it."""
+    if default_pattern(root) != CLASS_FOLDERS or files.glob(root, CLASS_FOLDERS):
+        return [""]
+    there = {name.lower(): name for name in files.list_folders(root) if files.glob(root, f"{name}/{CLASS_FOLDERS}")}
+    train = next((there[name] for name in _TRAIN if name in there), "")
+    return [train, *(there[name] for name in _EVAL if name in there)]
+
+
+def _check_depth(root: str) -> None:
+    if default_pattern(root).endswith(".csv") or files.glob(root, CLASS_FOLDERS):
+        return
+    below = [file.path for file in files.list_files(root, depth=_DEPTH) if is_picture(file.path)]
+    if not below:
+        return
+    first = files.relative(below[0], root)
+    if "/" in first:
+        raise InfeedError(
+            f"the pictures lie deeper than in folders of classes: {first}",
+            where=root,
+            do="give the folder whose folders are the classes",
+        )
+    raise InfeedError(
+        f"the pictures have no classes: {first} lies in the folder itself", where=root, do=_DO.format(root)
+    )
+
+
+# The real data that scikit-learn carries, written once in the form a user's own data would have.
+
+
+def write_digits(folder: Path) -> None:
+    """1,797 scanned digits of 8 x 8 grey pixels as PNG files, one folder a class: `7/0042.png`."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    for number, (pixels, label) in enumerate(zip(digits.images, digits.target, strict=True)):
+        path = folder / str(label) / f"{number:04}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((pixels * 255 / 16).round().astype("uint8")).save(path)  # scanned with 17 grey levels, 0 to 16
+
+
+def write_breast_cancer(path: Path) -> None:
+    """569 tumours with 30 measurements and a `diagnosis`, as CSV; some measurements are left empty."""
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer()
+    draw = random.Random(0)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(name.replace(" ", "_") for name in data.feature_names), "diagnosis"])
+        for row, label in zip(data.data, data.target, strict=True):
+            cells = ["" if draw.random() < _EMPTY_SHARE else repr(float(value)) for value in row]
+            writer.writerow([*cells, data.target_names[label]])
+
+
+DIGITS, BREAST_CANCER = "bundled:digits", "bundled:breast_cancer"
+BUNDLED: Mapping[str, tuple[str, Callable[[Path], None]]] = {
+    DIGITS: ("digits", write_digits),
+    BREAST_CANCER: ("breast_cancer.csv", write_breast_cancer),
+}
+
+
+def materialise(name: str, folder: Path) -> Path:
+    """Writes the bundled data set below `folder` unless it is there, and returns where; `name` is one of `BUNDLED`."""
+    file, write = BUNDLED[name]
+    target, unfinished = folder / file, folder / f"{file}.{os.getpid()}.tmp"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write(unfinished)
+        unfinished.rename(target)
+    return target

@@ -1,0 +1,199 @@
+"""Looks the user's data over before anything starts: what is there, what can be learned from it, what is wrong with it.
+
+One bounded pass that needs neither TFX nor TensorFlow. The templates decide on features and model from what it finds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from infeed.components.dataset import example_types, files
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.table_statistics import Gatherer
+from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources.images import codec
+from infeed.components.schema import nearest
+from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task, is_number
+from infeed.pipelines.config import Source
+from infeed.pipelines.project.sources import blocks, find_layout, open_table
+from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
+
+# Fewer rows a class on average, and most classes are not seen in training or not in evaluation.
+_MIN_ROWS_OF_A_CLASS = 2
+_SHOWN = 20  # names in an error
+
+
+def survey_table(
+    path: str,
+    label: str,
+    task: Task | None = None,
+    source: Source = "csv",
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> TableSurvey:
+    """Reads a table once.
+
+    Args:
+      path: file or folder of files.
+      label: the column to learn.
+      task: what the label is; None tells it from the values: text and up to 20 different integers are classes.
+      source: kind of the files.
+      settings: options of the kind, such as the delimiter of a CSV.
+
+    Raises:
+      InfeedError: no file, no rows, no such label column, rows without a label, or a label that has one value only.
+    """
+    table = open_table(path, source, settings)
+    if label not in table.schema.names:
+        raise _no_label(label, table.schema.names, path)
+    gathered = SurveyedTable(table.schema)
+    for block in blocks(table):
+        gathered.add(block)
+    surveyed, of_label = gathered.surveys(label), gathered.statistics()[label]
+    target = surveyed.pop(label)
+    learned = _checked_task(target, task or infer_task(of_label), path)
+    counts = sorted(of_label.counts.items()) if learned == "classification" else []
+    return TableSurvey(
+        tuple(surveyed.values()),
+        target,
+        learned,
+        target.rows,
+        classes=tuple(_in_words(value) for value, _ in counts),
+        class_rows=tuple(rows for _, rows in counts),
+    )
+
+
+def _in_words(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _no_label(label: str, names: Sequence[str], path: str) -> InfeedError:
+    shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    numbers = [name for name in names if is_number(name)]
+    data = "; if the first line is data: --set header=false --set 'names=[\"a\", ...]'" if numbers else ""
+    return InfeedError(
+        f"there is no column {label!r} to learn{nearest(label, names)}",
+        where=path,
+        do=f"say which column is to be learned: --label, or label in the config; the columns are {shown}{data}",
+    )
+
+
+def survey_images(path: str) -> ImageSurvey:
+    """Reads the header of every picture.
+
+    Raises:
+      InfeedError: no pictures, an empty class folder, a file that is not a picture, or a single class.
+    """
+    layout = find_layout(path)
+    counts = Counter(image.text for image in layout.images if image.text is not None)
+    if len(counts) < 2:
+        raise InfeedError(f"there is one class only: {min(counts)!r}", where=path, do="give at least two classes")
+    sizes = Counter(_size(image.path) for image in layout.images)
+    (height, width, channels), most = sizes.most_common(1)[0]
+    return ImageSurvey(
+        layout=layout,
+        classes=tuple(sorted(counts)),
+        class_rows=tuple(counts[name] for name in sorted(counts)),
+        rows=len(layout.images),
+        height=height,
+        width=width,
+        channels=channels,
+        most=most,
+    )
+
+
+def _size(path: str) -> tuple[int, int, int]:
+    """Height, width and channels to decode to: grey pictures as grey, all others as RGB."""
+    with files.open_input(path) as file:
+        height, width, channels = codec.upright_size(file, path)
+    return height, width, 1 if channels == 1 else 3
+
+
+def _checked_task(label: ColumnSurvey, learned: Task, path: str) -> Task:
+    where = f"{path}, column {label.name!r}"
+    if label.is_list:
+        raise InfeedError("the label is a list", where=where, do="name a column of one value a row")
+    if label.missing:
+        raise InfeedError(
+            f"{label.missing:,} of {label.rows:,} rows have no label",
+            where=where,
+            do="remove those rows, or fill them in",
+        )
+    if label.distinct == 1 and label.rows > 1:
+        raise InfeedError("every row has the same label", where=where, do="name a column whose values differ")
+    if learned == "regression" and label.type == "bytes":
+        raise InfeedError("a text cannot be a quantity", where=where, do="use --task classification")
+    if learned == "classification" and label.type == "float":
+        raise InfeedError(
+            "a class cannot be a number with a fraction",
+            where=where,
+            do="write the classes as whole numbers or as words, or use --task regression",
+        )
+    if learned == "classification" and (label.distinct is None or _are_names(label)):
+        classes = f"more than {MAX_DISTINCT:,}" if label.distinct is None else f"{label.distinct:,}"
+        raise InfeedError(
+            f"there are {classes} classes in {label.rows:,} rows: too few rows a class to learn from",
+            where=where,
+            do="name another label, join rare classes"
+            + ("" if label.type == "bytes" else ", or learn it as a quantity: --task regression"),
+        )
+    return learned
+
+
+def _are_names(label: ColumnSurvey) -> bool:
+    distinct = label.distinct or 0
+    return distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
+
+
+class SurveyedTable:
+    """Column statistics of a table, gathered block by block.
+
+    Args:
+      columns: of the table
+    """
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+        self._gatherer = Gatherer()
+
+    def add(self, block: pa.RecordBatch) -> None:
+        """Adds the rows of a block."""
+        found = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
+        self._gatherer.add(block.num_rows, {name: cells for name, cells in found.items() if cells is not None})
+
+    def statistics(self) -> dict[str, ColumnStatistics]:
+        """Of every column, in their order; one without a type is one of texts that are all missing."""
+        table = self._gatherer.statistics()
+        none = {field.name: ColumnStatistics.none(field.name, "bytes", table.rows) for field in self._columns}
+        return {**none, **table.columns}
+
+    def surveys(self, label: str) -> dict[str, ColumnSurvey]:
+        """What there was in all blocks, and the features that each column but the label calls for."""
+        found = self.statistics()
+        proposals = infer_features({name: column.type for name, column in found.items()}, found, label)
+        lists = {field.name: example_types.is_list(field.type) for field in self._columns}
+        return {one.column: _survey(found[one.column], lists[one.column], one) for one in proposals}
+
+
+def _survey(found: ColumnStatistics, is_list: bool, proposal: Proposal) -> ColumnSurvey:
+    commonest = next(found.counts.items(), (None, 0))[1] if found.counts.exact else 0
+    return ColumnSurvey(
+        name=found.name,
+        type=found.type,
+        rows=found.rows,
+        missing=found.missing + (0 if is_list else found.nans + found.infinities),
+        distinct=found.counts.distinct if found.counts.exact else None,
+        mean=found.mean or 0.0,
+        std=found.std or 0.0,
+        commonest=commonest,
+        is_list=is_list,
+        features=proposal.features,
+        useless="" if proposal.features else proposal.reason,
+        advice=proposal.advice,
+    )

@@ -1,0 +1,263 @@
+"""Walks through the tasks as the cluster would: conditions, nested dags, exit handlers, the first failure.
+
+A task takes constants, inputs of the dag that it is in, and outputs of the tasks before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunTracker
+from infeed.pipelines.job import parameters as values
+from infeed.pipelines.job.dag import Spec, Task, leaves
+from infeed.pipelines.job.parameters import Value
+from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO, TaskResult, fill, inputs_view
+from infeed.pipelines.rehearse.step import OnProgress, RunContext, run_step
+from infeed.pipelines.rehearse.store import Execution, import_artifact, resolve
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A dag while it runs.
+
+    Attributes:
+      job: values of the whole job by the names that placeholders and runtime parameters use.
+      inputs: of the dag.
+      results: of the tasks in it so far.
+    """
+
+    job: Mapping[str, Any]
+    inputs: TaskIO
+    results: Mapping[str, TaskResult]
+
+
+def gather_inputs(task: Task, scope: Scope) -> TaskIO:
+    """The inputs of a task; optional ones that nobody gives are left out.
+
+    Raises:
+      InfeedError: an input that is not optional has no value.
+    """
+    given = task.spec.get("inputs", {})
+    declared = task.component.get("inputDefinitions", {})
+    artifacts = {key: _artifacts(source, scope) for key, source in given.get("artifacts", {}).items()}
+    parameters = {
+        **{key: spec.get("defaultValue") for key, spec in declared.get("parameters", {}).items()},
+        **{k: v for k, source in given.get("parameters", {}).items() if (v := _parameter(source, scope)) is not None},
+    }
+    for kind, found in (("parameters", parameters), ("artifacts", artifacts)):
+        _check_given(kind, found, given, declared.get(kind, {}), task)
+    known = TaskIO(_present(parameters), _present(artifacts))
+    return _with_placeholders(known, given.get("parameters", {}), declared.get("parameters", {}), scope)
+
+
+def dag_outputs(task: Task, results: Mapping[str, TaskResult]) -> TaskIO:
+    """What a dag hands out of what its tasks made; of several branches, the one that ran."""
+    outputs = task.component["dag"].get("outputs", {})
+    parameters = {key: _selected(spec, results) for key, spec in outputs.get("parameters", {}).items()}
+    artifacts: dict[str, list[Artifact]] = {}
+    for key, spec in outputs.get("artifacts", {}).items():
+        for selector in spec.get("artifactSelectors", ()):
+            made = results[selector["producerSubtask"]].outputs.artifacts
+            artifacts.setdefault(key, []).extend(made.get(selector["outputArtifactKey"], ()))
+    return TaskIO(_present(parameters), artifacts)
+
+
+def _parameter(source: Spec, scope: Scope) -> Value:
+    if "componentInputParameter" in source:
+        return scope.inputs.parameters.get(source["componentInputParameter"])
+    if "taskOutputParameter" in source:
+        output = source["taskOutputParameter"]
+        return scope.results[output["producerTask"]].outputs.parameters.get(output["outputParameterKey"])
+    if "taskFinalStatus" in source:
+        return _final_status(source["taskFinalStatus"]["producerTask"], scope)
+    runtime = source["runtimeValue"]
+    if "runtimeParameter" in runtime:
+        return scope.job["parameters"].get(runtime["runtimeParameter"])
+    return values.constant(runtime)
+
+
+def _artifacts(source: Spec, scope: Scope) -> Sequence[Artifact] | None:
+    if "componentInputArtifact" in source:
+        return scope.inputs.artifacts.get(source["componentInputArtifact"])
+    output = source["taskOutputArtifact"]
+    return scope.results[output["producerTask"]].outputs.artifacts.get(output["outputArtifactKey"])
+
+
+def _final_status(producer: str, scope: Scope) -> dict[str, Any]:
+    """PipelineTaskFinalStatus: what an exit handler gets to know of the dag before it."""
+    result = scope.results[producer]
+    return {
+        "state": "SUCCEEDED" if result.succeeded else "FAILED",
+        "error": {"code": 0 if result.succeeded else 9, "message": result.error},  # 9: gRPC's FAILED_PRECONDITION
+        "pipelineJobResourceName": scope.job["pipeline_job_resource_name"],
+        "pipelineTaskName": producer,
+    }
+
+
+def _check_given(kind: str, found: Mapping[str, Any], given: Spec, declared: Spec, task: Task) -> None:
+    for key in given.get(kind, {}):
+        if found.get(key) is None and not declared.get(key, {}).get("isOptional"):
+            do = "mark the input optional, or see why the task that should give it did not"
+            raise InfeedError(f"the input {key!r} has no value", where=f"task {task.node}", do=do)
+
+
+def _with_placeholders(known: TaskIO, sources: Spec, declared: Spec, scope: Scope) -> TaskIO:
+    """Constants may name other inputs of the task; and what is declared a string is handed over as one."""
+    view = {**scope.job, "inputs": inputs_view(known)}
+    parameters = dict(known.parameters)
+    for key, value in known.parameters.items():
+        if isinstance(value, str) and "runtimeValue" in sources.get(key, {}):
+            parameters[key] = fill(value, view)
+        elif isinstance(value, dict) and values.declared_type(declared.get(key, {})) == "STRING":
+            parameters[key] = json.dumps(value)  # TFX's exit handlers declare the final status so
+    return TaskIO(parameters, known.artifacts)
+
+
+def _selected(spec: Spec, results: Mapping[str, TaskResult]) -> Value:
+    several = spec.get("valueFromOneof", {}).get("parameterSelectors", ())
+    for selector in several or (spec["valueFromParameter"],):
+        result = results[selector["producerSubtask"]]
+        if result.succeeded:
+            return result.outputs.parameters.get(selector["outputParameterKey"])
+    return None
+
+
+def _present(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if value is not None}
+
+
+class DagExecutor:
+    """A rehearsal as it goes on.
+
+    Attributes:
+      tracker: the state of every step.
+      outputs: artifacts by node and key, of the steps that have succeeded.
+    """
+
+    def __init__(self, context: RunContext, tasks: tuple[Task, ...], on_change: OnChange) -> None:
+        self._context, self._tasks = context, tasks
+        self.tracker = RunTracker([NodeReport(task.node) for task in leaves(tasks)], on_change)
+        self.outputs: dict[str, Mapping[str, Sequence[Artifact]]] = {}
+
+    def run(self, inputs: TaskIO) -> None:
+        """Executes everything, with the values of the job's parameters."""
+        self._dag(self._tasks, inputs)
+
+    def _dag(self, tasks: tuple[Task, ...], inputs: TaskIO) -> dict[str, TaskResult]:
+        results: dict[str, TaskResult] = {}
+        for task in tasks:
+            results[task.name] = self._task(task, Scope(self._context.job, inputs, results))
+        return results
+
+    def _task(self, task: Task, scope: Scope) -> TaskResult:
+        failed = next((name for name, result in scope.results.items() if result.state is NodeState.FAILED), None)
+        if failed and not task.runs_after_failures:
+            return self._skip(task, f"after {failed} failed")
+        skipped = next((name for name in task.upstream if scope.results[name].state is NodeState.SKIPPED), None)
+        if skipped and not task.runs_after_failures:
+            return self._skip(task, f"as {skipped} is")
+        try:
+            inputs = gather_inputs(task, scope)
+            expression = task.spec.get("triggerPolicy", {}).get("condition")
+            if expression and not holds(expression, inputs):
+                return self._skip(task, "its condition is false")
+            return self._nested(task, inputs) if task.executor is None else self._leaf(task, inputs)
+        except InfeedError as error:
+            return self._fail(task, str(error))
+
+    def _nested(self, task: Task, inputs: TaskIO) -> TaskResult:
+        results = self._dag(task.subtasks, inputs)
+        failed = [result for result in results.values() if result.state is NodeState.FAILED]
+        state = NodeState.FAILED if failed else NodeState.DONE
+        return TaskResult(state, dag_outputs(task, results), failed[0].error if failed else "")
+
+    def _leaf(self, task: Task, inputs: TaskIO) -> TaskResult:
+        started = time.monotonic()
+
+        def tell(note: str) -> None:
+            self.tracker.post(NodeReport(task.node, NodeState.RUNNING, time.monotonic() - started, note=note))
+
+        tell("")
+        try:
+            result = self._run(task, inputs, tell)
+        except InfeedError as error:
+            result = TaskResult(NodeState.FAILED, error=str(error))
+        seconds = time.monotonic() - started
+        self.tracker.post(NodeReport(task.node, result.state, seconds, result.error or None, result.note))
+        if result.succeeded:
+            self.outputs[task.node] = result.outputs.artifacts
+        return result
+
+    def _run(self, task: Task, inputs: TaskIO, tell: OnProgress) -> TaskResult:
+        assert task.executor is not None
+        context = self._context
+        if "container" in task.executor:
+            return run_step(task, inputs, _of_task(context, task), tell)
+        if "resolver" in task.executor:
+            found = resolve(task, inputs, context.store, context.pipeline, context.job)
+            return TaskResult(NodeState.DONE, found, note="" if any(found.artifacts.values()) else "found nothing")
+        name = f"{context.run}/{task.node}"
+        imported = import_artifact(task, inputs, context.store, context.pipeline, context.job, name)
+        artifacts = [artifact for found in imported.artifacts.values() for artifact in found]
+        context.store.record(Execution(context.pipeline, context.run, task.node, "", 0.0), artifacts)
+        return TaskResult(NodeState.DONE, imported)
+
+    def _skip(self, task: Task, why: str) -> TaskResult:
+        for leaf in (task,) if task.executor else leaves(task.subtasks):
+            self.tracker.post(NodeReport(leaf.node, NodeState.SKIPPED, note=why))
+        return TaskResult(NodeState.SKIPPED)
+
+    def _fail(self, task: Task, error: str) -> TaskResult:
+        """A task that could not be started; of a dag, its first step stands for it."""
+        first, *others = (task,) if task.executor else leaves(task.subtasks)
+        self.tracker.post(NodeReport(first.node, NodeState.FAILED, error=error))
+        for leaf in others:
+            self.tracker.post(NodeReport(leaf.node, NodeState.SKIPPED))
+        return TaskResult(NodeState.FAILED, error=error)
+
+
+def _of_task(context: RunContext, task: Task) -> RunContext:
+    """Placeholders name the task as well."""
+    names = {"pipeline_task_name": task.name, "pipeline_task_uuid": f"{context.run}/{task.node}"}
+    return dataclasses.replace(context, job={**context.job, **names})
+
+
+def holds(condition: str, inputs: TaskIO) -> bool:
+    """Whether the task is to run.
+
+    Numbers are doubles, as in the protobuf messages that the cluster evaluates the expression over.
+
+    Raises:
+      InfeedError: not an expression, or one about inputs that the task does not have.
+    """
+    from celpy import Environment  # only here: it takes a second, and most jobs have no conditions
+    from celpy.celparser import CELParseError
+    from celpy.celtypes import BoolType
+    from celpy.evaluation import CELEvalError
+
+    environment, problem = Environment(), "it is neither true nor false"
+    try:
+        result = environment.program(environment.compile(condition)).evaluate({"inputs": _to_cel(inputs)})
+    except (CELParseError, CELEvalError) as error:
+        result, problem = None, str(error.args[0])
+    if not isinstance(result, BoolType):
+        raise InfeedError(f"cannot evaluate the condition: {problem}", where=condition, do="mend it in the pipeline")
+    return bool(result)
+
+
+def _to_cel(inputs: TaskIO) -> Any:
+    from celpy.adapter import json_to_cel
+
+    artifacts = {key: {"artifacts": [a.to_json() for a in found]} for key, found in inputs.artifacts.items()}
+    known = {"parameter_values": dict(inputs.parameters), "artifacts": artifacts}
+    return json_to_cel(values.mapped(known, _double))
+
+
+def _double(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -1,0 +1,213 @@
+"""The figures of a column and of a comparison: as plain data, for pages and JSON, and as tables on a terminal."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from infeed.components.dataset.manifest import ColumnType
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.histograms import numbers_of
+from infeed.components.statistics.comparison import ColumnChange
+from infeed.components.units import percent
+
+_TOP = 10  # values that are named
+_WHOLE, _MOST = 1e4, 1e15  # between these, numbers are rounded to whole ones and written out
+_SELDOM = 0.005  # share of a value that is not worth a word
+_LONGEST = 40  # characters of a value
+
+
+@dataclass(frozen=True)
+class Top:
+    """A frequent value, and its share of all values."""
+
+    value: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One column of one split; what a column of its type does not have is None.
+
+    Attributes:
+      missing, zeros: shares, of the rows and of the values
+      least_per_row, most_per_row: values of a row that has any, or an empty list
+      distinct: how many values differ; an estimate unless `is_exact`
+      minimum, median, mean, std, maximum: of the numbers; of bytes, of their lengths, without median and std
+      top: the most frequent values, first the one that is most so; none that is seldom
+    """
+
+    name: str
+    type: ColumnType
+    rows: int
+    missing: float
+    values: int
+    least_per_row: int
+    most_per_row: int
+    zeros: float
+    nans: int
+    infinities: int
+    distinct: int
+    is_exact: bool
+    minimum: float | None
+    median: float | None
+    mean: float | None
+    std: float | None
+    maximum: float | None
+    top: tuple[Top, ...]
+
+    @classmethod
+    def of(cls, column: ColumnStatistics) -> Figures:
+        moments = _of_lengths(column) if column.type == "bytes" else _of_numbers(column)
+        return cls(
+            name=column.name,
+            type=column.type,
+            rows=column.rows,
+            missing=column.missing / max(1, column.rows),
+            values=column.values,
+            least_per_row=column.lengths.minimum,
+            most_per_row=column.lengths.maximum,
+            zeros=column.zeros / max(1, column.values),
+            nans=column.nans,
+            infinities=column.infinities,
+            distinct=column.counts.distinct + column.counts.uncounted,
+            is_exact=column.counts.exact,
+            top=tuple(_top(column)),
+            **moments,
+        )
+
+
+def _of_numbers(column: ColumnStatistics) -> dict[str, Any]:
+    numbers = numbers_of(column)
+    median = float(numbers.at([0.5])[0]) if numbers.total else None
+    finite = median is not None and math.isfinite(median)
+    return {
+        "minimum": column.minimum,
+        "median": median if finite else None,
+        "mean": column.mean,
+        "std": column.std,
+        "maximum": column.maximum,
+    }
+
+
+def _of_lengths(column: ColumnStatistics) -> dict[str, Any]:
+    lengths = column.byte_lengths
+    known = (lengths.minimum, lengths.mean, lengths.maximum) if lengths.number else (None, None, None)
+    return {**dict(zip(("minimum", "mean", "maximum"), known, strict=True)), "median": None, "std": None}
+
+
+def _top(column: ColumnStatistics) -> list[Top]:
+    found = itertools.islice(column.counts.items(), _TOP)
+    tops = (Top(label(value), count, count / column.values) for value, count in found)
+    return [top for top in tops if top.share >= _SELDOM]
+
+
+def label(value: object) -> str:
+    """A value as a line of a table shows it: text as it is, other bytes as their length, numbers as `shown`."""
+    if not isinstance(value, bytes):
+        return shown(value)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"{len(value):,} bytes"
+    if not text.strip():
+        return repr(text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def shown(value: Any) -> str:
+    """A number in five significant digits, or without a fraction where that takes more; nothing of None."""
+    if value is None:
+        return ""
+    if abs(value) < _MOST and (abs(value) >= _WHOLE or float(value).is_integer()):
+        return f"{value:,.0f}"
+    return f"{value:.5g}"
+
+
+def about(change: ColumnChange) -> dict[str, Any]:
+    """A comparison of one column as plain data."""
+    return {
+        "name": change.name,
+        "problem": change.problem,
+        "measure": change.measure,
+        "distance": change.distance,
+        "threshold": change.threshold if change.measure else None,
+        "most": None if change.most is None else label(change.most),
+        "missing": [
+            None if side is None else side.missing / max(1, side.rows) for side in (change.before, change.after)
+        ],
+    }
+
+
+_FIGURES = ("missing", "zeros", "distinct", "min", "median", "mean", "std", "max")
+
+
+def columns_table(title: str, figures: Sequence[Figures]) -> Table:
+    """A row a column; of text, the smallest, mean and largest are lengths in bytes."""
+    lists = any((one.least_per_row, one.most_per_row) not in ((1, 1), (0, 0)) for one in figures)
+    table = _table(title, "type", *_FIGURES, *(["a row"] if lists else []))
+    table.add_column("most frequent", overflow="ellipsis", no_wrap=True)
+    for one in figures:
+        row = [one.name, one.type, *_cells(one), *([_per_row(one)] if lists else []), _most_frequent(one)]
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _table(first: str, second: str, *numbers: str) -> Table:
+    table = Table(first, second, box=None, header_style="bold", pad_edge=False)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _cells(one: Figures) -> Iterable[str]:
+    unit = " B" if one.type == "bytes" else ""
+    lengths = (f"{shown(value)}{unit}" if value is not None else "" for value in (one.minimum, one.median, one.mean))
+    yield percent(one.missing)
+    yield percent(one.zeros)
+    yield f"{'' if one.is_exact else '~'}{one.distinct:,}"
+    yield from lengths
+    yield shown(one.std)
+    yield f"{shown(one.maximum)}{unit}" if one.maximum is not None else ""
+
+
+def _per_row(one: Figures) -> str:
+    low, high = one.least_per_row, one.most_per_row
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _most_frequent(one: Figures) -> str:
+    odd = [f"{count:,} {name}" for count, name in ((one.nans, "NaN"), (one.infinities, "infinite")) if count]
+    top = [f"{one.top[0].value} ({percent(one.top[0].share)})"] if one.top else []
+    return ", ".join([*top, *odd])
+
+
+def changes_table(changes: Sequence[ColumnChange]) -> Table:
+    """A row a column: how far both sides are apart, and what is wrong with that."""
+    table = _table("column", "", "distance", "allowed", "missing before", "after")
+    table.add_column("measure")
+    for change in changes:
+        known = about(change)
+        distance = "" if change.distance is None else f"{change.distance:.4f}"
+        allowed = f"{change.threshold:g}" if change.measure else ""
+        missing = ["" if share is None else percent(share) for share in known["missing"]]
+        most = "" if known["most"] is None else f", most of {known['most']}"
+        problem = Text(change.problem or "same", style="bold red" if change.problem else "dim")
+        table.add_row(Text(change.name), problem, distance, allowed, *missing, Text(f"{change.measure or ''}{most}"))
+    return table
+
+
+def verdict(changes: Sequence[ColumnChange]) -> str:
+    """`2 of 14 columns differ: fare, tips`; the names of few."""
+    wrong = [change.name for change in changes if change.problem]
+    if not wrong:
+        return f"none of {len(changes)} columns differs by more than is allowed"
+    named = f": {', '.join(wrong)}" if len(wrong) <= 8 else ""
+    return f"{len(wrong)} of {len(changes)} columns differ{named}"

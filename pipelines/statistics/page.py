@@ -1,0 +1,228 @@
+"""Statistics as one HTML page that needs nothing else: no script, no network.
+
+The histograms are a few rectangles each, which the template writes as SVG: of a table with a thousand columns a
+plotting library would draw for minutes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from infeed.components import units
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.histograms import Distribution, Floats, numbers_of
+from infeed.components.statistics.comparison import ColumnChange
+from infeed.pipelines.statistics.figures import Figures, label, shown, verdict
+
+_BARS = 24  # of numbers
+_TEXTS = 8
+_TAIL = 0.01  # on either side, beyond which a few numbers would flatten all others
+_TOWERS_FROM = 4.0
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What it stands for, and its share of the values of each side, from 0 to 1."""
+
+    label: str
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """
+    Attributes:
+      upright: bars stand on an axis of numbers, and else lie below each other, a value each.
+      ends: labels of the axis's ends; empty of texts.
+    """
+
+    upright: bool
+    bars: tuple[Bar, ...]
+    ends: tuple[str, str] = ("", "")
+
+    @property
+    def highest(self) -> float:
+        return max((share for bar in self.bars for share in bar.shares), default=0.0)
+
+
+def chart_of(sides: Sequence[ColumnStatistics]) -> Chart | None:
+    """Of one column, or of the same column of two datasets; None where nothing can be drawn."""
+    if any(side.type != sides[0].type for side in sides):
+        return None
+    if sides[0].type == "bytes":
+        return _of_texts(sides)
+    numbers = [numbers_of(side) for side in sides]
+    finite = [one for one in numbers if len(one.finite)]
+    if not finite:
+        return None
+    if len(values := np.unique(np.concatenate([one.finite for one in finite]))) == 1:
+        return Chart(False, (Bar(shown(values[0]), tuple(float(len(one.finite) > 0) for one in numbers)),))
+    edges, ends = _edges(finite, whole=sides[0].type == "int")
+    shares = [_shares(one, edges) for one in numbers]
+    return Chart(True, tuple(map(Bar, _spans(edges, sides[0].type == "int"), zip(*shares, strict=True))), ends)
+
+
+def _of_texts(sides: Sequence[ColumnStatistics]) -> Chart | None:
+    """The most frequent values of the last side, then those of the others that are as frequent there."""
+    counts: list[dict[Any, int]] = [dict(side.counts.items()) for side in sides]
+    totals = [max(1, side.values) for side in sides]
+    highest = {
+        value: max(of.get(value, 0) / total for of, total in zip(counts, totals, strict=True))
+        for of in counts
+        for value in of
+    }
+    values = sorted(highest, key=lambda value: (-highest[value], value))[:_TEXTS]
+    if not values or highest[values[0]] * max(totals) <= 1:  # no value comes twice
+        return None
+    bars = [
+        Bar(label(value), tuple(of.get(value, 0) / total for of, total in zip(counts, totals, strict=True)))
+        for value in values
+    ]
+    rest = tuple(max(0.0, 1 - sum(bar.shares[side] for bar in bars)) for side in range(len(sides)))
+    more = [Bar("all others", rest)] if max(rest) > 1e-9 else []
+    return Chart(False, (*bars, *more))
+
+
+def _edges(numbers: Sequence[Distribution], whole: bool) -> tuple[Floats, tuple[str, str]]:
+    """Bounds of the bars, the outer ones infinite where they hold a long tail, and how the axis's ends are called."""
+    low, high = min(float(one.finite[0]) for one in numbers), max(float(one.finite[-1]) for one in numbers)
+    inner_low = min(_finite_at(one, _TAIL) for one in numbers)
+    inner_high = max(_finite_at(one, 1 - _TAIL) for one in numbers)
+    if whole and high - low < _BARS:
+        return np.arange(low - 0.5, high + 1), (shown(low), shown(high))
+    first, last = low, high
+    if high - low > _TOWERS_FROM * (inner_high - inner_low) > 0:
+        first, last = inner_low, inner_high
+    edges = np.linspace(first, last, _BARS + 1)
+    edges[0], edges[-1] = -_LARGEST, _LARGEST
+    return edges, (f"{'' if first == low else '≤ '}{shown(first)}", f"{'' if last == high else '≥ '}{shown(last)}")
+
+
+def _finite_at(numbers: Distribution, fraction: float) -> float:
+    """A quantile, held within the finite numbers."""
+    value = float(numbers.at([fraction])[0])
+    return value if math.isfinite(value) else float(numbers.finite[0 if value < 0 else -1])
+
+
+def _shares(numbers: Distribution, edges: Floats) -> list[float]:
+    """The share of the finite numbers in each bar."""
+    counts = np.diff(numbers.rank(edges))
+    return (counts / max(1, int(counts.sum()))).tolist()  # type: ignore[no-any-return]
+
+
+def _spans(edges: Floats, whole: bool) -> Iterable[str]:
+    """What a bar is of, as a pointer that rests on it tells."""
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if whole and high - low == 1:
+            yield shown(high - 0.5)
+        elif abs(low) == _LARGEST or abs(high) == _LARGEST:
+            yield f"up to {shown(high)}" if abs(low) == _LARGEST else f"above {shown(low)}"
+        else:
+            yield f"{shown(low)} to {shown(high)}"
+
+
+Columns = Mapping[str, ColumnStatistics]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One column on the page.
+
+    Attributes:
+      figures: of each side that has the column, by the side's title
+      chart: None where nothing can be drawn
+      change: None where nothing is compared
+    """
+
+    name: str
+    type: str
+    figures: Mapping[str, Figures]
+    chart: Chart | None
+    change: ColumnChange | None = None
+
+    @property
+    def problem(self) -> str:
+        return self.change.problem if self.change else ""
+
+    @property
+    def type_changed(self) -> bool:
+        return len({one.type for one in self.figures.values()}) > 1
+
+    @property
+    def facts(self) -> list[tuple[str, list[str]]]:
+        """(name, its words for each side), without those that no side has."""
+        sides = [_facts(one) for one in self.figures.values()]
+        rows = ((name, [side.get(name, "") for side in sides]) for name in dict.fromkeys(itertools.chain(*sides)))
+        return [(name, words) for name, words in rows if any(words)]
+
+
+def _facts(one: Figures) -> dict[str, str]:
+    """What is told below a chart; nothing of what a column of this type does not have."""
+    text = one.type == "bytes"
+    moments = {
+        "shortest" if text else "min": one.minimum,
+        "median": one.median,
+        "mean length" if text else "mean": one.mean,
+        "std": one.std,
+        "longest" if text else "max": one.maximum,
+    }
+    lists = (one.least_per_row, one.most_per_row) != (1, 1) and one.most_per_row > 0
+    return {
+        "missing": units.percent(one.missing),
+        "empty" if text else "zeros": units.percent(one.zeros),
+        "distinct": f"{'' if one.is_exact else '~'}{one.distinct:,}",
+        "values a row": f"{one.least_per_row} to {one.most_per_row}" if lists else "",
+        **{name: f"{shown(value)}{' B' * text}" if value is not None else "" for name, value in moments.items()},
+        "NaN": f"{one.nans:,}" if one.nans else "",
+        "infinite": f"{one.infinities:,}" if one.infinities else "",
+    }
+
+
+def split_page(title: str, split: str, columns: Columns) -> str:
+    """A page of one split: a card a column, in the order of the names."""
+    cards = [
+        Card(name, column.type, {split: Figures.of(column)}, chart_of([column])) for name, column in columns.items()
+    ]
+    return _render(title, [split], _rows([columns]), cards, "")
+
+
+def comparison_page(title: str, sides: Mapping[str, Columns], changes: Sequence[ColumnChange]) -> str:
+    """A page of two sides, by their titles; the columns that differ most come first."""
+    cards = [_card(list(sides), change) for change in sorted(changes, key=_order)]
+    return _render(title, list(sides), _rows(sides.values()), cards, verdict(changes))
+
+
+def _card(titles: Sequence[str], change: ColumnChange) -> Card:
+    both = {title: side for title, side in zip(titles, (change.before, change.after), strict=True) if side}
+    sides = list(both.values())
+    figures = {title: Figures.of(side) for title, side in both.items()}
+    chart = chart_of(sides if len(sides) == 2 else sides[:1])
+    return Card(change.name, sides[-1].type, figures, chart, change)
+
+
+def _order(change: ColumnChange) -> tuple[bool, float, str]:
+    excess = 0.0 if change.distance is None else change.distance - change.threshold
+    return not change.problem, -(excess if change.measure else 1.0), change.name
+
+
+def _rows(sides: Iterable[Columns]) -> list[int]:
+    return [next((column.rows for column in columns.values()), 0) for columns in sides]
+
+
+def _render(title: str, titles: Sequence[str], rows: Sequence[int], cards: Sequence[Card], outcome: str) -> str:
+    import jinja2
+
+    loader = jinja2.PackageLoader("infeed.pipelines.statistics", package_path="")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["percent"] = units.percent
+    template = environment.get_template("page.html.j2")
+    return template.render(title=title, sides=list(zip(titles, rows, strict=True)), cards=cards, outcome=outcome)

@@ -1,0 +1,263 @@
+"""A compiled job as a run on Vertex AI, through the generated client of google-cloud-aiplatform."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import google.auth
+import requests
+import urllib3
+from google.api_core import exceptions, retry
+from google.api_core.client_options import ClientOptions
+from google.auth import exceptions as auth
+from google.auth.exceptions import GoogleAuthError
+from google.cloud.aiplatform_v1.services.metadata_service import MetadataServiceClient
+from google.cloud.aiplatform_v1.services.pipeline_service import PipelineServiceClient
+from google.cloud.aiplatform_v1.types import PipelineJob
+from google.protobuf import json_format
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.job.compiled import CompiledJob
+from infeed.pipelines.job.dag import leaves
+from infeed.pipelines.job.parameters import to_legacy
+from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
+from infeed.pipelines.submit.vertex.tasks import CloudLogs, check_name, gather_steps, list_under
+
+# What went wrong between here and Vertex AI, in words that say what to do.
+
+
+_LOGIN = "gcloud auth application-default login, or let GOOGLE_APPLICATION_CREDENTIALS name a key file"
+_REQUEST = re.compile(r"^[A-Z]+ https?://\S+: ")  # what google-api-core puts before the server's own words
+_LONGEST = 600  # characters of a message
+
+
+@contextlib.contextmanager
+def translate_errors(endpoint: str) -> Iterator[None]:
+    """Turns what Google's libraries raise into InfeedErrors."""
+    try:
+        yield
+    except auth.DefaultCredentialsError as error:
+        raise InfeedError(f"no Google credentials: {_short(error)}", where=endpoint, do=f"run {_LOGIN}") from error
+    except auth.RefreshError as error:
+        what = f"Google does not accept the credentials: {_short(error.args[0])}"
+        raise InfeedError(what, where=endpoint, do=f"renew them: {_LOGIN}") from error
+    except exceptions.RetryError as error:
+        raise _refused(error.cause, endpoint) from error
+    except (exceptions.GoogleAPICallError, requests.RequestException, auth.TransportError) as error:
+        raise _refused(error, endpoint) from error
+    except json_format.ParseError as error:
+        what = f"Vertex AI's client cannot read what is there: {_short(error)}"
+        do = "compile the job again in this environment; check --endpoint if one is given"
+        raise InfeedError(what, where=endpoint, do=do) from error
+
+
+def may_have_begun(error: BaseException | None) -> bool:
+    """Whether Google may have started the run: it failed by itself, or the connection ended too soon."""
+    cause = error.cause if isinstance(error, exceptions.RetryError) else error
+    inner = cause.args[0] if isinstance(cause, requests.ConnectionError) and cause.args else None
+    broke_off = isinstance(inner, urllib3.exceptions.ProtocolError)
+    return broke_off or isinstance(cause, (exceptions.ServerError, requests.ReadTimeout))
+
+
+def _refused(error: Exception | None, endpoint: str) -> InfeedError:
+    if not isinstance(error, exceptions.GoogleAPICallError):
+        do = "check --region, such as us-central1, and HTTPS_PROXY where a proxy stands between"
+        return InfeedError(f"cannot reach Vertex AI: {last_words(error)}", where=endpoint, do=do)
+    what, do = _advice(error, _short(_REQUEST.sub("", error.message)))
+    return InfeedError(what, where=endpoint, do=do)
+
+
+def _advice(error: exceptions.GoogleAPICallError, said: str) -> tuple[str, str]:
+    if any(isinstance(detail, dict) and detail.get("reason") == "SERVICE_DISABLED" for detail in error.details):
+        return f"Vertex AI is off in this project: {said}", "gcloud services enable aiplatform.googleapis.com"
+    if isinstance(error, exceptions.Unauthorized):
+        return f"Google does not accept the credentials: {said}", f"renew them: {_LOGIN}"
+    if isinstance(error, exceptions.Forbidden):
+        do = "ask for the role roles/aiplatform.user, and roles/iam.serviceAccountUser on the --service-account"
+        return f"permission denied: {said}", do
+    if isinstance(error, exceptions.TooManyRequests):
+        do = "wait for other runs to end, take another --region, or ask for more: gcloud console, IAM & Admin, Quotas"
+        return f"over the project's quota: {said}", do
+    if isinstance(error, exceptions.NotFound):
+        return f"there is no such thing: {said}", "check --project, --region and what the job names"
+    if isinstance(error, exceptions.ServerError):
+        return f"Vertex AI cannot answer now ({error.code}): {said}", "try again in a while"
+    do = "compile the job again for Vertex AI, and check its machines against what the region has"
+    return f"Vertex AI refused the run ({error.code}): {said}", do
+
+
+def _short(text: object) -> str:
+    """One line, and none of a page, which a proxy in between has made."""
+    said = " ".join(str(text).split())
+    return "a page answered" if "<html" in said.lower() else said[:_LONGEST]
+
+
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_SECONDS = 60.0  # for one request
+_TRANSIENT = (
+    exceptions.InternalServerError,
+    exceptions.BadGateway,
+    exceptions.ServiceUnavailable,
+    exceptions.GatewayTimeout,
+)
+# A wrong address or a quota ends a start at once; while a run is followed, both may pass.
+_PROMPT = retry.Retry(retry.if_exception_type(*_TRANSIENT), initial=0.5, maximum=8, timeout=60)
+_PATIENT = retry.Retry(
+    retry.if_exception_type(*_TRANSIENT, exceptions.TooManyRequests, requests.ConnectionError, requests.Timeout),
+    initial=1,
+    maximum=60,
+    timeout=600,
+)
+_RUN_STATES = {
+    "PIPELINE_STATE_SUCCEEDED": RunState.FINISHED,
+    "PIPELINE_STATE_FAILED": RunState.FAILED,
+    "PIPELINE_STATE_CANCELLED": RunState.CANCELLED,
+}
+_COMPILE = "compile it for Vertex AI: infeed compile PROJECT --target vertex --output job.json"
+
+
+class VertexRun:
+    """A run on Vertex AI; a `submit.run.Run`."""
+
+    def __init__(
+        self, client: PipelineServiceClient, logs: CloudLogs, resource: str, name: str, steps: Sequence[str]
+    ) -> None:
+        where = PipelineServiceClient.parse_pipeline_job_path(resource)
+        self.id = resource
+        self.name = name
+        self.link = (
+            f"https://console.cloud.google.com/vertex-ai/locations/{where['location']}/pipelines/runs/"
+            f"{where['pipeline_job']}?project={where['project']}"
+        )
+        self.warning: str | None = None
+        self._client = client
+        self._logs = logs
+        self._project = where["project"]
+        self._steps = steps
+
+    def status(self) -> RunStatus:
+        with translate_errors(self._client.api_endpoint):
+            job = self._client.get_pipeline_job(name=self.id, retry=_PATIENT, timeout=_SECONDS)
+        steps = gather_steps(self._steps, job.job_detail.task_details, self._project)
+        return RunStatus(_RUN_STATES.get(job.state.name, RunState.RUNNING), steps, job.error.message or None)
+
+    def new_lines(self, step: Step) -> Sequence[str]:
+        return self._read(lambda: [line for job in step.jobs for line in self._logs.new_lines(job)])
+
+    def log_tail(self, step: Step, lines: int) -> Sequence[str]:
+        return self._read(lambda: self._logs.tail(step.jobs[-1], lines) if step.jobs else ())
+
+    def _read(self, read: Callable[[], Sequence[str]]) -> Sequence[str]:
+        try:
+            return read()
+        except (requests.RequestException, GoogleAuthError) as error:
+            self.warning = f"logs cannot be read from here, which takes the role roles/logging.viewer: {error}"
+            return ()
+
+
+def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint: str | None = None) -> VertexRun:
+    """Starts a run on Vertex AI, with Google's default credentials.
+
+    Args:
+      project: id of the Google Cloud project.
+      region: where it runs, such as us-central1.
+      endpoint: address of the API, where it is a private one.
+
+    Raises:
+      InfeedError: the job was not compiled for Vertex AI, or Google refuses it or cannot be reached.
+      LostError: Google did not say whether the run was started.
+    """
+    _check(request.job)
+    steps = [task.name for task in leaves(request.job.tasks)]
+    if request.experiment is not None:
+        check_name(request.experiment)
+    endpoint = endpoint or f"https://{region}-aiplatform.googleapis.com"
+    with translate_errors(endpoint):
+        job = PipelineJob.from_json(json.dumps(_pipeline_job(request)))
+        access = _access(endpoint)
+        client = PipelineServiceClient(**access)
+    with starting(translate_errors(endpoint), may_have_begun):
+        created = _create(client, f"projects/{project}/locations/{region}", job, _job_id(request.job.name))
+    logs = CloudLogs(access["credentials"], project)
+    run = VertexRun(client, logs, created, request.name, steps)
+    if request.experiment is not None:
+        run.warning = _list_under(request.experiment, created, client, access)
+    return run
+
+
+def _access(endpoint: str) -> dict[str, Any]:
+    """What each of Google's clients is made with. Over REST: gRPC does not pass every company's proxy."""
+    credentials, _ = google.auth.default(scopes=[_SCOPE])
+    options = ClientOptions(api_endpoint=endpoint)
+    return {"credentials": credentials, "transport": "rest", "client_options": options}
+
+
+def _list_under(experiment: str, run: str, client: PipelineServiceClient, access: Mapping[str, Any]) -> str | None:
+    """The run goes on where this fails, so that is no reason to stop."""
+    try:
+        with translate_errors(client.api_endpoint):
+            list_under(experiment, run, client, MetadataServiceClient(**access))
+    except InfeedError as error:
+        return f"the run is not listed under the experiment {experiment!r}: {error.what}"
+    return None
+
+
+def _create(client: PipelineServiceClient, parent: str, job: PipelineJob, job_id: str) -> str:
+    """The id is ours and new, so a repeated request that finds it there has found the answer to the first."""
+    name = f"{parent}/pipelineJobs/{job_id}"
+    try:
+        created = client.create_pipeline_job(
+            parent=parent, pipeline_job=job, pipeline_job_id=job_id, retry=_PROMPT, timeout=_SECONDS
+        )
+    except exceptions.Conflict:
+        return name
+    return str(created.name)
+
+
+def _job_id(name: str) -> str:
+    """As https://cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.pipelineJobs/create wants it."""
+    words = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
+    now = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S")
+    return f"{words[:90]}-{now}-{uuid.uuid4().hex[:6]}"
+
+
+def _pipeline_job(request: SubmitRequest) -> dict[str, Any]:
+    job = {
+        **request.job.run_metadata,
+        "displayName": request.name,
+        "pipelineSpec": request.job.spec if request.cache else request.job.without_cache(),
+        "runtimeConfig": _runtime(request),
+    }
+    return job if request.service_account is None else {**job, "serviceAccount": request.service_account}
+
+
+def _runtime(request: SubmitRequest) -> dict[str, Any]:
+    """The job's own runtimeConfig with this run's values in it, which schema 2.0 wants with their types."""
+    job = request.job
+    key, values = "parameterValues", dict(request.parameters)
+    if job.schema_version == "2.0.0":
+        key = "parameters"
+        values = {name: to_legacy(value, job.parameters[name].type) for name, value in values.items()}
+    given = {**job.runtime.get(key, {}), **values}
+    return {**job.runtime, "gcsOutputDirectory": job.root, **({key: given} if given else {})}
+
+
+def _check(job: CompiledJob) -> None:
+    """What Vertex AI would refuse, or fail on later, in words of its own."""
+    where = f"job {job.name!r}"
+    if job.platform:
+        what = "a job with settings for Kubernetes, which Vertex AI does not have"
+        raise InfeedError(what, where=where, do=_COMPILE)
+    if foreign := sorted(kind for kind in job.accelerators if "/" in kind):
+        what = f"accelerator {foreign[0]!r}: Vertex AI has names such as NVIDIA_L4"
+        raise InfeedError(what, where=where, do=_COMPILE)
+    root = job.root
+    if not root.startswith("gs://"):
+        what = f"the pipeline's root is {root!r}, and Vertex AI writes to Google Cloud Storage only"
+        raise InfeedError(what, where=where, do=f"{_COMPILE}, with a root such as gs://bucket/folder")

@@ -1,0 +1,100 @@
+"""What a look at the data found, as plain data: a `TableSurvey` or an `ImageSurvey`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infeed.components.example_gen.sources.folders import FileRef
+from infeed.components.transform.feature import Feature
+
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True)
+class ColumnSurvey:
+    """One column of a table. `type` is what it becomes in a tf.Example: "int", "float" or "bytes".
+
+    Attributes:
+      rows: rows in the table.
+      missing: cells that are empty, or hold no finite number.
+      distinct: different values; None where there are more than 10,000.
+      mean, std: of the numbers; 0 for text.
+      commonest: rows that hold the commonest value; 0 where there are too many values to count.
+      is_list: whether a row may hold several values, which are then all counted.
+      features: what it calls for; none where nothing can be learned from it.
+      useless: why nothing can be learned from it; empty where something can.
+      advice: what would make more of it; empty where there is nothing to say.
+    """
+
+    name: str
+    type: str
+    rows: int
+    missing: int
+    distinct: int | None
+    mean: float
+    std: float
+    commonest: int
+    is_list: bool = False
+    features: tuple[Feature, ...] = ()
+    useless: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`splits` has a pattern for train and eval where folders say which is which; `unused` is a split beside them."""
+
+    images: tuple[FileRef, ...]
+    splits: Mapping[str, str]
+    unused: str = ""
+
+
+@dataclass(frozen=True)
+class TableSurvey:
+    """A table: its columns without the label, the label, and whether that is a class or a quantity.
+
+    `classes` are in the order of their index, each with its rows in `class_rows`; none of a quantity.
+    """
+
+    columns: tuple[ColumnSurvey, ...]
+    label: ColumnSurvey
+    task: Task
+    rows: int
+    classes: tuple[str, ...] = ()
+    class_rows: tuple[int, ...] = ()
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Columns that no feature is made of, with the reason."""
+        return {column.name: column.useless for column in self.columns if column.useless}
+
+    @property
+    def guess(self) -> float:
+        """What a model has to beat: the share of the commonest class, or the variance of the quantity."""
+        return self.label.commonest / self.rows if self.task == "classification" else self.label.std**2
+
+
+@dataclass(frozen=True)
+class ImageSurvey:
+    """Pictures in class folders. `height`, `width` and `channels` are those of most pictures, `most` so many."""
+
+    layout: Layout
+    classes: tuple[str, ...]
+    class_rows: tuple[int, ...]
+    rows: int
+    height: int
+    width: int
+    channels: int
+    most: int
+
+    task: Task = "classification"
+
+    @property
+    def guess(self) -> float:
+        """What a model has to beat: the share of the commonest class."""
+        return max(self.class_rows) / self.rows
+
+
+Survey = TableSurvey | ImageSurvey

@@ -1,0 +1,138 @@
+"""Draws the picture of ARCHITECTURE.md: which room of the house imports which.
+
+    python scripts/architecture.py
+
+A room is a package or a module directly under `infeed.components` or `infeed.pipelines`, or all of `infeed.templates`.
+The single modules of `components` share one box: nearly everything stands on them. The imports are those that grimp
+finds in the source without importing anything, those within functions included, and the modules that the source names
+in a text, to import them when they are needed. The picture is Mermaid text, which GitHub and most editors draw.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "ARCHITECTURE.md"
+BEGIN, END = "<!-- made by scripts/architecture.py -->", "<!-- end -->"
+FLOORS = ("templates", "pipelines", "components")  # each stands on those after it
+
+BASE = "base"  # the box of the modules that nearly everything stands on
+SHARED = sorted(path.name for path in (ROOT / "components").glob("[!_]*.py"))
+_DOTTED = re.compile(r"infeed(\.\w+)+\.?")  # the end of a name may be put in at run time
+
+Arrow = tuple[str, str]
+
+
+def rooms_imported() -> Counter[Arrow]:
+    """How many imports lead from one room to another: (importing room, imported room) -> modules that meet there."""
+    graph = grimp.build_graph("infeed", exclude_type_checking_imports=True, cache_dir=None)
+    imports = [
+        (importer, imported)
+        for importer in graph.modules
+        for imported in graph.find_modules_directly_imported_by(importer)
+    ]
+    arrows = Counter(
+        (room(importer), room(imported)) for importer, imported in [*imports, *front_door(), *named(graph)]
+    )
+    return Counter({arrow: number for arrow, number in arrows.items() if arrow[0] != arrow[1] and all(arrow)})
+
+
+def front_door() -> Iterator[tuple[str, str]]:
+    """The imports of `infeed.components` itself, which are lazy: its stub lists them."""
+    stub = ast.parse((ROOT / "components" / "__init__.pyi").read_text())
+    modules = {node.module for node in stub.body if isinstance(node, ast.ImportFrom)}
+    return (("infeed.components", f"infeed.components.{module}") for module in sorted(filter(None, modules)))
+
+
+def named(graph: grimp.ImportGraph) -> Iterator[tuple[str, str]]:
+    """The modules that are imported by their names, as the command line imports a command, and TFX our executors."""
+    for importer in sorted(graph.modules):
+        path = ROOT.joinpath(*importer.split("."))
+        file = path.with_suffix(".py")  # before a folder of that name, in which old bytecode may lie
+        source = file if file.exists() else path / "__init__.py"
+        texts = {node.value for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Constant)}
+        for text in sorted(text for text in texts if isinstance(text, str) and _DOTTED.fullmatch(text)):
+            parts = text.strip(".").split(".")
+            names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+            yield importer, next(name for name in names if name in graph.modules)
+
+
+def room(module: str) -> str:
+    """`components/feed` for `infeed.components.feed.plan`; nothing for `infeed` and `infeed.pipelines` themselves."""
+    floor, name = [*module.split(".")[1:], "", ""][:2]
+    if floor == "templates" or module == "infeed.components":
+        return floor
+    if f"{name}.py" in SHARED:
+        return f"{floor}/{BASE}"
+    return f"{floor}/{name}" if name else ""
+
+
+def without_detours(arrows: Iterable[Arrow]) -> list[Arrow]:
+    """The arrows that do not follow from two others: a -> c is left out where a -> b, and b reaches c.
+
+    Where b reaches a as well, the two are in a circle, and all of its arrows stay.
+    """
+    targets: dict[str, set[str]] = {}
+    for importer, imported in arrows:
+        targets.setdefault(importer, set()).add(imported)
+    reached = {importer: reachable(importer, targets) for importer in targets}
+
+    def follows(importer: str, imported: str) -> bool:
+        others = targets[importer] - {imported}
+        return any(imported in reached.get(by, ()) and importer not in reached.get(by, ()) for by in others)
+
+    return [arrow for arrow in sorted(arrows) if not follows(*arrow)]
+
+
+def reachable(start: str, targets: dict[str, set[str]]) -> set[str]:
+    """Every room that one gets to from `start` by one arrow or more."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = targets.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def mermaid(arrows: Counter[Arrow]) -> str:
+    """The picture as Mermaid text: a box for each room, in one frame for each floor."""
+    rooms = sorted({name for arrow in arrows for name in arrow})
+    lines = ["```mermaid", "flowchart TB"]
+    for floor in FLOORS:
+        lines += [
+            f"  subgraph {floor}",
+            *(f"    {box(name)}" for name in rooms if name.split("/")[0] == floor),
+            "  end",
+        ]
+    lines += [f"  {key(a)} -->|{arrows[a, b]}| {key(b)}" for a, b in without_detours(arrows)]
+    return "\n".join([*lines, "```"])
+
+
+def box(name: str) -> str:
+    shared = ", ".join(path.removesuffix(".py") for path in SHARED)
+    labels = {"components": "infeed.components", "templates": "image, tabular", f"components/{BASE}": shared}
+    label = labels.get(name) or name.split("/")[1]
+    return f'{key(name)}["{label}"]'
+
+
+def key(name: str) -> str:
+    """What Mermaid calls a box; not the bare name of a floor, which is that of its frame."""
+    return name.replace("/", "_") if "/" in name else f"{name}_itself"
+
+
+def with_picture(page: str) -> str:
+    """The page, its picture drawn anew."""
+    block = f"{BEGIN}\n\n{mermaid(rooms_imported())}\n\n{END}"
+    return re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: block, page, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_picture(PAGE.read_text()))

@@ -1,0 +1,246 @@
+"""Writes the tables of docs/drop-in.md: what becomes of every argument of TFX's components.
+
+    python scripts/drop_in_table.py
+
+Which arguments there are, in which order and with which defaults, is read from the signatures of TFX's components and
+ours; what is refused is tried, and told in the error's own words. What is left to say by hand is `CHANGED` and `NOTES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[1] / "docs" / "drop-in.md"
+BEGIN, END = "<!-- made by scripts/drop_in_table.py -->", "<!-- end -->"
+
+Parameters = Mapping[str, inspect.Parameter]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A component of TFX, and ours in its place.
+
+    Attributes:
+      title: as the page has it.
+      theirs, ours: where the classes are.
+      given: makes the arguments without which ours is not made, to try a refusal.
+      in_place_of: what one writes with TFX, where that is not the class's name alone.
+    """
+
+    title: str
+    theirs: str
+    ours: str
+    given: Callable[[], dict[str, Any]] = dict
+    in_place_of: str = ""
+
+    def classes(self) -> tuple[type, type]:
+        return _named(self.theirs), _named(self.ours)
+
+
+def _files() -> dict[str, Any]:
+    return {"input_base": "/data"}
+
+
+def _with_executor() -> dict[str, Any]:
+    from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
+
+    executor = _named("infeed.components.FileExecutor")
+    return {"input_base": "/data", "custom_executor_spec": BeamExecutorSpec(executor)}
+
+
+def _raw() -> dict[str, Any]:
+    from tfx.types import channel_utils, standard_artifacts
+
+    from infeed.components import Fill
+
+    kinds = {"examples": standard_artifacts.Examples, "schema": standard_artifacts.Schema}
+    return {
+        **{name: channel_utils.as_channel([kind()]) for name, kind in kinds.items()},
+        "features": [Fill("a", 0.0)],
+    }
+
+
+def _examples() -> dict[str, Any]:
+    return {"examples": _raw()["examples"]}
+
+
+_OURS = "infeed.components."
+_FILE_BASED = "tfx.components.FileBasedExampleGen"
+PAIRS = (
+    Pair("CsvExampleGen", "tfx.components.CsvExampleGen", f"{_OURS}CsvExampleGen"),
+    Pair("ImportExampleGen", "tfx.components.ImportExampleGen", f"{_OURS}ImportExampleGen", _files),
+    Pair(
+        "BigQueryExampleGen",
+        "tfx.extensions.google_cloud_big_query.example_gen.component.BigQueryExampleGen",
+        f"{_OURS}BigQueryExampleGen",
+        lambda: {"query": "SELECT 1"},
+    ),
+    Pair(
+        "FileExampleGen",
+        _FILE_BASED,
+        f"{_OURS}FileExampleGen",
+        _with_executor,
+        "`FileBasedExampleGen` with an executor of your own",
+    ),
+    Pair(
+        "ParquetExampleGen",
+        _FILE_BASED,
+        f"{_OURS}ParquetExampleGen",
+        _files,
+        "`FileBasedExampleGen` with `parquet_executor`",
+    ),
+    Pair("AvroExampleGen", _FILE_BASED, f"{_OURS}AvroExampleGen", _files, "`FileBasedExampleGen` with `avro_executor`"),
+    Pair("StatisticsGen", "tfx.components.StatisticsGen", f"{_OURS}StatisticsGen", _examples),
+    Pair("Transform", "tfx.components.Transform", f"{_OURS}Transform", _raw),
+    Pair("Trainer", "tfx.components.Trainer", f"{_OURS}Trainer"),
+    Pair("Tuner", "tfx.components.Tuner", f"{_OURS}Tuner"),
+    Pair("Evaluator", "tfx.components.Evaluator", f"{_OURS}Evaluator", _examples),
+    Pair("BulkInferrer", "tfx.components.BulkInferrer", f"{_OURS}BulkInferrer", _examples),
+)
+
+# Component -> arguments that TFX 1.21 has and TFX 1.16 lacks.
+NEWER: Mapping[str, tuple[str, ...]] = {"Trainer": ("statistics",)}
+
+CHANGED: Mapping[tuple[str, str], str] = {
+    ("ImportExampleGen", "output_config"): "without `partition_feature_name`: records are imported unread",
+    ("ImportExampleGen", "payload_format"): "not `FORMAT_PARQUET`: write `ParquetExampleGen(...)`",
+    ("BigQueryExampleGen", "custom_executor_spec"): "a subclass of our `Executor`",
+    ("FileExampleGen", "output_data_format"): "one of those that the executor lists in `PAYLOAD_FORMATS`",
+    ("FileExampleGen", "custom_executor_spec"): "a `FileExecutor`: see [sources.md](sources.md#a-source-of-your-own)",
+    ("Transform", "materialize"): "default None: True as in TFX, False with `features`",
+    ("Transform", "disable_statistics"): "default None: False as in TFX, True with `features` and without"
+    " `stats_options_updater_fn`",
+    ("Transform", "disable_analyzer_cache"): "default None: False as in TFX, True with `features` and without"
+    " `analyzer_cache`",
+    ("Trainer", "statistics"): "by name only, where TFX 1.21 has it first",
+    ("BulkInferrer", "data_spec"): "a split that the Examples lack is an error",
+    ("Tuner", "tune_args"): "`num_parallel_trials` of at most 1: trials follow one another",
+}
+
+# What is told beside "same".
+NOTES: Mapping[tuple[str, str], str] = {
+    (
+        "StatisticsGen",
+        "schema",
+    ): "some of what it may say is for TFX's own executor: see [statistics.md](statistics.md)",
+    ("StatisticsGen", "stats_options"): "some of them are for TFX's own executor: see [statistics.md](statistics.md)",
+    ("Transform", "preprocessing_fn"): "and `package.module:function`, `path/to/file.py:function`; looked up when the"
+    " pipeline is made",
+    ("Transform", "stats_options_updater_fn"): "and the ways of `preprocessing_fn`",
+    ("Trainer", "custom_config"): "the key `infeed` is taken where `options` are given",
+    ("Evaluator", "feature_slicing_spec"): "left to TFX's own executor",
+    ("Evaluator", "eval_config"): "some of what it may ask for is left to TFX's own executor: see"
+    " [evaluation.md](evaluation.md)",
+    ("Evaluator", "module_file"): "left to TFX's own executor",
+    ("Evaluator", "module_path"): "left to TFX's own executor",
+    ("Tuner", "tuner_fn"): "and `package.module:tuner_fn`; of a file by `module_file`",
+    ("Tuner", "base_model"): "refused beside `options`: the model function loads what it starts from",
+    ("Tuner", "custom_config"): "refused beside `options`: `TrainOptions.hparams` takes its place",
+}
+
+
+def _format(name: str) -> Callable[[], Any]:
+    return lambda: _named(f"tfx.proto.example_gen_pb2.{name}")
+
+
+def _executor(module: str) -> Callable[[], Any]:
+    def make() -> Any:
+        from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
+
+        return BeamExecutorSpec(_named(f"tfx.components.example_gen.custom_executors.{module}.Executor"))
+
+    return make
+
+
+# What is refused, with a value that is.
+REFUSED: Mapping[tuple[str, str], Callable[[], Any]] = {
+    ("BigQueryExampleGen", "custom_config"): lambda: "anything",
+    **{(f"{kind}ExampleGen", "custom_config"): lambda: "anything" for kind in ("File", "Parquet", "Avro")},
+    **{
+        (f"{kind}ExampleGen", "output_data_format"): _format("FORMAT_TF_SEQUENCE_EXAMPLE")
+        for kind in ("Parquet", "Avro")
+    },
+    **{
+        (f"{kind}ExampleGen", "output_file_format"): _format("FILE_FORMAT_PARQUET")
+        for kind in ("File", "Parquet", "Avro")
+    },
+    ("ParquetExampleGen", "custom_executor_spec"): _executor("parquet_executor"),
+    ("AvroExampleGen", "custom_executor_spec"): _executor("avro_executor"),
+    ("Transform", "force_tf_compat_v1"): lambda: True,
+}
+
+
+def tables() -> str:
+    """All tables, in Markdown."""
+    return "\n\n".join(_table(pair) for pair in PAIRS)
+
+
+def _table(pair: Pair) -> str:
+    if pair.ours == pair.theirs:
+        names = ", ".join(f"`{name}`" for name in arguments(pair))
+        return f"### {pair.title}\n\nTFX's own, used unchanged. All arguments are the same: {names}."
+    rows = "\n".join(f"| `{name}` | {' | '.join(_verdict(pair, name))}".rstrip() + " |" for name in arguments(pair))
+    own = [name for name in parameters(pair.classes()[1]) if name not in arguments(pair)]
+    heading = f"### {pair.title}" + (f", in place of {pair.in_place_of}" if pair.in_place_of else "")
+    table = f"{heading}\n\n| argument | | |\n|---|---|---|\n{rows}"
+    return f"{table}\n\nOurs alone: {', '.join(f'`{name}`' for name in own)}." if own else table
+
+
+def _verdict(pair: Pair, name: str) -> tuple[str, str]:
+    """ "same", "changed" or "refused", and what there is to say of it."""
+    key = (pair.title, name)
+    newer = "TFX 1.21: " if name in NEWER.get(pair.title, ()) else ""
+    if key in REFUSED:
+        return "refused", refusal(pair, name)
+    if key in CHANGED:
+        return "changed", newer + CHANGED[key]
+    return "same", newer + NOTES.get(key, "")
+
+
+def refusal(pair: Pair, name: str) -> str:
+    """What the error says: what is wrong, and what to do.
+
+    Raises:
+      AssertionError: our component takes the value.
+    """
+    from infeed.components import InfeedError
+
+    value = REFUSED[pair.title, name]()
+    try:
+        pair.classes()[1](**{**pair.given(), name: value})
+    except InfeedError as error:
+        return f"{error.what}: {error.do}".replace("|", "\\|")
+    raise AssertionError(f"{pair.title} takes {name}={value!r}")
+
+
+def arguments(pair: Pair) -> list[str]:
+    """Those of TFX, of 1.16 first and the same on both versions."""
+    newer = NEWER.get(pair.title, ())
+    return [*(name for name in parameters(pair.classes()[0]) if name not in newer), *newer]
+
+
+def parameters(component: type) -> Parameters:
+    found = dict(inspect.signature(component.__init__).parameters)  # type: ignore[misc]
+    del found["self"]
+    return found
+
+
+def _named(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def with_tables(page: str) -> str:
+    """The page, its tables made anew."""
+    block = f"{BEGIN}\n\n{tables()}\n\n{END}"
+    return re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: block, page, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))

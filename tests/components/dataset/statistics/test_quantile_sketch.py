@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import functools
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infeed.components.dataset.statistics.quantile_sketch import CAPACITY, QuantileSketch, StoredRun
+
+FRACTIONS = [0, 0.001, 0.1, 0.25, 0.5, 0.9, 0.999, 1]
+
+
+def sketch_of(values: np.ndarray) -> QuantileSketch:
+    return QuantileSketch.of(*np.unique(values, return_counts=True))
+
+
+def furthest_rank(sketch: QuantileSketch, values: np.ndarray) -> float:
+    """By how much, as a share of all values, the found quantiles miss the ranks that were asked for."""
+    ordered, missed = np.sort(values), 0.0
+    for fraction, found in zip(FRACTIONS, sketch.at(FRACTIONS), strict=True):
+        low, high = np.searchsorted(ordered, found), np.searchsorted(ordered, found, side="right")
+        wanted = min(max(fraction * len(values), 1), len(values))
+        missed = max(missed, low + 1 - wanted - 1, wanted - high)
+    return missed / len(values)
+
+
+@given(st.lists(st.lists(st.integers(-50, 50), max_size=30), min_size=1, max_size=8))
+def test_few_different_values_give_numpys_quantiles_in_any_order(parts: list[list[int]]) -> None:
+    values = np.array([value for part in parts for value in part], np.int64)
+    sketches = [sketch_of(np.array(part, np.int64)) for part in parts]
+    added = functools.reduce(operator.add, sketches, QuantileSketch())
+    backwards = functools.reduce(operator.add, reversed(sketches), QuantileSketch())
+    assert added.plain() == backwards.plain()
+    assert (added.total, added.error) == (len(values), 0)
+    if len(values):
+        assert added.at(FRACTIONS) == np.quantile(values, FRACTIONS, method="inverted_cdf").tolist()
+        assert added.ranks([-1, 0.5, 60]) == [int((values <= value).sum()) for value in (-1, 0.5, 60)]
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32), st.lists(st.integers(1, 9_000), min_size=1, max_size=24), st.booleans())
+def test_many_different_values_are_found_within_the_error_that_is_said(seed: int, sizes: list[int], sort: bool) -> None:
+    values = np.random.default_rng(seed).lognormal(size=sum(sizes)).astype(np.float32)
+    values = np.sort(values) if sort else values
+    added = functools.reduce(operator.add, map(sketch_of, np.split(values, np.cumsum(sizes)[:-1])))
+    assert added.total == len(values)
+    assert furthest_rank(added, values) <= added.error + 1 / len(values)
+    assert added.error <= (2 + np.log2(len(sizes) + 1)) / CAPACITY
+    assert added.at([0, 1]) == [values.min(), values.max()]
+    kept = added.collapse()
+    assert len(kept.runs) == 1
+    assert furthest_rank(kept, values) <= kept.error + 1 / len(values)
+
+
+def test_memory_stays_bounded_by_the_logarithm_of_the_parts() -> None:
+    part = sketch_of(np.arange(5_000))
+    added = functools.reduce(operator.add, [part] * 64)
+    assert len(added.runs) <= 7
+    assert all(len(run.values) <= CAPACITY for run in added.runs)
+
+
+def test_a_sketch_of_nothing_has_no_quantiles() -> None:
+    assert QuantileSketch().total == 0
+    assert QuantileSketch().ranks([1.0]) == [0]
+    with pytest.raises(ValueError, match="no values, so no quantiles"):
+        QuantileSketch().at([0.5])
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "error", "says"),
+    [
+        ([2.0, 1.0], [1, 1], 0, "do not ascend"),
+        ([1.0, float("nan")], [1, 1], 0, "do not ascend"),
+        ([1.0, 2.0], [1], 0, "2 values and 1 weights"),
+        ([], [], 0, "0 values"),
+        ([1.0, 2.0], [1, 0], 0, "impossible weight"),
+        ([1.0, 2.0], [1, 1], 3, "impossible weight"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused(values: list[float], weights: list[int], error: int, says: str) -> None:
+    from infeed.components.dataset.statistics.packed import pack
+
+    stored = StoredRun(pack(np.array(values, np.float32)), pack(np.array(weights, np.int64)), error, 0)
+    with pytest.raises(ValueError, match=says):
+        stored.run(np.float32)

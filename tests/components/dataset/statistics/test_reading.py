@@ -1,0 +1,142 @@
+"""Covers `table_statistics` as well."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from infeed.components.dataset import names, records
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.dataset.manifest import Shard, Split
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.reading import key_of, names_without_values, statistics_of
+from infeed.components.dataset.statistics.table_statistics import TableStatistics, add
+from infeed.components.errors import InfeedError
+
+TABLE = pa.RecordBatch.from_pydict(
+    {
+        "fare": pa.array([1.5, None, 0.0, 4.25], pa.float32()),
+        "company": pa.array(["a", "b", None, "a"]),
+        "stops": pa.array([[1, 2], [], None, [3]], pa.list_(pa.int64())),
+    }
+)
+
+
+def write(root: Path, *shards: pa.RecordBatch) -> None:
+    for index, shard in enumerate(shards):
+        path = f"{names.split_dir(str(root), 'train')}/{names.shard_name(index, len(shards), gzip=True)}"
+        records.write_records(path, [records.frame_records(encode_examples(shard))], gzip_level=1)
+
+
+def as_json(found: dict[str, ColumnStatistics]) -> dict[str, str]:
+    return {name: column.to_json() for name, column in found.items()}
+
+
+def test_a_dataset_of_somebody_else_is_read_once_and_left_alone(tmp_path: Path) -> None:
+    root, cache = tmp_path / "data", str(tmp_path / "cache")
+    write(root, TABLE.slice(0, 1), TABLE.slice(1))
+    before = sorted(os.walk(root))
+    found = statistics_of(str(root), "train", cache_dir=cache)
+    assert as_json(found) == {
+        name: ColumnStatistics.of(name, TABLE.column(TABLE.schema.names.index(name))).to_json()
+        for name in sorted(found)
+    }
+    assert sorted(found) == ["company", "fare", "stops"]
+    assert sorted(os.walk(root)) == before
+    kept = [file for file in os.listdir(cache) if file.startswith("statistics-")]
+    assert len(kept) == 2
+
+
+def test_a_table_wider_than_ingest_counts_is_read_on_demand(tmp_path: Path) -> None:
+    columns = {f"column_{number:03d}": pa.array([number, None, -number]) for number in range(600)}
+    write(tmp_path / "data", pa.RecordBatch.from_pydict(columns))
+    found = statistics_of(str(tmp_path / "data"), "train", cache_dir=str(tmp_path / "cache"))
+    assert sorted(found) == sorted(columns)
+    assert {(column.rows, column.missing, column.mean) for column in found.values()} == {(3, 1, 0.0)}
+    assert found["column_599"].maximum == 599
+
+
+def test_a_shard_that_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = str(tmp_path / "cache")
+    write(tmp_path / "one", TABLE.slice(0, 1), TABLE.slice(1))
+    first = as_json(statistics_of(str(tmp_path / "one"), "train", cache_dir=cache))
+    write(tmp_path / "two", TABLE.slice(0, 1), TABLE.slice(1))
+    monkeypatch.setattr("infeed.components.dataset.statistics.reading._read_shard", None)
+    assert as_json(statistics_of(str(tmp_path / "two"), "train", cache_dir=cache)) == first
+
+
+def test_damaged_statistics_in_the_cache_are_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root, cache = str(tmp_path / "data"), tmp_path / "cache"
+    write(tmp_path / "data", TABLE)
+    first = as_json(statistics_of(root, "train", cache_dir=str(cache)))
+    [kept] = cache.glob("statistics-*")
+    kept.write_bytes(kept.read_bytes()[:-9])
+    assert as_json(statistics_of(root, "train", cache_dir=str(cache))) == first
+    assert "damaged, so the shard is read again" in caplog.text
+
+
+def test_a_column_of_nothing_at_all_has_a_name_and_no_statistics(tmp_path: Path) -> None:
+    write(tmp_path, pa.RecordBatch.from_pydict({"x": [1, None], "nothing": pa.nulls(2)}))
+    assert names_without_values(str(tmp_path), "train", str(tmp_path / "cache")) == ["nothing"]
+    assert list(statistics_of(str(tmp_path), "train", cache_dir=str(tmp_path / "cache"))) == ["x"]
+
+
+def test_only_the_columns_that_are_wanted(tmp_path: Path) -> None:
+    write(tmp_path, TABLE)
+    cache = str(tmp_path / "cache")
+    assert list(statistics_of(str(tmp_path), "train", ["stops"], cache)) == ["stops"]
+    with pytest.raises(InfeedError, match=r"no column 'x'(.|\n)*choose of 'company', 'fare', 'stops'"):
+        statistics_of(str(tmp_path), "train", ["x"], cache)
+    with pytest.raises(InfeedError, match=r"no split 'test'(.|\n)*choose one of train"):
+        statistics_of(str(tmp_path), "test", cache_dir=cache)
+
+
+def test_records_that_are_no_examples_are_an_error(tmp_path: Path) -> None:
+    framed = records.frame_records(pa.array([b"nonsense"], pa.large_binary()))
+    path = f"{names.split_dir(str(tmp_path), 'train')}/data_tfrecord-00000-of-00001"
+    records.write_records(path, [framed], gzip_level=None)
+    with pytest.raises(InfeedError, match=r"not a serialized tf.Example(.|\n)*data_tfrecord-00000"):
+        statistics_of(str(tmp_path), "train", cache_dir=str(tmp_path / "cache"))
+
+
+def test_a_feature_of_two_types_is_an_error(tmp_path: Path) -> None:
+    shards = [pa.RecordBatch.from_pydict({"x": pa.array([value])}) for value in (1, "a")]
+    write(tmp_path, *shards)
+    with pytest.raises(InfeedError, match=r"column 'x' is int, and 'x' is bytes(.|\n)*one type for each feature"):
+        statistics_of(str(tmp_path), "train", cache_dir=str(tmp_path / "cache"))
+
+
+def test_a_column_that_a_part_lacks_is_missing_there() -> None:
+    one = TableStatistics(2, {"x": ColumnStatistics.of("x", pa.array([1, 2]))})
+    both = add([one, TableStatistics(3, {"y": ColumnStatistics.of("y", pa.array(["a", "b", None]))})])
+    assert both.rows == 5
+    assert {name: (column.rows, column.missing) for name, column in both.columns.items()} == {"x": (5, 3), "y": (5, 3)}
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda plain: plain.update(format=2), "format 2, this version reads 1"),
+        (lambda plain: plain.update(rows=3), "has 2 rows of 3"),
+        (lambda plain: plain["columns"].append(plain["columns"][0]), "stands there twice"),
+        (lambda plain: plain["columns"][0].pop("zeros"), "zeros is missing"),
+    ],
+)
+def test_tampered_statistics_are_an_error_that_names_the_file(tmp_path: Path, damage: object, says: str) -> None:
+    path = tmp_path / "statistics-train.json"
+    TableStatistics(2, {"x": ColumnStatistics.of("x", pa.array([1, 2]))}).write(str(path), "key")
+    assert TableStatistics.read(str(path), "another") is None
+    plain = json.loads(path.read_bytes())
+    damage(plain)  # type: ignore[operator]
+    path.write_text(json.dumps(plain))
+    with pytest.raises(InfeedError, match=rf"unreadable statistics: .*{says}(.|\n)*statistics-train.json"):
+        TableStatistics.read(str(path), "key")
+
+
+def test_a_key_tells_splits_apart() -> None:
+    one, other = (Split.of((Shard("Split-train/a", 3, 10, crc),)) for crc in ("00000000", "00000001"))
+    assert key_of(one) != key_of(other)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infeed.components.dataset.decode import decode_example
+from infeed.components.dataset.decode_columns import decode_columns
+from infeed.components.dataset.encode import encode_examples, varint
+
+SCHEMA = pa.schema(
+    [
+        ("int", pa.int64()),
+        ("floats", pa.list_(pa.float32())),
+        ("ints", pa.list_(pa.int64())),
+        ("text", pa.large_binary()),
+        ("texts", pa.list_(pa.large_binary())),
+    ]
+)
+INTS = st.one_of(st.integers(-3, 300), st.integers(-(2**63), 2**63 - 1))
+ROW = st.fixed_dictionaries(
+    {
+        "int": st.one_of(st.none(), INTS),
+        "floats": st.one_of(st.none(), st.lists(st.floats(width=32, allow_nan=False), max_size=3)),
+        "ints": st.one_of(st.none(), st.lists(INTS, max_size=3)),
+        "text": st.one_of(st.none(), st.binary(max_size=200)),
+        "texts": st.one_of(st.none(), st.lists(st.binary(max_size=3), max_size=3)),
+    }
+)
+
+
+def field(tag: int, content: bytes) -> bytes:
+    return bytes([tag]) + varint(len(content)) + content
+
+
+def entry(name: bytes, feature: bytes) -> bytes:
+    return field(0x0A, field(0x0A, name) + field(0x12, feature))
+
+
+def example(*entries: bytes) -> bytes:
+    return field(0x0A, b"".join(entries))
+
+
+def one_by_one(records: list[bytes]) -> dict[str, list[Any]]:
+    """What the records hold by protobuf's own reading."""
+    decoded = [decode_example(record).features for record in records]
+    names = sorted({name for features in decoded for name, feature in features.items() if feature.type})
+    rows = [[features.get(name) for features in decoded] for name in names]
+    return {
+        name: [list(found.values) if found and found.type else None for found in column]
+        for name, column in zip(names, rows, strict=True)
+    }
+
+
+def together(records: list[bytes]) -> dict[str, list[Any]]:
+    return {name: column.to_pylist() for name, column in decode_columns(records).items()}
+
+
+@given(st.lists(ROW, max_size=8))
+def test_what_was_encoded_is_decoded(rows: list[dict[str, Any]]) -> None:
+    records = encode_examples(pa.RecordBatch.from_pylist(rows, schema=SCHEMA)).to_pylist()
+    assert together(records) == one_by_one(records)
+
+
+@given(st.lists(st.tuples(ROW, st.randoms()), max_size=6))
+def test_any_order_of_features_will_do(rows: list[tuple[dict[str, Any], Any]]) -> None:
+    records = []
+    for row, random in rows:
+        kinds = [(name, kind) for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True) if row[name] is not None]
+        random.shuffle(kinds)
+        one = [
+            encode_examples(pa.RecordBatch.from_pydict({name: pa.array([row[name]], kind)})).to_pylist()[0]
+            for name, kind in kinds
+        ]
+        records.append(b"".join(one))  # messages that are joined are merged
+        records.append(example(*(whole[len(varint(len(whole))) + 1 :] for whole in one if len(whole) < 120)))
+    assert together(records) == one_by_one(records)
+
+
+UNUSUAL = {
+    "unpacked": example(entry(b"x", field(0x12, b"\x0d" + struct.pack("<f", 1.5) + b"\x0d" + struct.pack("<f", 2)))),
+    "packed in two": example(entry(b"x", field(0x12, field(0x0A, struct.pack("<f", 1)) * 2))),
+    "value before key": example(field(0x0A, field(0x12, field(0x12, b"")) + field(0x0A, b"x"))),
+    "twice": example(entry(b"x", field(0x12, b"")), entry(b"x", field(0x12, field(0x0A, struct.pack("<f", 3))))),
+    "without a value": example(field(0x0A, field(0x0A, b"x"))),
+    "without a kind": example(entry(b"x", b"")),
+    "an unknown field": example(entry(b"x", field(0x12, b""))) + field(0x2A, b"abc"),
+    "nothing": b"",
+    "no features": example(),
+    "a long varint": bytes([0x0A, 0x80 | 13, 0])
+    + entry(b"x", field(0x12, field(0x0A, bytes(4))))[:13].ljust(13, b"\0"),
+}
+
+
+@pytest.mark.parametrize("record", [pytest.param(record, id=name) for name, record in UNUSUAL.items()])
+def test_unusual_records_stand_among_usual_ones(record: bytes) -> None:
+    usual = encode_examples(pa.RecordBatch.from_pydict({"x": pa.array([[0.5], [1.0, 2.0]], pa.list_(pa.float32()))}))
+    records = [usual[0].as_py(), record, usual[1].as_py()]
+    try:
+        expected = one_by_one(records)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"not a serialized tf\.Example"):
+            together(records)
+    else:
+        assert together(records) == expected
+
+
+@given(st.lists(ROW, min_size=1, max_size=3), st.data())
+def test_damaged_records_are_read_as_protobuf_reads_them_or_refused(rows: list[dict[str, Any]], data: Any) -> None:
+    records = encode_examples(pa.RecordBatch.from_pylist(rows, schema=SCHEMA)).to_pylist()
+    damaged = bytearray(records[0])
+    if damaged:
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    records[0] = bytes(damaged)[: data.draw(st.integers(0, len(damaged)))]
+    try:
+        expected = one_by_one(records)
+        kinds = {(name, feature.type) for one in records for name, feature in decode_example(one).features.items()}
+    except ValueError:
+        expected, kinds = None, set()
+    typed = [name for name, kind in kinds if kind]
+    if expected is None or len(typed) > len(set(typed)):
+        with pytest.raises(ValueError, match=r"not a serialized tf.Example|feature .* is .* and|decode"):
+            decode_columns(records)
+    else:
+        assert repr(together(records)) == repr(expected)  # NaN is not itself
+
+
+def test_a_feature_of_two_types_is_an_error() -> None:
+    records = [example(entry(b"x", field(0x12, b""))), example(entry(b"x", field(0x1A, b"")))]
+    with pytest.raises(ValueError, match="feature 'x' is float and int"):
+        decode_columns(records)
+    odd = records[0] + field(0x2A, b"of a later version")
+    with pytest.raises(ValueError, match="feature 'x' is float and int"):
+        decode_columns([odd, records[1]])
+    with pytest.raises(ValueError, match="feature 'x' is float and int"):
+        decode_columns([odd, records[1] + field(0x2A, b"")])

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from infeed.components.dataset import names, records
+from infeed.components.dataset.checksums import Expected
+from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
+from infeed.components.dataset.reading import check_listed, expected_file, manifest_of
+from infeed.components.errors import InfeedError
+
+SHARD = Shard("Split-train/data_tfrecord-00000-of-00001", 3, 100, "0a0b0c0d")
+MANIFEST = Manifest(
+    source=Source("csv", "f1", files=1, bytes=9),
+    options={},
+    schema=(),
+    splits={"train": Split.of((SHARD,))},
+    rows_read=3,
+)
+
+
+def write_shards(root: Path, split: str, payloads: list[list[bytes]], gzip: bool = True) -> None:
+    for index, shard in enumerate(payloads):
+        name = names.shard_name(index, len(payloads), gzip)
+        framed = records.frame_records(pa.array(shard, pa.large_binary()))
+        path = f"{names.split_dir(str(root), split)}/{name}"
+        records.write_records(path, [framed], gzip_level=1 if gzip else None)
+
+
+def test_a_dataset_of_somebody_else_is_counted_and_left_alone(tmp_path: Path) -> None:
+    write_shards(tmp_path, "train", [[b"a", b"b"], [b"c"]])
+    write_shards(tmp_path, "eval", [[b"d"]], gzip=False)
+    before = sorted(os.walk(tmp_path))
+    counted = manifest_of(str(tmp_path))
+    assert {name: split.records for name, split in counted.splits.items()} == {"eval": 1, "train": 3}
+    assert counted.splits["train"].shards[1].file == "Split-train/data_tfrecord-00001-of-00002.gz"
+    assert counted.rows_read == 4
+    assert sorted(os.walk(tmp_path)) == before
+
+
+def test_a_count_is_kept_until_a_file_changes(tmp_path: Path) -> None:
+    root, cache = tmp_path / "data", tmp_path / "cache"
+    write_shards(root, "train", [[b"a", b"b"]])
+    first = manifest_of(str(root), str(cache))
+    assert manifest_of(str(root), str(cache)) == first
+    assert len(os.listdir(cache)) == 1
+    write_shards(root, "train", [[b"a", b"b", b"c"]])
+    assert manifest_of(str(root), str(cache)).splits["train"].records == 3
+    assert len(os.listdir(cache)) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", None])
+def test_a_kept_count_that_is_damaged_or_anothers_is_made_again(
+    tmp_path: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    root, cache = tmp_path / "data", tmp_path / "cache"
+    write_shards(root, "train", [[b"a", b"b"]])
+    first = manifest_of(str(root), str(cache))
+    (kept,) = cache.rglob("manifest.json")
+    kept.write_bytes(MANIFEST.to_json().encode() if damage is None else damage)
+    assert manifest_of(str(root), str(cache)) == first
+    assert "is damaged, so the records are counted again" in caplog.text
+    assert Manifest.from_json(kept.read_bytes()) == first
+
+
+def test_a_count_is_of_one_place_even_where_names_sizes_and_times_agree(tmp_path: Path) -> None:
+    cache, found = tmp_path / "cache", []
+    for name, payload in (("one", b"a"), ("two", b"b")):
+        write_shards(tmp_path / name, "train", [[payload]], gzip=False)
+        for file in (tmp_path / name / "Split-train").iterdir():
+            os.utime(file, (1, 1))
+        found.append(manifest_of(str(tmp_path / name), str(cache)).splits["train"].shards[0].crc32c)
+    assert found[0] != found[1]
+
+
+def test_a_count_that_cannot_be_kept_is_made_anew(tmp_path: Path) -> None:
+    write_shards(tmp_path / "data", "train", [[b"a", b"b"]])
+    (tmp_path / "cache").write_text("no folder")
+    assert manifest_of(str(tmp_path / "data"), str(tmp_path / "cache")).splits["train"].records == 2
+
+
+def test_a_dataset_that_is_still_written_is_nobodys(tmp_path: Path) -> None:
+    write_shards(tmp_path, "train", [[b"a"]])
+    (tmp_path / ".ingest").mkdir()
+    with pytest.raises(InfeedError, match="a dataset that is not finished"):
+        manifest_of(str(tmp_path))
+
+
+def test_a_folder_without_splits(tmp_path: Path) -> None:
+    with pytest.raises(InfeedError, match="not a TFRecord dataset"):
+        manifest_of(str(tmp_path))
+
+
+def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a\n1\n")
+    with pytest.raises(InfeedError, match=r"not a TFRecord dataset: no Split-\* folder\n  where: .*rows\.csv"):
+        manifest_of(str(path))
+
+
+def test_a_manifest_is_believed_where_there_is_one(tmp_path: Path) -> None:
+    MANIFEST.write(str(tmp_path))
+    assert manifest_of(str(tmp_path)) == MANIFEST
+
+
+def test_what_is_expected_of_a_file_stands_in_the_manifest_of_its_dataset(tmp_path: Path) -> None:
+    path = f"{tmp_path}/data/{SHARD.file}"
+    MANIFEST.write(f"{tmp_path}/data")
+    assert expected_file(path) == Expected(path, 100, "0a0b0c0d")
+    assert expected_file(f"{path}-more") is None
+    assert expected_file(f"{tmp_path}/other/{SHARD.file}") is None
+    (tmp_path / "manifest.json").write_text("of another program")
+    assert expected_file(f"{tmp_path}/data/file") is None
+
+
+def test_a_manifest_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    path = f"{tmp_path}/{SHARD.file}"
+    for crc32c in ("00000000", "0a0b0c0d"):
+        split = Split.of((dataclasses.replace(SHARD, crc32c=crc32c),))
+        dataclasses.replace(MANIFEST, splits={"train": split}).write(str(tmp_path))
+        assert expected_file(path) == Expected(path, 100, crc32c)
+
+
+def test_a_folder_holds_what_its_manifest_lists_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("a", "b", "_SUCCESS", ".crc"):
+        (tmp_path / name).touch()
+    check_listed(str(tmp_path), {"a", "b"})
+    for listed, says in (
+        ({"a"}, "b is not of this dataset"),
+        (set[str](), "a and 1 more are not of this dataset"),
+        ({"a", "b", "c"}, "c is missing"),
+    ):
+        with pytest.raises(InfeedError, match=rf"(?s){says}: manifest.json tells of other files.*where: {tmp_path}"):
+            check_listed(str(tmp_path), listed)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.predictions.saved_model import RefusedBatchError, SavedModel, model_folder
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+
+
+@pytest.fixture(scope="module")
+def loaded(model: str) -> SavedModel:
+    return SavedModel.load(model)
+
+
+def test_a_signature_says_what_it_takes_and_gives(loaded: SavedModel) -> None:
+    by_example, by_feature = loaded.signature("serving_default"), loaded.signature("features")
+    assert by_example.takes_examples
+    assert list(by_example.inputs) == ["examples"]
+    assert list(by_example.outputs) == ["column", "double", "grid", "large", "pair", "whole", "word", "words"]
+    assert not by_feature.takes_examples
+    assert {name: spec.dtype.name for name, spec in by_feature.inputs.items()} == {"pair": "int64", "x": "float32"}
+
+
+def test_a_batch_is_answered_as_arrays(loaded: SavedModel) -> None:
+    found = loaded.signature("features")({"x": [0.5, 1.0], "pair": np.array([[1, 2], [3, 4]])})
+    assert {name: array.tolist() for name, array in found.items()} == {"sum": [3.5, 8.0]}
+
+
+def test_what_tensorflow_refuses_is_told_in_its_words(loaded: SavedModel) -> None:
+    with pytest.raises(RefusedBatchError, match=r"(?s)Could not parse example.*signature 'serving_default'"):
+        loaded.signature("serving_default")({"examples": [b"no example"]})
+
+
+def test_outputs_without_the_rows_of_the_batch_are_refused(loaded: SavedModel) -> None:
+    with pytest.raises(InfeedError, match=r"output 'y' has the shape \[\], without a row for each example"):
+        loaded.signature("scalar").check_outputs()
+    with pytest.raises(InfeedError, match=r"output 'y' has the shape \[2\], without the 3 rows of the batch"):
+        loaded.signature("constant")({"examples": [b"", b"", b""]})
+
+
+def test_a_signature_that_is_not_there_is_refused(loaded: SavedModel) -> None:
+    with pytest.raises(InfeedError, match=r"(?s)no signature 'raw'; it has serving_default.*do: +ask another"):
+        loaded.signature("raw", do="ask another")
+
+
+def test_an_export_of_the_trainer_says_which_feature_an_argument_takes(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.raw_features, module.raw_arguments = tf.Variable(["image/encoded"]), tf.Variable(["image_encoded"])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "image_encoded")], autograph=False)
+    def raw(image_encoded: Any) -> Any:
+        return {"length": tf.strings.length(image_encoded)}
+
+    tf.saved_model.save(module, str(tmp_path), {"raw": raw})
+    signature = SavedModel.load(str(tmp_path)).signature("raw")
+    assert not signature.takes_examples  # although it takes nothing but text
+    assert signature({"image/encoded": [b"123", b"1"]})["length"].tolist() == [3, 1]
+
+
+def test_the_newest_version_is_meant(tmp_path: Path) -> None:
+    for version in ("9", "10", "temporary"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "saved_model.pb").touch()
+    assert model_folder(str(tmp_path)) == f"{tmp_path}/10"
+    assert model_folder(f"{tmp_path}/9") == f"{tmp_path}/9"
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InfeedError, match="there is no saved model"):
+        SavedModel.load(str(tmp_path))
+    (tmp_path / "saved_model.pb").write_bytes(b"no model")
+    with pytest.raises(InfeedError, match="the model cannot be loaded"):
+        SavedModel.load(str(tmp_path))

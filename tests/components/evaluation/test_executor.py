@@ -1,0 +1,288 @@
+"""What is blessed, what is left to TFX's own executor, and what is an error before anything is written.
+
+Covers `measuring`, `models`, `batch_columns`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from infeed.components.errors import InfeedError
+
+pytestmark = pytest.mark.tfx
+
+ACCURACY = "SparseCategoricalAccuracy"
+
+
+@pytest.fixture
+def run(tmp_path: Path, examples: Any, model: Any, execute: Callable[..., Any]) -> Callable[..., Any]:
+    """Our Evaluator on the common examples and model; `given` takes the place of either."""
+
+    def execute_ours(config: Any, baseline: Any = None, **given: Any) -> tuple[str, Any]:
+        from infeed.components import Evaluator
+
+        chosen = {"examples": examples, "model": model} | given
+        return execute(Evaluator, tmp_path / "out", eval_config=config, baseline=baseline, **chosen)
+
+    return execute_ours
+
+
+def metrics(folder: str) -> Mapping[str, float]:
+    """Of all rows, by name."""
+    import tensorflow_model_analysis as tfma
+
+    found = dict(tfma.load_eval_result(folder).slicing_metrics)[()]
+    return {name: value["doubleValue"] for name, value in found[""][""].items()}
+
+
+def reason(config: Any, model: Any, examples: Any, **properties: Any) -> str:
+    """Why TFX's own executor is to do it."""
+    import json
+
+    from google.protobuf import json_format
+    from tfx.types import standard_artifacts
+
+    from infeed.components.evaluation.executor import evaluate
+    from infeed.components.evaluation.pairs import BeyondError
+
+    inputs = {"examples": [examples], "model": [model]}
+    given = {"eval_config": json.dumps(json_format.MessageToDict(config)), **properties}
+    with pytest.raises(BeyondError) as beyond:
+        evaluate(inputs, {"evaluation": [standard_artifacts.ModelEvaluation()]}, given)
+    return str(beyond.value)
+
+
+@pytest.mark.parametrize(("bound", "file"), [(0.1, "BLESSED"), (0.99, "NOT_BLESSED")])
+def test_a_model_is_blessed_where_it_reaches_its_threshold(
+    run: Callable[..., Any], eval_config: Callable[..., Any], metric: Callable[..., Any], bound: float, file: str
+) -> None:
+    threshold = {"value_threshold": {"lower_bound": bound}}
+    folder, blessing = run(eval_config({"metrics": [metric(ACCURACY, threshold, name="accuracy")]}))
+    assert [path.name for path in Path(blessing.uri).iterdir()] == [file]
+    assert blessing.get_int_custom_property("blessed") == (file == "BLESSED")
+    assert blessing.get_string_custom_property("component_id") == "Evaluator"
+    assert 0.1 < metrics(folder)["accuracy"] < 0.99
+
+
+def test_without_thresholds_nothing_is_blessed(run: Callable[..., Any], eval_config: Callable[..., Any]) -> None:
+    folder, blessing = run(eval_config())
+    assert list(Path(blessing.uri).iterdir()) == []
+    assert metrics(folder) == {"example_count": 120}
+
+
+def test_small_batches_give_the_same(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    metric: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    trees: pa.RecordBatch,
+    write_model: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    """An accuracy that anybody can count: of a model that has the number of the most likely kind."""
+    from infeed.components.evaluation import batch_columns
+
+    monkeypatch.setattr(batch_columns, "ROWS", 7)
+    folder, _ = run(eval_config({"metrics": [metric(ACCURACY, name="accuracy"), metric("ExampleCount")]}))
+    height, girth = (np.array(trees[name].to_pylist()) for name in ("height", "girth"))
+    called = np.stack([np.zeros(len(height)), height, girth]).argmax(axis=0)
+    kinds = np.array([[b"oak", b"elm", b"ash"].index(kind) for kind in trees["kind"].to_pylist()])
+    assert metrics(folder) == {"accuracy": pytest.approx((called == kinds).mean()), "example_count": 120}
+
+
+def test_what_ours_does_not_compute_tfx_does_and_the_log_says_why(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    metric: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tfx.components.evaluator.executor import Executor
+
+    done: list[Any] = []
+    monkeypatch.setattr(Executor, "Do", lambda self, *given: done.append(given))
+    with caplog.at_level(logging.WARNING):
+        folder, _ = run(eval_config({"metrics": [metric("ExactMatch")]}))
+    assert "evaluated by TFX's own executor on Beam: the metric exact_match is computed by" in caplog.text
+    assert len(done) == 1
+    assert list(Path(folder).iterdir()) == []
+
+
+def test_reasons_to_leave_it_to_tfx(
+    eval_config: Callable[..., Any], metric: Callable[..., Any], model: Any, examples: Any
+) -> None:
+    accuracy = metric(ACCURACY)
+
+    def why(*specs: Any, options: Any = None, **given: Any) -> str:
+        config = eval_config(*specs, **given)
+        for name, value in (options or {}).items():
+            getattr(config.options, name).value = value
+        return reason(config, model, examples)
+
+    assert why(options={"compute_confidence_intervals": True}) == "confidence intervals are asked for"
+    assert "fewer than 9 rows are hidden" in why(options={"min_slice_size": 9})
+    assert "SQL" in why(slices=[{"slice_keys_sql": "SELECT 1"}])
+    assert "query_key" in why({"metrics": [accuracy], "query_key": "age"})
+    assert "one output of several" in why({"metrics": [accuracy], "output_names": ["a"]})
+    assert "model_specs.label_keys is set" in why(label_key="", label_keys={"a": "kind"})
+    assert "model_specs.model_type is 'tf_js'" in why(model_type="tf_js")
+    assert "the labels in 'kind' are text" in why({"metrics": [accuracy]}, preprocessing_function_names=[])
+    micro = {"micro_average": True, "class_weights": {"0": 1.0}}
+    assert "averaged over classes" in why({"metrics": [metric("MeanLabel")], "aggregate": micro})
+    assert "module_file has functions" in reason(eval_config(), model, examples, module_file="/here.py")
+
+
+def test_examples_that_are_no_tfrecords_are_left_to_tfx(
+    eval_config: Callable[..., Any],
+    model: Any,
+    trees: pa.RecordBatch,
+    write_examples: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    parquet = write_examples(tmp_path / "examples", trees)
+    parquet.set_string_custom_property("file_format", "FILE_FORMAT_PARQUET")
+    assert reason(eval_config(), model, parquet) == "file_format of the examples is 'FILE_FORMAT_PARQUET'"
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"signature_name": "serving"}, r"no signature 'serving'.*Format-Serving.*serving_default, transform_features"),
+    ({"preprocessing_function_names": ["scale"]}, r"no signature 'scale'"),
+    ({"label_key": "species"}, r"there is no column 'species'.*model_specs.label_key.*age, birds"),
+    ({"example_weight_key": "mass"}, r"there is no column 'mass'.*model_specs.example_weight_key"),
+    ({"example_weight_key": "city"}, r"column 'city' has 0 values here, and up to 1.*record 0"),
+    ({"prediction_key": "odds"}, r"outputs classes, probabilities, and none is chosen.*prediction_key"),
+    ({"slices": [{"feature_keys": ["country"]}]}, r"no row is in the slice each value of country.*slicing_specs"),
+    ({"slices": [{"feature_values": {"city": "Basel"}}]}, r"no row is in the slice city = 'Basel'"),
+    ({"label_key": ""}, r"the eval config names no label"),
+]
+
+
+@pytest.mark.parametrize(("given", "words"), WRONG)
+def test_what_the_data_or_the_model_lack_is_an_error(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    metric: Callable[..., Any],
+    given: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InfeedError, match=f"(?s){words}"):
+        run(eval_config({"metrics": [metric(ACCURACY)]}, **given))
+    assert list((tmp_path / "out" / "evaluation").iterdir()) == []
+
+
+def test_metrics_that_there_are_not_or_that_do_not_fit_are_errors(
+    run: Callable[..., Any], eval_config: Callable[..., Any], metric: Callable[..., Any], tmp_path: Path
+) -> None:
+    with pytest.raises(InfeedError, match=r"(?s)the metrics cannot be made: .*Acuracy.*metrics_specs"):
+        run(eval_config({"metrics": [metric("Acuracy")]}))
+
+
+def test_a_class_that_the_model_does_not_know_is_an_error(
+    run: Callable[..., Any], eval_config: Callable[..., Any], metric: Callable[..., Any]
+) -> None:
+    one = {"metrics": [metric("AUC")], "binarize": {"class_ids": {"values": [3]}}}
+    with pytest.raises(InfeedError, match="class 3 is asked for, and the model knows 3, from 0"):
+        run(eval_config(one))
+
+
+def test_a_column_that_the_manifest_does_not_know_is_an_error_at_once() -> None:
+    from infeed.components.evaluation.measuring import _check_columns
+    from infeed.components.evaluation.predictions.batches import Batch
+    from infeed.components.evaluation.slices import SliceSpec
+
+    specs = [SliceSpec(("seldom", "never"), ())]
+    with pytest.raises(InfeedError, match=r"(?s)no column 'never' to slice by.*name one of age, seldom"):
+        _check_columns(specs, Batch("", 0, []), [], {"age", "seldom"})
+    _check_columns(specs, Batch("", 0, []), [], set())  # nobody knows
+
+
+def test_a_split_that_there_is_not_or_that_is_empty_is_an_error(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    trees: pa.RecordBatch,
+    write_examples: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InfeedError, match=r"(?s)there is no split 'test'.*eval, train"):
+        run(eval_config(), example_splits=["test"])
+
+
+def test_no_examples_at_all_is_an_error(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    trees: pa.RecordBatch,
+    write_examples: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InfeedError, match="there are no examples to evaluate on"):
+        run(eval_config(), examples=write_examples(tmp_path / "none", trees.slice(0, 0)))
+
+
+def test_examples_that_the_model_cannot_read_are_an_error(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    trees: pa.RecordBatch,
+    write_examples: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    narrow = write_examples(tmp_path / "narrow", pa.RecordBatch.from_pydict({"age": trees["age"]}))
+    with pytest.raises(InfeedError, match="the model does not take these examples"):
+        run(eval_config(), examples=narrow)
+
+
+BASELINES: list[tuple[dict[str, Any], str]] = [
+    ({"label": "species"}, "the baseline does not make 'kind' of the examples, as the model does"),
+    ({"one_number": True}, "the baseline predicts 1 numbers a row, the model 3"),
+]
+
+
+@pytest.mark.parametrize(("other", "words"), BASELINES)
+def test_a_baseline_of_another_label_is_an_error(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    metric: Callable[..., Any],
+    write_model: Callable[..., Any],
+    other: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+) -> None:
+    baseline = write_model(tmp_path / "other", **other)
+    with pytest.raises(InfeedError, match=rf"(?s){words}.*other.*baseline_model"):
+        run(eval_config({"metrics": [metric(ACCURACY)]}), baseline)
+
+
+def test_a_baseline_that_knew_fewer_classes_is_compared_and_the_log_says_so(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    metric: Callable[..., Any],
+    write_model: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    threshold = {"change_threshold": {"direction": "HIGHER_IS_BETTER", "absolute": -1.0}}
+    baseline = write_model(tmp_path / "other", kinds=(b"elm", b"ash"))
+    with caplog.at_level(logging.WARNING):
+        _, blessing = run(eval_config({"metrics": [metric(ACCURACY, threshold)]}), baseline)
+    assert "the baseline predicts 2 numbers a row, the model 3" in caplog.text
+    assert blessing.get_int_custom_property("blessed") == 1
+    assert blessing.get_string_custom_property("baseline_model") == baseline.uri
+
+
+def test_a_folder_without_a_model_is_an_error(
+    run: Callable[..., Any], eval_config: Callable[..., Any], tmp_path: Path
+) -> None:
+    from tfx.types import standard_artifacts
+
+    empty = standard_artifacts.Model()
+    empty.uri = str(tmp_path / "empty")
+    Path(empty.uri).mkdir()
+    with pytest.raises(InfeedError, match="the model is no SavedModel"):
+        run(eval_config(), model=empty)

@@ -1,0 +1,142 @@
+"""Totals of leaves: however the rows are cut into batches, merging gives the same.
+
+Covers `pairs`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.tfx
+
+ROWS = 40
+METRICS: dict[str, dict[str, Any]] = {
+    "ExampleCount": {},
+    "MeanLabel": {},
+    "MeanSquaredError": {},
+    "MeanAbsolutePercentageError": {},
+    "BinaryCrossEntropy": {},
+    "AUC": {"num_thresholds": 20},
+    "ConfusionMatrixAtThresholds": {"thresholds": [0.5, 0.25]},
+    "MultiClassConfusionMatrixAtThresholds": {"thresholds": [0.25, 0.5]},
+    "CategoricalAccuracy": {},
+}
+cuts = st.lists(st.integers(0, ROWS), max_size=5).map(sorted)
+
+
+@functools.cache
+def plan_of(name: str) -> Any:
+    import tfx.components  # noqa: F401 - before TFMA
+
+    # isort: split
+    import tensorflow_model_analysis as tfma
+    from tensorflow_model_analysis.proto import config_pb2
+
+    from infeed.components.evaluation.metric_plan import MetricPlan
+
+    of_classes = name in ("ExampleCount", "MultiClassConfusionMatrixAtThresholds", "CategoricalAccuracy")
+    of_one = None if of_classes else config_pb2.BinarizationOptions(class_ids={"values": [1]})
+    metrics = tfma.MetricsSpec(
+        metrics=[tfma.MetricConfig(class_name=name, config=json.dumps(METRICS[name]))], binarize=of_one
+    )
+    config = tfma.EvalConfig(model_specs=[tfma.ModelSpec(example_weight_key="weight")], metrics_specs=[metrics])
+    return MetricPlan.of(tfma.utils.update_eval_config_with_defaults(config))
+
+
+def observed(part: slice, *, sparse: bool = True) -> Any:
+    """Rows whose weights and predictions are eighths, so that sums of them are exact."""
+    from infeed.components.evaluation.pairs import Observed
+
+    draw = np.random.default_rng(3)
+    labels = draw.integers(0, 3, (ROWS, 1))
+    predictions = (draw.integers(1, 8, (ROWS, 3)) / 8).astype(np.float32)
+    weights = draw.integers(0, 4, ROWS) / 8
+    rows = len(labels[part])
+    return Observed(rows, labels[part] if sparse else np.eye(3)[labels[part, 0]], predictions[part], weights[part])
+
+
+def total(leaf: Any, parts: Sequence[slice]) -> Any:
+    sparse = type(leaf).__name__ != "KerasMetrics"
+    totals = (leaf.total(leaf.terms({"": observed(part, sparse=sparse)})) for part in parts)
+    return functools.reduce(leaf.merge, totals)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@given(cuts=cuts)
+@settings(max_examples=10)
+def test_batches_cut_anywhere_give_the_same(name: str, cuts: list[int]) -> None:
+    edges, plan = [0, *cuts, ROWS], plan_of(name)
+    parts = [slice(start, stop) for start, stop in itertools.pairwise(edges) if start < stop]
+    found, expected = (plan.metrics([total(leaf, of) for leaf in plan.leaves]) for of in (parts, [slice(0, ROWS)]))
+    for key, value in expected.items():
+        # A logarithm is rounded, and so is a sum of some; all else here is exact.
+        assert found[key] == (pytest.approx(value, rel=1e-12) if "entropy" in key.name else value)
+
+
+def test_weights_count_rows() -> None:
+    (leaf,) = plan_of("ExampleCount").leaves
+    (weighted,) = leaf.results(total(leaf, [slice(0, ROWS)])).values()
+    assert weighted == observed(slice(0, ROWS)).weights.sum()
+
+
+def test_a_confusion_matrix_is_exact_at_its_thresholds() -> None:
+    """A prediction at the threshold is no positive one, and NaN is none either."""
+    from infeed.components.evaluation.pairs import Observed
+
+    (leaf,) = plan_of("ConfusionMatrixAtThresholds").leaves
+    likely = np.array([[0, 0.5, 0], [0, 0.5001, 0], [0, np.nan, 0], [0, 0.9, 0]])
+    rows = Observed(4, np.array([[1], [1], [1], [0]]), likely, None)
+    (entries,) = leaf.results(leaf.total(leaf.terms({"": rows}))).values()
+    matrix = entries[0.5].matrix
+    assert (matrix.tp, matrix.fn, matrix.fp, matrix.tn) == (1, 2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "prediction", "words"),
+    [
+        ("AUC", [[1]], [[0.5, np.nan]], "the model predicts NaN"),
+        ("AUC", [[1]], [[0.5]], "class 1 is asked for, and the model knows 1"),
+        ("AUC", [[0.0, 1.5]], [[0.5, 0.5]], "a label is 1.5, where a probability is measured"),
+        ("MultiClassConfusionMatrixAtThresholds", [[1]], [[0.5]], "and the model predicts one number"),
+    ],
+)
+def test_what_cannot_be_measured_is_an_error(name: str, label: Any, prediction: Any, words: str) -> None:
+    from infeed.components.evaluation.pairs import Observed
+
+    rows = Observed(1, np.array(label), np.array(prediction), None)
+    with pytest.raises(ValueError, match=words):
+        plan_of(name).leaves[0].terms({"": rows})
+
+
+def test_the_likeliest_classes_are_chosen_as_tfma_does() -> None:
+    from tensorflow_model_analysis.metrics import metric_types, metric_util
+
+    from infeed.components.evaluation.pairs import Pairs, Subject, flat
+
+    drawn = observed(slice(0, ROWS))
+    rows = {"": replace(drawn, predictions=drawn.predictions + np.float32([0, 1 / 64, 1 / 32]))}  # no two are equal
+    for sub_key in (metric_types.SubKey(class_id=2), metric_types.SubKey(k=2), metric_types.SubKey(top_k=2)):
+        found = flat(Subject("", sub_key, weighted=True).pairs(rows))
+        for row in range(ROWS):
+            inputs = metric_types.StandardMetricInputs(
+                labels=rows[""].labels[row],
+                predictions=rows[""].predictions[row],
+                example_weights=rows[""].weights[row],
+            )
+            expected = list(
+                metric_util.to_label_prediction_example_weight(inputs, sub_key=sub_key, example_weighted=True)
+            )
+            mine = Pairs(found.labels[row], found.predictions[row], found.weights[row])
+            assert [tuple(np.asarray(part).item() for part in one) for one in expected] == list(
+                zip(mine.labels.tolist(), mine.predictions.tolist(), mine.weights.tolist(), strict=True)
+            )

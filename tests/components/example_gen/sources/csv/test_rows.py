@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.sources import streams
+from infeed.components.example_gen.sources.csv import rows as csv_rows
+from infeed.components.example_gen.sources.csv.reader import CsvHeader, read_header
+from infeed.components.example_gen.sources.csv.rows import CsvOptions
+from infeed.components.example_gen.sources.streams import Span
+
+OPTIONS = CsvOptions()
+TABLES = st.integers(1, 3).flatmap(
+    lambda width: st.lists(
+        st.lists(st.text(st.sampled_from('a,"\n\r b'), max_size=6), min_size=width, max_size=width), max_size=12
+    )
+)
+
+
+def split(path: str, block_bytes: int) -> tuple[CsvHeader, list[Span]]:
+    header = read_header(path, OPTIONS)
+    whole_rows = partial(csv_rows.whole_rows, options=OPTIONS)
+    blocks = streams.read_blocks(header.rows, "utf-8", block_bytes, whole_rows)
+    return header, streams.split_spans(path, blocks, block_bytes=0)
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given(table=TABLES, block_bytes=st.integers(1, 60), line_end=st.sampled_from(["\n", "\r\n"]))
+def test_spans_read_apart_are_the_rows_that_the_csv_module_reads(
+    tmp_path_factory: pytest.TempPathFactory, table: list[list[str]], block_bytes: int, line_end: str
+) -> None:
+    path = str(tmp_path_factory.mktemp("csv") / "t.csv")
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator=line_end, quoting=csv.QUOTE_ALL)
+        writer.writerows([[f"c{number}" for number in range(len(table[0]) if table else 1)], *table])
+    header, spans = split(path, block_bytes)
+    rows = []
+    for span in spans:
+        for block in streams.read_blocks(span, "utf-8", 1 << 20, partial(csv_rows.whole_rows, options=OPTIONS)):
+            rows += csv_rows.parse_rows(block, header.names, OPTIONS, BadRows()).columns.to_pylist()
+    assert [[cell or "" for cell in row.values()] for row in rows] == table
+    assert [span.start for span in spans[1:]] == [span.stop for span in spans[:-1]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(st.sampled_from('a,"\n'), max_size=30))
+def test_rows_of_any_text_begin_where_the_csv_module_says(text: str) -> None:
+    starts = csv_rows.row_starts(text.encode(), OPTIONS) if text else [0]
+    rows = [text[start:stop] for start, stop in itertools.pairwise(starts)]
+    parsed = [next(csv.reader(io.StringIO(row, newline=""))) for row in rows]
+    assert parsed == [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+
+
+@pytest.mark.parametrize(
+    ("data", "whole"),
+    [
+        (b"", 0),
+        (b"a,b", 0),
+        (b"a\nb", 2),
+        (b'a\n"b\nc', 2),
+        (b'"a\nb"\nc', 6),
+        (b'"a\n""b\n', 0),
+        (b'x\n"a\n""b""\nc\n""d', 2),
+        (b'"a\n""b"\n"c\n""d\n', 8),
+        (b'5" pipe\n6" pipe\nx', 16),  # quotes inside a cell are text
+        (b'5" pipe\n"x\ny', 8),
+        (b"a\r\nb", 3),
+        (b"a\rb\r", 2),  # the last CR may be half of a CR LF
+    ],
+)
+def test_how_much_is_whole_rows(data: bytes, whole: int) -> None:
+    assert csv_rows.whole_rows(data, OPTIONS) == whole

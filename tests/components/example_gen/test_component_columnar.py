@@ -1,0 +1,224 @@
+"""Parquet, Avro and TFRecord as components: what is written, beside what TFX's own executors write."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from infeed.components.dataset import records
+from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.shards import ShardOptions
+from infeed.components.errors import InfeedError
+
+pytestmark = pytest.mark.tfx
+
+Multiset = Callable[[str], dict[str, Counter[bytes]]]
+TAXI = Path(__file__).parents[4] / "shared" / "data" / "chicago_taxi.parquet"
+EDGES = [{"i": 0, "f": 0.0, "b": False, "s": "", "raw": b""}, {"i": 1, "f": 1.5, "b": True, "s": "x", "raw": b"\x00y"}]
+
+
+def execute(component: Any, root: Path) -> Any:
+    from tfx.types import standard_artifacts
+
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(root)
+    component.executor_spec.executor_class().Do({}, {"examples": [artifact]}, component.exec_properties)
+    return artifact
+
+
+def theirs(input_base: str, executor: Any) -> Any:
+    from tfx.components import FileBasedExampleGen
+    from tfx.dsl.components.base import executor_spec
+
+    return FileBasedExampleGen(input_base, custom_executor_spec=executor_spec.BeamExecutorSpec(executor))
+
+
+def values_of(splits: dict[str, Counter[bytes]]) -> list[dict[str, Any]]:
+    """Every example of every split as name -> values, sorted by `i`."""
+    import tensorflow as tf
+
+    found = []
+    for record in (record for counted in splits.values() for record in counted.elements()):
+        features = tf.train.Example.FromString(record).features.feature
+        lists = {
+            name: getattr(feature, feature.WhichOneof("kind") or "bytes_list") for name, feature in features.items()
+        }
+        found.append({name: list(values.value) for name, values in lists.items()})
+    return sorted(found, key=lambda example: example["raw"])
+
+
+def test_parquet_keeps_what_tfx_loses(tmp_path: Path, multiset: Multiset) -> None:
+    from tfx.components.example_gen.custom_executors import parquet_executor
+
+    from infeed.components import ParquetExampleGen
+
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.Table.from_pylist(EDGES), tmp_path / "in" / "a.parquet")
+    execute(theirs(f"{tmp_path}/in", parquet_executor.Executor), tmp_path / "theirs")
+    lost, kept = values_of(multiset(f"{tmp_path}/theirs"))
+    assert lost == {"i": [], "f": [], "b": [], "s": [], "raw": []}
+    assert kept == {"i": [1], "f": [1.5], "b": [1], "s": [b"x"], "raw": [b"\x00y"]}
+
+    execute(ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    zeros, ones = values_of(multiset(f"{tmp_path}/ours"))
+    assert zeros == {"i": [0], "f": [0.0], "b": [0], "s": [b""], "raw": [b""]}
+    assert ones == kept
+
+
+def test_a_column_of_a_pickled_type_is_refused_and_not_run(pickled_column: Path, tmp_path: Path) -> None:
+    from infeed.components import ParquetExampleGen
+
+    (tmp_path / "in").mkdir()
+    shutil.copy(pickled_column / "table.parquet", tmp_path / "in")
+    with pytest.raises(InfeedError, match=r"(?s)type that Python made, and cannot be read safely.*table\.parquet"):
+        execute(ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    assert not (pickled_column / "it-was-run").exists()
+
+
+@pytest.mark.skipif(not TAXI.exists(), reason="no taxi data in a folder shared/data beside the checkout")
+def test_taxi_trips_are_tfxs_where_it_loses_nothing(tmp_path: Path, multiset: Multiset) -> None:
+    import tensorflow as tf
+    from tfx.components.example_gen.custom_executors import parquet_executor
+
+    from infeed.components import ParquetExampleGen
+
+    def without_zeros(splits: dict[str, Counter[bytes]]) -> Counter[bytes]:
+        """Both of theirs for a zero, missing and empty, and ours, which is there, become missing."""
+        stripped: Counter[bytes] = Counter()
+        for record in (record for counted in splits.values() for record in counted.elements()):
+            example = tf.train.Example.FromString(record)
+            for name, feature in list(example.features.feature.items()):
+                values = getattr(feature, feature.WhichOneof("kind") or "int64_list").value
+                if not values or values[0] in (0, b""):
+                    del example.features.feature[name]
+            stripped[example.SerializeToString(deterministic=True)] += 1
+        return stripped
+
+    (tmp_path / "in").mkdir()
+    pq.write_table(pq.read_table(TAXI).slice(0, 2_000), tmp_path / "in" / "taxi.parquet")
+    execute(theirs(f"{tmp_path}/in", parquet_executor.Executor), tmp_path / "theirs")
+    execute(ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    assert Manifest.read(f"{tmp_path}/ours").rows_read == 2_000
+    assert without_zeros(multiset(f"{tmp_path}/ours")) == without_zeros(multiset(f"{tmp_path}/theirs"))
+
+
+def test_tfxs_reader_reads_columns_of_structs_and_lists(tmp_path: Path) -> None:
+    import tensorflow as tf
+    from tensorflow_metadata.proto.v0 import schema_pb2
+    from tfx.components.util import tfxio_utils
+    from tfx_bsl.tfxio import dataset_options
+
+    from infeed.components import ParquetExampleGen
+
+    rows = [{"n": number, "trip": {"stops": [float(number)] * (number % 3)}} for number in range(500)]
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / "a.parquet", row_group_size=100)
+    options = IngestOptions(shards=ShardOptions(count=3), block_bytes=2_000)
+    artifact = execute(ParquetExampleGen(f"{tmp_path}/in", options=options), tmp_path / "out")
+    schema = schema_pb2.Schema(
+        feature=[{"name": "n", "type": schema_pb2.INT}, {"name": "trip.stops", "type": schema_pb2.FLOAT}]
+    )
+    factory = tfxio_utils.get_tf_dataset_factory_from_artifact([artifact], [])
+    seen = {}
+    for split in ("train", "eval"):
+        asked = dataset_options.TensorFlowDatasetOptions(batch_size=64, num_epochs=1)
+        for batch in factory([f"{artifact.uri}/Split-{split}/*"], asked, schema):
+            numbers = tf.sparse.to_dense(batch["n"]).numpy().ravel().tolist()
+            stops = tf.RaggedTensor.from_sparse(batch["trip.stops"]).to_list()
+            seen.update(zip(numbers, stops, strict=True))
+    assert seen == {row["n"]: row["trip"]["stops"] for row in rows}
+
+
+def test_avro(tmp_path: Path, multiset: Multiset) -> None:
+    from infeed.components import AvroExampleGen
+
+    types = {"i": "int", "f": "double", "b": "boolean", "s": "string", "raw": "bytes"}
+    fields = [{"name": name, "type": ["null", type]} for name, type in types.items()]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    (tmp_path / "in").mkdir()
+    with open(tmp_path / "in" / "a.avro", "wb") as file:
+        fastavro.writer(file, schema, EDGES)
+    execute(AvroExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    zeros, _ = values_of(multiset(f"{tmp_path}/ours"))
+    assert zeros == {"i": [0], "f": [0.0], "b": [0], "s": [b""], "raw": [b""]}
+
+
+def write_examples(folder: Path, make: Callable[[int], Any], gzip: bool = False) -> list[bytes]:
+    """200 serialized protos, in two files."""
+    payloads = [make(number).SerializeToString(deterministic=True) for number in range(200)]
+    for name, some in (("a", payloads[:50]), ("b", payloads[50:])):
+        framed = records.frame_records(pa.array(some, pa.large_binary()))
+        records.write_records(f"{folder}/{name}{'.gz' if gzip else ''}", [framed], gzip_level=6 if gzip else None)
+    return payloads
+
+
+def example(number: int) -> Any:
+    import tensorflow as tf
+
+    feature = {"n": tf.train.Feature(int64_list=tf.train.Int64List(value=[number])), "none": tf.train.Feature()}
+    return tf.train.Example(features=tf.train.Features(feature=feature))
+
+
+def sequence_example(number: int) -> Any:
+    import tensorflow as tf
+
+    return tf.train.SequenceExample(
+        context=example(number).features,
+        feature_lists=tf.train.FeatureLists(
+            feature_list={"steps": tf.train.FeatureList(feature=[tf.train.Feature()] * (number % 4))}
+        ),
+    )
+
+
+def test_records_are_split_as_tfxs_import_splits_them(tmp_path: Path, multiset: Multiset) -> None:
+    from tfx.components import ImportExampleGen
+
+    from infeed.components import TFRecordExampleGen
+
+    payloads = write_examples(tmp_path / "in", example)
+    execute(TFRecordExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
+    execute(ImportExampleGen(f"{tmp_path}/in"), tmp_path / "theirs")
+    ours, theirs = multiset(f"{tmp_path}/ours"), multiset(f"{tmp_path}/theirs")
+    assert ours["train"] + ours["eval"] == Counter(payloads)
+    assert {split: counted.total() for split, counted in ours.items()} == {
+        split: counted.total() for split, counted in theirs.items()
+    }
+    assert Manifest.read(f"{tmp_path}/ours").schema == ()
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+def test_sequence_examples_are_told_apart(tmp_path: Path, gzip: bool, multiset: Multiset) -> None:
+    from tfx.components.util import examples_utils
+    from tfx.proto import example_gen_pb2
+
+    from infeed.components import TFRecordExampleGen
+
+    payloads = write_examples(tmp_path / "in", sequence_example, gzip)
+    payload = example_gen_pb2.FORMAT_TF_SEQUENCE_EXAMPLE
+    artifact = execute(TFRecordExampleGen(f"{tmp_path}/in", payload_format=payload), tmp_path / "out")
+    assert examples_utils.get_payload_format(artifact) == payload
+    found = multiset(artifact.uri)
+    assert found["train"] + found["eval"] == Counter(payloads)
+    with pytest.raises(InfeedError, match=r"(?s)no tf\.Example.*record 0.*payload_format"):
+        execute(TFRecordExampleGen(f"{tmp_path}/in"), tmp_path / "wrong")
+
+
+def test_records_are_not_split_by_what_is_in_them(tmp_path: Path) -> None:
+    from tfx.proto import example_gen_pb2
+
+    from infeed.components import TFRecordExampleGen
+
+    write_examples(tmp_path / "in", example)
+    shares = {"splits": [{"name": "a", "hash_buckets": 1}], "partition_feature_name": "n"}
+    made = TFRecordExampleGen(f"{tmp_path}/in", output_config=example_gen_pb2.Output(split_config=shares))
+    with pytest.raises(InfeedError, match=r"(?s)imported unread.*partition_feature_name='n'"):
+        execute(made, tmp_path / "out")

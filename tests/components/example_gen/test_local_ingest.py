@@ -1,0 +1,41 @@
+"""`infeed.ingest`: the command as a function."""
+
+from __future__ import annotations
+
+import pytest
+
+from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.shards import ShardOptions
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.local import ingest
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n" + "".join(f"{row},x\n" for row in range(30)))
+    return str(path)
+
+
+def test_a_file_becomes_a_dataset(table, tmp_path):
+    output = str(tmp_path / "out")
+    options = IngestOptions(shards=ShardOptions(count=2))
+    written = ingest(table, output, splits={"all": 1}, options=options, source_options={"header": True}, workers=1)
+    assert written == Manifest.read(output)
+    assert [column.name for column in written.schema] == ["a", "b"]
+    assert (written.splits["all"].records, len(written.splits["all"].shards)) == (30, 2)
+
+
+def test_by_default_two_rows_of_three_are_for_training(table, tmp_path):
+    assert list(ingest(table, str(tmp_path / "out")).splits) == ["train", "eval"]
+
+
+def test_what_is_there_stays_unless_it_may_be_replaced(table, tmp_path):
+    output = str(tmp_path / "out")
+    first = ingest(table, output)
+    with pytest.raises(InfeedError, match="there is something already"):
+        ingest(table, output)
+    assert ingest(table, output, overwrite=True).splits == first.splits
+    with pytest.raises(InfeedError, match="source_options"):
+        ingest(table, str(tmp_path / "other"), source_options={"delimeter": ";"})

@@ -1,0 +1,79 @@
+"""Sizes beside limits; the plans that follow from them are in `test_plan.py`."""
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, Window
+from infeed.components.feed.options import FeedOptions
+
+SIZES = RecordSizes(record_bytes=100, feature_bytes=400)
+
+
+def capacity(records, *, memory=3_000_000, disk=0, epochs=None, remote=False, sizes=SIZES, cpus=4, **options):
+    return Capacity(records, sizes, FeedOptions(**options), Machine(cpus, memory, disk), epochs, remote)
+
+
+@pytest.mark.parametrize(
+    ("records", "disk", "tier"),
+    [(2500, 0, "columns"), (2501, 0, "stream"), (2501, 4_000_000, "disk"), (5001, 4_000_000, "stream")],
+)
+def test_the_first_tier_that_holds_the_decoded_split_is_taken(records, disk, tier):
+    assert capacity(records, disk=disk).tier()[0] == tier  # a third of memory, half of the disk
+
+
+def test_one_epoch_of_much_data_is_streamed_and_of_little_is_not():
+    much = 64 * 2**20 // 400 + 1
+    assert capacity(much, memory=1 << 40, epochs=1).tier()[0] == "stream"
+    assert capacity(much - 1, memory=1 << 40, epochs=1).tier()[0] == "columns"
+    assert capacity(much, memory=1 << 40, epochs=2).tier()[0] == "columns"
+
+
+def test_serialized_records_are_cached_where_they_fit_and_are_read_again():
+    assert capacity(10_000).cache()[0]
+    assert not capacity(10_001).cache()[0]
+    assert capacity(10_000, epochs=1).cache() == (False, "each record is read but once")
+    assert capacity(10_001, cache_records=True).cache() == (True, "asked for in FeedOptions.cache_records")
+
+
+def test_three_windows_of_a_shuffle_fit_and_none_is_larger_than_is_read_in_time():
+    assert capacity(2000).shuffle()[0] == 2000
+    assert capacity(20_000).shuffle()[0] == 3333
+    assert capacity(200_000, memory=1 << 40).shuffle()[0] == 100_000
+    assert capacity(50, shuffle_records=100).shuffle() == (50, "asked for in FeedOptions.shuffle_records")
+
+
+def test_a_block_on_disk_is_whole_batches_of_about_a_megabyte():
+    assert capacity(2500, batch_size=100).window() is None  # all rows fit
+    assert capacity(10_000, batch_size=100, memory=9_000_000).window() == Window(block=2600, blocks=2)
+    assert capacity(10_000, batch_size=5000).window() == Window(block=5000, blocks=1)
+
+
+@pytest.mark.parametrize(
+    ("shards", "cpus", "asked", "readers", "reason"),
+    [
+        (9, 4, None, 4, "one reader a core"),
+        (3, 4, None, 3, "as many as there are shards"),
+        (9, 4, 6, 6, "asked for in FeedOptions.readers"),
+        (3, 4, 6, 3, "as many as there are shards"),
+    ],
+)
+def test_readers_are_one_a_core_or_as_many_as_asked_for_and_never_more_than_shards(
+    shards, cpus, asked, readers, reason
+):
+    assert capacity(100, cpus=cpus, readers=asked).readers(shards) == (readers, reason)
+
+
+def test_small_rows_are_made_many_in_a_call_and_pictures_few():
+    assert capacity(100).rows_a_call() == 4096
+    assert capacity(100).batches_a_call() == 32
+    pictures = RecordSizes(10_000, 150_000)
+    assert capacity(100, sizes=pictures).rows_a_call() == 27
+    assert capacity(100, sizes=pictures).batches_a_call() == 1
+    assert capacity(100, sizes=RecordSizes(100, 400, can_split=False)).batches_a_call() == 1
+
+
+def test_nothing_can_be_kept_for_other_processes():
+    assert capacity(10, remote=True).tier()[0] == "stream"
+    assert capacity(10, remote=True).cache() == (False, "other processes make the batches")
+    with pytest.raises(InfeedError, match="tier is 'disk' and cache_records None, and other processes make the batch"):
+        capacity(10, remote=True, tier="disk")

@@ -1,0 +1,228 @@
+"""`infeed.load`: rows, batches, schema and what is refused. Covers `options` and `columns` as well."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infeed.components.errors import InfeedError
+from infeed.components.load.columns import FeatureSpec, Ragged
+from infeed.components.load.dataset import LoadedDataset, load
+
+Write = Callable[..., str]
+TABLE = {
+    "x": pa.array([float(number) for number in range(10)], pa.float32()),
+    "pair": pa.array([[number, number * number] for number in range(10)], pa.list_(pa.int64(), 2)),
+    "maybe": pa.array([None if number % 3 else number / 2 for number in range(10)], pa.float32()),
+    "list": pa.array([list(range(number % 4)) for number in range(10)], pa.list_(pa.int64())),
+    "name": pa.array([f"row {number}" for number in range(10)]),
+    "words": pa.array([["a"] * (number % 3) for number in range(10)], pa.list_(pa.string())),
+}
+
+
+@pytest.fixture
+def data(write: Write, cache: str) -> Callable[..., LoadedDataset]:
+    """The table in two files, loaded."""
+    for number, rows in enumerate((slice(0, 4), slice(4, 10))):
+        write(f"t-train.tfrecord-0000{number}-of-00002", {name: column[rows] for name, column in TABLE.items()})
+    folder = str(Path(cache).parent / "data")
+    return lambda **options: load(folder, cache_dir=cache, **options)
+
+
+def plain(value: Any) -> Any:
+    """Arrays as lists, NaN as None."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, Ragged):
+        return [plain(value.row(number)) for number in range(len(value.row_splits) - 1)]
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    return [None if one != one else one for one in value] if isinstance(value, list) else value
+
+
+def test_the_schema_is_found_from_the_records(data):
+    assert data().schema == {
+        "list": FeatureSpec("int64", None, 3),
+        "maybe": FeatureSpec("float32", (), 6),
+        "name": FeatureSpec("bytes", ()),
+        "pair": FeatureSpec("int64", (2,)),
+        "words": FeatureSpec("bytes", None, 4),
+        "x": FeatureSpec("float32", ()),
+    }
+
+
+def test_rows_come_by_their_numbers(data):
+    assert len(data()) == 10
+    assert plain(data()[[7, 0]]) == {
+        "list": [[0, 1, 2], []],
+        "maybe": [None, 0.0],
+        "name": [b"row 7", b"row 0"],
+        "pair": [[7, 49], [0, 0]],
+        "words": [[b"a"], []],
+        "x": [7.0, 0.0],
+    }
+    row = data()[-1]
+    assert plain(row["pair"]) == [9, 81]
+    assert (row["x"], row["maybe"], row["name"]) == (9.0, 4.5, b"row 9")
+    assert plain(data()[2:9:3]["x"]) == [2.0, 5.0, 8.0]
+    assert [row["x"] for row in data().__getitems__([3, 1])] == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("rows", [10, -11, [3, 10], [-11]], ids=str)
+def test_a_row_that_does_not_exist(data, rows):
+    with pytest.raises(IndexError, match=r"row -?1[01] of 10 rows"):
+        data()[rows]
+
+
+def test_batches_are_gathered_in_the_order_of_the_epoch(data):
+    for size in (1, 3, 4, 10):
+        loaded = data(batch_size=size, seed=5)
+        batches = list(loaded.numpy(epochs=2))
+        orders = list(loaded.rows(epochs=2))
+        assert len(batches) == len(orders) == 2 * loaded.steps_per_epoch == 2 * (10 // size)
+        for batch, rows in zip(batches, orders, strict=True):
+            assert plain(batch) == plain(loaded[rows])
+
+
+def test_without_shuffling_the_rows_come_once_in_order(data):
+    batches = list(data(batch_size=4, shuffle=False))
+    assert [len(batch["x"]) for batch in batches] == [4, 4, 2]
+    assert plain(np.concatenate([batch["x"] for batch in batches])) == list(range(10))
+
+
+def test_a_training_goes_on_where_it_was_broken_off(data):
+    whole = [plain(batch) for batch in data(batch_size=3, seed=1).numpy(epochs=4)]
+    assert [plain(batch) for batch in data(batch_size=3, seed=1, start_step=5).numpy(epochs=4)] == whole[5:]
+
+
+def test_a_label_makes_pairs(data):
+    features, label = next(data(batch_size=4, columns=["x", "pair"]).numpy(label="x"))
+    assert (sorted(features), label.shape) == (["pair"], (4,))
+
+
+def test_columns_are_those_that_are_asked_for(data):
+    assert list(data(columns=["x", "name"]).schema) == ["name", "x"]
+
+
+def test_records_are_decoded_once(data, monkeypatch):
+    expected = plain(data()[:])
+    monkeypatch.setattr("infeed.components.load.dataset.spill_records", None)
+    assert plain(data(batch_size=2, seed=9)[:]) == expected
+
+
+def test_another_process_opens_the_same_files(data):
+    loaded = data()
+    copied = pickle.dumps(loaded)
+    assert len(copied) < 20_000
+    assert plain(pickle.loads(copied)[:]) == plain(loaded[:])
+
+
+def test_the_plan_is_told(data):
+    plan = str(data(batch_size=4, seed=7).plan)
+    assert "split 'train' of" in plan
+    assert "10 records in 2 files" in plan
+    assert "reads 6 features" in plan
+    assert "a new order of all rows each epoch, by seed 7" in plan
+    assert "4 rows at a time, 2 batches an epoch" in plan
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 2.5}, "batch_size is 2.5"),
+        ({"start_step": -1}, "start_step is -1"),
+        ({"start_step": 3, "shuffle": False, "batch_size": 4}, "start_step is 3, beyond the epoch of 3 steps"),
+        ({"seed": 1 << 70}, "seed is"),
+        ({"workers": (4, 4)}, "worker 4 of 4(.|\n)*number the workers from 0 to count - 1"),
+        ({"workers": 2}, r"workers is 2(.|\n)*say which worker this is, and of how many: \(0, 4\)"),
+        ({"workers": (0, 3), "batch_size": 4}, "cannot be shared evenly by 3 workers"),
+        ({"columns": "x"}, r"columns is 'x'(.|\n)*name features in a list"),
+        ({"columns": ["x", "y"]}, r"there is no column 'y'(.|\n)*data\n(.|\n)*name one of x"),
+        ({"split": "test"}, r"there is no split 'test'(.|\n)*choose by split= one of train"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(data, options, said):
+    with pytest.raises(InfeedError, match=said):
+        data(**options)
+
+
+def test_a_start_step_beyond_the_epoch_is_refused_where_the_epoch_is_asked_for(data):
+    loaded = data(batch_size=4, start_step=2)
+    assert next(loaded.numpy())
+    with pytest.raises(InfeedError, match=r"start_step is 2, beyond the epoch of 2 steps(.|\n)*or more epochs"):
+        iter(loaded)
+
+
+def test_a_label_that_does_not_exist_is_refused(data):
+    with pytest.raises(InfeedError, match="there is no column 'tips'"):
+        data().numpy(label="tips")
+
+
+def test_a_dataset_of_ours_has_one_schema_for_all_splits(write, cache, tmp_path):
+    """Its manifest tells of missing values that this split does not have."""
+    import json
+
+    path = write("Split-train/data_tfrecord-00000-of-00001.gz", {"n": [1, 2], "f": [0.5, 1.5]})
+    shard = {"file": "Split-train/data_tfrecord-00000-of-00001.gz", **facts(path), "records": 2}
+    columns = [
+        {"name": "f", "type": "float", "shape": [1], "nulls": 3},
+        {"name": "n", "type": "int", "shape": [1], "nulls": 1},
+    ]
+    manifest = {
+        "format": 1,
+        "complete": True,
+        "created_by": "a test",
+        "source": {"kind": "csv", "fingerprint": "", "files": 1, "bytes": 1},
+        "options": {},
+        "schema": columns,
+        "splits": {"train": {"records": 2, "bytes": shard["bytes"], "shards": [shard], "reason": ""}},
+        "rejected": {"rows": 0, "file": None},
+        "filtered": 0,
+        "rows_read": 2,
+    }
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    loaded = load(str(tmp_path / "data"), cache_dir=cache)
+    assert loaded.schema == {"f": FeatureSpec("float32", ()), "n": FeatureSpec("int64", None)}
+    assert plain(loaded[:]) == {"f": [0.5, 1.5], "n": [[1], [2]]}
+    (tmp_path / "data" / shard["file"]).write_bytes(b"damaged")
+    with pytest.raises(InfeedError, match="not the file that was written"):
+        load(str(tmp_path / "data"), cache_dir=f"{cache}-other")
+
+
+def facts(path: str) -> dict[str, Any]:
+    from infeed.components.dataset.records import file_crc32c
+
+    return {"bytes": Path(path).stat().st_size, "crc32c": file_crc32c(path)}
+
+
+VALUES = st.lists(st.one_of(st.none(), st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)), min_size=1, max_size=9)
+TEXTS = st.lists(st.one_of(st.none(), st.lists(st.binary(max_size=5), max_size=3)), min_size=1, max_size=9)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@given(VALUES, TEXTS)
+def test_whatever_lists_there_are_come_back(tmp_path_factory, write, numbers, texts):
+    rows = min(len(numbers), len(texts))
+    columns = {
+        "n": pa.array(numbers[:rows], pa.list_(pa.int64())),
+        "t": pa.array(texts[:rows], pa.list_(pa.binary())),
+        "row": pa.array(range(rows)),
+    }
+    where = write("all.tfrecord", columns)
+    loaded = load(where, cache_dir=str(tmp_path_factory.mktemp("cache")))
+    for name in ("n", "t"):
+        expected = [one or [] for one in columns[name].to_pylist()]
+        if name in loaded.schema:
+            found = [plain(np.atleast_1d(loaded[number][name])) for number in range(rows)]
+            assert found == expected
+        else:
+            assert not any(columns[name].is_valid().to_pylist())

@@ -1,0 +1,105 @@
+"""Where a dataset lies, whoever wrote it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.load.find import find_split
+
+
+def found(where: str, split: str | None = None) -> tuple[str, list[str]]:
+    one = find_split(where, split)
+    return one.split, [Path(file.path).name for file in one.files]
+
+
+@pytest.fixture
+def folder(write, tmp_path: Path) -> str:
+    """As TFDS writes it."""
+    for name in ("train.tfrecord-00000-of-00002", "train.tfrecord-00001-of-00002", "test.tfrecord-00000-of-00001"):
+        write(f"mnist-{name}", {"x": [1]})
+    (tmp_path / "data" / "dataset_info.json").write_text("{}")
+    return str(tmp_path / "data")
+
+
+def test_a_flat_folder_by_the_names_of_its_files(folder):
+    train = ["mnist-train.tfrecord-00000-of-00002", "mnist-train.tfrecord-00001-of-00002"]
+    assert found(folder) == found(f"{folder}/", "train") == ("train", train)
+    assert found(folder, "test") == ("test", ["mnist-test.tfrecord-00000-of-00001"])
+
+
+def test_one_file(folder):
+    name = "mnist-test.tfrecord-00000-of-00001"
+    assert found(f"{folder}/{name}") == ("test", [name])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "split", "files"),
+    [
+        ("mnist-train*", "train", 2),
+        ("mnist-*-of-00001", "test", 1),
+        ("*", "train", 2),  # of several splits the one that is trained on
+    ],
+)
+def test_a_pattern(folder, pattern, split, files):
+    name, matched = found(f"{folder}/{pattern}")
+    assert (name, len(matched)) == (split, files)
+
+
+def test_names_that_do_not_tell_that_they_are_tfrecords(write, tmp_path):
+    for number in range(2):
+        write(f"validation-0000{number}-of-00002", {"x": [1]})
+    assert found(f"{tmp_path}/data/validation-*")[0] == "validation"
+    with pytest.raises(InfeedError, match="no TFRecord file is there"):
+        find_split(f"{tmp_path}/data")
+
+
+def test_a_pattern_below_the_working_folder(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert len(found("mnist-train*")[1]) == len(found("./mnist-train*")[1]) == 2
+
+
+def test_an_artifact_of_tfx(write, tmp_path):
+    for split in ("train", "eval"):
+        write(f"Split-{split}/data_tfrecord-00000-of-00001.gz", {"x": [1]})
+    (tmp_path / "data" / "Split-train" / ".hidden").touch()
+    file = ["data_tfrecord-00000-of-00001.gz"]
+    assert found(f"{tmp_path}/data") == ("train", file)
+    assert found(f"{tmp_path}/data", "eval") == found(f"{tmp_path}/data/Split-eval") == ("eval", file)
+
+
+def test_a_dataset_that_is_being_written(write, tmp_path):
+    write("Split-train/data_tfrecord-00000-of-00001.gz", {"x": [1]})
+    (tmp_path / "data" / ".ingest").mkdir()
+    with pytest.raises(InfeedError, match=r"not finished(.|\n)*wait for its writer"):
+        find_split(f"{tmp_path}/data")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["a-train.tfrecord", "b-train.tfrecord.gz"], r"it is compressed, and a-train.tfrecord beside it is not"),
+        (["a-dev.tfrecord", "a-test.tfrecord"], r"there are 2 splits(.|\n)*choose by split= one of dev, test"),
+        (["notes.txt"], r"no TFRecord file is there(.|\n)*data\n(.|\n)*or a pattern"),
+    ],
+)
+def test_what_cannot_be_one_split(write, tmp_path, names, said):
+    for name in names:
+        write(name, {"x": [1]})
+    with pytest.raises(InfeedError, match=said):
+        find_split(f"{tmp_path}/data")
+
+
+def test_compression_that_a_name_does_not_tell(write, tmp_path):
+    Path(write("a.tfrecord.gz", {"x": [1]})).rename(tmp_path / "a.tfrecord")
+    with pytest.raises(InfeedError, match=r"compressed by gzip, which its name does not tell(.|\n)*add .gz"):
+        find_split(str(tmp_path / "a.tfrecord"))
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(InfeedError, match="there is no such folder or file"):
+        find_split(f"{tmp_path}/none")
+    with pytest.raises(InfeedError, match="no file matches the pattern"):
+        find_split(f"{tmp_path}/*.tfrecord")

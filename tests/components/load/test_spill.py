@@ -1,0 +1,62 @@
+"""Records that cannot become columns: the error names file and record."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.errors import InfeedError
+from infeed.components.load import spill
+from infeed.components.load.spill import spill_records
+
+
+def example(**features) -> bytes:
+    columns = [pa.array([value]) for value in features.values()]
+    return encode_examples(pa.record_batch(columns, list(features)))[0].as_py()
+
+
+GOOD = example(x=1, y="a")
+# A SequenceExample: its second field is that of the steps.
+SEQUENCE = GOOD + b"\x12\x00"
+
+
+@pytest.mark.parametrize("block", [1, 2, 8], ids="{} records decoded at a time".format)
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([GOOD, GOOD, b"\xff no Example"], r"not a serialized tf.Example"),
+        ([GOOD, GOOD, SEQUENCE], r"not a serialized tf.Example: it has other fields"),
+        ([GOOD, GOOD, b"\x1a\x03abc"], r"not a serialized tf.Example: it has other fields"),
+        ([GOOD, GOOD, example(x=1.5, y="a")], r"feature 'x' is float(32)?, and int(64)? in the records before"),
+    ],
+)
+def test_a_record_that_does_not_fit(write, tmp_path, monkeypatch, block, records, said):
+    monkeypatch.setattr(spill, "_RECORDS", block)
+    path = write("a.tfrecord", records)
+    with pytest.raises(InfeedError, match=rf"{said}(.|\n)*where: {path}, record 2\n(.|\n)*write tf.Examples"):
+        spill_records([path], tmp_path, None)
+
+
+def test_a_feature_that_comes_later_was_missing_before(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(spill, "_RECORDS", 2)
+    paths = [write("a.tfrecord", [example(x=1)] * 3), write("b.tfrecord", [b"", example(y="b"), example(x=2, y="c")])]
+    features, records = spill_records(paths, tmp_path, None)
+    assert records == [3, 3]
+    assert {name: one.counts.tolist() for name, one in features.items()} == {
+        "x": [1, 1, 1, 0, 0, 1],
+        "y": [0, 0, 0, 0, 1, 1],
+    }
+    assert {name: (one.least, one.most, one.nulls) for name, one in features.items()} == {
+        "x": (0, 1, 2),
+        "y": (0, 1, 4),
+    }
+    assert (features["x"].data.tolist(), bytes(features["y"].data)) == ([1, 1, 1, 2], b"bc")
+
+
+def test_a_file_that_is_cut_off(write, tmp_path):
+    path = write("a.tfrecord", [GOOD] * 3)
+    with open(path, "r+b") as file:
+        file.truncate(len(GOOD) + 20)
+    with pytest.raises(InfeedError, match=rf"truncated record(.|\n)*{path}, record 1"):
+        spill_records([path], tmp_path, None)

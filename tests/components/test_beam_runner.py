@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from infeed.components.beam_runner import LOCAL_RUNNER, container_options, local_runner, pipeline_on
+
+
+@pytest.mark.tfx
+def test_a_pipeline_that_names_no_runner_takes_the_local_one(beam_runners: list[str]) -> None:
+    import apache_beam as beam
+
+    with local_runner(), beam.Pipeline(argv=[]) as pipeline:
+        pipeline | beam.Create([1])
+    with local_runner(), pytest.raises(ZeroDivisionError):
+        1 / 0  # noqa: B018 - whatever ends the run
+    assert beam_runners == ["FnApiRunner"]
+    assert beam.Pipeline().runner.__class__.__name__ != "FnApiRunner"  # outside, Beam's default is as it was
+
+
+@pytest.mark.tfx
+def test_a_pipeline_that_names_a_runner_keeps_it() -> None:
+    import apache_beam as beam
+
+    with local_runner():
+        named = beam.Pipeline(argv=["--runner=BundleBasedDirectRunner"])
+        prism = beam.Pipeline("PrismRunner")
+    assert [type(one.runner).__name__ for one in (named, prism)] == ["BundleBasedDirectRunner", "PrismRunner"]
+
+
+@pytest.mark.tfx
+@pytest.mark.parametrize(
+    ("name", "expected"), [("direct", "FnApiRunner"), (LOCAL_RUNNER, "FnApiRunner"), ("prism", "PrismRunner")]
+)
+def test_a_runner_is_taken_by_its_short_name_or_its_own(name: str, expected: str) -> None:
+    assert type(pipeline_on(name, []).runner).__name__ == expected
+
+
+@pytest.mark.tfx
+@pytest.mark.parametrize("named", ["example_gen.executor.Executor", "transform.executor.TransformExecutor"])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], "FnApiRunner"),
+        (["--direct_num_workers=2", "--sdk_container_image=x"], "FnApiRunner"),
+        (["--runner=PrismRunner", "--sdk_container_image=x"], "PrismRunner"),
+    ],
+)
+def test_our_beam_components_take_the_local_runner_in_anybodys_pipeline(
+    options: list[str], expected: str, named: str
+) -> None:
+    module, _, name = f"infeed.components.{named}".rpartition(".")
+    kind = getattr(importlib.import_module(module), name)
+    executor: Any = kind(kind.Context(beam_pipeline_args=options))
+    assert type(executor._make_beam_pipeline().runner).__name__ == expected
+
+
+@pytest.mark.tfx
+def test_a_pipeline_that_somebody_makes_for_the_executor_is_taken() -> None:
+    import apache_beam as beam
+
+    from infeed.components.example_gen.executor import Executor
+
+    given = beam.Pipeline()
+    assert Executor(Executor.Context(make_beam_pipeline_fn=lambda: given))._make_beam_pipeline() is given
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], (f"--runner={LOCAL_RUNNER}", "--sdk_container_image=here/image:1")),
+        (["--a=1"], (f"--runner={LOCAL_RUNNER}", "--sdk_container_image=here/image:1", "--a=1")),
+        (["--a=1", "--runner=FlinkRunner"], ("--a=1", "--runner=FlinkRunner")),
+        (["--runner", "FlinkRunner"], ("--runner", "FlinkRunner")),
+    ],
+)
+def test_options_for_containers_name_a_runner(given: list[str], expected: tuple[str, ...]) -> None:
+    assert container_options(given, "here/image:1") == expected

@@ -1,0 +1,79 @@
+"""What executors without Beam share; that each leaves to TFX what it must is tested with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+
+
+def examples(**properties: str) -> Any:
+    from tfx.types import standard_artifacts
+
+    artifact = standard_artifacts.Examples()
+    for name, value in properties.items():
+        artifact.set_string_custom_property(name, value)
+    return artifact
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"payload_format": "FORMAT_TF_EXAMPLE", "file_format": "tfrecords_gzip"},
+        {"file_format": "FORMAT_TFRECORDS_GZIP"},
+        {"file_format": "FILE_FORMAT_UNSPECIFIED"},
+    ],
+)
+def test_tf_examples_in_tfrecords_are_read(properties: dict[str, str]) -> None:
+    from infeed.components.in_process_executor import unread_format
+
+    assert unread_format([examples(**properties)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("payload_format", "FORMAT_PROTO"),
+        ("payload_format", "FORMAT_TF_SEQUENCE_EXAMPLE"),
+        ("file_format", "FORMAT_PARQUET"),
+        ("custom_split_pattern", "{}/*.rec"),
+    ],
+)
+def test_what_else_the_files_hold_is_named(name: str, value: str) -> None:
+    from infeed.components.in_process_executor import unread_format
+
+    assert unread_format([examples(), examples(**{name: value})]) == f"{name} of the examples is {value!r}"
+
+
+def test_a_caller_may_read_other_records() -> None:
+    from infeed.components.in_process_executor import unread_format
+
+    sequences = examples(payload_format="FORMAT_TF_SEQUENCE_EXAMPLE")
+    assert unread_format([sequences], ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")) == ""
+
+
+def test_beams_options_are_kept_for_tfxs_executor_alone() -> None:
+    from infeed.components.in_process_executor import InProcessExecutor
+
+    calls: list[Any] = []
+
+    class Ours(InProcessExecutor):
+        def Do(self, *arguments: Any) -> None:
+            self.leave_to_tfx(Theirs, *arguments)
+
+    class Theirs:
+        def __init__(self, context: Any) -> None:
+            calls.append(context.beam_pipeline_args)
+
+        def Do(self, *arguments: Any) -> None:
+            calls.append(arguments)
+
+    context = InProcessExecutor.Context(beam_pipeline_args=["--direct_num_workers=2"], unique_id="1")
+    ours = Ours(context)
+    assert ours._beam_pipeline_args == []
+    ours.Do({"examples": []}, {}, {})
+    assert calls == [["--direct_num_workers=2"], ({"examples": []}, {}, {})]
+    assert context.beam_pipeline_args == ["--direct_num_workers=2"]

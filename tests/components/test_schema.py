@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from infeed.components import schema
+from infeed.components.errors import InfeedError
+
+
+@dataclass(frozen=True)
+class Inner:
+    size: int
+    kind: Literal["round", "square"] = "round"
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    share: float = 0.5
+    on: bool = False
+    most: int | None = 3
+    inner: Inner | None = None
+    nodes: Mapping[str, Inner] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    parts: tuple[Inner, ...] = ()
+    shares: Mapping[str, float] | Literal["equal"] = "equal"
+    anything: Any = None
+
+
+def read(**given: Any) -> Outer:
+    return schema.read(Outer, {"name": "a", **given}, "here")
+
+
+def test_what_it_is_made_of_is_read_in_the_same_way() -> None:
+    assert read(inner={"size": 2, "kind": "square"}).inner == Inner(2, "square")
+    assert read(nodes={"a": {"size": 1}}, parts=[{"size": 2}]) == Outer("a", nodes={"a": Inner(1)}, parts=(Inner(2),))
+    assert read(shares={"x": 1}).shares == {"x": 1}
+    assert read(anything=[{"x": None}]).anything == [{"x": None}]
+
+
+def test_a_setting_without_a_value_was_not_given_unless_none_is_a_value() -> None:
+    assert read(share=None, most=None) == Outer("a", share=0.5, most=None)
+    with pytest.raises(InfeedError, match="the setting 'name' is missing\n  where: here"):
+        read(name=None)
+
+
+def test_a_number_is_text_where_text_is_meant() -> None:
+    assert read(name=2024, words=[1, 0.5]) == Outer("2024", words=("1", "0.5"))
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "name": ({"nmae": 1}, r"no setting 'nmae'; did you mean 'name'\?\n  where: here\n  do:    use one of name, share"),
+    "text": ({"name": ["a"]}, r"name is \['a'\]\n  where: here\.name\n  do:    write text there"),
+    "no text": ({"name": True}, r"name is True\n  where: here\.name\n  do:    write text there"),
+    "number": ({"share": "half"}, r"share is 'half'\n  where: here\.share\n  do:    write a number there"),
+    "whole": ({"most": 1.5}, r"most is 1\.5\n  where: here\.most\n  do:    write a whole number there"),
+    "no whole": ({"most": True}, r"most is True(.|\n)*write a whole number there"),
+    "switch": ({"on": "yes please"}, r"on is 'yes please'(.|\n)*write true or false there"),
+    "one of": (
+        {"inner": {"size": 1, "kind": "oval"}},
+        r"kind is 'oval'\n  where: here\.inner\.kind(.|\n)*round, square",
+    ),
+    "either": ({"shares": "same"}, r"shares is 'same'\n  where: here\.shares(.|\n)*write a mapping there"),
+    "mapping": ({"nodes": [1]}, r"nodes is \[1\]\n  where: here\.nodes\n  do:    write a mapping there"),
+    "inside": ({"nodes": {"a": {"size": "x"}}}, r"size is 'x'\n  where: here\.nodes\.a\.size"),
+    "list": ({"words": "--a"}, r"words is '--a'\n  where: here\.words\n  do:    write a list there"),
+    "a long value": ({"words": "x" * 10_000}, r"^words is '" + "x" * 199 + r"\.\.\.\n"),
+    "no mapping": ({"inner": 3}, r"3 holds no settings\n  where: here\.inner"),
+}
+
+
+@pytest.mark.parametrize(("given", "error"), WRONG.values(), ids=WRONG)
+def test_what_does_not_fit_is_told_with_its_place(given: dict[str, Any], error: str) -> None:
+    with pytest.raises(InfeedError, match=error):
+        read(**given)

@@ -1,0 +1,117 @@
+"""What is exported is a copy of the model: the same answers, its weights once, and a model to start from."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.options import TrainOptions
+
+pytestmark = pytest.mark.tfx
+
+SCHEMA = """
+feature { name: "x" type: FLOAT shape { dim { size: 1 } } presence { min_fraction: 1 min_count: 1 } }
+feature { name: "word" type: BYTES shape { dim { size: 1 } } presence { min_fraction: 1 min_count: 1 } }
+feature { name: "unused" type: FLOAT }
+feature { name: "y" type: INT shape { dim { size: 1 } } presence { min_fraction: 1 min_count: 1 } }
+"""
+SPECS = {"x": tf.TensorSpec([None, 1], tf.float32), "word": tf.TensorSpec([None, 1], tf.string)}
+WIDTH = 2_000
+
+
+def make_model(width=WIDTH):
+    x, word = keras.Input([1], name="x"), keras.Input([1], name="word", dtype="string")
+    index = keras.layers.StringLookup(vocabulary=["a", "b", "c"])(word)
+    embedded = keras.layers.Flatten()(keras.layers.Embedding(4, width)(index))
+    joined = keras.layers.Concatenate()([keras.layers.BatchNormalization()(x), embedded])
+    output = keras.layers.Dense(1)(keras.layers.Dropout(0.5)(joined))
+    model = keras.Model({"x": x, "word": word}, output)
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
+    return model
+
+
+def serving_model(folder, model):
+    from infeed.components.trainer.export import ServingModel
+    from infeed.components.trainer.graph import RawExamples
+    from infeed.components.trainer.model_inputs import inputs_of
+
+    (folder / "schema.pbtxt").write_text(SCHEMA)
+    graph = RawExamples(str(folder / "schema.pbtxt"), "y")
+    options = TrainOptions(model_fn="m:f", label="y")
+    inputs = inputs_of(model, SPECS | {"unused": tf.SparseTensorSpec([None, None])}, "")
+    return ServingModel(model, inputs, graph, options)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A model of text and number without any Transform, and where it was exported to."""
+    folder, model = tmp_path_factory.mktemp("export"), make_model()
+    serving_model(folder, model).save(str(folder / "model"))
+    return folder / "model", model
+
+
+def test_the_answers_are_those_of_the_model(exported):
+    folder, model = exported
+    given = {"x": tf.constant([1.0, 2.0, 3.0]), "word": tf.constant(["a", "c", "never seen"])}
+    loaded = tf.saved_model.load(str(folder))
+    answer = loaded.signatures["raw"](**given)  # a client need not send what the model does not take
+    probability = tf.sigmoid(model({name: column[:, tf.newaxis] for name, column in given.items()}, training=False))
+    np.testing.assert_allclose(answer["probabilities"][:, 1:], probability, rtol=1e-6)
+    assert answer["class"].numpy()[:, 0].tolist() == (probability[:, 0] > 0.5).numpy().astype(int).tolist()
+    assert set(loaded.signatures) == {"serving_default", "raw"}  # nothing is transformed
+
+
+class Counted(keras.layers.Layer):
+    """Counts how often the model is called in Python, which is how often it is traced."""
+
+    calls = 0
+
+    def call(self, word, x):
+        Counted.calls += 1
+        return x + keras.ops.cast(tf.strings.length(word), "float32")
+
+
+def test_the_signatures_share_one_trace_of_the_model(tmp_path):
+    x, word = keras.Input([1], name="x"), keras.Input([1], name="word", dtype="string")
+    model = keras.Model({"x": x, "word": word}, keras.layers.Dense(1)(Counted()(word, x)))
+    model.compile("adam", keras.losses.BinaryCrossentropy(from_logits=True))
+    served = serving_model(tmp_path, model)
+    Counted.calls = 0
+    served.save(str(tmp_path / "model"))
+    assert Counted.calls == 1
+
+
+def test_each_weight_is_stored_once(exported):
+    folder, model = exported
+    weights = sum(variable.numpy().nbytes for variable in model.variables)
+    stored = sum(file.stat().st_size for file in (folder / "variables").iterdir())
+    assert weights < stored < 1.3 * weights
+
+
+def test_a_model_starts_with_the_weights_of_an_exported_one(exported):
+    from infeed.components.trainer.export import load_weights
+
+    folder, model = exported
+    fresh = make_model()
+    load_weights(fresh, str(folder))
+    for ours, theirs in zip(fresh.variables, model.variables, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_a_model_of_other_weights_is_told_where_they_differ(exported):
+    from infeed.components.trainer.export import load_weights
+
+    with pytest.raises(InfeedError, match=r"first that differs is \[4, 2000\] there, \[4, 3\] here \(.*embedding"):
+        load_weights(make_model(3), str(exported[0]))
+
+
+def test_a_model_that_somebody_else_exported_is_told(tmp_path):
+    from infeed.components.trainer.export import load_weights
+
+    model = make_model(3)
+    model.export(str(tmp_path / "theirs"), verbose=False)
+    with pytest.raises(InfeedError, match=r"not exported by this Trainer(.|\n)*fn_args\.base_model"):
+        load_weights(model, str(tmp_path / "theirs"))
+    with pytest.raises(InfeedError, match=r"not exported by this Trainer"):
+        load_weights(model, str(tmp_path))

@@ -1,0 +1,232 @@
+"""A function's analysis without Beam gives what tft gives on Beam, file by file and value by value.
+
+Covers `phases` and `nodes`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+
+ROWS = 300
+# What is private to tft or left out of its documents, and is used here.
+PRIVATE = {
+    "analyzer_nodes": ["AddKey", "FlattenLists", "TENSOR_REPLACEMENTS", "VocabularyOrderAndWrite"],
+    "analyzers": ["_VocabOrderingType", "calculate_recommended_min_diff_from_avg", "get_empy_vocabulary_dummy_value"],
+    "annotators": ["clear_asset_annotations", "get_asset_annotations"],
+    "beam.analysis_graph_builder": ["build"],
+    "beam.analyzer_cache": ["DatasetCache", "DatasetKey"],
+    "beam.analyzer_impls": [
+        "_WeightedMeanCombineFn",
+        "_calculate_mutual_information_for_feature_value",
+        "_flatten_to_key_and_means_accumulator_list",
+        "_join_boundary_rows",
+        "_merge_outputs_by_key",
+        "_split_inputs_by_key",
+    ],
+    "beam.beam_nodes": ["ApplySavedModel", "CreateSavedModel", "CreateTensorBinding", "ExtractInputForSavedModel"],
+    "beam.common": ["get_unique_temp_path"],
+    "graph_context": ["TFGraphContext"],
+    "graph_tools": ["get_analyzers_fingerprint", "get_dependent_inputs"],
+    "impl_helper": [
+        "METADATA_DIR_NAME",
+        "get_traced_transform_fn",
+        "make_tensor_to_arrow_converter",
+        "trace_and_write_v2_saved_model",
+        "trace_preprocessing_function",
+    ],
+    "saved.saved_transform_io_v2": ["SavedModelLoader", "trace_and_update_module"],
+    "tf2_utils": ["get_structured_inputs_from_func_graph", "supply_missing_inputs"],
+    "tf_utils": ["GLOBAL_Y_COUNT_SENTINEL_INT", "GLOBAL_Y_COUNT_SENTINEL_STRING", "fetch_vocabulary_reserved_tokens"],
+}
+
+
+@pytest.mark.parametrize("module", PRIVATE)
+def test_the_installed_tft_has_the_private_names_that_are_used(module: str) -> None:
+    found = importlib.import_module(f"tensorflow_transform.{module}")
+    assert [name for name in PRIVATE[module] if not hasattr(found, name)] == []
+
+
+def many_analyzers(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Most kinds of nodes that tft's analyzers make, and two phases."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    x, city, label = columns["x"], columns["city"], columns["label"]
+
+    def constant(value: Any) -> Any:
+        return tf.zeros_like(x) + tf.cast(tf.reduce_sum(value), tf.float32)
+
+    tft.vocabulary(city, vocab_filename="weighted", weights=columns["weight"], store_frequency=True)
+    tft.vocabulary(city, vocab_filename="informed", labels=label, store_frequency=True, use_adjusted_mutual_info=True)
+    tft.vocabulary(city, vocab_filename="shuffled", fingerprint_shuffle=True)
+    tft.vocabulary(label, vocab_filename="numbers", store_frequency=True)
+    tft.vocabulary(city, vocab_filename="cover", top_k=3, coverage_top_k=1, key_fn=lambda one: one[-1:])
+    tft.experimental.approximate_vocabulary(city, top_k=20, vocab_filename="approximate", store_frequency=True)
+    words = tft.compute_and_apply_vocabulary(columns["words"], vocab_filename="words", frequency_threshold=2)
+    tft.annotate_asset("words of all rows", "words")
+    _, weights = tft.tfidf(words, 40)
+    _, counts = tft.count_per_key(city)
+    return {
+        "scaled": tft.scale_to_z_score(x),
+        "scaled_by_city": tft.scale_to_z_score_per_key(x, city),
+        "bucket": tft.bucketize(x, 4),
+        "bucket_by_city": tft.bucketize_per_key(x, city, 3),
+        "two_phases": tft.scale_to_0_1(tft.scale_by_min_max(columns["weight"]) - tft.mean(x)),
+        "components": constant(tf.abs(tft.pca(columns["vector"], 2, tf.float32))),
+        "covariance": constant(tft.covariance(columns["vector"], tf.float32)),
+        "counts": constant(counts),
+        "size": constant(tft.size(label)),
+        "city": tft.compute_and_apply_vocabulary(city, top_k=5, num_oov_buckets=2, vocab_filename="city"),
+        "tfidf": weights,
+    }
+
+
+def rows_of(count: int) -> Iterator[dict[str, Any]]:
+    generator = np.random.default_rng(3)
+    for _ in range(count):
+        yield {
+            "x": [float(generator.normal())],
+            "weight": [float(generator.gamma(2.0))],
+            "city": [b"city %d" % (generator.zipf(1.5) % 12)],
+            "label": [int(generator.integers(2))],
+            "words": [b"word %d" % (generator.zipf(1.4) % 30) for _ in range(generator.integers(5))],
+            "vector": [float(one) for one in generator.normal(size=3)],
+        }
+
+
+class Data:
+    """Rows as serialized tf.Examples, and tfx_bsl's view of them."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Sequence[Any]]]) -> None:
+        import tensorflow as tf
+        import tensorflow_transform as tft
+        from tfx_bsl.tfxio import tf_example_record
+
+        one = tf.io.FixedLenFeature
+        self.spec = {
+            "x": one([], tf.float32),
+            "weight": one([], tf.float32),
+            "city": one([], tf.string),
+            "label": one([], tf.int64),
+            "words": tf.io.VarLenFeature(tf.string),
+            "vector": one([3], tf.float32),
+        }
+        self.metadata = tft.DatasetMetadata.from_feature_spec(self.spec)
+        self.records = [self._encode(row) for row in rows]
+        self.tfxio = tf_example_record.TFExampleBeamRecord("inmem", ["test"], self.metadata.schema)
+        self.config = self.tfxio.TensorAdapterConfig()
+
+    def _encode(self, row: Mapping[str, Sequence[Any]]) -> bytes:
+        import tensorflow as tf
+
+        example = tf.train.Example()
+        for name, values in row.items():
+            feature = example.features.feature[name]
+            kind = {"x": "float", "weight": "float", "vector": "float", "label": "int64"}.get(name, "bytes")
+            getattr(feature, f"{kind}_list").value.extend(values)
+        return bytes(example.SerializeToString())
+
+    def batches(self, size: int) -> Callable[[Any], Any]:
+        from tfx_bsl.coders import example_coder
+        from tfx_bsl.tfxio import tensor_adapter
+
+        adapter = tensor_adapter.TensorAdapter(self.config)
+        decoder = example_coder.ExamplesToRecordBatchDecoder(self.metadata.schema.SerializeToString())
+
+        def read(columns: Sequence[str]) -> Iterator[Any]:
+            for start in range(0, len(self.records), size):
+                decoded = decoder.DecodeBatch(self.records[start : start + size])
+                yield adapter.ToBatchTensors(decoded, produce_eager_tensors=True)
+
+        return lambda dataset: read
+
+    def specs(self) -> dict[str, Any]:
+        from tfx_bsl.tfxio import tensor_adapter
+
+        return dict(tensor_adapter.TensorAdapter(self.config).OriginalTypeSpecs())
+
+
+def analyse_on_beam(data: Data, function: Callable[..., Any], folder: Path) -> Path:
+    import apache_beam as beam
+    import tensorflow_transform.beam as tft_beam
+
+    from infeed.components.beam_runner import local_runner
+
+    with local_runner(), beam.Pipeline() as pipeline, tft_beam.Context(str(folder / "temporary")):
+        rows = pipeline | beam.Create(data.records) | data.tfxio.BeamSource(len(data.records))
+        analysed = (rows, data.config) | tft_beam.AnalyzeDataset(function)
+        _ = analysed | tft_beam.WriteTransformFn(str(folder / "graph"))
+    return folder / "graph"
+
+
+def test_what_is_analysed_equals_what_beam_gives_to_the_byte(tmp_path: Path) -> None:
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    from infeed.components.transform.in_process.analysis import Plan
+
+    data = Data(list(rows_of(ROWS)))
+    ours = tmp_path / "ours"
+    Plan.of(many_analyzers, data.specs(), str(tmp_path / "temporary")).run(data.batches(ROWS), str(ours))
+    theirs = analyse_on_beam(data, many_analyzers, tmp_path)
+
+    for kind in ("transform_fn/assets", "transformed_metadata"):
+        names = {file.name for file in (theirs / kind).iterdir()}
+        assert {file.name for file in (ours / kind).iterdir()} == names != set()
+        for name in names:
+            assert (ours / kind / name).read_bytes() == (theirs / kind / name).read_bytes(), name
+    parsed = tf.io.parse_example(data.records, data.spec)
+    here, there = (tft.TFTransformOutput(str(one)).transform_raw_features(parsed) for one in (ours, theirs))
+    assert here.keys() == there.keys()
+    for name, values in there.items():
+        np.testing.assert_array_equal(dense(here[name]), dense(values), name)
+
+
+def dense(tensor: Any) -> np.ndarray:
+    return np.asarray(getattr(tensor, "values", tensor))
+
+
+def test_in_small_batches_the_constants_are_the_same_but_for_rounding(tmp_path: Path) -> None:
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    from infeed.components.transform.in_process.analysis import Plan
+
+    def scale(columns: Mapping[str, Any]) -> dict[str, Any]:
+        return {"x": tft.scale_to_z_score(columns["x"]), "city": tft.compute_and_apply_vocabulary(columns["city"])}
+
+    data = Data(list(rows_of(ROWS)))
+    values = {}
+    for size in (7, ROWS):
+        folder = str(tmp_path / str(size))
+        Plan.of(scale, data.specs(), str(tmp_path / "temporary")).run(data.batches(size), folder)
+        parsed = tf.io.parse_example(data.records, data.spec)
+        values[size] = tft.TFTransformOutput(folder).transform_raw_features(parsed)
+    np.testing.assert_allclose(values[7]["x"], values[ROWS]["x"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(values[7]["city"], values[ROWS]["city"])
+    assert abs(float(np.mean(values[ROWS]["x"]))) < 1e-5
+
+
+def test_an_analyzer_that_only_beam_knows_is_named(tmp_path: Path) -> None:
+    import apache_beam as beam
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    from infeed.components.transform.in_process.analysis import Plan, UnknownNodesError
+
+    def on_beam(columns: Mapping[str, Any]) -> dict[str, Any]:
+        x = columns["x"]
+        (largest,) = tft.experimental.ptransform_analyzer([x], beam.combiners.Top.Largest(1), [tf.float32], [[]])
+        return {"x": x - largest}
+
+    data = Data(list(rows_of(1)))
+    with pytest.raises(UnknownNodesError, match="PTransform of "):
+        Plan.of(on_beam, data.specs(), str(tmp_path))

@@ -1,0 +1,130 @@
+"""TFX's executor without Beam gives what it gives with it. Covers `rows`."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+
+TAXI = "tfx.examples.chicago_taxi_pipeline.taxi_utils_native_keras"
+FLOATS = ["trip_miles", "fare", "pickup_latitude", "pickup_longitude", "dropoff_latitude", "dropoff_longitude", "tips"]
+INTS = ["trip_seconds", "trip_start_hour", "trip_start_day", "trip_start_month", "pickup_census_tract"]
+INTS += ["dropoff_census_tract", "pickup_community_area", "dropoff_community_area"]
+WORDS = ["payment_type", "company"]
+LEAN = {"disable_statistics": True, "disable_analyzer_cache": True}
+SCHEMA = "".join(
+    f'feature {{ name: "{name}" type: {kind} value_count {{ min: 1 max: 1 }} presence {{ min_count: 1 }} }}\n'
+    for kind, names in (("FLOAT", FLOATS), ("INT", INTS), ("BYTES", WORDS))
+    for name in names
+)
+
+
+def trips(count: int) -> Iterator[bytes]:
+    """In the form of TFX's taxi data; a tenth of the values is missing."""
+    import tensorflow as tf
+
+    generator = np.random.default_rng(20)
+    for _ in range(count):
+        example = tf.train.Example()
+        for name in [*FLOATS, *INTS, *WORDS]:
+            feature = example.features.feature[name]
+            if generator.random() < 0.1:
+                continue
+            if name in FLOATS:
+                feature.float_list.value.append(generator.gamma(2.0))
+            elif name in INTS:
+                feature.int64_list.value.append(int(generator.integers(24)))
+            else:
+                feature.bytes_list.value.append(b"%s %d" % (name.encode(), generator.zipf(1.5) % 20))
+        yield example.SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory, execute: Callable[..., Any]) -> dict[str, dict[str, Path]]:
+    """The taxi pipeline's Transform by both, on the same trips."""
+    import tfx.components
+
+    from infeed.components.transform.component import Transform
+
+    splits = {"train": list(trips(200)), "eval": list(trips(40))}
+    root = tmp_path_factory.mktemp("taxi")
+    given = {"preprocessing_fn": f"{TAXI}.preprocessing_fn", "materialize": True, **LEAN}
+    kinds = {"ours": Transform, "theirs": tfx.components.Transform}
+    return {who: execute(kind, root / who, [splits], SCHEMA, **given) for who, kind in kinds.items()}
+
+
+def test_the_official_taxi_function_gives_the_same_graph(executed: Mapping[str, Mapping[str, Path]]) -> None:
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    graphs = {who: outputs["transform_graph"] for who, outputs in executed.items()}
+    folders = {who: sorted(one.name for one in graph.iterdir()) for who, graph in graphs.items()}
+    assert folders["ours"] == folders["theirs"]
+    for kind in ("transform_fn/assets", "transformed_metadata", "metadata"):
+        content = {who: {f.name: f.read_bytes() for f in (graph / kind).iterdir()} for who, graph in graphs.items()}
+        assert content["ours"] == content["theirs"] != {}
+    outputs = {who: tft.TFTransformOutput(str(graph)) for who, graph in graphs.items()}
+    parsed = tf.io.parse_example(list(trips(50)), outputs["theirs"].raw_feature_spec())
+    here, there = (outputs[who].transform_raw_features(parsed) for who in ("ours", "theirs"))
+    assert here.keys() == there.keys()
+    for name, values in there.items():
+        np.testing.assert_allclose(here[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_transformed_rows_are_the_same_in_the_same_order(executed: Mapping[str, Mapping[str, Path]]) -> None:
+    import tensorflow as tf
+
+    for split, count in (("train", 200), ("eval", 40)):
+        rows = {}
+        for who, outputs in executed.items():
+            (file,) = (outputs["transformed_examples"] / f"Split-{split}").iterdir()
+            assert file.name == "transformed_examples-00000-of-00001.gz"
+            dataset = tf.data.TFRecordDataset([str(file)], "GZIP")
+            rows[who] = [tf.train.Example.FromString(one.numpy()).features.feature for one in dataset]
+        assert len(rows["ours"]) == len(rows["theirs"]) == count
+        for ours, theirs in zip(rows["ours"], rows["theirs"], strict=True):
+            assert ours.keys() == theirs.keys()
+            for name, feature in theirs.items():
+                assert ours[name].WhichOneof("kind") == feature.WhichOneof("kind"), name
+                if feature.HasField("float_list"):
+                    values = ours[name].float_list.value
+                    np.testing.assert_allclose(values, feature.float_list.value, rtol=1e-5, atol=1e-6)
+                else:
+                    assert ours[name] == feature, name
+
+
+def sampled(stats_type: Any, options: Any) -> Any:
+    """What is asked of the statistics: a sample, which only TFDV's own code draws."""
+    options.sample_rate = 0.5
+    return options
+
+
+def test_what_needs_beam_is_done_by_beam_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, execute: Callable[..., Any]
+) -> None:
+    from tfx.components.transform import executor
+
+    from infeed.components.transform.component import Transform
+
+    ran = []
+
+    @functools.wraps(executor.TransformProcessor._RunBeamImpl)
+    def on_beam(*given: Any, **named: Any) -> None:
+        ran.append(True)
+
+    monkeypatch.setattr(executor.TransformProcessor, "_RunBeamImpl", on_beam)
+    given = {"preprocessing_fn": f"{TAXI}.preprocessing_fn", "materialize": False, **LEAN, "disable_statistics": False}
+    given["stats_options_updater_fn"] = f"{__file__}:sampled"
+    with caplog.at_level(logging.INFO):
+        execute(Transform, tmp_path, [{"train": list(trips(3)), "eval": []}], SCHEMA, **given)
+    assert ran == [True]
+    assert (
+        "Transform runs on Beam, for only TFDV makes such statistics: stats_options.sample_rate is 0.5" in caplog.text
+    )

@@ -1,0 +1,63 @@
+"""Labels: classes in a fixed order, quantities, lists of classes; and rows that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.transform.kinds.clean import LowerCase
+from infeed.components.transform.kinds.label import Label
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+
+Transform = Callable[..., dict[str, np.ndarray]]
+
+
+def test_classes_are_in_the_order_of_their_values_whatever_their_frequency(transform: Transform) -> None:
+    made = transform({"n": [100, 2, 10, 2, -1], "s": [b"b", b"a", b"B", b"b", b"b"]}, [Label("n"), Label("s")])
+    assert made["n"].tolist() == [3, 1, 2, 1, 0]
+    assert made["s"].tolist() == [2, 1, 0, 2, 2]
+
+
+def test_a_quantity_is_the_number_itself(transform: Transform) -> None:
+    assert transform({"y": [1.5, 2.5]}, [Label("y", "regression")])["y"].tolist() == [1.5, 2.5]
+
+
+def test_several_classes_a_row_are_one_vector(transform: Transform) -> None:
+    made = transform({"y": [[b"a", b"c"], [], [b"b"], [b"a"]]}, [Label("y", "multilabel")])["y"]
+    assert made.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 0, 0]]
+
+
+def test_a_class_that_was_never_seen_is_marked(transform: Transform) -> None:
+    assert transform({"y": [1, 2]}, [Label("y")], served={"y": [2, 3]})["y"].tolist() == [1, -1]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_training_row_without_a_label_is_an_error_with_their_number(task: Any, transform: Transform) -> None:
+    with pytest.raises(InfeedError, match="column 'y' has no label in 2 rows"):
+        transform({"y": [1, None, 0, None]}, [Label("y", task)])
+
+
+def test_rows_without_a_label_can_be_marked(transform: Transform) -> None:
+    columns = {"y": [b"no", None, b"yes", b""], "z": [1.5, None, 2.5, float("nan")]}
+    made = transform(columns, [Label("y", missing="mark"), Label("z", "regression", missing="mark")])
+    assert made["y"].tolist() == [0, -1, 1, -1]
+    np.testing.assert_array_equal(made["z"], [1.5, np.nan, 2.5, np.nan])
+
+
+def test_a_label_column_without_any_value_is_an_error(transform: Transform) -> None:
+    with pytest.raises(InfeedError, match="column 'y' holds no label at all"):
+        transform({"y": [b"", b""]}, [Label("y", missing="mark")])
+
+
+def test_a_class_with_a_line_break_is_refused(transform: Transform) -> None:
+    with pytest.raises(InfeedError, match="which has a line break"):
+        transform({"y": [b"a\nb"]}, [Label("y")])
+
+
+def test_labels_can_be_cleaned(transform: Transform) -> None:
+    assert transform({"y": [b"YES", b"yes", b"no"]}, [Label("y", clean=(LowerCase(),))])["y"].tolist() == [1, 1, 0]

@@ -1,0 +1,112 @@
+"""Dates as text, beside Python's own reading of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from infeed.components.transform.operators.dates import parse
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+MICROSECOND = dt.timedelta(microseconds=1)
+RNG = np.random.default_rng(5)
+SECONDS = [*RNG.uniform(-3e9, 4e9, 300), -62_135_596_800, 253_402_300_799, 951_782_400]  # 0001, 9999, a leap day
+
+
+def micros(texts: list[str], form: str) -> list[int | None]:
+    """What `parse` gives, None where it is not valid."""
+    times = parse(tf.constant(texts), form)
+    assert times.micros.dtype == tf.int64
+    return [time if valid else None for time, valid in zip(times.micros.numpy(), times.valid.numpy(), strict=True)]
+
+
+def of_python(text: str, form: str) -> int | None:
+    try:
+        time = dt.datetime.strptime(text, form)
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=dt.timezone.utc)).__sub__(EPOCH) // MICROSECOND
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "%d.%m.%Y %H:%M",
+        "%b %d, %Y %I:%M %p",
+        "%Y%m%d",
+        "%m/%d/%y",
+        "%y%j",
+        "%A %d %B %Y %H:%M:%S.%f %z",
+        "%a, %d %b %Y 100%% (%H+%M)",
+    ],
+)
+def test_a_format_reads_what_strptime_reads(form: str) -> None:
+    times = [EPOCH + dt.timedelta(seconds=float(seconds)) for seconds in SECONDS]
+    zones = [dt.timezone(dt.timedelta(minutes=int(minutes))) for minutes in RNG.integers(-700, 700, len(times) - 3)]
+    times = [time.astimezone(zone) for time, zone in zip(times, zones, strict=False)] + times[-3:]
+    texts = [time.strftime(form.replace("%Y", f"{time.year:04}")) for time in times]
+    found = micros(texts, form)
+    assert None not in found
+    assert found == [of_python(text, form) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("30.02.2024", "%d.%m.%Y"),
+        ("29.02.1900", "%d.%m.%Y"),
+        ("29.02.2000", "%d.%m.%Y"),
+        ("1.2.2024", "%d.%m.%Y"),
+        ("32.1.2024", "%d.%m.%Y"),
+        ("1.13.2024", "%d.%m.%Y"),
+        ("1.1.0000", "%d.%m.%Y"),
+        ("1.1.2024 24:00", "%d.%m.%Y %H:%M"),
+        ("1.1.2024  7:05", "%d.%m.%Y %H:%M"),
+        ("2024131", "%Y%m%d"),
+        ("2024366", "%Y%j"),
+        ("12 am 2024-01-01", "%I %p %Y-%m-%d"),
+        ("12 PM 2024-01-01", "%I %p %Y-%m-%d"),
+        ("", "%Y-%m-%d"),
+        ("2024-01-01x", "%Y-%m-%d"),
+        ("June 5 2024", "%B %d %Y"),
+    ],
+)
+def test_what_strptime_refuses_is_not_valid(text: str, form: str) -> None:
+    assert micros([text], form) == [of_python(text, form)]
+
+
+def test_the_366th_day_of_a_common_year_is_not_valid() -> None:
+    assert micros(["2023366"], "%Y%j") == [None]  # Python takes it for the first day of 2024
+
+
+def test_iso_has_times_fractions_and_offsets() -> None:
+    texts = {
+        "2024-02-29": "2024-02-29T00:00:00+00:00",
+        "2024-02-29T17:05": "2024-02-29T17:05:00+00:00",
+        "2024-02-29 17:05:09": "2024-02-29T17:05:09+00:00",
+        " 2024-02-29t17:05:09.25z ": "2024-02-29T17:05:09.250000+00:00",
+        "2024-02-29T17:05:09,123456789-0330": "2024-02-29T17:05:09.123456-03:30",
+        "2024-02-29T17:05+01": "2024-02-29T17:05:00+01:00",
+        "1969-12-31T23:59:59.999999": "1969-12-31T23:59:59.999999+00:00",
+    }
+    expected = [(dt.datetime.fromisoformat(text) - EPOCH) // MICROSECOND for text in texts.values()]
+    assert micros(list(texts), "iso") == expected
+
+
+@pytest.mark.parametrize("text", ["", "2023-02-29", "2024-2-9", "2024-02-29T17", "2024-02-29T24:00", "29.2.2024", "é"])
+def test_what_is_not_iso_is_not_valid(text: str) -> None:
+    assert micros([text], "iso") == [None]
+
+
+def test_a_time_beyond_the_calendar_is_not_valid() -> None:
+    assert micros(["9999-12-31T23:59:59-01:00", "0001-01-01T00:00+01:00"], "iso") == [None, None]
+
+
+def test_any_shape_is_kept() -> None:
+    times = parse(tf.constant([["2024-01-01", "x"], ["2024-01-02", ""]]), "%Y-%m-%d")
+    assert times.valid.numpy().tolist() == [[True, False], [True, False]]

@@ -1,0 +1,76 @@
+"""One function made of two: the declared features, and a function of the user's, named in any way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.transform.kinds.clean import Fill
+
+pytestmark = pytest.mark.tfx
+
+SPELLINGS = ["module_file", "package.module.function", "package.module:function", "file.py:function"]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_features_join_a_function_however_it_is_named(
+    spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    from infeed.components.transform.executor import TransformExecutor
+
+    properties = properties_of(given_as(spelling, "preprocessing_fn", tmp_path, monkeypatch))
+    outputs = TransformExecutor()._GetPreprocessingFn(properties, {})({"age": tf.constant([[1.0]])})
+    assert {name: value.numpy().tolist() for name, value in outputs.items()} == {"age": [[1.0]], "twice": [[6.0]]}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_the_updater_of_statistics_is_found_however_it_is_named(
+    spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infeed.components.transform.executor import TransformExecutor
+
+    properties = properties_of(given_as(spelling, "stats_options_updater_fn", tmp_path, monkeypatch))
+    updater = TransformExecutor()._GetStatsOptionsUpdaterFn(properties)
+    assert updater("which", "options") == ("which", "options", {"factor": 2})
+
+
+OWN = """
+def preprocessing_fn(inputs, custom_config):
+    return {"twice": 3.0 * custom_config["factor"] * inputs["age"]}
+
+def stats_options_updater_fn(stats_type, stats_options, custom_config):
+    return stats_type, stats_options, custom_config
+"""
+
+
+def given_as(spelling: str, function: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The argument that names `function`, of a module imported anew."""
+    (folder / "own_package").mkdir()
+    source = folder / "own_package" / "transforming.py"
+    source.write_text(OWN)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "own_package.transforming", raising=False)
+    monkeypatch.delitem(sys.modules, "own_package", raising=False)
+    return {
+        "module_file": {"module_file": str(source)},
+        "package.module.function": {function: f"own_package.{source.stem}.{function}"},
+        "package.module:function": {function: f"own_package.{source.stem}:{function}"},
+        "file.py:function": {function: f"{source}:{function}"},
+    }[spelling]
+
+
+def properties_of(given: Mapping[str, str]) -> dict[str, Any]:
+    """What the component hands to its executor."""
+    from tfx.types import channel_utils, standard_artifacts
+
+    from infeed.components.transform.component import Transform
+
+    channels = [channel_utils.as_channel([kind()]) for kind in (standard_artifacts.Examples, standard_artifacts.Schema)]
+    given = {"custom_config": {"factor": 2}, **given}
+    return dict(Transform(*channels, features=[Fill("age", 0.0)], **given).exec_properties)

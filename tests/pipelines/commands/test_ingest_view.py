@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.progress import Progress
+
+from infeed.components.example_gen.ingest import ProgressListener
+from infeed.pipelines.commands.ingest import Bars, show_opening, show_progress, summary
+from infeed.pipelines.console.terminal import Terminal
+
+
+def manifest(**changes: Any) -> Any:
+    """As much of a `Manifest` as is told of."""
+    split = SimpleNamespace(records=1_000, bytes=2_500_000, shards=[1, 2], reason="by size")
+    told = {
+        "rows_read": 1_000,
+        "splits": {"train": split},
+        "filtered": 0,
+        "rejected": SimpleNamespace(rows=0, file="rejected.jsonl"),
+        "balanced": SimpleNamespace(repeated=0, dropped=0),
+        "warnings": (),
+    }
+    return SimpleNamespace(**{**told, **changes})
+
+
+def test_a_summary_has_a_line_for_each_split() -> None:
+    assert summary(manifest(), "out", 1.5).splitlines() == [
+        "wrote out: 1,000 rows read in 1.5 s",
+        "  train             1,000 records     2.5 MB in 2 shards: by size",
+    ]
+
+
+def test_nothing_is_lost_in_silence() -> None:
+    empty = SimpleNamespace(records=0, bytes=0, shards=[1], reason="by size")
+    told = summary(
+        manifest(
+            splits={"eval": empty},
+            filtered=1,
+            rejected=SimpleNamespace(rows=2, file="rejected.jsonl"),
+            balanced=SimpleNamespace(repeated=3, dropped=4),
+            warnings=("a column is empty",),
+        ),
+        "out",
+        1.0,
+    )
+    assert "  1 row filtered out" in told
+    assert "  2 rows rejected, listed in out/rejected.jsonl" in told
+    assert "  balanced: 3 repeated, 4 dropped" in told
+    assert "  warning: eval holds no record" in told
+    assert "  warning: a column is empty" in told
+
+
+def test_nothing_is_drawn_where_nobody_looks() -> None:
+    opened: Any = SimpleNamespace(tasks=[1], provenance=SimpleNamespace(bytes=10))
+    with show_progress(opened, 10, quiet=True) as watcher, show_opening(quiet=True):
+        assert type(watcher) is ProgressListener
+
+
+@pytest.fixture
+def progress() -> Progress:
+    return Progress(console=Terminal(file=io.StringIO(), force_terminal=True))
+
+
+def test_bars_count_rows_and_shards(progress: Progress) -> None:
+    opened: Any = SimpleNamespace(tasks=[1, 2], provenance=SimpleNamespace(bytes=40))
+    bars = Bars(progress, opened, block_bytes=10)  # two blocks a task
+    reading, writing = progress.tasks
+    bars.read(SimpleNamespace(rows=1_500, spills=[SimpleNamespace(bytes=7)]))  # type: ignore[arg-type]
+    assert (reading.completed, reading.total, reading.fields["count"]) == (0.5, 2, "1,500 rows")
+    assert not writing.visible
+    bars.write(SimpleNamespace(bytes=7), shards=4)  # type: ignore[arg-type]
+    assert (reading.completed, writing.completed, writing.total) == (2, 1, 4)
+    assert writing.visible
+    assert writing.fields["count"] == "4 shards"

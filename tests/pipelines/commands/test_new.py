@@ -1,0 +1,29 @@
+import pytest
+
+from infeed.components import InfeedError
+from infeed.pipelines.commands.new import create_project
+from infeed.pipelines.project.config_file import TEMPLATES, read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_copied_template_decides_as_the_template_does_but_from_its_own_files(tmp_path, template):
+    create_project(template, str(tmp_path / "mine"))
+    root = Overrides(root=str(tmp_path / "runs"))
+    copied, shipped = (resolve(read_project(name), root) for name in (str(tmp_path / "mine"), template))
+    assert copied.features == shipped.features
+    assert copied.train.augment == shipped.train.augment
+    assert copied.train.model_fn == f"{tmp_path}/mine/model.py:build_model"
+    assert shipped.train.model_fn == f"infeed.templates.{template}.model:build_model"
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InfeedError, match="there is something already"):
+        create_project("image", str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_an_unknown_template(tmp_path):
+    with pytest.raises(InfeedError, match=r"there is no template 'audio'(.|\n)*image, tabular"):
+        create_project("audio", str(tmp_path / "mine"))

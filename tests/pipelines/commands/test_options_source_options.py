@@ -1,0 +1,16 @@
+import pytest
+
+from infeed.pipelines.commands.options import as_flags
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        ({}, []),
+        ({"delimiter": ";"}, ["--delimiter ';'"]),
+        ({"delimiter": "\t", "encoding": "latin-1"}, ["--delimiter tab", "--set encoding=latin-1"]),
+        ({"nulls": ["", "NA"]}, ["""--set 'nulls=["", "NA"]'"""]),
+    ],
+)
+def test_options_can_be_pasted_behind_a_command(options, flags):
+    assert as_flags(options) == flags

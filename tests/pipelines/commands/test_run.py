@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from infeed.pipelines.commands import run
+from infeed.pipelines.console.nodes import NodeReport, NodeState
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+NODES = [
+    NodeReport("CsvExampleGen", NodeState.CACHED),
+    NodeReport("Transform", NodeState.DONE),
+    NodeReport("Trainer", NodeState.RUNNING),
+    NodeReport("Pusher"),
+]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Any:
+    return resolve(read_project("tabular"), Overrides(root=str(tmp_path)))
+
+
+@pytest.mark.parametrize(("step", "training"), [(0, []), (1_200, ["the training until step 1,200"])])
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(
+    config: Any, step: int, training: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["infeed", "run", "tabular", "--data", "my file.csv"])
+    monkeypatch.setattr(run, "_checkpoint", lambda config: step)
+    screen = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted(config, Console(file=screen, width=200))
+    lines = screen.getvalue().splitlines()[1:]
+    assert lines[0].split(maxsplit=1) == ["kept", "2 of 4 nodes: they come from the cache the next time"]
+    assert [line.strip().partition(":")[0] for line in lines[1:-1]] == training
+    assert lines[-1].endswith("run tabular --data 'my file.csv'")
+
+
+def _interrupted(config: Any, console: Console) -> None:
+    with run._told_at_interrupt(config, console, False) as watch:
+        watch(NODES)
+        raise KeyboardInterrupt
+
+
+def outcome(**given: Any) -> Any:
+    class Outcome:
+        metrics = {"accuracy": 0.5}
+        blessed, pushed, model = False, None, "runs/model"
+        wait_fraction, verdict, report = 0.0, "balanced", "report.html"
+        reasons: tuple[str, ...] = ()
+
+    for name, value in given.items():
+        setattr(Outcome, name, value)
+    return Outcome
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("its accuracy of 0.5 is below 0.6274", "train longer (--epochs"),
+        ("its accuracy is 0.1 below that of the last blessed model", "the one pushed before stays"),
+    ],
+)
+def test_a_model_that_is_not_blessed_says_what_to_do_and_where_it_is(config: Any, reason: str, advice: str) -> None:
+    told = {line[:20].strip(): line[20:] for line in _lines(config, reason)}
+    assert told["blessed"] == "no"
+    assert told[""] == reason
+    assert advice in told["what to do"]
+    assert told["model, not pushed"] == "runs/model"
+    assert " predict runs/model " in told["predict with"]
+
+
+def _lines(config: Any, reason: str) -> list[str]:
+    return [line for line in run._summary(outcome(reasons=(reason,)), config).plain.splitlines() if line]

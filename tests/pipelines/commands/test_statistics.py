@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.dataset.records import frame_records, write_records
+from infeed.pipelines.commands.statistics import command
+
+TRAIN = {"age": [20, 30, 30, 40], "city": ["Bern", "Bern", "Chur", None]}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def write(folder: Path, **splits: dict[str, list[Any]]) -> str:
+    for name, columns in splits.items():
+        framed = frame_records(encode_examples(pa.RecordBatch.from_pydict(columns)))
+        write_records(str(folder / f"Split-{name}" / "data.gz"), [framed], gzip_level=1)
+    return str(folder)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return write(tmp_path / "data", eval={"age": [20, 30, 30, 40], "city": ["Rome"] * 4}, train=TRAIN)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments)
+
+
+def test_a_row_for_each_column_of_the_split_to_train_on(data: str) -> None:
+    result = run(data)
+    assert result.exit_code == 0
+    first, head, age, city = (line.rstrip() for line in result.output.splitlines())
+    assert first == f"{data}, train: 4 rows, 2 columns"
+    assert head.split() == [
+        *("column", "type", "missing", "zeros", "distinct", "min", "median", "mean", "std", "max", "most", "frequent"),
+    ]
+    assert age.split() == ["age", "int", "0", "%", "0", "%", "3", "20", "30", "30", "7.0711", "40", "30", "(50", "%)"]
+    assert city.endswith("Bern (67 %)")
+
+
+def test_as_json_with_a_page(data: str, tmp_path: Path) -> None:
+    page = tmp_path / "columns.html"
+    found = json.loads(run(data, "--split", "eval", "--html", str(page), "--json").output)
+    assert (found["split"], found["html"]) == ("eval", str(page))
+    assert found["columns"]["city"]["top"] == [{"value": "Rome", "count": 4, "share": 1.0}]
+    assert "eval: 4 rows; 2 columns" in page.read_text()
+
+
+def test_splits_are_compared_and_a_difference_is_exit_code_1(data: str, tmp_path: Path) -> None:
+    page = tmp_path / "changes.html"
+    result = run(data, "--splits", "train", "eval", "--html", str(page))
+    assert result.exit_code == 1
+    assert result.output.startswith("train -> eval: 1 of 2 columns differ: city\n")
+    assert f"histograms: {page}" in result.output
+    assert "1 of 2 columns differ: city" in page.read_text()
+
+
+def test_a_dataset_is_compared_with_the_one_before(data: str, tmp_path: Path) -> None:
+    later = write(tmp_path / "later", train={"age": [30, 30, 40, 20], "city": ["Bern", "Bern", "Bern", "Chur"]})
+    arguments = (later, "--compare", data, "--json")
+    strict = run(*arguments, "--l-infinity", "0.05")
+    assert strict.exit_code == 1
+    found = json.loads(strict.output)
+    assert (found["before"], found["after"]) == (f"{data}, train", f"{later}, train")
+    assert [(one["name"], one["problem"]) for one in found["columns"]] == [("age", ""), ("city", "differs")]
+    assert found["columns"][1]["distance"] == pytest.approx(3 / 4 - 2 / 3)
+    assert run(*arguments).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["{data}/nowhere"], "no such file or folder"),
+        (["{data}", "--split", "test"], "there is no split 'test'"),
+        (["{data}", "--splits", "train", "eval", "--split", "train"], "--splits is given beside"),
+        (["{data}", "--splits", "train", "train"], "both sides are the same"),
+        (["{data}", "--splits", "train", "eval", "--jensen-shannon", "2"], "jensen_shannon is 2"),
+    ],
+)
+def test_mistakes_are_told(data: str, arguments: list[str], says: str) -> None:
+    result = run(*(argument.format(data=data) for argument in arguments))
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_neither_tfx_nor_tensorflow_is_imported(data: str, tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from infeed.pipelines.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: print(sorted({'tfx', 'tensorflow', 'apache_beam', 'matplotlib'} & set(sys.modules)))\n"
+    )
+    arguments = ["statistics", data, "--splits", "train", "eval", "--html", str(tmp_path / "page.html")]
+    ended = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    assert ended.stdout.splitlines()[-1] == "[]", ended.stderr

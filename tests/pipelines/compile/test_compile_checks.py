@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.compile.compile import check_accelerators, check_target, vertex_accelerators
+from infeed.pipelines.deploy.options import Deploy, Resources
+from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
+
+VERTEX = VertexOptions(
+    "flowers",
+    "europe-west4",
+    training=Training("a2-highgpu-8g", "NVIDIA_TESLA_A100", 8),
+    endpoint=Endpoint("flowers", "n1-standard-2", "serving:1"),
+)
+
+WRONG_FOR: dict[str, tuple[str, Deploy, str]] = {
+    "no image": ("kubeflow", Deploy(), r"no container image(.|\n)*--image"),
+    "Vertex AI's accelerator": (
+        "kubeflow",
+        Deploy("i", resources={"Trainer": Resources(accelerator="NVIDIA_L4")}),
+        r"kubeflow knows no accelerator 'NVIDIA_L4'(.|\n)*nvidia\.com/gpu",
+    ),
+    "Kubernetes' accelerator": (
+        "vertex",
+        Deploy("i", resources={"Trainer": Resources(accelerator="nvidia.com/gpu")}),
+        r"vertex knows no accelerator 'nvidia\.com/gpu'(.|\n)*NVIDIA_L4",
+    ),
+    "node selector": (
+        "vertex",
+        Deploy("i", resources={"Trainer": Resources(node_selector={"pool": "gpu"})}),
+        r"Vertex AI has no node selectors",
+    ),
+    "a folder of this machine": (
+        "vertex",
+        Deploy("i", "/home/me", vertex=VERTEX),
+        r"training cannot read what the steps write to /home/me(.|\n)*gs://bucket",
+    ),
+    "two places to train": (
+        "vertex",
+        Deploy("i", "gs://b", resources={"Trainer": Resources(accelerator="NVIDIA_L4")}, vertex=VERTEX),
+        r"would only wait for the custom job",
+    ),
+}
+
+
+@pytest.mark.parametrize(("target", "deploy", "error"), WRONG_FOR.values(), ids=WRONG_FOR)
+def test_what_the_target_does_not_have_is_told(target: Any, deploy: Deploy, error: str) -> None:
+    with pytest.raises(InfeedError, match=error):
+        check_target(deploy, target)
+
+
+def test_kubeflow_reads_no_older_schema() -> None:
+    with pytest.raises(InfeedError, match=r"Kubeflow reads schema 2\.1 alone, not 2\.0"):
+        check_target(Deploy("i"), "kubeflow", "2.0")
+    check_target(Deploy("i"), "vertex", "2.0")
+
+
+def test_accelerators_are_looked_for_everywhere() -> None:
+    resources = {"default": Resources(), "Evaluator": Resources(accelerator="NVIDIA_L4")}
+    assert vertex_accelerators(Deploy(resources=resources, vertex=VERTEX)) == {"NVIDIA_L4", "NVIDIA_TESLA_A100"}
+
+
+def test_what_each_target_has_is_taken() -> None:
+    gpu = Resources(accelerator="nvidia.com/gpu", node_selector={"pool": "gpu"})
+    check_target(Deploy("i", resources={"Trainer": gpu}, vertex=VERTEX), "kubeflow")
+    evaluator = {"Evaluator": Resources(accelerator="NVIDIA_L4")}
+    check_target(Deploy("i", "gs://bucket/flowers", resources=evaluator, vertex=VERTEX), "vertex")
+    check_target(Deploy("i", vertex=VertexOptions("flowers", "europe-west4")), "vertex")  # to rehearse it here
+
+
+@pytest.mark.slow  # imports Vertex AI's client
+def test_an_accelerator_that_does_not_exist_is_told_with_those_that_do() -> None:
+    check_accelerators(["NVIDIA_L4", "TPU_V3"])
+    with pytest.raises(InfeedError, match=r"no accelerator 'NVIDIA_T4'(.|\n)*use one of .*NVIDIA_TESLA_T4"):
+        check_accelerators(["NVIDIA_L4", "NVIDIA_T4"])

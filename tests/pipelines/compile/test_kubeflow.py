@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+
+pytestmark = pytest.mark.tfx
+
+IMAGE = "registry.example/infeed:1"
+RUNNER = "tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner"
+
+
+def compile_to(output: Path, pipeline: Any) -> Path:
+    from infeed.pipelines.compile.kubeflow import CompileOptions, compile_kubeflow
+
+    assert compile_kubeflow(pipeline, CompileOptions(str(output)), image=IMAGE) == str(output)
+    return output
+
+
+def test_json_is_a_pipeline_job_that_names_every_node(trial: ModuleType, tmp_path: Path) -> None:
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+
+    text = compile_to(tmp_path / "new" / "job.json", trial.csv_pipeline(tmp_path)).read_text()
+    job = json_format.Parse(text, pipeline_spec_pb2.PipelineJob())
+    spec = json_format.ParseDict(json.loads(text)["pipelineSpec"], pipeline_spec_pb2.PipelineSpec())
+    assert job.display_name == spec.pipeline_info.name == "trial"
+    assert set(spec.root.dag.tasks) == {"CsvExampleGen", "StatisticsGen", "SchemaGen"}
+    assert list(spec.root.dag.tasks["SchemaGen"].dependent_tasks) == ["StatisticsGen"]
+
+
+def test_every_step_runs_in_the_image_given(trial: ModuleType, tmp_path: Path) -> None:
+    job = json.loads(compile_to(tmp_path / "job.json", trial.csv_pipeline(tmp_path)).read_text())
+    executors = job["pipelineSpec"]["deploymentSpec"]["executors"].values()
+    assert {executor["container"]["image"] for executor in executors} == {IMAGE}
+
+
+def test_yaml_is_what_kfp_itself_loads(trial: ModuleType, tmp_path: Path) -> None:
+    from kfp import components
+
+    loaded = components.load_component_from_file(str(compile_to(tmp_path / "job.yaml", trial.csv_pipeline(tmp_path))))
+    assert set(loaded.pipeline_spec.root.dag.tasks) == {"CsvExampleGen", "StatisticsGen", "SchemaGen"}
+
+
+def test_an_output_of_unknown_format_is_refused(trial: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(InfeedError, match=r"cannot tell the format of '.*job\.tar'") as caught:
+        compile_to(tmp_path / "job.tar", trial.csv_pipeline(tmp_path))
+    assert caught.value.do == "name the output *.json or *.yaml"
+
+
+def test_without_kfp_the_error_says_what_to_install(
+    trial: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_to(tmp_path / "job.json", trial.csv_pipeline(tmp_path))  # the runner is imported now, and is forgotten next
+    monkeypatch.delitem(sys.modules, RUNNER)
+    monkeypatch.delattr(RUNNER)
+    monkeypatch.setitem(sys.modules, "kfp.pipeline_spec", None)  # as if it were not installed
+    with pytest.raises(InfeedError, match=r"cannot compile for Kubeflow: .*kfp") as caught:
+        compile_to(tmp_path / "job.json", trial.csv_pipeline(tmp_path))
+    assert caught.value.do.startswith("install kfp")

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.compile.kubeflow import apply_settings
+from infeed.pipelines.deploy.options import Deploy, Resources
+from infeed.pipelines.job.dag import Task, leaves, read_tasks
+
+
+def spec() -> dict[str, Any]:
+    """An ExampleGen with a driver, a Trainer inside of a nested DAG, and a resolver."""
+    driver = {"preCacheCheck": {"command": ["driver"]}}
+    return {
+        "root": {"dag": {"tasks": {"Gen": task("Gen"), "inner": task("inner"), "resolver": task("resolver")}}},
+        "components": {
+            "Gen": {"executorLabel": "Gen_executor"},
+            "inner": {"dag": {"tasks": {"Trainer": task("Trainer")}}},
+            "Trainer": {"executorLabel": "Trainer_executor"},
+            "resolver": {"executorLabel": "resolver_executor"},
+        },
+        "deploymentSpec": {
+            "executors": {
+                "Gen_executor": {"container": {"image": "i", "lifecycle": driver}},
+                "Trainer_executor": {"container": {"image": "i"}},
+                "resolver_executor": {"resolver": {}},
+            }
+        },
+    }
+
+
+def task(name: str) -> dict[str, Any]:
+    return {"componentRef": {"name": name}, "cachingOptions": {"enableCache": True}}
+
+
+def applied(resources: dict[str, Resources], *, drivers_run: bool = True) -> dict[str, Any]:
+    changed = spec()
+    apply_settings(changed, Deploy(resources=resources), drivers_run=drivers_run)
+    return changed
+
+
+def node(changed: dict[str, Any], name: str) -> Task:
+    return next(task for task in leaves(read_tasks(changed)) if task.name == name)
+
+
+def container(changed: dict[str, Any], name: str) -> dict[str, Any]:
+    return node(changed, name).container or {}
+
+
+def node_task(changed: dict[str, Any], name: str) -> dict[str, Any]:
+    return node(changed, name).spec
+
+
+def test_nodes_are_found_in_nested_dags_and_resolvers_are_none() -> None:
+    assert [task.name for task in leaves(read_tasks(spec())) if task.container] == ["Gen", "Trainer"]
+
+
+def test_without_options_nothing_changes() -> None:
+    assert applied({}) == spec()
+
+
+def test_the_limits_are_cores_and_units_of_a_thousand_million_bytes() -> None:
+    changed = applied({"Trainer": Resources("500m", "2G", "nvidia.com/gpu", 4)})
+    assert container(changed, "Trainer")["resources"] == {
+        "cpuLimit": 0.5,
+        "memoryLimit": 2.0,
+        "accelerator": {"type": "nvidia.com/gpu", "count": "4"},
+    }
+    assert "resources" not in container(changed, "Gen")
+
+
+def test_an_example_gen_gets_the_default_too() -> None:
+    assert container(applied({"default": Resources(cpu="2")}), "Gen")["resources"] == {"cpuLimit": 2.0}
+
+
+def test_retries_wait_longer_each_time() -> None:
+    changed = applied({"default": Resources(retries=3), "Trainer": Resources(retries=0)})
+    assert node_task(changed, "Gen")["retryPolicy"] == {
+        "maxRetryCount": 3,
+        "backoffDuration": "30s",
+        "backoffFactor": 2.0,
+        "backoffMaxDuration": "600s",
+    }
+    assert "retryPolicy" not in node_task(changed, "Trainer")
+
+
+def test_one_node_alone_can_be_kept_from_the_cache() -> None:
+    changed = applied({"Trainer": Resources(cache=False)})
+    assert node_task(changed, "Trainer")["cachingOptions"] == {}
+    assert node_task(changed, "Gen")["cachingOptions"] == {"enableCache": True}
+
+
+def test_where_no_driver_looks_at_the_data_an_example_gen_is_not_cached() -> None:
+    changed = applied({}, drivers_run=False)
+    assert node_task(changed, "Gen")["cachingOptions"] == {}
+    assert node_task(changed, "Trainer")["cachingOptions"] == {"enableCache": True}
+
+
+def test_unless_it_is_asked_for() -> None:
+    changed = applied({"Gen": Resources(cache=True)}, drivers_run=False)
+    assert node_task(changed, "Gen")["cachingOptions"] == {"enableCache": True}
+
+
+@pytest.mark.parametrize("name", ["Trianer", "resolver"])
+def test_a_name_that_runs_in_no_container_is_told_with_those_that_do(name: str) -> None:
+    with pytest.raises(InfeedError, match=rf"no node '{name}'(.|\n)*use default or one of Gen, Trainer$"):
+        applied({name: Resources(cpu="1")})

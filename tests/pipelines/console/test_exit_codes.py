@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, Command, debugging, errors, importing
+
+# In the place of a library that `infeed run` imports: it takes long, and swallows whatever is raised meanwhile.
+SWALLOWS = """
+import time
+from pathlib import Path
+
+for name in ("first", "second"):
+    try:
+        Path(__file__).with_name(name).touch()
+        time.sleep(60)
+    except BaseException:
+        pass
+"""
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+
+def test_a_ctrl_c_that_an_import_swallows_is_repeated() -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)]
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), importing():  # noqa: PT012
+        for wait in (interrupt, lambda: time.sleep(60), lambda: time.sleep(60)):
+            with contextlib.suppress(BaseException):
+                wait()
+    assert time.monotonic() - began < 60
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)] == handlers
+
+
+def test_what_a_half_imported_module_raises_after_ctrl_c_is_no_error_of_its_own() -> None:
+    with pytest.raises(KeyboardInterrupt), importing():  # noqa: PT012
+        try:
+            interrupt()
+        except BaseException:
+            raise ImportError("cannot import name") from None
+    with pytest.raises(ImportError), importing():
+        raise ImportError("no such module")
+
+
+def test_ctrl_c_ends_a_command_with_130_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, errors(as_json=False, debug=False):
+        raise KeyboardInterrupt
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
+@pytest.mark.slow
+def test_a_run_is_interrupted_while_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "ml_metadata").mkdir()
+    (tmp_path / "ml_metadata" / "__init__.py").write_text(SWALLOWS)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [Path(sys.executable).with_name("infeed"), "run", "image"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
+    ) as running:
+        while not (tmp_path / "ml_metadata" / "first").exists():
+            assert running.poll() is None
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=50)[1]
+    assert (running.returncode, said) == (130, "interrupted\n")
+    assert (tmp_path / "ml_metadata" / "second").exists()
+
+
+@click.command(cls=Command)
+@click.option("--json", "as_json", is_flag=True)
+def refusing(as_json: bool) -> None:
+    click.echo(f"debugging is {debugging()}, json is {as_json}")
+    raise InfeedError("level is 12", do="use a number of at most 9")
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [([], "error: level is 12\n  do:    use a number"), (["--json"], '{"error": {"what": "level is')],
+)
+def test_a_command_ends_by_itself_where_the_input_is_bad(given: list[str], shown: str) -> None:
+    done = CliRunner().invoke(refusing, given)
+    assert (done.exit_code, shown in done.output) == (EXIT_BAD_INPUT, True)
+
+
+def test_a_command_shows_the_traceback_where_it_is_asked_to() -> None:
+    done = CliRunner().invoke(refusing, ["--debug"])
+    assert isinstance(done.exception, InfeedError)
+    assert done.output == "debugging is True, json is False\n"

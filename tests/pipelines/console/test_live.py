@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console
+
+from infeed.pipelines.console.live import LineView, TableView, show_nodes
+from infeed.pipelines.console.nodes import NodeReport, NodeState
+
+NODES = (
+    NodeReport("ImageExampleGen", NodeState.DONE, 1.94),
+    NodeReport("StatisticsGen", NodeState.CACHED, 0.04),
+    NodeReport("Transform", NodeState.SKIPPED),
+    NodeReport("Trainer", NodeState.RUNNING),
+    NodeReport("Pusher"),
+)
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+
+
+class Clock:
+    """Seconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def screen(terminal: bool, width: int = 80) -> Console:
+    return Console(
+        file=io.StringIO(),
+        force_terminal=terminal,
+        force_interactive=terminal,
+        width=width,
+        color_system=None,
+        legacy_windows=False,
+    )
+
+
+def lines(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def drawn(table: TableView, width: int = 80) -> list[str]:
+    console = screen(terminal=False, width=width)
+    console.print(table)
+    return lines(console)
+
+
+def test_the_table_names_each_node_its_state_in_words_and_its_seconds() -> None:
+    clock = Clock()
+    table = TableView("/runs/a/run.log", clock)
+    clock.now += 2
+    table(NODES)
+    clock.now += 75.5
+    assert drawn(table) == [
+        "node                      state              time",
+        "ImageExampleGen           ✓ done            1.9 s",
+        "StatisticsGen             = cached          0.0 s",
+        "Transform                 - skipped",
+        "Trainer                   ▸ running    1 min 15 s",
+        "Pusher                    · waiting",
+        "total                     3 of 5       1 min 17 s",
+        "log: /runs/a/run.log",
+    ]
+
+
+def test_the_running_node_ticks_without_being_told() -> None:
+    clock = Clock()
+    table = TableView("run.log", clock)
+    table(NODES)
+    times = []
+    for _ in range(2):
+        clock.now += 0.5
+        times += [line.split()[-2] for line in drawn(table) if "running" in line]
+    assert times == ["0.5", "1.0"]
+
+
+def test_nodes_that_run_elsewhere_side_by_side_tick_on_from_what_is_known_of_each() -> None:
+    clock = Clock()
+    table = TableView("run.log", clock)
+    table([NodeReport("Trainer", NodeState.RUNNING, 90), NodeReport("InputReport", NodeState.RUNNING, 20)])
+    clock.now += 5
+    assert [line.split(maxsplit=3)[-1] for line in drawn(table) if "running" in line] == ["1 min 35 s", "25.0 s"]
+
+
+def test_a_failed_node_is_told_from_a_finished_one_without_colour() -> None:
+    table = TableView("run.log", Clock())
+    table([NodeReport("Trainer", NodeState.FAILED, 3.25)])
+    assert "Trainer                   ✗ failed          3.2 s" in drawn(table)
+
+
+def test_before_the_nodes_are_known_the_table_says_what_takes_so_long() -> None:
+    assert "loading TFX" in "".join(drawn(TableView("run.log", Clock())))
+
+
+def test_other_runs_have_other_words_while_nothing_is_known_and_under_the_table() -> None:
+    table = drawn(TableView("stops waiting", Clock(), label="Ctrl-C", loading="starting"))
+    assert "starting" in "".join(table)
+    assert table[-1] == "Ctrl-C: stops waiting"
+
+
+def test_a_long_log_path_is_folded_and_never_cut() -> None:
+    path = "/".join(["", "home", *["folder"] * 20, "run.log"])
+    assert path in "".join(drawn(TableView(path, Clock()), width=60))
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_table_fits_the_terminal(width: int) -> None:
+    table = TableView("run.log", Clock())
+    table([*NODES, NodeReport("latest_blessed_model_resolver")])
+    assert max(len(line) for line in drawn(table, width)) <= width
+    assert any(line.startswith("latest_blessed_model_resolver") for line in drawn(table, width))
+
+
+def test_notes_have_a_column_where_there_is_room() -> None:
+    table = TableView("run.log", Clock())
+    table([NodeReport("Trainer", NodeState.DONE, 3.25, note="attempt 2 of 3"), NodeReport("Pusher")])
+    assert any(line.endswith("3.2 s  attempt 2 of 3") for line in drawn(table, width=80))
+    assert max(len(line) for line in drawn(table, width=60)) <= 60
+    assert any(line.endswith("3.2 s") for line in drawn(table, width=60))
+
+
+def test_off_a_terminal_a_note_stands_behind_the_time() -> None:
+    console = screen(terminal=False)
+    with show_nodes(console, "run.log") as on_change:
+        for note in ("", "driver", "", "attempt 2 of 3"):
+            on_change([NodeReport("Trainer", NodeState.RUNNING, note=note)])
+        on_change([NodeReport("Trainer", NodeState.DONE, 3.25, note="attempt 2 of 3")])
+    assert lines(console) == [
+        "Trainer                         running",
+        "Trainer                         running            driver",
+        "Trainer                         running            attempt 2 of 3",
+        "Trainer                         done     3.2 s     attempt 2 of 3",
+    ]
+
+
+def test_progress_stands_beside_the_running_node() -> None:
+    table = TableView("run.log", Clock())
+    table([NodeReport("Trainer", NodeState.RUNNING, progress="epoch 3/60, loss 0.4"), NodeReport("Pusher")])
+    assert any(line.endswith("0.0 s  epoch 3/60, loss 0.4") for line in drawn(table, width=80))
+
+
+def test_off_a_terminal_progress_is_told_twice_a_minute_and_at_the_end() -> None:
+    console, clock = screen(terminal=False), Clock()
+    view = LineView(console, clock)
+    for epoch in range(1, 101):
+        clock.now += 1
+        view([NodeReport("Trainer", NodeState.RUNNING, epoch, progress=f"epoch {epoch}/100")])
+    view([NodeReport("Trainer", NodeState.DONE, 100, note="epoch 100/100")])
+    assert [line.split(maxsplit=2)[1:] for line in lines(console)] == [
+        ["running", "epoch 1/100"],
+        ["running", "epoch 31/100"],
+        ["running", "epoch 61/100"],
+        ["running", "epoch 91/100"],
+        ["done", "1 min 40 s  epoch 100/100"],
+    ]
+
+
+def changes(*states: NodeState) -> list[Sequence[NodeReport]]:
+    return [(NodeReport("StatisticsGen", state, 1.94), NodeReport("SchemaGen")) for state in states]
+
+
+def test_off_a_terminal_each_change_is_one_plain_line() -> None:
+    console = screen(terminal=False)
+    with show_nodes(console, "run.log") as on_change:
+        for nodes in changes(NodeState.WAITING, NodeState.RUNNING, NodeState.RUNNING, NodeState.DONE):
+            on_change(nodes)
+    assert lines(console) == [
+        "StatisticsGen                   running",
+        "StatisticsGen                   done     1.9 s",
+    ]
+
+
+def test_on_a_terminal_the_last_table_stays_on_the_screen() -> None:
+    console = screen(terminal=True)
+    with show_nodes(console, "run.log") as on_change:
+        for nodes in changes(NodeState.WAITING, NodeState.RUNNING, NodeState.DONE):
+            on_change(nodes)
+    shown = "\n".join(lines(console))
+    assert shown.rindex("▸ running") < shown.rindex("✓ done") < shown.rindex("log: run.log")
+
+
+def test_a_run_that_breaks_leaves_the_terminal_usable() -> None:
+    console = screen(terminal=True)
+    with pytest.raises(ValueError, match="broken"), show_nodes(console, "run.log"):
+        raise ValueError("broken")
+    shown = "\n".join(lines(console))
+    assert shown.rindex(HIDE_CURSOR) < shown.rindex(SHOW_CURSOR)

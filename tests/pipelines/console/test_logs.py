@@ -1,0 +1,109 @@
+"""Each case runs in a process of its own: descriptors 1 and 2 of the test process belong to pytest."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOISE = """
+import atexit, ctypes, logging, os, subprocess, sys, warnings
+atexit.register(lambda: os.write(2, b"exit hook\\n"))
+def noise():
+    os.write(1, b"C level stdout\\n")
+    os.write(2, b"C level stderr\\n")
+    ctypes.CDLL(None).dprintf(2, b"libc itself\\n")
+    subprocess.run("echo child stdout; echo child stderr >&2", shell=True)
+    print("python stdout"); print("python stderr", file=sys.stderr)
+    logging.getLogger("apache_beam").info("python logging")
+    warnings.warn("python warning")
+"""
+MESSAGES = [
+    "C level stdout",
+    "C level stderr",
+    "libc itself",
+    "child stdout",
+    "child stderr",
+    "python stdout",
+    "python stderr",
+    "python logging",
+    "python warning",
+    "exit hook",
+]
+OPEN = """
+from infeed.pipelines.console.logs import quiet
+with quiet(sys.argv[1]) as console:
+"""
+
+
+def run(body: str, log: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", NOISE + body, str(log)], capture_output=True, text=True, check=False)
+
+
+def test_the_screen_shows_the_console_and_nothing_else(tmp_path: Path) -> None:
+    done = run(OPEN + "    noise(); console.print('for the user'); noise()", tmp_path / "run.log")
+    assert (done.stdout, done.stderr) == ("for the user\n", "")
+
+
+def test_the_log_has_everything_once_and_python_lines_carry_the_time(tmp_path: Path) -> None:
+    run(OPEN + "    noise()", tmp_path / "run.log")
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert {text: sum(text in line for line in lines) for text in MESSAGES} == dict.fromkeys(MESSAGES, 1)
+    (logged,) = [line for line in lines if "python logging" in line]
+    assert re.fullmatch(r"20\d\d-.* INFO apache_beam: python logging", logged)
+
+
+def test_the_log_makes_its_folder_and_keeps_earlier_runs(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "deep" / "run.log"
+    for _ in range(2):
+        run(OPEN + "    print('a run')", log)
+    assert log.read_text().count("a run") == 2
+
+
+def test_the_streams_are_given_back(tmp_path: Path) -> None:
+    done = run(OPEN + "    noise()\nprint('back'); os.system('echo child back >&2')", tmp_path / "run.log")
+    assert (done.stdout, done.stderr) == ("back\n", "child back\n")
+
+
+def test_the_streams_are_given_back_after_an_exception(tmp_path: Path) -> None:
+    done = run(OPEN + "    noise(); raise ValueError('for the user to see')", tmp_path / "run.log")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("ValueError: for the user to see\n")
+
+
+def test_logging_is_as_before_afterwards(tmp_path: Path) -> None:
+    body = "\nroot = logging.getLogger(); print(root.handlers, root.level == logging.WARNING)"
+    assert run(OPEN + "    noise()" + body, tmp_path / "run.log").stdout == "[] True\n"
+
+
+@pytest.mark.parametrize("stdin_is_terminal", [True, False])
+def test_the_console_keeps_the_terminal_its_width_and_its_colours(tmp_path: Path, stdin_is_terminal: bool) -> None:
+    body = "    noise(); console.file.write(f'{console.is_terminal} {console.width} {console.color_system}')"
+    master, terminal = pty.openpty()
+    subprocess.run(["stty", "cols", "97", "rows", "30"], stdin=terminal, check=True)
+    subprocess.run(
+        [sys.executable, "-c", NOISE + OPEN + body, str(tmp_path / "run.log")],
+        stdin=terminal if stdin_is_terminal else subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        env={"PATH": os.environ["PATH"], "TERM": "xterm-256color"},
+        check=True,
+    )
+    os.close(terminal)
+    assert os.read(master, 1000).decode() == "True 97 256"
+    os.close(master)
+
+
+@pytest.mark.tfx
+def test_importing_and_starting_tensorflow_and_tfx_leaks_nothing(tmp_path: Path) -> None:
+    body = OPEN + "    import tfx.components, tensorflow as tf; tf.print('from the graph'); console.print('ready')"
+    done = run(body, tmp_path / "run.log")
+    assert (done.stdout, done.stderr) == ("ready\n", "")
+    assert "from the graph" in (tmp_path / "run.log").read_text()

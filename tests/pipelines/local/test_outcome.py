@@ -1,0 +1,74 @@
+"""Outcomes of whole runs are in tests/pipelines/test_run.py; here is what is made of what they leave."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from infeed.components.trainer.options import TrainOptions
+from infeed.pipelines.config import Blessing, PipelineConfig
+from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
+
+pytestmark = pytest.mark.tfx
+
+LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
+CONFIG = PipelineConfig(
+    name="taxi",
+    root="/runs/taxi",
+    source="csv",
+    data="/data/rides.csv",
+    source_options={},
+    features=(),
+    train=TrainOptions("model.py:build", label="y"),
+    blessing=Blessing("accuracy", 0.6),
+    survey=TableSurvey((), LABEL, "classification", 100, ("0", "1"), (60, 40)),
+)
+
+
+@pytest.fixture
+def outcome(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    from infeed.pipelines.local import outcome
+
+    monkeypatch.setattr(outcome, "_evaluation", lambda uri, config: ({"accuracy": 0.9}, ()))
+    return outcome
+
+
+def latest(outcome: ModuleType, blessed: int) -> dict[tuple[str, str], object]:
+    pushed = {"pushed_destination": "/runs/taxi/serving/1"} if blessed else {}
+    return {
+        ("InputReport", "report"): outcome.NodeOutput("/report", {"verdict": "balanced", "wait_fraction": 0.1}),
+        ("Evaluator", "blessing"): outcome.NodeOutput("/blessing", {"blessed": blessed}),
+        ("Evaluator", "evaluation"): outcome.NodeOutput("/evaluation", {}),
+        ("Trainer", "model"): outcome.NodeOutput("/model", {}),
+        ("Pusher", "pushed_model"): outcome.NodeOutput("/pushed", pushed),
+    }
+
+
+def test_an_outcome_is_gathered_from_several_nodes(outcome: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome, "latest_outputs", lambda config: latest(outcome, 1))
+    found = outcome.read_outcome(CONFIG)
+    assert (found.blessed, found.pushed, found.metrics) == (True, "/runs/taxi/serving/1", {"accuracy": 0.9})
+    assert (found.verdict, found.wait_fraction, found.report) == ("balanced", 0.1, "/report/report.html")
+    assert found.model.startswith("/model/")
+
+
+def test_a_model_that_is_not_blessed_is_pushed_nowhere(outcome: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcome, "latest_outputs", lambda config: latest(outcome, 0))
+    assert outcome.read_outcome(CONFIG).pushed is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_diff", "reason"),
+    [
+        ("accuracy", False, "its accuracy of 0.5 is below 0.6"),
+        ("mse", False, "its mse of 0.5 is above 0.6"),
+        ("accuracy", True, "its accuracy is 0.5 below that of the last blessed model"),
+    ],
+)
+def test_why_a_model_is_not_blessed(outcome: ModuleType, metric: str, is_diff: bool, reason: str) -> None:
+    value = SimpleNamespace(double_value=SimpleNamespace(value=-0.5 if is_diff else 0.5))
+    failure = SimpleNamespace(metric_value=value, metric_key=SimpleNamespace(is_diff=is_diff))
+    blessing = dataclasses.replace(CONFIG.blessing, metric=metric)
+    assert outcome._reason(failure, blessing) == reason

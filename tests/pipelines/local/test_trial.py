@@ -1,0 +1,98 @@
+"""What would have ended the Trainer is told before anything long starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.commands.new import create_project
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    create_project("tabular", str(tmp_path / "project"))
+    rows = "".join(f"{number % 7},{number % 3}t,{'abc'[number % 3]}\n" for number in range(60))
+    (tmp_path / "data.csv").write_text("x,town,y\n" + rows)
+    return tmp_path / "project"
+
+
+def try_out(project: Path, **overrides: Any) -> None:
+    from infeed.pipelines.local import trial
+
+    given = Overrides(data=str(project.parent / "data.csv"), label="y", root=str(project.parent / "runs"), **overrides)
+    trial.try_out(resolve(read_project(str(project)), given))
+
+
+def test_the_templates_models_pass_and_leave_no_trace_in_the_names_of_layers(project: Path, tmp_path: Path) -> None:
+    import keras
+
+    for name in ("cat", "dog"):
+        for number in range(10):
+            (tmp_path / "pets" / name).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (20, 16)).save(tmp_path / "pets" / name / f"{number}.png")
+    from infeed.pipelines.local import trial
+
+    try_out(project)
+    trial.try_out(resolve(read_project("image"), Overrides(data=str(tmp_path / "pets"), root=str(tmp_path / "runs"))))
+    assert keras.layers.Dense(1).name == "dense"
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "message"),
+    [
+        (
+            'metrics=["accuracy"]',
+            'metrics=["acuracy"]',
+            "cannot be trained: .*metric identifier: acuracy(.|\n)*model.py",
+        ),
+        ("sparse_categorical_crossentropy", "sparse_crossentropy", "cannot be trained: .*loss identifier"),
+        ("sparse_categorical_crossentropy", "categorical_crossentropy", "cannot be trained: .*same rank"),
+        ("    return model\n", "", "the function returned builtins.NoneType"),
+        ("model.compile(", "dict(", "the model is not compiled"),
+        (
+            "model = keras.Model(",
+            "model = keras.Modell(",
+            r"'Modell'(.|\n)*model.py, line \d+, in build_model: 'model =",
+        ),
+        ("len(spec.classes), ", "7, ", "the model gives 7 numbers an example, and there are 3 classes"),
+        ('"sparse_categorical_crossentropy" if', "(lambda y, p: p) if", "nobody can tell whether .* probabilities"),
+    ],
+)
+def test_a_model_that_cannot_be_trained(project: Path, given: str, instead: str, message: str) -> None:
+    model = project / "model.py"
+    text = model.read_text().replace(', activation="softmax"', "") if "lambda" in instead else model.read_text()
+    assert given in text
+    model.write_text(text.replace(given, instead))
+    with pytest.raises(InfeedError, match=message):
+        try_out(project)
+
+
+def test_a_strategy_that_is_not_there(project: Path) -> None:
+    with pytest.raises(InfeedError, match="there is no TPU"):
+        try_out(project, strategy="tpu")
+
+
+def test_every_feature_has_the_shape_and_type_that_the_trainer_will_give(project: Path) -> None:
+    (project / "features.py").write_text(
+        "from infeed.components import Bucketize, Fill, Label, Vocabulary\n"
+        "def features(survey):\n"
+        "    return [Vocabulary('town', size=2), Bucketize('x', 3, output='b'), Fill('x', 0), Label('y')]\n"
+        "def hparams(survey):\n    return {}\n"
+    )
+    (project / "model.py").write_text(
+        "def build_model(spec):\n"
+        "    told = {name: (tuple(one.shape), one.dtype.name) for name, one in spec.inputs.items()}\n"
+        "    raise ValueError(f'{told} {dict(spec.vocabulary_sizes)} {spec.classes}')\n"
+    )
+    with pytest.raises(InfeedError) as error:
+        try_out(project)
+    inputs = dict.fromkeys(("b", "town", "x"), ((1,), "int64"))
+    assert error.value.what == f"ValueError: {inputs} {{'town': 2}} ('a', 'b', 'c')"

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from PIL import Image
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.predict import inputs
+from infeed.pipelines.predict.inputs import IMAGE, Batch, pictures, rows
+
+
+class Kind(NamedTuple):
+    is_floating: bool = False
+    is_integer: bool = False
+
+
+class Shape(NamedTuple):
+    rank: int = 1
+
+
+class Spec(NamedTuple):
+    """As much of a TensorSpec as is looked at."""
+
+    dtype: Kind
+    shape: Shape = Shape()
+
+
+SPECS = {"n": Spec(Kind(is_integer=True)), "x": Spec(Kind(is_floating=True)), "word": Spec(Kind())}
+
+
+def only(batches: Any) -> Batch:
+    [batch] = batches
+    return batch  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "rides.csv"
+    path.write_text("n,x,word,more\n1,0.5,a,-\n,,,-\n3,2,7,-\n")
+    return path
+
+
+def test_cells_are_of_the_models_types_and_missing_ones_are_told_apart(table: Path) -> None:
+    batch = only(rows([str(table)], SPECS, {}))
+    assert batch.names == [f"{table}, row {number}" for number in (1, 2, 3)]
+    assert batch.cells["n"] == [1, None, 3]
+    assert batch.cells["x"][::2] == [0.5, 2.0]
+    assert math.isnan(batch.cells["x"][1])
+    assert [word if isinstance(word, str) else word.decode() for word in batch.cells["word"]] == ["a", "", "7"]
+    assert batch.wrong == {}
+
+
+def test_a_cell_that_does_not_fit_is_told_with_its_column_and_the_others_stay(tmp_path: Path) -> None:
+    path = tmp_path / "rides.csv"
+    path.write_text("n\n1\n2.5\nmany\n")
+    batch = only(rows([str(path)], {"n": SPECS["n"]}, {}))
+    assert batch.cells == {"n": [1]}
+    assert batch.wrong == {1: "column 'n': '2.5' is no whole number", 2: "column 'n': 'many' is no whole number"}
+
+
+def test_a_line_that_is_no_row_keeps_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "rides.csv"
+    path.write_text("n,x\n1,1\n2\n3,3\n")
+    batch = only(rows([str(path)], {"n": SPECS["n"]}, {}))
+    assert batch.cells == {"n": [1, 3]}
+    assert list(batch.wrong) == [1]
+    assert batch.wrong[1].startswith("line 3: ")
+
+
+def test_long_tables_come_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "_BATCH", 2)
+    path = tmp_path / "rides.csv"
+    path.write_text("n\n1\n2\n3\n")
+    assert [batch.cells["n"] for batch in rows([str(path)], {"n": SPECS["n"]}, {})] == [[1, 2], [3]]
+
+
+def test_what_the_model_cannot_be_asked_about_is_refused(table: Path, tmp_path: Path) -> None:
+    with pytest.raises(InfeedError, match="the model needs a column 'age'"):
+        only(rows([str(table)], {"age": SPECS["n"]}, {}))
+    with pytest.raises(InfeedError, match="takes the rows of a table, and this is a picture"):
+        only(rows([str(tmp_path / "cat.png")], SPECS, {}))
+    with pytest.raises(InfeedError, match="takes pictures, and this is named as csv"):
+        only(pictures([str(table)]))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InfeedError, match="there is no file in the folder"):
+        only(rows([str(tmp_path / "empty")], SPECS, {}))
+    with pytest.raises(InfeedError, match="there is no picture in the folder"):
+        only(pictures([str(tmp_path / "empty")]))
+
+
+def test_pictures_are_looked_for_below_a_folder_and_what_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    Image.new("L", (2, 2)).save(tmp_path / "deep" / "cat.png")
+    Image.new("L", (2, 2)).save(tmp_path / "dog.png", format="TIFF")
+    (tmp_path / "no.jpg").write_text("no picture")
+    (tmp_path / "notes.txt").write_text("left alone")
+    batch = only(pictures([str(tmp_path)]))
+    assert [Path(name).name for name in batch.names] == ["cat.png", "dog.png", "no.jpg"]
+    assert batch.cells[IMAGE] == [(tmp_path / "deep" / "cat.png").read_bytes()]
+    assert batch.wrong == {1: "it is a TIFF picture; convert it to PNG or JPEG", 2: "it is no picture"}

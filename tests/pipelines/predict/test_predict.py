@@ -1,0 +1,230 @@
+"""Asked are models of a few lines that have the signatures and the names of exported ones.
+
+Covers the command too: `pipelines/commands/predict.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.dataset.records import frame_records, write_records
+from infeed.components.errors import InfeedError
+from infeed.pipelines.predict.predict import predict
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+
+INFEED = Path(sys.executable).with_name("infeed")
+
+
+def asked(model: Path, *inputs: Path, **settings: Any) -> dict[str, Any]:
+    """Input, by its name alone -> the answer, or why there is none."""
+    given = predict(str(model), [str(path) for path in inputs], settings)
+    return {one.input.rpartition("/")[2]: one.error or one.value for one in given}
+
+
+def save(folder: Path, spec: dict[str, Any], answer: Any) -> Path:
+    """`answer` maps {feature: tensor} to the outputs, for the raw signature and for serialized examples."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.raw_features = tf.Variable(list(spec))
+    module.raw_arguments = tf.Variable([name.replace("/", "_") for name in spec])
+    arguments = {
+        name.replace("/", "_"): tf.TensorSpec([None], kind, name.replace("/", "_")) for name, kind in spec.items()
+    }
+
+    @tf.function(autograph=False)
+    def raw(**given: Any) -> Any:
+        return answer({name: given[name.replace("/", "_")] for name in spec})
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")], autograph=False)
+    def serving_default(examples: Any) -> Any:
+        kinds = {tf.float32: float("nan"), tf.int64: -1, tf.string: ""}
+        parsing = {name: tf.io.FixedLenFeature([], kind, kinds[kind]) for name, kind in spec.items()}
+        return answer(tf.io.parse_example(examples, parsing))
+
+    signatures = {"raw": raw.get_concrete_function(**arguments), "serving_default": serving_default}
+    tf.saved_model.save(module, str(folder / "1"), signatures)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Adds its columns; what is missing shows in the answer."""
+    import tensorflow as tf
+
+    def answer(features: Any) -> Any:
+        words = tf.cast(tf.strings.length(features["word"]), tf.float32)
+        return {"prediction": features["x"] + 10 * tf.cast(features["n"], tf.float32) + 100 * words}
+
+    spec = {"x": tf.float32, "n": tf.int64, "word": tf.string}
+    return save(tmp_path_factory.mktemp("table"), spec, answer)
+
+
+@pytest.fixture(scope="module")
+def of_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import tensorflow as tf
+
+    def answer(features: Any) -> Any:
+        def decode(one: Any) -> Any:
+            return tf.reduce_mean(tf.cast(tf.io.decode_image(one, 1, expand_animations=False), tf.float32))
+
+        light = tf.map_fn(decode, features["image/encoded"], tf.float32) / 255
+        sure = tf.stack([1 - light, light], 1)
+        return {"probabilities": sure, "class": tf.gather(["dark", "light"], tf.argmax(sure, 1))[:, tf.newaxis]}
+
+    return save(tmp_path_factory.mktemp("pictures"), {"image/encoded": tf.string}, answer)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    Image.new("L", (8, 8), 255).save(tmp_path / "in" / "a.png")
+    Image.effect_noise((64, 64), 50).save(tmp_path / "in" / "broken.png")
+    (tmp_path / "in" / "broken.png").write_bytes((tmp_path / "in" / "broken.png").read_bytes()[:-900])
+    (tmp_path / "in" / "c.png").write_text("no picture")
+    Image.new("L", (8, 8)).save(tmp_path / "in" / "d.webp")
+    Image.new("L", (8, 8)).save(tmp_path / "in" / "deep" / "e.jpg")
+    (tmp_path / "in" / "notes.txt").write_text("beside the pictures")
+    return tmp_path / "in"
+
+
+def test_rows_that_cannot_be_answered_are_told_and_the_others_are_answered(of_table: Path, tmp_path: Path) -> None:
+    rows = "x,n,word\n1,1,a\nabc,1,a\n2,1\n3,1.5,a\n4,1,\n5,1,abc\n"
+    (tmp_path / "t.csv").write_text(rows)
+    assert asked(of_table, tmp_path / "t.csv") == {
+        "t.csv, row 1": 111.0,
+        "t.csv, row 2": "column 'x': 'abc' is no number",
+        "t.csv, row 3": "line 4: 2 cells where the header names 3; is ',' the delimiter?",
+        "t.csv, row 4": "column 'n': 1.5 is no whole number",
+        "t.csv, row 5": 14.0,
+        "t.csv, row 6": 315.0,
+    }
+
+
+def test_a_missing_whole_number_is_missing_and_not_zero(of_table: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,n,word\n1,,a\n2,3,a\n")
+    # Of the first, n is what the model itself puts there.
+    assert list(asked(of_table, tmp_path / "t.csv").values()) == [91.0, 132.0]
+
+
+def test_a_folder_of_tables_written_in_another_way(of_table: Path, tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text(f"x;n;word\n{number};1;NA\n")
+    found = asked(of_table, tmp_path, delimiter=";", nulls=["NA"])
+    assert found == {"0.csv, row 1": 10.0, "1.csv, row 1": 11.0}
+
+
+def test_the_command_tells_pictures_that_cannot_be_answered_by_name_and_ends_with_1(
+    of_pictures: Path, pictures: Path
+) -> None:
+    done = subprocess.run([INFEED, "predict", of_pictures, pictures], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [f"{pictures}/a.png  light  100.0%", f"{pictures}/deep/e.jpg  dark  100.0%"]
+    broken, none, webp = done.stderr.splitlines()
+    assert broken.startswith(f"error: {pictures}/broken.png: ")
+    assert none == f"error: {pictures}/c.png: it is no picture"
+    assert webp == f"error: {pictures}/d.webp: it is a WEBP picture; convert it to PNG or JPEG"
+
+
+def test_as_json_every_input_has_its_line(of_pictures: Path, pictures: Path) -> None:
+    words = [INFEED, "predict", of_pictures, pictures / "c.png", pictures / "a.png", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"input": f"{pictures}/c.png", "value": None, "probability": None, "error": "it is no picture"},
+        {"input": f"{pictures}/a.png", "value": "light", "probability": 1.0, "error": None},
+    ]
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_inputs_of_the_wrong_kind(of_table: Path, of_pictures: Path, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x\n1\n")
+    (tmp_path / "empty").mkdir()
+    for model, given, message in [
+        (of_table, pictures / "a.png", "the model takes the rows of a table, and this is a picture"),
+        (of_table, tmp_path / "t.csv", "the model needs a column 'n'"),
+        (of_pictures, tmp_path / "t.csv", "the model takes pictures, and this is named as csv"),
+        (of_pictures, tmp_path / "empty", "there is no picture in the folder"),
+        (of_pictures, tmp_path / "none.png", "there is no such file or folder"),
+    ]:
+        with pytest.raises(InfeedError, match=message):
+            asked(model, given)
+
+
+def test_a_model_that_is_none_or_is_somebody_elses(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "saved_model.pb").write_bytes(b"no model")
+    tf.saved_model.save(tf.Module(), str(tmp_path / "theirs"))
+    for name, message in [("broken", "the model cannot be loaded"), ("theirs", "the model has no signature 'raw'")]:
+        with pytest.raises(InfeedError, match=message):
+            asked(tmp_path / name, tmp_path)
+
+
+def test_other_outputs_are_read_by_what_is_there(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    (tmp_path / "t.csv").write_text("x\n1\n-2\n")
+    outputs = {
+        "scores": (lambda x: {"scores": tf.stack([x, -x], 1)}, [[1.0, -1.0], [-2.0, 2.0]]),
+        "classes": (lambda x: {"scores": tf.stack([x, -x], 1), "class": tf.cast(x < 0, tf.int64)}, [0, 1]),
+    }
+    for name, (output, expected) in outputs.items():
+        model = save(tmp_path / name, {"x": tf.float32}, lambda features, output=output: output(features["x"]))
+        found = list(predict(str(model), [str(tmp_path / "t.csv")]))
+        assert [(one.value, one.probability) for one in found] == [(value, None) for value in expected]
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Three rows, of which the model refuses the second: it has two values of x."""
+    table = {"x": [[1.0], [1.0, 2.0], [3.0]], "n": [1, 1, None], "word": ["a", "", "abc"], "id": [7, 8, 9]}
+    records = frame_records(encode_examples(pa.RecordBatch.from_pydict(table)))
+    write_records(str(tmp_path / "examples" / "Split-eval" / "rows-00000-of-00001.gz"), [records], gzip_level=1)
+    return tmp_path / "examples"
+
+
+def test_examples_are_answered_too(of_table: Path, dataset: Path) -> None:
+    found = asked(of_table, dataset)
+    assert list(found) == [f"rows-00000-of-00001.gz, record {number}" for number in range(3)]
+    first, second, third = found.values()
+    assert (first, third) == (111.0, 293.0)
+    assert "Key: x" in second
+
+
+def test_examples_are_not_asked_about_together_with_files(of_table: Path, dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
+    with pytest.raises(InfeedError, match=r"this is no dataset of tf.Examples(?s:.*)t.csv"):
+        asked(of_table, dataset, tmp_path / "t.csv")
+
+
+def test_the_command_writes_files_beside_keys(of_table: Path, dataset: Path, tmp_path: Path) -> None:
+    words = [INFEED, "predict", of_table, dataset, "--output", tmp_path / "out", "--keys", "id"]
+    [file] = (dataset / "Split-eval").iterdir()
+    table = pa.RecordBatch.from_pydict({"x": [1.0, 3.0], "n": [1, None], "word": ["a", "abc"], "id": [7, 9]})
+    write_records(str(file), [frame_records(encode_examples(table))], gzip_level=1)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [f"{tmp_path}/out/Split-eval/predictions-00000-of-00001.parquet"]
+    assert pq.read_table(done.stdout.strip()).to_pydict() == {"id": [7, 9], "prediction": [111.0, 293.0]}
+
+
+def test_what_says_how_to_write_needs_a_place_and_a_dataset(of_table: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
+    for more, message in [
+        (["--keys", "id"], "--keys is given without --output"),
+        (["--output", tmp_path / "out"], "this is no dataset of tf.Examples"),
+    ]:
+        done = subprocess.run([INFEED, "predict", of_table, tmp_path / "t.csv", *more], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert message in done.stderr

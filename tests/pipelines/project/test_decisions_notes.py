@@ -1,0 +1,68 @@
+"""What is said of a whole project is in test_resolve.py."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from infeed.components import Label, ZScore
+from infeed.pipelines.config import Blessing
+from infeed.pipelines.project.decisions import notes, nothing_to_learn_from
+from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Layout, TableSurvey
+
+NUMBER = ColumnSurvey("x", "float", rows=100, missing=0, distinct=80, mean=2.0, std=3.0, commonest=5)
+LABEL = dataclasses.replace(NUMBER, name="y", type="int", distinct=2)
+TABLE = TableSurvey((NUMBER,), LABEL, "classification", 100, ("no", "yes"), (97, 3))
+BLESSING = Blessing("accuracy", 0.97)
+
+
+def said(survey: TableSurvey | ImageSurvey, about: str) -> list[str]:
+    features = (ZScore("x"), Label("y"))
+    return [words for name, words in notes(survey, "rides.csv", features, BLESSING) if name == about]
+
+
+def test_a_rare_class_is_told() -> None:
+    [words] = said(TABLE, "label")
+    assert (
+        words == "y: 2 classes: no (97.0%), yes (3.0%); yes has 3 rows: training or evaluation may miss a class so rare"
+    )
+
+
+def test_a_class_that_begins_with_a_space_is_shown_with_it() -> None:
+    [words] = said(dataclasses.replace(TABLE, classes=(" no", "yes")), "label")
+    assert "' no' (97.0%)" in words
+
+
+def test_of_many_classes_only_their_number_is_told() -> None:
+    many = dataclasses.replace(TABLE, classes=tuple(map(str, range(20))), class_rows=(5,) * 20)
+    assert said(many, "label") == ["y: 20 classes of 5 rows: few rows a class teach little"]
+
+
+def test_a_quantity_of_few_values_may_be_classes() -> None:
+    [words] = said(dataclasses.replace(TABLE, task="regression", classes=(), class_rows=()), "label")
+    assert words.startswith("y: a quantity, 2 on average, deviation 3; its 2 values may be classes")
+
+
+def test_a_number_of_its_own_in_every_row_may_be_a_name() -> None:
+    number = dataclasses.replace(NUMBER, type="int", distinct=100)
+    assert said(dataclasses.replace(TABLE, columns=(number,)), "note") == [
+        "x: every row has a number of its own; if that only names the row, leave it out"
+    ]
+
+
+@pytest.mark.parametrize(("channels", "colour"), [(1, "grey"), (3, "RGB")])
+def test_pictures_are_told_with_their_size_and_splits(channels: int, colour: str) -> None:
+    layout = Layout((), {"train": "training/*/*", "eval": "val/*/*"}, unused="test")
+    pictures = ImageSurvey(layout, ("cat", "dog"), (30, 10), 40, 8, 9, channels, most=38)
+    assert said(pictures, "data") == [f"rides.csv: 40 pictures of 8 x 9 px, {colour}; 2 others are made so"]
+    assert said(pictures, "splits") == ["training/ is trained on, val/ evaluated on"]
+    assert said(pictures, "left out") == ["test: it is yours to judge the model by"]
+
+
+def test_a_table_of_which_nothing_can_be_learned_is_told_with_reasons_and_advice() -> None:
+    why, advice = "nearly every row has a value of its own", "write '31.1.2024' as numbers"
+    date = dataclasses.replace(NUMBER, name="day", type="bytes", distinct=None, useless=why, advice=advice)
+    error = nothing_to_learn_from(dataclasses.replace(TABLE, columns=(date,)), "rides.csv")
+    assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has a value of its own)")
+    assert "day: write '31.1.2024' as numbers" in (error.do or "")

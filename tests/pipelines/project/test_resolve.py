@@ -1,0 +1,409 @@
+import dataclasses
+import gzip
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from infeed.components import DecodeImage, InfeedError, Label, Vocabulary, ZScore
+from infeed.pipelines.project.config_file import Settings, read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+MODEL = "def build_model(spec):\n    raise NotImplementedError\n"
+CONFIG = """
+source: csv
+data: {data}
+label: y
+features: [{{kind: z_score, column: x}}, {{kind: label, column: y}}]
+model: model.py:build_model
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project of one's own: a config with its model and data beside it."""
+    (tmp_path / "data.csv").write_text("x,word,y\n" + "1,a,no\n2,b,yes\n3,a,no\n" * 10)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "config.yaml").write_text(CONFIG.format(data=tmp_path / "data.csv"))
+    return tmp_path
+
+
+def add(project, text):
+    with (project / "config.yaml").open("a") as file:
+        file.write(text + "\n")
+
+
+def resolved(project, **overrides):
+    return resolve(read_project(str(project / "config.yaml")), Overrides(**overrides))
+
+
+def test_a_config_with_literal_features(project):
+    config = resolved(project, root="r")
+    assert config.features == (ZScore("x"), Label("y"))
+    assert config.train.model_fn == f"{project / 'model.py'}:build_model"
+    assert config.train.label == "y"
+    assert (config.blessing.metric, config.blessing.bound) == ("accuracy", pytest.approx(2 / 3))
+    assert config.name == project.name
+
+
+def test_a_function_beside_the_config_decides_from_the_survey(project):
+    (project / "features.py").write_text(
+        "from infeed.components import Label, Vocabulary\n"
+        "def features(survey):\n"
+        "    words = [column.name for column in survey.columns if column.type == 'bytes']\n"
+        "    return [*(Vocabulary(word) for word in words), Label(survey.label.name)]\n"
+    )
+    text = (project / "config.yaml").read_text()
+    start = text.index("features: [")
+    end = text.index("\n", start)
+    (project / "config.yaml").write_text(text[:start] + "features: features.py:features" + text[end:])
+    assert resolved(project).features == (Vocabulary("word"), Label("y"))
+
+
+def test_the_command_line_overrides_the_file(project):
+    add(project, "train: {epochs: 9, batch_size: 32, patience: 2}")
+    config = resolved(project, epochs=3, strategy="mirrored", root="elsewhere")
+    assert (config.train.epochs, config.train.strategy, config.train.patience) == (3, "mirrored", 2)
+    assert config.train.feed.batch_size == 32
+    assert config.root.endswith("/elsewhere")
+
+
+def test_each_data_set_gets_a_pipeline_of_its_own(project):
+    (project / "other.csv").write_text("x,y\n" + "1,no\n2,yes\n" * 10)
+    assert resolved(project, data=str(project / "other.csv")).name == f"{project.name}-other"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("epochs: 3", "there is no setting 'epochs'(.|\n)*beam_pipeline_args"),
+        ("train: {epoch: 3}", "there is no setting 'epoch'; did you mean 'epochs'"),
+        ("train: {strategy: quantum}", "there is no strategy 'quantum'"),
+        ("augment: {shift: -1}\nnormalise: {mean: 0.5, std: 0.5}", r"shift is -1\n  where: augment\.shift\n"),
+        ("blessing: features.py:threshold", "there is no file .*features.py"),
+        ("label: {", "not valid YAML"),
+        ("train: 5", r"train is 5\n  where: .*config\.yaml, train\n  do:    write a mapping there"),
+        ("train: {epochs: ten}", r"epochs is 'ten'\n  where: train\.epochs\n  do:    write a whole number there"),
+        ("train: {batch_size: big}", r"batch_size is 'big'\n  where: train\.batch_size"),
+        ("augment: {shft: 1}\nnormalise: {}", r"no setting 'shft'; did you mean 'shift'\?\n  where: augment\n"),
+        ("normalise: {men: 1}", r"no setting 'men'; did you mean 'mean'\?\n  where: normalise\n"),
+        ("hparams: [1]", r"hparams is \[1\]\n  where: train\.hparams"),
+        ("blessing: 0.9", r"0\.9 holds no settings\n  where: blessing"),
+        ("blessing: {bond: 0.9}", "there is no setting 'bond'; did you mean 'bound'"),
+        ("blessing: {metric: f2}", r"metric is 'f2'(.|\n)*use one of accuracy, auc"),
+        ("max_wait_fraction: 5", "max_wait_fraction is 5(.|\n)*from 0 to 1"),
+        ("beam_pipeline_args: --runner=DirectRunner", "beam_pipeline_args is '--runner(.|\n)*write a list there"),
+        ("lable: y", "there is no setting 'lable'; did you mean 'label'"),
+        ("deploy: {resources: {Trainer: {cpu: 4x}}}", r"cpu is '4x'\n  where: .*, deploy\.resources\.Trainer\.cpu\n"),
+        ("deploy: {vertex: {project: p}}", r"'region' is missing\n  where: .*config\.yaml, deploy\.vertex"),
+    ],
+)
+def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
+    add(project, line)
+    with pytest.raises(InfeedError, match=message):
+        resolved(project)
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "message"),
+    [
+        ("model.py:build_model", "model.py:build", "defines no function 'build'(.|\n)*it defines build_model"),
+        ("model.py:build_model", "net.py:build_model", "there is no file .*net.py"),
+        ("features: [", "features: 3  # [", r"features is 3(.|\n)*write a list of features there"),
+        ("column: x}", "column: xx}", "no column 'xx' in the data; did you mean 'x'"),
+        ("label: y\n", "label: z\n", "there is no column 'z' to learn"),
+        (", {kind: label, column: y}", "", "no feature makes a label of 'y'"),
+        ("column: x}", "column: word}", "ZScore needs whole numbers or .*, but column 'word' holds text"),
+        ("kind: z_score, column: x}", "kind: fill, column: x, value: 0.5}", "Fill needs numbers with fractions, but"),
+        ("kind: z_score, column: x}", "kind: decode_image, column: x, height: 1, width: 1}", "DecodeImage needs text"),
+        ("column: y}", "column: y, task: regression}", "Label needs .*, but column 'y' holds text"),
+        ("source: csv", "source: excel", "source is 'excel'(.|\n)*csv, jsonl, parquet, avro, images"),
+        ("model: model.py:build_model\n", "", "the setting 'model' is missing"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_told_before_anything_starts(project, given, instead, message):
+    text = (project / "config.yaml").read_text()
+    assert given in text
+    (project / "config.yaml").write_text(text.replace(given, instead))
+    with pytest.raises(InfeedError, match=message):
+        resolved(project)
+
+
+def test_a_feature_of_an_empty_column_or_of_lists_is_told(project):
+    rows = {"x": pa.nulls(20, pa.int64()), "list": [[1, 2]] * 20, "y": ["no", "yes"] * 10}
+    pq.write_table(pa.table(rows), project / "other.parquet")
+    with pytest.raises(InfeedError, match="ZScore cannot take column 'x': it is empty"):
+        resolved(project, data=str(project / "other.parquet"))
+    text = (project / "config.yaml").read_text().replace("column: x", "column: list")
+    (project / "config.yaml").write_text(text)
+    with pytest.raises(InfeedError, match="ZScore cannot take column 'list': its rows hold lists"):
+        resolved(project, data=str(project / "other.parquet"))
+
+
+def test_a_function_of_the_project_that_fails_is_told_by_its_line(project):
+    (project / "features.py").write_text("def features(survey):\n    return survey.colums\n")
+    add(project, "hparams: features.py:features")
+    with pytest.raises(
+        InfeedError, match=r"AttributeError: .*'colums'(.|\n)*features.py, line 2, in features: 'return"
+    ):
+        resolved(project)
+
+
+def test_a_root_in_an_object_store_is_left_as_it_is(project):
+    config = resolved(project, root="gs://bucket/runs")
+    assert config.artifacts == "gs://bucket/runs/artifacts"
+    assert config.logs == f"runs/{project.name}/logs"  # and no local folder called "gs:"
+
+
+def test_an_exponent_makes_a_number(project):
+    add(project, "hparams: {learning_rate: 1e-3, words: 1e, half: .5E+0}")
+    assert resolved(project).train.hparams == {"learning_rate": 0.001, "words": "1e", "half": 0.5}
+
+
+def test_a_setting_without_a_value_is_as_if_it_was_not_there(project):
+    add(project, "train:\ndeploy:")
+    assert resolved(project).train.epochs == 100  # fitted to the rows, see `schedule`
+
+
+def test_the_kind_of_table_is_told_from_the_names_of_other_data(project):
+    pq.write_table(pa.table({"x": [1, 2] * 10, "y": ["no", "yes"] * 10}), project / "other.parquet")
+    config = resolved(project, data=str(project / "other.parquet"))
+    assert (config.source, config.features) == ("parquet", (ZScore("x"), Label("y")))
+
+
+def test_a_wrong_delimiter_is_told_before_the_rows_that_it_breaks(project):
+    (project / "data.csv").write_text("x;y\n" + "1,5;no\n2,5;yes\n" * 10)
+    with pytest.raises(InfeedError, match=r"a single column named 'x;y'(.|\n)*data.csv, line 1"):
+        resolved(project)
+
+
+@pytest.mark.parametrize("sign", [";", "\t"])
+def test_another_delimiter(project, sign):
+    (project / "data.csv").write_text(f"x{sign}y\n" + f"1{sign}no\n2{sign}yes\n" * 10)
+    with pytest.raises(InfeedError, match=r"a single column named(.|\n)*--delimiter "):
+        resolved(project)
+    assert resolved(project, source_options={"delimiter": sign}).source_options == {"delimiter": sign}
+
+
+@pytest.mark.parametrize("name", ["data.tsv", "data.tsv.gz"])
+def test_a_tsv_has_tabs(project, name):
+    text = "x\ty\n" + "1\tno\n2\tyes\n" * 10
+    (project / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    config = resolved(project, data=str(project / name))
+    assert (config.source, config.source_options) == ("csv", {"delimiter": "\t"})
+
+
+def test_options_of_the_format_in_the_file_and_over_it(project):
+    (project / "data.csv").write_text("x;y\n" + "NA;no\n2;yes\n1;yes\n" * 10)
+    add(project, 'delimiter: ";"\nsource_options: {nulls: ["", "NA"]}')
+    assert resolved(project).source_options == {"delimiter": ";", "nulls": ["", "NA"]}
+    with pytest.raises(InfeedError, match=r"no setting 'null'(.|\n)*nulls"):
+        resolved(project, source_options={"null": "NA"})
+
+
+@pytest.mark.parametrize(
+    ("option", "where"),
+    [
+        ("header: 3", r"header is 3\n  where: source_options\.header\n"),
+        ("heder: true", r"'heder'.*\n  where: source_options\n"),
+    ],
+)
+def test_a_wrong_option_of_the_format_is_reported_where_it_was_written(project, option, where):
+    add(project, f"source_options: {{{option}}}")
+    with pytest.raises(InfeedError, match=where):
+        resolved(project)
+
+
+def test_a_wrong_delimiter_is_reported_at_its_short_form(project):
+    add(project, 'delimiter: ";;"')
+    with pytest.raises(InfeedError, match=r"delimiter is ';;'\n  where: delimiter\n"):
+        resolved(project)
+
+
+def test_a_wrong_option_of_the_command_line_is_reported_as_one(project):
+    with pytest.raises(InfeedError, match=r"header is 3\n  where: --set header\n.*--set takes JSON"):
+        resolved(project, source_options={"header": 3})
+
+
+def test_options_of_the_file_are_not_for_data_of_another_format(project):
+    add(project, 'delimiter: ";"')
+    pq.write_table(pa.table({"x": [1, 2] * 10, "y": ["no", "yes"] * 10}), project / "other.parquet")
+    assert resolved(project, data=str(project / "other.parquet")).source_options == {}
+
+
+def test_a_pattern_is_data_too(project):
+    (project / "notes.txt").write_text("no table")
+    (project / "more.csv").write_text((project / "data.csv").read_text())
+    assert resolved(project, data=f"{project}/*.csv").notes[0][1] == f"{project}/*.csv: 60 rows"
+
+
+def of_template(tmp_path, text, **overrides):
+    (tmp_path / "survey.csv").write_text(text)
+    return resolve(read_project("tabular"), Overrides(data=str(tmp_path / "survey.csv"), label="y", **overrides))
+
+
+def test_what_is_decided_from_the_data_is_told_and_nothing_is_left_out_in_silence(tmp_path):
+    rows = "".join(f"u{i},{i % 60},{'ab'[i % 2]}\n" for i in range(200))
+    notes = of_template(tmp_path, "user,age,y\n" + rows).notes
+    assert notes == (
+        ("data", f"{tmp_path}/survey.csv: 200 rows"),
+        ("label", "y: 2 classes: b (50.0%), a (50.0%)"),
+        ("learned from", "1 of 2 columns: age"),
+        ("left out", "user: nearly every row has a value of its own"),
+        ("judged by", "accuracy, at least 0.5"),
+        (
+            "training",
+            "batches of 64 and at most 100 epochs, fewer once 12 in a row bring no better validation loss: "
+            "an epoch of about 133 rows is 2 steps, 200 in all",
+        ),
+    )
+
+
+def test_columns_that_the_features_do_not_name_are_told_too(project):
+    assert ("left out", "word: no feature names it") in resolved(project).notes
+
+
+def test_columns_of_which_the_same_is_said_stand_together(tmp_path):
+    names = [f"c{number}" for number in range(20)]
+    rows = "".join(",".join(["1"] * 20) + f",{i % 7},{10**15 + 3 * i},{[' a', 'a'][i % 2]}\n" for i in range(40))
+    notes = of_template(tmp_path, ",".join([*names, "x", "id", "y"]) + "\n" + rows).notes
+    assert ("left out", f"{', '.join(names[:12])} and 8 more: every row has the same value") in notes
+    assert ("note", "id: every row has a number of its own; if that only names the row, leave it out") in notes
+    assert ("label", "y: 2 classes: a (50.0%), ' a' (50.0%)") in notes
+
+
+def test_a_class_that_training_or_evaluation_may_miss_is_told(tmp_path):
+    notes = of_template(tmp_path, "x,y\n1,once\n" + "1,a\n2,b\n" * 20).notes
+    assert dict(notes)["label"].endswith("once (2.4%); once has 1 row: training or evaluation may miss a class so rare")
+
+
+def test_columns_that_no_example_can_hold_can_be_left_out(tmp_path):
+    rows = {"items": [[{"k": 1}]] * 40, "x": [i % 7 for i in range(40)], "y": [i % 2 for i in range(40)]}
+    pq.write_table(pa.table(rows), tmp_path / "t.parquet")
+    given = {"data": str(tmp_path / "t.parquet"), "label": "y", "root": str(tmp_path)}
+    with pytest.raises(InfeedError, match=r"column 'items'(.|\n)*leave the column out(.|\n)*--set 'columns="):
+        resolve(read_project("tabular"), Overrides(**given))
+    config = resolve(read_project("tabular"), Overrides(**given, source_options={"columns": ["x", "y"]}))
+    assert [feature.column for feature in config.features] == ["x", "y"]
+
+
+def test_names_that_keras_would_confuse_are_kept_apart(tmp_path):
+    rows = "".join(f"{i % 7},{i % 5},{i % 3},{i % 2}\n" for i in range(40))
+    config = of_template(tmp_path, "a/b,a_b,y/,y\n" + rows)
+    assert [feature.output_name for feature in config.features] == ["a_b_", "a_b", "y_", "y"]
+
+
+def test_a_column_called_image_holds_no_pixels(tmp_path):
+    rows = "".join(f"{i % 7}.5,{i % 2}\n" for i in range(40))
+    assert of_template(tmp_path, "image,y\n" + rows).train.images == ()
+
+
+def test_a_table_without_a_header_line_says_how_to_name_its_columns(tmp_path):
+    with pytest.raises(
+        InfeedError, match=r"no column 'y' to learn(.|\n)*if the first line is data: --set header=false"
+    ):
+        of_template(tmp_path, "5.1,3.5,setosa\n" * 30)
+
+
+def test_a_quantity_of_two_values_may_be_classes(tmp_path):
+    notes = of_template(tmp_path, "age,y\n" + "1,0.0\n3,1.0\n7,1.0\n" * 10).notes
+    assert any("its 2 values may be classes" in words for _, words in notes)
+
+
+def test_a_table_of_text_is_refused_at_once_with_what_to_do(tmp_path):
+    rows = "".join(f"${i}.50,{i % 2}\n" for i in range(200))
+    message = (
+        r"no column is left to learn 'y' from: price \(nearly every row has a value of its own\)"
+        r"(.|\n)*price: write '\$99\.50' as a plain number"
+    )
+    with pytest.raises(InfeedError, match=message):
+        of_template(tmp_path, "price,y\n" + rows)
+
+
+def test_a_table_of_sentences_is_learned_from(tmp_path):
+    rows = "".join(f"film {i} was good enough,{i % 2}\n" for i in range(200))
+    (words, _) = of_template(tmp_path, "review,y\n" + rows).features
+    assert (words.kind, words.column, words.length) == ("vocabulary", "review", 64)
+
+
+def test_a_feature_of_one_value_a_row_takes_no_lists(tmp_path):
+    rows = {"tags": [["a"], ["b", "c"]] * 20, "y": [0, 1] * 20}
+    pq.write_table(pa.table(rows), tmp_path / "t.parquet")
+    project = read_project("tabular")
+    given = {"data": str(tmp_path / "t.parquet"), "label": "y", "root": str(tmp_path)}
+    assert [feature.values for feature in resolve(project, Overrides(**given)).features] == ["all", "one"]
+    one = [{"kind": "vocabulary", "column": "tags"}, {"kind": "label", "column": "y"}]
+    with pytest.raises(InfeedError, match=r"Vocabulary cannot take column 'tags': its rows hold lists(.|\n)*values="):
+        resolve(
+            dataclasses.replace(project, settings=dataclasses.replace(project.settings, features=one)),
+            Overrides(**given),
+        )
+
+
+def test_a_table_of_one_row_is_told_that_it_is_too_small(tmp_path):
+    with pytest.raises(InfeedError, match="there is only 1 row"):
+        of_template(tmp_path, "x,y\n1,2\n")
+
+
+def test_too_few_rows_to_hold_some_out(project):
+    (project / "data.csv").write_text("x,y\n1,no\n2,yes\n")
+    with pytest.raises(InfeedError, match="there are only 2 rows: too few to train on some and evaluate on others"):
+        resolved(project)
+
+
+def test_neither_a_template_nor_a_file():
+    with pytest.raises(InfeedError, match=r"there is no template or config file 'imgae'(.|\n)*image, tabular"):
+        read_project("imgae")
+
+
+def test_the_tabular_template_makes_features_of_all_columns_and_refers_to_its_own_package(tmp_path):
+    config = resolve(read_project("tabular"), Overrides(root=str(tmp_path)))
+    assert len(config.features) == 31
+    assert config.features[-1] == Label("diagnosis")
+    assert config.train.model_fn == "infeed.templates.tabular.model:build_model"
+    assert config.blessing.bound == pytest.approx(357 / 569)
+
+
+def test_the_tabular_template_on_a_quantity_learns_a_regression(tmp_path):
+    path = tmp_path / "houses.csv"
+    path.write_text("rooms,town,price\n" + "".join(f"{i % 5},t{i % 3},{i * 1.5}\n" for i in range(40)))
+    config = resolve(read_project("tabular"), Overrides(data=str(path), label="price", root=str(tmp_path)))
+    assert config.features == (
+        ZScore("rooms", output="rooms"),
+        Vocabulary("town", output="town", size=10_000),
+        Label("price", task="regression"),
+    )
+    assert config.train.task == "regression"
+    assert config.train.hparams["label_mean"] == pytest.approx(29.25)
+    assert config.blessing.metric == "mse"
+
+
+def test_the_image_template_follows_the_pictures_and_mirrors_no_digit(tmp_path):
+    config = resolve(read_project("image"), Overrides(root=str(tmp_path)))
+    assert config.features == (DecodeImage(height=8, width=8, channels=1), Label("label/text"))
+    augment = config.train.augment
+    assert (augment.shift, augment.flip, augment.cutout) == (1, "none", 2)
+
+
+def test_the_image_template_mirrors_cats(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for i in range(10):
+            Image.new("RGB", (40, 30)).save(tmp_path / "pets" / name / f"{i}.jpg")
+    config = resolve(read_project("image"), Overrides(data=str(tmp_path / "pets"), root=str(tmp_path / "runs")))
+    assert config.features[0] == DecodeImage(height=30, width=40, channels=3)
+    assert config.train.augment.flip == "horizontal"
+
+
+def test_the_page_about_the_file_tells_of_every_setting():
+    page = (Path(__file__).parents[3] / "docs" / "config.md").read_text()
+    told = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert told == {field.name for field in dataclasses.fields(Settings)}
+
+
+def test_a_config_is_frozen(project):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        resolved(project).name = "other"

@@ -1,0 +1,90 @@
+"""How long a config that leaves it open trains, and in what batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infeed.components.example_gen.sources.folders import FileRef
+from infeed.pipelines.project.schedule import choose_schedule, training_rows
+from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Layout, TableSurvey
+
+LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
+
+
+def table(rows: int) -> TableSurvey:
+    return TableSurvey((), LABEL, "regression", rows)
+
+
+def pictures(train: int, evaluation: int, splits: dict[str, str]) -> ImageSurvey:
+    folders = ["training"] * train + ["val"] * evaluation
+    refs = tuple(FileRef("/data", f"{folder}/cat/{number}.png", 1, "cat") for number, folder in enumerate(folders))
+    return ImageSurvey(Layout(refs, splits), ("cat",), (len(refs),), len(refs), 8, 8, 3, len(refs))
+
+
+SPLIT = {"train": "training/*/*", "eval": "val/*/*"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "epochs", "patience"),
+    [
+        (569, 64, 100, 12),
+        (10_000, 64, 28, 4),
+        (100_000, 512, 23, 3),
+        (1_000_000, 1024, 10, 2),
+        (100_000_000, 1024, 10, 2),
+    ],
+)
+def test_many_rows_are_trained_on_in_larger_batches_and_fewer_epochs(
+    rows: int, batch_size: int, epochs: int, patience: int
+) -> None:
+    chosen = choose_schedule(table(rows), {})
+    assert (chosen.batch_size, chosen.epochs, chosen.patience) == (batch_size, epochs, patience)
+
+
+@given(rows=st.integers(20, 10**9), more=st.integers(0, 10**9))
+def test_more_rows_never_mean_smaller_batches_or_more_epochs_than_the_bounds(rows: int, more: int) -> None:
+    few, many = choose_schedule(table(rows), {}), choose_schedule(table(rows + more), {})
+    assert few.batch_size <= many.batch_size
+    assert {few.batch_size & (few.batch_size - 1), many.batch_size & (many.batch_size - 1)} == {0}  # powers of two
+    assert all(64 <= one.batch_size <= 1024 and 10 <= one.epochs <= 100 for one in (few, many))
+
+
+def test_the_choice_is_told_with_its_reason() -> None:
+    assert choose_schedule(table(100_000), {}).reason == (
+        "batches of 512 and at most 23 epochs, fewer once 3 in a row bring no better validation loss: "
+        "an epoch of about 66,667 rows is 130 steps, 2,990 in all"
+    )
+    assert choose_schedule(table(100_000), {"batch_size": 64, "epochs": 2}).reason == (
+        "batches of 64 and 2 epochs: an epoch of about 66,667 rows is 1,041 steps, 2,082 in all, "
+        "given batch_size and epochs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"batch_size": 64}, {"batch_size": 64, "epochs": 10, "patience": 2}),
+        ({"epochs": 7}, {"batch_size": 512, "epochs": 7, "patience": None}),  # as many as were asked for
+        ({"epochs": 7, "patience": 1}, {"batch_size": 512, "epochs": 7, "patience": 1}),
+        ({"patience": None}, {"batch_size": 512, "epochs": 23, "patience": None}),
+        ({"epochs": None, "strategy": "auto"}, {"batch_size": 512, "epochs": 23, "patience": 3, "strategy": "auto"}),
+        ({"epochs": "ten"}, {"batch_size": 512, "epochs": "ten", "patience": None}),  # TrainOptions refuses it
+    ],
+)
+def test_what_is_given_wins(said: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert choose_schedule(table(100_000), said).fill(said) == expected
+
+
+def test_pictures_are_trained_on_in_smaller_batches() -> None:
+    assert choose_schedule(pictures(90_000, 10_000, SPLIT), {}).batch_size == 256
+    assert choose_schedule(pictures(1_200, 0, SPLIT), {}).epochs == 60
+
+
+def test_the_rows_to_train_on_are_those_of_their_folder_or_two_thirds() -> None:
+    assert training_rows(pictures(80, 20, SPLIT)) == 80
+    assert training_rows(pictures(80, 20, {})) == 67
+    assert training_rows(table(300)) == 200

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.config import EXAMPLE_GENS, Source, split_data
+from infeed.pipelines.project.sources import blocks, open_table, source_of
+from infeed.pipelines.project.survey import survey_table
+
+ROWS = [{"a": number, "y": "yes" if number % 2 else "no"} for number in range(4)]
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> dict[Source, Path]:
+    """The same four rows in every format."""
+    sources: tuple[Source, ...] = ("csv", "jsonl", "parquet", "avro")
+    found = {source: tmp_path / f"t.{source}" for source in sources}
+    found["csv"].write_text("a,y\n" + "".join(f"{row['a']},{row['y']}\n" for row in ROWS))
+    found["jsonl"].write_text("".join(f'{{"a": {row["a"]}, "y": "{row["y"]}"}}\n' for row in ROWS))
+    pq.write_table(pa.Table.from_pylist(ROWS), found["parquet"])
+    fields = [{"name": "a", "type": "long"}, {"name": "y", "type": "string"}]
+    with found["avro"].open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "row", "fields": fields}, ROWS)
+    return found
+
+
+def test_the_names_of_files_show_what_they_are(tables: dict[Source, Path], tmp_path: Path) -> None:
+    assert {source: source_of(str(path), "csv") for source, path in tables.items()} == {name: name for name in tables}
+    (tmp_path / "parts").mkdir()
+    tables["parquet"].rename(tmp_path / "parts" / "0.parquet")
+    assert source_of(str(tmp_path / "parts"), "csv") == "parquet"
+
+
+def test_where_they_show_nothing_it_is_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "table.txt").write_text("a,y\n1,no\n")
+    assert source_of(str(tmp_path / "table.txt"), "csv") == "csv"
+    assert source_of(str(tmp_path / "none.parquet"), "csv") == "csv"
+    assert source_of(str(tmp_path), "images") == "images"
+
+
+@pytest.mark.parametrize(
+    ("names", "source", "message"),
+    [
+        (["cat/1.png"], "csv", "these are pictures, and a table is meant(.|\n)*infeed run image --data"),
+        (["a.csv"], "images", r"this is a table \(csv\), and pictures are meant(.|\n)*infeed run tabular --data"),
+        (["a.tfrecord"], "csv", "does not read tfrecord(.|\n)*in Python"),
+        (["a.csv", "b.jsonl"], "csv", "files of several formats"),
+        (["a.xlsx"], "csv", ".xlsx files are not read"),
+    ],
+)
+def test_data_of_another_kind_is_told(tmp_path: Path, names: list[str], source: Source, message: str) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.raises(InfeedError, match=message):
+        source_of(str(tmp_path), source)
+
+
+def test_pictures_named_by_a_csv_are_pictures(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("path,label\na.png,cat\n")
+    assert source_of(str(tmp_path), "images") == source_of(str(tmp_path / "labels.csv"), "images") == "images"
+
+
+def test_every_format_is_surveyed_alike(tables: dict[Source, Path]) -> None:
+    surveys = [survey_table(str(path), "y", source=source) for source, path in tables.items()]
+    assert surveys == [surveys[0]] * 4
+    (a,) = surveys[0].columns
+    assert (surveys[0].rows, surveys[0].guess, a.type, a.mean) == (4, 0.5, "int", 1.5)
+
+
+def test_a_file_is_its_folder_and_its_name_wherever_it_is(tables: dict[Source, Path]) -> None:
+    folder = str(tables["csv"].parent)
+    assert split_data(f"{folder}/t.csv") == (folder, "t.csv")
+    assert split_data(f"file://{folder}/t.csv") == (f"file://{folder}", "t.csv")
+    assert split_data(folder) == (folder, None)
+
+
+def test_every_format_has_its_example_gen() -> None:
+    from infeed import components
+
+    assert set(EXAMPLE_GENS.values()) <= set(components.__all__)
+
+
+def test_a_folder_is_read_in_order(tmp_path: Path) -> None:
+    for number in range(2):
+        pq.write_table(pa.table({"a": [number, number + 2]}), tmp_path / f"{number}.parquet")
+    table = open_table(str(tmp_path), "parquet", {})
+    assert [row["a"] for block in blocks(table) for row in block.to_pylist()] == [0, 2, 1, 3]
+
+
+def test_columns_that_csv_does_not_have(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {
+        "when": [date(1970, 1, 2), date(1970, 1, 4), None],
+        "flag": [True, False, True],
+        "town": pa.array(["a", "b", "a"]).dictionary_encode(),
+        "list": [[1, 2], None, [3]],
+        "in": [{"side": 1.5}, {"side": 2.5}, {"side": None}],
+        "none": pa.nulls(3),
+        "y": [1, 2, 1],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    survey = survey_table(str(tmp_path / "t.parquet"), "y", source="parquet")
+    found = {column.name: (column.type, column.missing, column.mean) for column in survey.columns}
+    assert found == {
+        "when": ("int", 1, 2 * 86_400_000_000),  # microseconds, as the Examples have them
+        "flag": ("int", 0, pytest.approx(2 / 3)),
+        "town": ("bytes", 0, 0),
+        "list": ("int", 1, 2),
+        "in.side": ("float", 1, 2),
+        "none": ("bytes", 3, 0),
+    }
+    assert survey.left_out == {"none": "it is empty"}
+    with pytest.raises(InfeedError, match=r"the label is a list(.|\n)*column 'list'"):
+        survey_table(str(tmp_path / "t.parquet"), "list", source="parquet")
+
+
+def test_no_file_and_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(InfeedError, match=r"no such file or folder(.|\n)*a file of the format avro"):
+        open_table(str(tmp_path / "none"), "avro", {})
+    (tmp_path / "_SUCCESS").touch()
+    with pytest.raises(InfeedError, match="there is no file to read"):
+        open_table(str(tmp_path), "avro", {})

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+from infeed.pipelines.project.sources import find_layout
+
+
+def pictures(root: Path, *names: str) -> str:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8)).save(root / name)
+    return str(root)
+
+
+def both(split: str, count: int = 1) -> list[str]:
+    return [f"{split}/{name}/{number}.png" for name in ("cat", "dog") for number in range(count)]
+
+
+def test_class_folders_are_split_by_hash(tmp_path: Path) -> None:
+    layout = find_layout(pictures(tmp_path, "cat/1.png", "train/1.png"))  # a class may well be called train
+    assert [image.text for image in layout.images] == ["cat", "train"]
+    assert layout.splits == {}
+
+
+@pytest.mark.parametrize(
+    ("names", "splits", "unused"),
+    [
+        (["train", "val"], {"train": "train/*/*", "eval": "val/*/*"}, ""),
+        (["Training", "test"], {"train": "Training/*/*", "eval": "test/*/*"}, ""),
+        (["train", "test", "validation"], {"train": "train/*/*", "eval": "validation/*/*"}, "test"),
+    ],
+)
+def test_folders_of_splits_are_told_by_their_names(
+    tmp_path: Path, names: list[str], splits: dict[str, str], unused: str
+) -> None:
+    layout = find_layout(pictures(tmp_path, *(path for name in names for path in both(name))))
+    assert (layout.splits, layout.unused) == (splits, unused)
+    assert [(image.filename, image.text) for image in layout.images] == [
+        (f"{pattern.partition('/')[0]}/{name}/0.png", name) for pattern in splits.values() for name in ("cat", "dog")
+    ]
+
+
+def test_what_other_tools_left_behind_is_no_picture_and_no_class(tmp_path: Path) -> None:
+    pictures(tmp_path, "cat/1.png", "dog/1.png")
+    (tmp_path / "__MACOSX" / "cat").mkdir(parents=True)
+    (tmp_path / "cat" / "Thumbs.db").write_bytes(b"x")
+    assert {image.text for image in find_layout(str(tmp_path)).images} == {"cat", "dog"}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["1.png", "2.png"], r"no classes: 1.png lies in the folder itself(.|\n)*folder for each class"),
+        (["a/b/cat/1.png"], r"deeper than in folders of classes: a/b/cat/1.png(.|\n)*whose folders are the classes"),
+        (both("train"), r"train/CLASS/, and there is no folder to evaluate on(.|\n)*give .*/train: a third"),
+    ],
+)
+def test_another_layout_says_what_to_do(tmp_path: Path, names: list[str], message: str) -> None:
+    with pytest.raises(InfeedError, match=message):
+        find_layout(pictures(tmp_path, *names))
+
+
+def test_one_picture_is_no_data(tmp_path: Path) -> None:
+    pictures(tmp_path, "cat/1.png")
+    with pytest.raises(InfeedError, match="this is one picture"):
+        find_layout(str(tmp_path / "cat" / "1.png"))
+
+
+def test_the_pipeline_takes_the_splits_as_they_lie_and_says_so(tmp_path: Path) -> None:
+    data = pictures(tmp_path / "pets", *both("train", 10), *both("val"), *both("test"))
+    config = resolve(read_project("image"), Overrides(data=data, root=str(tmp_path / "runs")))
+    assert config.splits == {"train": "train/*/*", "eval": "val/*/*"}
+    assert ("splits", "train/ is trained on, val/ evaluated on") in config.notes
+    assert ("left out", "test: it is yours to judge the model by") in config.notes
+
+
+@pytest.mark.tfx
+def test_the_example_gen_gets_the_splits(tmp_path: Path) -> None:
+    from infeed.pipelines.pipeline import create_pipeline
+
+    data = pictures(tmp_path / "pets", *both("train", 10), *both("val"))
+    config = resolve(read_project("image"), Overrides(data=data, root=str(tmp_path / "runs")))
+    example_gen = create_pipeline(config).components[0]
+    assert example_gen.exec_properties["input_config"].count('"pattern"') == 2
+    assert example_gen.exec_properties["input_base"] == data

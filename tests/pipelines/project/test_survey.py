@@ -1,0 +1,176 @@
+import math
+
+import pytest
+from PIL import Image
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.project.survey import survey_images, survey_table
+
+
+def test_a_picture_whose_camera_lay_on_its_side_is_surveyed_as_it_is_looked_at(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (4, 3)).save(tmp_path / name / "1.jpg", exif=exif)
+    survey = survey_images(str(tmp_path))
+    assert (survey.height, survey.width) == (4, 3)
+
+
+def table(tmp_path, rows, name="data.csv"):
+    path = tmp_path / name
+    path.write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    return str(path)
+
+
+def surveyed(tmp_path, rows, label="y", task=None):
+    return survey_table(table(tmp_path, rows), label, task)
+
+
+ROWS = [("a", "city", "y"), (1, "Bern", "no"), (2, "Basel", "yes"), ("", "Bern", "no"), (4, "", "no")]
+
+
+def test_columns_are_typed_counted_and_measured(tmp_path):
+    survey = surveyed(tmp_path, ROWS)
+    a, city = survey.columns
+    assert (a.name, a.type, a.rows, a.missing, a.distinct) == ("a", "int", 4, 1, 3)
+    assert a.mean == pytest.approx(7 / 3)
+    assert a.std == pytest.approx(math.sqrt(((1 - 7 / 3) ** 2 + (2 - 7 / 3) ** 2 + (4 - 7 / 3) ** 2) / 3))
+    assert (city.type, city.missing, city.distinct, city.commonest) == ("bytes", 1, 2, 2)
+    assert survey.label.name == "y"
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "guess"),
+    [
+        (["no", "yes", "no", "no"], "classification", 0.75),
+        ([0, 1, 2, 1], "classification", 0.5),
+        ([0.5, 1.5, 2.5, 3.5], "regression", 1.25),  # a quantity: the guess is the mean, its error the variance
+    ],
+)
+def test_the_task_is_told_from_the_label(tmp_path, labels, task, guess):
+    survey = surveyed(tmp_path, [("x", "y"), *zip("abcd", labels, strict=True)])
+    assert survey.task == task
+    assert survey.guess == pytest.approx(guess)
+
+
+def test_an_integer_with_many_values_is_a_quantity(tmp_path):
+    assert surveyed(tmp_path, [("x", "y"), *((i % 3, i) for i in range(21))]).task == "regression"
+    assert surveyed(tmp_path, [("x", "y"), *((i % 3, i) for i in range(20))]).task == "classification"
+
+
+def test_the_task_can_be_said(tmp_path):
+    assert surveyed(tmp_path, [("x", "y"), (1, 3), (2, 4)], task="regression").task == "regression"
+
+
+def test_columns_that_teach_nothing_are_left_out_with_the_reason(tmp_path):
+    rows = [("constant", "empty", "id", "x", "y")]
+    rows += [(1, "", f"row-{i}", i % 7, i % 2) for i in range(300)]
+    assert surveyed(tmp_path, rows).left_out == {
+        "constant": "every row has the same value",
+        "empty": "it is empty",
+        "id": "nearly every row has a value of its own",
+    }
+
+
+def test_texts_and_dates_call_for_features_and_the_others_for_advice(tmp_path):
+    rows = [("review", "id", "bought", "price", "rooms", "y")]
+    rows += [
+        (f"film {i} was good enough", i, f"2024-01-{1 + i % 28:02}", f"${i % 9}.50", ["NA", 1, 2][i % 3], i % 2)
+        for i in range(200)
+    ]
+    survey = surveyed(tmp_path, rows)
+    assert survey.left_out == {"id": "it numbers the rows"}
+    outputs = {column.name: [feature.output_name for feature in column.features] for column in survey.columns}
+    assert outputs["review"] == ["review"]
+    assert outputs["bought"] == ["bought_days", "bought_month", "bought_weekday"]
+    advice = {column.name: column.advice for column in survey.columns}
+    assert advice["review"] == advice["bought"] == ""
+    assert advice["price"] == "write '$1.50' as a plain number"
+    assert advice["rooms"] == "leave cells such as 'NA' empty, and it is a column of numbers"
+
+
+def test_numbers_that_go_up_by_one_over_several_files_number_the_rows(tmp_path):
+    (tmp_path / "part").mkdir()
+    for part in range(3):
+        rows = range(10 * part, 10 * part + 10)
+        table(tmp_path / "part", [("id", "gap", "y"), *((i, i + (i > 25), i % 2) for i in rows)], f"{part}.csv")
+    assert survey_table(str(tmp_path / "part"), "y").left_out == {"id": "it numbers the rows"}
+
+
+def test_numbers_of_the_rows_are_told_in_any_order_and_from_other_whole_numbers(tmp_path):
+    shuffled = [(i * 7 % 30 - 5, i // 2 * 2, i % 2) for i in range(30)]
+    survey = surveyed(tmp_path, [("id", "even", "y"), *shuffled])
+    assert survey.left_out == {"id": "it numbers the rows"}
+
+
+def test_classes_are_counted_in_the_order_of_their_index(tmp_path):
+    survey = surveyed(tmp_path, [("x", "y"), (1, 10), (2, 9), (3, 10)])
+    assert (survey.classes, survey.class_rows) == (("9", "10"), (1, 2))
+
+
+def test_what_is_no_number_counts_as_missing(tmp_path):
+    with pytest.raises(InfeedError, match="2 of 4 rows have no label"):
+        surveyed(tmp_path, [("x", "y"), (1, "nan"), (2, 3.5), (3, "inf"), (4, 1.5)])
+
+
+def test_a_folder_of_files_is_one_table(tmp_path):
+    (tmp_path / "part").mkdir()
+    table(tmp_path / "part", [("x", "y"), (1, 0)], "1.csv")
+    table(tmp_path / "part", [("x", "y"), (2, 1)], "2.csv")
+    (tmp_path / "part" / "_SUCCESS").touch()
+    assert survey_table(str(tmp_path / "part"), "y").rows == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "label", "task", "message"),
+    [
+        ([("x", "y"), (1, 2)], "z", None, "there is no column 'z' to learn(.|\n)*--label(.|\n)*'x', 'y'"),
+        ([("x", "y")], "y", None, "a CSV with no rows"),
+        ([("x", "y"), (1, ""), (2, 3)], "y", None, "1 of 2 rows have no label(.|\n)*column 'y'"),
+        ([("x", "y"), (1, 5), (2, 5)], "y", None, "every row has the same label"),
+        ([("x", "y"), (1, "a"), (2, "b")], "y", "regression", "a text cannot be a quantity"),
+        ([("x", "y"), (1, 0.5), (2, 1.5)], "y", "classification", "a class cannot be a number with a fraction"),
+        ([("x", "my y"), (1, 2)], "my_y", None, "no column 'my_y' to learn; did you mean 'my y'"),
+        ([("x", "y"), *((i, f"name {i}") for i in range(30))], "y", None, "30 classes in 30 rows: too few rows a"),
+    ],
+)
+def test_a_table_that_cannot_be_learned_from_is_told_so(tmp_path, rows, label, task, message):
+    with pytest.raises(InfeedError, match=message):
+        surveyed(tmp_path, rows, label, task)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(InfeedError, match=r"there is no such file or folder(.|\n)*nothing.csv"):
+        survey_table(str(tmp_path / "nothing.csv"), "y")
+
+
+def picture(path, size, mode="RGB"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size).save(path)
+
+
+def test_pictures_have_the_size_and_depth_of_most(tmp_path):
+    picture(tmp_path / "cat" / "1.png", (10, 8))
+    picture(tmp_path / "cat" / "2.jpg", (10, 8))
+    picture(tmp_path / "dog" / "3.png", (99, 77))
+    survey = survey_images(str(tmp_path))
+    assert survey.classes == ("cat", "dog")
+    assert (survey.height, survey.width, survey.channels) == (8, 10, 3)
+    assert (survey.rows, survey.guess) == (3, pytest.approx(2 / 3))
+
+
+def test_grey_pictures_stay_grey_and_transparent_ones_become_rgb(tmp_path):
+    for name in "ab":
+        picture(tmp_path / name / "1.png", (4, 4), "L")
+    assert survey_images(str(tmp_path)).channels == 1
+    for name in "abc":
+        picture(tmp_path / name / "2.png", (4, 4), "RGBA")
+        picture(tmp_path / name / "3.png", (4, 4), "RGBA")
+    assert survey_images(str(tmp_path)).channels == 3
+
+
+def test_a_single_class_is_nothing_to_learn(tmp_path):
+    picture(tmp_path / "cat" / "1.png", (4, 4))
+    with pytest.raises(InfeedError, match="there is one class only: 'cat'"):
+        survey_images(str(tmp_path))

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from infeed.pipelines.rehearse.launch import run_process
+
+pytestmark = pytest.mark.slow
+
+# Starts a process that would go on, says which, and waits for it.
+PARENT = (
+    "import subprocess, sys; "
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
+    "print(child.pid, flush=True); child.wait()"
+)
+
+
+def is_running(pid: int) -> bool:
+    """Asked until a process that was killed has had its turn to die."""
+    stat = Path(f"/proc/{pid}/stat")
+    for _ in range(1000):
+        if not stat.exists() or stat.read_text().split()[2] == "Z":
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_what_a_process_started_ends_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("w") as file, (tmp_path / "lock").open("a+") as lock:
+        parent = [sys.executable, "-c", PARENT]
+        status = run_process(parent, cwd=".", env={}, log=file, lock=lock, dies_when=lambda: bool(log.read_text()))
+    assert status == -15
+    assert not is_running(int(log.read_text()))
+
+
+def test_output_and_status_are_the_processs_own(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.environ['NAME'], os.getcwd()); sys.exit(4)"
+    with (tmp_path / "log").open("w") as file, (tmp_path / "lock").open("a+") as lock:
+        assert run_process([sys.executable, "-c", code], cwd=str(tmp_path), env={"NAME": "x"}, log=file, lock=lock) == 4
+    assert (tmp_path / "log").read_text() == f"x {tmp_path}\n"

@@ -1,0 +1,112 @@
+"""Covers the tables of `figures` as well: both show the same."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from infeed.components.statistics.comparison import compare
+from infeed.pipelines.statistics.figures import Figures, changes_table, columns_table, verdict
+from infeed.pipelines.statistics.page import comparison_page, split_page
+
+EVIL = '<script>alert("x")</script>'
+
+
+def text_of(table: Any) -> list[str]:
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+class Balanced(HTMLParser):
+    """Fails where a tag is closed that was not opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag != "meta":
+            self.opened.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.opened.pop() == tag
+
+
+def check_page(page: str) -> None:
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.opened == []
+    assert not re.search(r"<script|https?://|nan%|inf%", page)
+
+
+def test_a_page_of_a_split_has_a_card_for_each_column(columns: Any) -> None:
+    page = split_page("data", "train", columns(age=[1, 2, 2, None], city=["Bern", "Bern", EVIL, None]))
+    check_page(page)
+    assert "train: 4 rows; 2 columns" in page
+    assert page.count('<section class="card">') == 2
+    assert "<title>2: 67 %</title>" in page
+    assert "&lt;script&gt;" in page
+
+
+def test_columns_without_values_are_on_the_page_too(columns: Any) -> None:
+    check_page(
+        split_page("data", "train", columns(x=pa.array([[]], pa.list_(pa.int64())), y=[float("nan")], z=["a", "b"]))
+    )
+    check_page(split_page("data", "train", {}))
+
+
+def test_a_page_of_a_comparison_begins_with_what_differs(columns: Any) -> None:
+    before = columns(same=[1, 2], gone=[1, 2], moved=["a", "a"], retyped=[1])
+    after = columns(same=[1, 2], new=[1, 2], moved=["b", "b"], retyped=["1"])
+    page = comparison_page("data", {"train": before, "eval": after}, compare(before, after))
+    check_page(page)
+    assert "4 of 5 columns differ: gone, moved, new, retyped." in page
+    assert re.findall(r'<span class="problem">(.*?)</span>', page) == ["lost", "new", "was int, is bytes", "differs"]
+    assert re.findall(r'<span class="name">(.*?)</span>', page)[-1] == "same"
+    assert "Two types cannot be drawn together." in page
+
+
+def test_the_table_has_a_row_for_each_column(columns: Any) -> None:
+    found = [Figures.of(one) for one in columns(age=[1, 2, 2, None], city=["Bern", "Bern", "Chur", ""]).values()]
+    assert text_of(columns_table("column", found)) == [
+        "column  type   missing  zeros  distinct  min  median    mean     std  max  most frequent",
+        "age     int       25 %    0 %         2    1       2  1.6667  0.4714    2  2 (67 %)",
+        "city    bytes      0 %   25 %         3  0 B             3 B          4 B  Bern (50 %)",
+    ]
+
+
+def test_lists_and_odd_numbers_are_told_in_the_table(columns: Any) -> None:
+    found = [Figures.of(one) for one in columns(x=[[1.0], [], [float("nan"), float("inf")]]).values()]
+    (_, row) = text_of(columns_table("column", found))
+    assert "0 to 2" in row
+    assert row.endswith("1 (33 %), 1 NaN, 1 infinite")
+
+
+def test_the_table_of_a_comparison_says_what_is_wrong(columns: Any) -> None:
+    changes = compare(columns(x=["a", "a"], y=[1]), columns(x=["a", "b"]))
+    assert text_of(changes_table(changes)) == [
+        "column           distance  allowed  missing before  after  measure",
+        "x       differs    0.5000      0.1             0 %    0 %  L-infinity, most of b",
+        "y       lost                                   0 %",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        ({"x": [1]}, "none of 1 columns differs by more than is allowed"),
+        ({"x": ["a"]}, "1 of 1 columns differ: x"),
+        ({f"x{number}": [1] for number in range(9)}, "10 of 10 columns differ"),
+    ],
+)
+def test_the_verdict_names_few_columns(columns: Any, after: dict[str, list[Any]], words: str) -> None:
+    assert verdict(compare(columns(x=[1]), columns(**after))) == words

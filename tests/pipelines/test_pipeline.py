@@ -1,0 +1,73 @@
+"""What the pipeline is made of; what it does is in test_run.py, what is compiled of it in compile/test_compile.py."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.pipelines.config import Blessing, PipelineConfig
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+pytestmark = pytest.mark.tfx
+
+PROJECT = Path(__file__).parent / "golden" / "project"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PipelineConfig:
+    given = Overrides(data=str(PROJECT / "flowers.csv"), root=str(tmp_path / "runs"))
+    return resolve(read_project(str(PROJECT)), given)
+
+
+def nodes(config: PipelineConfig, **how: Any) -> list[str]:
+    from infeed.pipelines.pipeline import create_pipeline
+
+    return [component.id for component in create_pipeline(config, **how).components]
+
+
+def test_every_component_has_its_node_and_comes_after_what_it_takes(config: PipelineConfig) -> None:
+    found = nodes(config)
+    assert found[:6] == ["CsvExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "Transform", "Trainer"]
+    assert sorted(found[6:]) == ["Evaluator", "InputReport", "Pusher", "latest_blessed_model"]
+    assert found.index("latest_blessed_model") < found.index("Evaluator") < found.index("Pusher")
+
+
+def test_an_earlier_model_is_looked_up_only_where_it_is_wanted(config: PipelineConfig) -> None:
+    assert "latest_blessed_model" not in nodes(config, baseline=None)
+    assert "warm_start_model" in nodes(dataclasses.replace(config, warm_start=True), baseline=None)
+
+
+def test_metadata_is_kept_here_and_on_a_cluster_by_the_platform(config: PipelineConfig) -> None:
+    from infeed.pipelines.pipeline import create_pipeline
+
+    connection = create_pipeline(config).metadata_connection_config
+    assert connection.sqlite.filename_uri == config.metadata
+    assert create_pipeline(dataclasses.replace(config, root="gs://bucket/taxi")).metadata_connection_config is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "classes", "expected"),
+    [
+        ("accuracy", ("a", "b"), ["accuracy"]),
+        ("f1", ("a", "b"), ["f1", "accuracy", "auc", "recall", "precision"]),
+        ("recall", ("a", "b", "c"), ["recall", "accuracy", "precision", "f1"]),  # AUC is of two classes
+    ],
+)
+def test_the_metric_that_decides_comes_first(
+    config: PipelineConfig, metric: Any, classes: tuple[str, ...], expected: list[str]
+) -> None:
+    from infeed.pipelines.pipeline import measured
+
+    survey = dataclasses.replace(config.survey, classes=classes, class_rows=(1,) * len(classes))
+    assert measured(dataclasses.replace(config, blessing=Blessing(metric, 0.5), survey=survey)) == expected
+
+
+def test_a_regression_is_measured_by_its_errors(config: PipelineConfig) -> None:
+    from infeed.pipelines.pipeline import measured
+
+    train = dataclasses.replace(config.train, task="regression")
+    assert measured(dataclasses.replace(config, train=train)) == ["mse", "mae"]

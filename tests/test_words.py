@@ -1,0 +1,108 @@
+"""The words of the product are as CONTRIBUTING.md says: those of errors, sections of docstrings, names of classes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = ("components", "pipelines", "templates")
+# Words that begin with a capital letter wherever they stand.
+NAMES = {"Avro", "BigQuery", "JSON", "Kubeflow", "OUTPUT", "Transform", "Vertex", "YAML"}
+CHECKS = {"require": 3, "refused": 2}  # of `checks`: which argument is `do`
+
+Text = tuple[int, str, str]  # line, argument, what it says; `{}` for what is only known when it is raised
+
+
+@cache
+def trees(floor: str) -> dict[Path, ast.Module]:
+    return {path.relative_to(ROOT): ast.parse(path.read_text()) for path in sorted((ROOT / floor).rglob("*.py"))}
+
+
+def spoken(tree: ast.Module) -> Iterator[Text]:
+    """The literal texts of all errors in a module."""
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        function = ast.unparse(call.func)
+        if (place := CHECKS.get(function)) is not None and len(call.args) > place:
+            yield from ((call.lineno, "do", text) for text in literals(call.args[place]))
+        if function.endswith("Error"):
+            arguments = {word.arg: word.value for word in call.keywords}
+            if "do" in arguments:
+                arguments["what"] = call.args[0] if call.args else arguments["what"]
+                for name in ("what", "where", "do"):
+                    yield from ((call.lineno, name, text) for text in literals(arguments.get(name)))
+
+
+def literals(node: ast.expr | None) -> Iterator[str]:
+    if isinstance(node, ast.Constant):
+        yield str(node.value)
+    elif isinstance(node, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    elif isinstance(node, ast.IfExp):
+        yield from (*literals(node.body), *literals(node.orelse))
+
+
+def breaks_the_rule(name: str, text: str) -> bool:
+    word = re.match(r"[A-Z]\w*", text)
+    starts_high = name != "where" and word is not None and word.group() not in NAMES
+    shows_badly = name == "what" and re.search(r"^(\w|\{\})+=\{\}", text) is not None  # `x=5`
+    return starts_high or shows_badly or (text.endswith(".") and not text.endswith("..."))
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_errors_speak_in_one_form(floor: str) -> None:
+    found = [(path, *text) for path, tree in trees(floor).items() for text in spoken(tree)]
+    wrong = [f"{path}:{line}: {name}={text!r}" for path, line, name, text in found if breaks_the_rule(name, text)]
+    assert wrong == []
+    assert found or floor == "templates"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        ("'x is 5', where='FeedOptions', do='use 7'", []),
+        ("f'{x} is 5', do='use 7, 8, ...'", []),
+        ("'Kubeflow has no x', do='use Vertex AI'", []),
+        ("'X is 5.', do='Use 7' if x else 'use 8.'", ["X is 5.", "Use 7", "use 8."]),
+        ("'x is 5', where='a file.', do='use 7'", ["a file."]),
+        ("f'x={x}', do=f'use x={y}'", ["x={}"]),
+    ],
+)
+def test_what_breaks_the_rule_is_found(arguments: str, wrong: list[str]) -> None:
+    assert found_in(f"raise InfeedError({arguments})") == wrong
+
+
+def test_what_a_check_says_is_looked_at_too() -> None:
+    assert found_in("require(x, self, 'x', 'Use 7.'); refused(self, 'x', 'use 7.')") == ["Use 7.", "use 7."]
+
+
+def found_in(source: str) -> list[str]:
+    return [text for _, name, text in spoken(ast.parse(source)) if breaks_the_rule(name, text)]
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_dataclasses_list_attributes_not_arguments(floor: str) -> None:
+    wrong = [
+        f"{path}: {node.name}"
+        for path, tree in trees(floor).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+        and re.search("^Args:", ast.get_docstring(node) or "", re.MULTILINE)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("floor", ["components", "pipelines"])
+def test_no_class_name_occurs_twice_on_a_floor(floor: str) -> None:
+    nodes = (node for tree in trees(floor).values() for node in ast.walk(tree))
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    assert [name for name, times in names.items() if times > 1] == []
