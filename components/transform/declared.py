@@ -1,14 +1,20 @@
-"""Transform of declared features, from Examples to the artifact, without Beam."""
+"""Transform of declared features: from Examples to the artifact, without Beam, or as one function for tft.
+
+tft comes in where a function of the user's own stands beside them. The constants of the features are known by then, so
+all that tft has to analyse is the user's own.
+"""
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
 
+import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from infeed.components.dataset import files
@@ -16,12 +22,16 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.reading import stored_statistics
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analysis import analyse, raw_needs
-from infeed.components.transform.columns import Found, Need, explained
+from infeed.components.transform.columns import Found, Need, explained, outputs_of
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import check_features, check_types
 from infeed.components.transform.graph import KINDS, raw_spec, write_graph
 from infeed.components.transform.in_process.failures import with_sample
 from infeed.components.transform.rows import Rows, paths_of
+from infeed.components.transform.tables import GraphTables
+
+Tensors = dict[str, Any]  # name -> tf.Tensor, tf.SparseTensor or tf.RaggedTensor
+Function = Callable[[Tensors], Tensors]
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,29 @@ def write(folder: str, features: Sequence[Feature], examples: Examples) -> Any:
         return write_graph(folder, features, examples.schema, found, vocabularies)
 
 
+def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Found, vocabularies: str) -> Function:
+    """One preprocessing function of the declared features and the user's own, which gets the same raw columns.
+
+    Args:
+      found: what the features have to know of the training rows.
+      vocabularies: folder for their files, which tft copies into the graph.
+
+    Raises, when it is called:
+      InfeedError: a feature names a column that the schema lacks, or two features have one name.
+    """
+
+    def preprocessing_fn(inputs: Tensors) -> Tensors:
+        check_features(features, inputs)
+        os.makedirs(vocabularies, exist_ok=True)  # wherever Beam runs it
+        tables = GraphTables(vocabularies)
+        declared = outputs_of(features, inputs, found, tables)
+        for name, file in tables.assets.items():
+            tft.annotate_asset(name, file)
+        return _merged(declared, own(dict(inputs)))
+
+    return preprocessing_fn
+
+
 def _known(features: Sequence[Feature], examples: Examples) -> dict[Need, Any]:
     """What the statistics beside the rows answer."""
     columns = _statistics(examples)
@@ -119,3 +152,14 @@ def _check_single(features: Sequence[Feature], columns: Mapping[str, ColumnStati
                     where=f"{feature}",
                     do='set values="all" or values="by_position" on it',
                 )
+
+
+def _merged(declared: Tensors, own: Tensors) -> Tensors:
+    both = sorted(declared.keys() & own.keys())
+    if both:
+        raise InfeedError(
+            f"both the features and the preprocessing function give {', '.join(both)}",
+            where="Transform",
+            do="rename one of them: a feature by its option output",
+        )
+    return {**declared, **own}

@@ -6,10 +6,11 @@ import itertools
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.components.transform import executor, executor_utils, labels
@@ -28,9 +29,8 @@ from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import features_from_json, features_to_json
 from infeed.components.transform.graph import raw_spec
 from infeed.components.transform.in_process.processor import without_beam
-from infeed.components.transform.materialise import materialise, transformed
-from infeed.components.transform.preprocessing import make_preprocessing_fn
-from infeed.components.transform.rows import paths_of
+from infeed.components.transform.materialise import arrow_of, materialise
+from infeed.components.transform.rows import Rows, paths_of
 from infeed.components.transform.statistics import Asked, TransformedRows, without_values, write_raw
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class TransformExecutor(executor.Executor):
         features, inputs = _unpack_config(inputs)
         own = _named(inputs, labels.PREPROCESSING_FN) or super()._GetPreprocessingFn(inputs, unused_outputs)
         vocabularies = os.path.join(self._get_tmp_dir(), "vocabularies") if self._context else tempfile.mkdtemp()
-        return make_preprocessing_fn(features, own, self._found, vocabularies) if features else own
+        return declared.make_preprocessing_fn(features, own, self._found, vocabularies) if features else own
 
     def _GetStatsOptionsUpdaterFn(self, inputs: Mapping[str, Any]) -> Callable[..., Any] | None:
         _, inputs = _unpack_config(inputs)
@@ -166,15 +166,15 @@ def _transform(
     artifacts, targets = input_dict[specs.EXAMPLES_KEY], output_dict.get(specs.TRANSFORMED_EXAMPLES_KEY, [])
     splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts).transform
     executor_utils.SetSplitNames(splits, targets)
+    spec = raw_spec(schema)
+
+    def transformed(path: str) -> Iterator[pa.RecordBatch]:
+        return map(arrow_of, Rows([path], spec).mapped(lambda raw: dict(transform_fn(dict(raw)))))
+
     for source, target in itertools.zip_longest(artifacts, targets):
         for split in splits:
-            paths, spec = paths_of([source.uri], [split]), raw_spec(schema)
-            if target:
-                folder = artifact_utils.get_split_uris([target], split)[0]
-                materialise(paths, spec, transform_fn, folder, seen.see if seen else None)
-            elif seen:
-                for batch in transformed(paths, spec, transform_fn):
-                    seen.see(batch)
+            folder = artifact_utils.get_split_uris([target], split)[0] if target else None
+            materialise(paths_of([source.uri], [split]), transformed, folder, seen.see if seen else None)
 
 
 def _named(inputs: Mapping[str, Any], option: str) -> Callable[..., Any] | None:

@@ -16,11 +16,11 @@ from tensorflow_transform.beam import analysis_graph_builder, analyzer_cache
 from infeed.components.transform.in_process import cache
 from infeed.components.transform.in_process.nodes import (
     AnalysisContext,
-    Batches,
     GraphEvaluator,
     Unknown,
     constants_of,
 )
+from infeed.components.transform.in_process.passes import Batches
 from infeed.components.transform.in_process.phases import Function, Graph
 
 

@@ -5,13 +5,13 @@ What is not, tft does on Beam as ever, and the log says why.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -28,7 +28,8 @@ from infeed.components.errors import InfeedError
 from infeed.components.transform.in_process import cache
 from infeed.components.transform.in_process.analysis import Plan, UnknownNodesError
 from infeed.components.transform.in_process.failures import with_sample
-from infeed.components.transform.in_process.rows import See, SplitRows, Transformer, see_transformed, write_transformed
+from infeed.components.transform.in_process.rows import SplitRows, Transformer
+from infeed.components.transform.materialise import See, materialise
 from infeed.components.transform.statistics import Asked, TransformedRows, write_raw
 
 _NO_SIZE = "all dimensions must have known size"  # of a feature, in tft's words
@@ -62,7 +63,7 @@ class InProcessTransform(executor.TransformProcessor):
             raise InfeedError(str(error), where="preprocessing_fn", do=do) from error
 
     def _RunBeamImpl(self, *arguments: Any, **named: Any) -> Any:  # noqa: N802 - TFX's name
-        on_beam = functools.partial(super()._RunBeamImpl, *arguments, **named)
+        on_beam = partial(super()._RunBeamImpl, *arguments, **named)
         given = inspect.signature(super()._RunBeamImpl).bind(*arguments, **named).arguments
         if reason := _obstacle(given):
             _log.info("Transform runs on Beam: %s", reason)
@@ -157,16 +158,14 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None) -> Non
 
 def _transform(plan: Plan, given: Mapping[str, Any], see: See | None) -> None:
     """Goes through the rows that are to be transformed, where they are to be written or seen."""
-    writes, datasets = given["materialization_format"] is not None, given["transform_data_list"]
+    writes = given["materialization_format"] is not None
     if not (writes or see):
         return
     transformer = Transformer(given["transform_output_path"], plan.graph.features_from)
-    for dataset in datasets:
+    for dataset in given["transform_data_list"]:
         rows = _rows(dataset, given["input_dataset_metadata"].schema)
-        if writes:
-            write_transformed(transformer, rows, dataset.materialize_output_path, see)
-        elif see:
-            see_transformed(transformer, rows, see)
+        folder = posixpath.dirname(dataset.materialize_output_path) if writes else None
+        materialise(rows.files(), partial(transformer.batches_of, rows), folder, see, transformer.encode)
 
 
 def _split_of(pattern: str) -> tuple[str, str]:

@@ -1,9 +1,9 @@
-"""Rows of a split as the tensors that tft feeds, batch by batch, and transformed rows as shards."""
+"""Rows of a split as the tensors that tft feeds, batch by batch, and what its graph makes of them."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,11 @@ from tensorflow_transform.saved import saved_transform_io_v2
 from tfx_bsl.coders import example_coder
 from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util
 
-from infeed.components.dataset import encode, example_types, files, names, records
+from infeed.components.dataset import encode, example_types, files, records
 
 _ROWS = 4096  # of a batch
 _BYTES = 32 << 20  # of a batch's records; more only if one record alone has more
-_GZIP_LEVEL = 1  # a sixteenth of the time of zlib's 6, for hardly more bytes
 Tensors = Mapping[str, Any]
-See = Callable[[pa.RecordBatch], None]
 
 
 @dataclass(frozen=True)
@@ -102,34 +100,3 @@ class Transformer:
             # Lists of lists have columns of their own.
             return pa.array(self._tfx_encoder.encode(batch), pa.large_binary())
         return encode.encode_examples(batch)
-
-
-def write_transformed(transformer: Transformer, rows: SplitRows, prefix: str, see: See | None) -> None:
-    """Writes what the transform graph makes of the rows, a shard for each file, in TFX's layout.
-
-    Args:
-      prefix: what the names of the shards begin with.
-      see: is shown each batch on the way.
-    """
-    sources = rows.files()
-    folder, name = posixpath.split(prefix)
-    for number, source in enumerate(sources):
-        framed = _framed(transformer, transformer.batches_of(rows, source), see)
-        shard = files.join(folder, names.shard_name(number, len(sources), gzip=True, prefix=name))
-        records.write_records(shard, framed, gzip_level=_GZIP_LEVEL)
-
-
-def _framed(
-    transformer: Transformer, batches: Iterator[pa.RecordBatch], see: See | None
-) -> Iterator[pa.LargeBinaryArray]:
-    for batch in batches:
-        if see:
-            see(batch)
-        yield records.frame_records(transformer.encode(batch))
-
-
-def see_transformed(transformer: Transformer, rows: SplitRows, see: See) -> None:
-    """Shows what the transform graph makes of the rows, and writes nothing."""
-    for source in rows.files():
-        for batch in transformer.batches_of(rows, source):
-            see(batch)

@@ -1,6 +1,6 @@
 """A function's analysis without Beam gives what tft gives on Beam, file by file and value by value.
 
-Covers `phases` and `nodes`.
+Covers `phases`, `passes` and `nodes`.
 """
 
 from __future__ import annotations

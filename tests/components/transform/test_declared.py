@@ -29,7 +29,7 @@ def transform(
     import tensorflow_transform.beam as tft_beam
 
     from infeed.components.transform.analysis import analyse
-    from infeed.components.transform.preprocessing import make_preprocessing_fn
+    from infeed.components.transform.declared import make_preprocessing_fn
 
     types = {int: tf.int64, bytes: tf.string}
     spec = {name: tf.io.FixedLenFeature([1], types[type(column[0])]) for name, column in columns.items()}
