@@ -60,6 +60,7 @@ class PipelineConfig:
       source_options: how the files are written, by the names of the format's own options, such as CsvOptions.
       splits: pattern below `data` for the splits train and eval; none where rows are split by their hash.
       features: what becomes of each column, the label among them.
+      preprocessing_fn: the user's function that makes features, of all columns, besides them; None for none.
       train: how to train.
       blessing: what a model must reach to be pushed.
       warm_start: begin training with the weights of the latest blessed model, where there is one.
@@ -87,9 +88,16 @@ class PipelineConfig:
     deploy: Deploy = field(default_factory=Deploy)
     notes: tuple[tuple[str, str], ...] = ()
     splits: Mapping[str, str] = field(default_factory=dict)
+    preprocessing_fn: str | None = None
 
     def __post_init__(self) -> None:
         check_wait_fraction(self)
+
+    @property
+    def user_functions(self) -> dict[str, str]:
+        """The user's own functions that the pipeline calls, by the option that names them."""
+        own = {"preprocessing_fn": self.preprocessing_fn} if self.preprocessing_fn else {}
+        return {**own, **self.train.user_functions}
 
     @property
     def artifacts(self) -> str:

@@ -115,7 +115,15 @@ def create_pipeline(
     statistics = StatisticsGen(examples=examples)
     schema = tfx.SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=True)
     validator = tfx.ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
-    transform = Transform(examples=examples, schema=schema.outputs["schema"], features=config.features)
+    transform = Transform(
+        examples=examples,
+        schema=schema.outputs["schema"],
+        preprocessing_fn=config.preprocessing_fn,
+        materialize=False,
+        disable_analyzer_cache=True,
+        disable_statistics=True,
+        features=config.features,
+    )
     graph = transform.outputs["transform_graph"]
     start = [warm_start()] if config.warm_start else []
     base_model = start[0].outputs["model"] if start else None

@@ -214,7 +214,7 @@ def check_config(
             do="compile for Vertex AI, or set warm_start: false",
         )
     if folder:
-        check_function_paths(config.train.user_functions, folder)
+        check_function_paths(config.user_functions, folder)
 
 
 def local_places(config: PipelineConfig) -> str:

@@ -95,7 +95,7 @@ def digest_of(config: PipelineConfig) -> str:
     """
     if not config.enable_cache or config.warm_start or "://" in f"{config.data} {config.root}":
         return ""
-    named = config.train.user_functions
+    named = config.user_functions
     said = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in _OF_THE_DATA}
     parts = [
         json.dumps(schema.to_plain(said), sort_keys=True),

@@ -1,18 +1,23 @@
-"""What training will meet, met once before anything long starts: the strategy, the model, its loss and its metrics."""
+"""What a run will meet, met once before anything long starts: the strategy, the user's preprocessing function, or the
+model with its loss and its metrics.
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from infeed.components import user_code
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.distribution import check_batch_size, check_xla, make_strategy
 from infeed.components.trainer.model import Head, ModelSpec, make_model, takes_logits
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
+from infeed.components.transform.in_process.phases import Graph
 from infeed.components.transform.kinds.clean import Fill
 from infeed.components.transform.kinds.encode import Bucketize, Hash, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
@@ -32,8 +37,10 @@ _TYPES = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
 def try_out(config: PipelineConfig) -> None:
     """Makes the strategy and the model on the shapes that the survey found, and calls its loss and metrics on zeros.
 
+    What a preprocessing function makes is known with the data only, so with one it is traced in place of the model.
+
     Raises:
-      InfeedError: what would have ended the Trainer.
+      InfeedError: what would have ended Transform or the Trainer.
     """
     options = config.train
     if options.strategy in _OF_ONE_PROCESS:
@@ -42,10 +49,32 @@ def try_out(config: PipelineConfig) -> None:
         check_xla(options.xla, strategy)
     if options.input_fn:  # which decides for itself what the model gets
         return
+    if config.preprocessing_fn:
+        if isinstance(config.survey, TableSurvey):
+            _try_function(config.preprocessing_fn, config, config.survey)
+        return
     try:
         _try_model(options, config.survey, config.features)
     finally:
         keras.utils.clear_session()  # so that layers are called the same as without
+
+
+def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> None:
+    """Traces the user's function, where the survey knows the shape of every column that it gets."""
+    columns = [*survey.columns, survey.label]
+    if any(column.missing or column.is_list for column in columns):
+        return
+    specs = {column.name: tf.TensorSpec([None, 1], _TYPES[column.type]) for column in columns}
+    with tempfile.TemporaryDirectory() as folder:
+        graph = Graph.of(user_code.load(named, "preprocessing_fn"), specs, folder, None)
+    given = {*graph.outputs, *(feature.output_name for feature in config.features)}
+    if config.train.label not in given:
+        raise InfeedError(
+            f"no feature is the label {config.train.label!r}",
+            where=named,
+            do=f"return it under that name, say how it is called by train: {{label: NAME}}, or declare it:"
+            f" features: [{{kind: label, column: {survey.label.name}}}]",
+        )
 
 
 def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from infeed.components import schema, user_code
+from infeed.components.checks import require
 from infeed.components.errors import InfeedError
 from infeed.pipelines.config import Source, check_wait_fraction
 from infeed.pipelines.deploy.options import Deploy
@@ -34,13 +35,16 @@ class Settings:
       name: of the pipeline; by default that of the folder.
       train: the options of training and of its feed, by name.
       features, hparams, augment, blessing: as they are, or the function that makes them of the survey.
+      preprocessing_fn: a function as tft has it, in place of features or beside them; of a file alone its function of
+        that name.
     """
 
     source: Source
     data: str
     label: str
-    features: Any
     model: str
+    features: Any = None
+    preprocessing_fn: str | None = None
     name: str | None = None
     delimiter: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
@@ -58,6 +62,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_wait_fraction(self)
+        given = self.features is not None or self.preprocessing_fn is not None
+        require(given, self, "features", "list features there, or name a preprocessing_fn")
 
 
 @dataclass(frozen=True)

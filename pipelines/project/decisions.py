@@ -114,14 +114,23 @@ def _check_class(positive: Any, survey: Survey) -> None:
         )
 
 
-def notes(survey: Survey, data: str, features: Sequence[Feature], blessing: Blessing) -> Iterator[Note]:
-    """(about what, in words): the data, the label, columns that are used, left out or not what they seem."""
+def notes(
+    survey: Survey, data: str, features: Sequence[Feature], blessing: Blessing, function: str | None = None
+) -> Iterator[Note]:
+    """(about what, in words): the data, the label, columns that are used, left out or not what they seem.
+
+    Args:
+      function: the user's preprocessing_fn, which is given all columns.
+    """
     if isinstance(survey, ImageSurvey):
         yield from _of_pictures(survey, data)
     else:
         yield "data", f"{data}: {survey.rows:,} rows"
         yield "label", _label(survey)
-        yield from _of_columns(survey, features)
+        if function:
+            yield "learned from", f"what {function} makes of the columns"
+        else:
+            yield from _of_columns(survey, features)
     yield "judged by", why(survey, blessing)
 
 
@@ -131,7 +140,7 @@ def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
     advice = [f"{column.name}: {column.advice}" for column in survey.columns if column.advice]
     shown = ", ".join(reasons[:_SHOWN]) or "there is no other column"
     do = ["add columns of numbers or of categories", *advice[:_SHOWN]]
-    do += ["a pipeline of your own in Python can make features of anything: Transform(preprocessing_fn=...)"]
+    do += ["a function of your own can make features of anything: preprocessing_fn: file.py:function"]
     return InfeedError(f"no column is left to learn {survey.label.name!r} from: {shown}", where=data, do="; ".join(do))
 
 

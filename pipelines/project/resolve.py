@@ -21,7 +21,7 @@ from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import check_features, check_types, features_from_json
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
-from infeed.pipelines.config import PipelineConfig, Source, local_root
+from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
 from infeed.pipelines.project.config_file import Project
 from infeed.pipelines.project.decisions import choose_blessing, notes, nothing_to_learn_from
 from infeed.pipelines.project.schedule import choose_schedule
@@ -70,8 +70,10 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     label, source_options = given.label or settings.label, _source_options(project, given, source)
     survey = _survey(source, data, label, given.task or settings.task, source_options)
     _check_enough(survey, data)
-    features = _features(project, survey, label, data)
+    function = _preprocessing_fn(project)
+    features = _features(project, survey, label, data) if settings.features is not None else ()
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
+    _check_label(features, label, blessing, own=function is not None)
     said = _said_of_training(settings.train, given)
     schedule = choose_schedule(survey, said)
     return PipelineConfig(
@@ -88,8 +90,9 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         max_wait_fraction=settings.max_wait_fraction,
         beam_pipeline_args=settings.beam_pipeline_args,
         deploy=settings.deploy,
+        preprocessing_fn=function,
         splits=survey.layout.splits if isinstance(survey, ImageSurvey) else {},
-        notes=(*notes(survey, data, features, blessing), ("training", schedule.reason)),
+        notes=(*notes(survey, data, features, blessing, function), ("training", schedule.reason)),
     )
 
 
@@ -158,15 +161,38 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
     check_features(features, types)
     check_types(features, types)
     _check_values(features, survey, data)
-    if not any(isinstance(feature, Label) and feature.column == label for feature in features):
-        raise InfeedError(
-            f"no feature makes a label of {label!r}",
-            where="setting features",
-            do=f"add Label({label!r}) to the features",
-        )
-    if isinstance(survey, TableSurvey) and all(isinstance(feature, Label) for feature in features):
+    alone = project.settings.preprocessing_fn is None and bool(features)
+    if alone and isinstance(survey, TableSurvey) and all(isinstance(feature, Label) for feature in features):
         raise nothing_to_learn_from(survey, data)
     return tuple(features)
+
+
+def _preprocessing_fn(project: Project) -> str | None:
+    """
+    Raises:
+      InfeedError: there is no such file, module or function.
+    """
+    text = project.settings.preprocessing_fn
+    if text is None:
+        return None
+    reference = project.reference(f"{text}:preprocessing_fn" if text.endswith(".py") else text)
+    user_code.resolve(reference, "preprocessing_fn")
+    return reference
+
+
+def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *, own: bool) -> None:
+    """A declared label numbers the classes as the survey does; how a function of the user's does nobody knows."""
+    if any(isinstance(feature, Label) and feature.column == label for feature in features):
+        return
+    add = f"add {{kind: label, column: {label}}}, which is Label({label!r}), to the features"
+    if not own:
+        raise InfeedError(f"no feature makes a label of {label!r}", where="setting features", do=add)
+    if blessing.positive is not None:
+        raise InfeedError(
+            f"{blessing.metric} is of the class {blessing.positive!r}, and preprocessing_fn alone knows its number",
+            where="setting blessing",
+            do=f"{add}, and leave it out of the function; or judge by accuracy: blessing: {{metric: accuracy}}",
+        )
 
 
 def _types(survey: Survey) -> Mapping[str, str]:

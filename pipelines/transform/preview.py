@@ -106,6 +106,12 @@ class Analysed:
         Raises:
           InfeedError: a feature cannot be made of the rows, or they cannot be read.
         """
+        if not config.features:
+            raise InfeedError(
+                "the project declares no features",
+                where=config.preprocessing_fn or "setting features",
+                do="run it, and look at what the function makes in the statistics of Transform",
+            )
         rows = TrainingRows.of(config)
         return cls(config.features, rows, analyse(config.features, rows, {}))
 

@@ -41,6 +41,19 @@ def test_an_earlier_model_is_looked_up_only_where_it_is_wanted(config: PipelineC
     assert "warm_start_model" in nodes(dataclasses.replace(config, warm_start=True), baseline=None)
 
 
+def test_a_preprocessing_fn_of_the_config_is_transforms_which_writes_nothing_but_the_graph(
+    config: PipelineConfig, tmp_path: Path
+) -> None:
+    from infeed.pipelines.pipeline import create_pipeline
+
+    (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    return dict(inputs)\n")
+    named = f"{tmp_path / 'own.py'}:preprocessing_fn"
+    own = dataclasses.replace(config, features=(), preprocessing_fn=named)
+    (transform,) = (one for one in create_pipeline(own).components if one.id == "Transform")
+    assert transform.exec_properties["preprocessing_fn"] == named
+    assert transform.outputs.keys() == {"transform_graph"}
+
+
 def test_metadata_is_kept_here_and_on_a_cluster_by_the_platform(config: PipelineConfig) -> None:
     from infeed.pipelines.pipeline import create_pipeline
 

@@ -96,3 +96,40 @@ def test_every_feature_has_the_shape_and_type_that_the_trainer_will_give(project
         try_out(project)
     inputs = dict.fromkeys(("b", "town", "x"), ((1,), "int64"))
     assert error.value.what == f"ValueError: {inputs} {{'town': 2}} ('a', 'b', 'c')"
+
+
+def with_function(project: Path, body: str) -> None:
+    """The project with a preprocessing_fn in the place of its features."""
+    (project / "own.py").write_text(f"import tensorflow as tf\n\ndef preprocessing_fn(inputs):\n    {body}\n")
+    config = (project / "config.yaml").read_text()
+    (project / "config.yaml").write_text(config.replace("features: features.py:features", "preprocessing_fn: own.py"))
+
+
+def test_a_preprocessing_fn_that_can_be_traced_passes(project: Path) -> None:
+    with_function(project, 'return {"x": tf.cast(inputs["x"], tf.float32), "y": inputs["y"]}')
+    try_out(project)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            'return {"x": tf.strings.to_number(inputs["x"]), "y": inputs["y"]}',
+            r"TypeError: .*StringToNumber(.|\n)*own\.py, line 4, in preprocessing_fn: .*inputs\[\"x\"\]",
+        ),
+        ('return {"gone": inputs["gone"]}', r"KeyError: 'gone'\n  where: .*own\.py, line 4"),
+        ('return {"x": inputs["x"]}', r"no feature is the label 'y'(.|\n)*kind: label, column: y"),
+        ("return {}", "preprocessing_fn returns {}"),
+    ],
+)
+def test_a_preprocessing_fn_that_raises_is_told_with_its_line(project: Path, body: str, message: str) -> None:
+    with_function(project, body)
+    with pytest.raises(InfeedError, match=message):
+        try_out(project)
+
+
+def test_nothing_is_traced_where_the_shape_of_a_column_is_not_known_before_the_data_are_ingested(project: Path) -> None:
+    with (project.parent / "data.csv").open("a") as file:
+        file.write(",0t,a\n")
+    with_function(project, "raise NotImplementedError")
+    try_out(project)

@@ -63,6 +63,55 @@ def test_a_function_beside_the_config_decides_from_the_survey(project):
     assert resolved(project).features == (Vocabulary("word"), Label("y"))
 
 
+FUNCTION = "def preprocessing_fn(inputs):\n    return dict(inputs)\n"
+
+
+@pytest.mark.parametrize("spelling", ["own.py", "own.py:preprocessing_fn", "own_package.transforms:preprocessing_fn"])
+def test_a_preprocessing_fn_takes_the_place_of_features(spelling, project, monkeypatch):
+    (project / "own.py").write_text(FUNCTION)
+    (project / "own_package").mkdir()
+    (project / "own_package" / "transforms.py").write_text(FUNCTION)
+    monkeypatch.syspath_prepend(str(project))
+    with_function(project, f"preprocessing_fn: {spelling}")
+    config = resolved(project)
+    named = f"{project / 'own.py'}:preprocessing_fn" if spelling.startswith("own.py") else spelling
+    assert (config.features, config.preprocessing_fn) == ((), named)
+    assert config.user_functions["preprocessing_fn"] == named
+    assert ("learned from", f"what {named} makes of the columns") in config.notes
+
+
+def with_function(project, lines):
+    text = (project / "config.yaml").read_text()
+    (project / "config.yaml").write_text(re.sub("features: .*", lines, text))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("preprocessing_fn: gone.py", r"there is no file .*gone\.py\n  where: option preprocessing_fn"),
+        ("preprocessing_fn: own.py:other", "defines no function 'other'(.|\n)*it defines preprocessing_fn"),
+        ("preprocessing_fn: no_such_module:function", "there is no module 'no_such_module'"),
+        ("task: classification", r"features is None\n(.|\n)*list features there, or name a preprocessing_fn"),
+        (
+            "preprocessing_fn: own.py\nblessing: {metric: f1}",
+            "f1 is of the class 'yes', and preprocessing_fn alone knows its number(.|\n)*kind: label, column: y",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_preprocessing_fn_is_told_before_anything_starts(lines, message, project):
+    (project / "own.py").write_text(FUNCTION)
+    with_function(project, lines)
+    with pytest.raises(InfeedError, match=message):
+        resolved(project)
+
+
+def test_a_label_that_is_declared_beside_a_preprocessing_fn_says_which_class_is_which(project):
+    (project / "own.py").write_text(FUNCTION)
+    with_function(project, "preprocessing_fn: own.py\nfeatures: [{kind: label, column: y}]\nblessing: {metric: f1}")
+    config = resolved(project)
+    assert (config.features, config.blessing.positive) == ((Label("y"),), "yes")
+
+
 def test_the_command_line_overrides_the_file(project):
     add(project, "train: {epochs: 9, batch_size: 32, patience: 2}")
     config = resolved(project, epochs=3, strategy="mirrored", root="elsewhere")
