@@ -128,11 +128,11 @@ def key(name: str) -> str:
     return name.replace("/", "_") if "/" in name else f"{name}_itself"
 
 
-def with_picture(page: str) -> str:
+def with_picture(page: str, arrows: Counter[Arrow]) -> str:
     """The page, its picture drawn anew."""
-    block = f"{BEGIN}\n\n{mermaid(rooms_imported())}\n\n{END}"
+    block = f"{BEGIN}\n\n{mermaid(arrows)}\n\n{END}"
     return re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: block, page, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_picture(PAGE.read_text()))
+    PAGE.write_text(with_picture(PAGE.read_text(), rooms_imported()))

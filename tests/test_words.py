@@ -21,24 +21,26 @@ Text = tuple[int, str, str]  # line, argument, what it says; `{}` for what is on
 
 
 @cache
-def trees(floor: str) -> dict[Path, ast.Module]:
-    return {path.relative_to(ROOT): ast.parse(path.read_text()) for path in sorted((ROOT / floor).rglob("*.py"))}
+def nodes(floor: str) -> list[tuple[Path, ast.AST]]:
+    """Each call and each class of a floor, with the file that it stands in."""
+    files = sorted((ROOT / floor).rglob("*.py"))
+    found = ((path.relative_to(ROOT), node) for path in files for node in ast.walk(ast.parse(path.read_text())))
+    return [(path, node) for path, node in found if isinstance(node, ast.Call | ast.ClassDef)]
 
 
-def spoken(tree: ast.Module) -> Iterator[Text]:
-    """The literal texts of all errors in a module."""
-    for call in ast.walk(tree):
-        if not isinstance(call, ast.Call):
-            continue
-        function = ast.unparse(call.func)
-        if (place := CHECKS.get(function)) is not None and len(call.args) > place:
-            yield from ((call.lineno, "do", text) for text in literals(call.args[place]))
-        if function.endswith("Error"):
-            arguments = {word.arg: word.value for word in call.keywords}
-            if "do" in arguments:
-                arguments["what"] = call.args[0] if call.args else arguments["what"]
-                for name in ("what", "where", "do"):
-                    yield from ((call.lineno, name, text) for text in literals(arguments.get(name)))
+def spoken(call: ast.AST) -> Iterator[Text]:
+    """The literal texts of the errors that a call makes."""
+    if not isinstance(call, ast.Call):
+        return
+    function = ast.unparse(call.func)
+    if (place := CHECKS.get(function)) is not None and len(call.args) > place:
+        yield from ((call.lineno, "do", text) for text in literals(call.args[place]))
+    if function.endswith("Error"):
+        arguments = {word.arg: word.value for word in call.keywords}
+        if "do" in arguments:
+            arguments["what"] = call.args[0] if call.args else arguments["what"]
+            for name in ("what", "where", "do"):
+                yield from ((call.lineno, name, text) for text in literals(arguments.get(name)))
 
 
 def literals(node: ast.expr | None) -> Iterator[str]:
@@ -59,7 +61,7 @@ def breaks_the_rule(name: str, text: str) -> bool:
 
 @pytest.mark.parametrize("floor", FLOORS)
 def test_errors_speak_in_one_form(floor: str) -> None:
-    found = [(path, *text) for path, tree in trees(floor).items() for text in spoken(tree)]
+    found = [(path, *text) for path, node in nodes(floor) for text in spoken(node)]
     wrong = [f"{path}:{line}: {name}={text!r}" for path, line, name, text in found if breaks_the_rule(name, text)]
     assert wrong == []
     assert found or floor == "templates"
@@ -85,15 +87,16 @@ def test_what_a_check_says_is_looked_at_too() -> None:
 
 
 def found_in(source: str) -> list[str]:
-    return [text for _, name, text in spoken(ast.parse(source)) if breaks_the_rule(name, text)]
+    return [
+        text for node in ast.walk(ast.parse(source)) for _, name, text in spoken(node) if breaks_the_rule(name, text)
+    ]
 
 
 @pytest.mark.parametrize("floor", FLOORS)
 def test_dataclasses_list_attributes_not_arguments(floor: str) -> None:
     wrong = [
         f"{path}: {node.name}"
-        for path, tree in trees(floor).items()
-        for node in ast.walk(tree)
+        for path, node in nodes(floor)
         if isinstance(node, ast.ClassDef)
         and any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
         and re.search("^Args:", ast.get_docstring(node) or "", re.MULTILINE)
@@ -103,6 +106,5 @@ def test_dataclasses_list_attributes_not_arguments(floor: str) -> None:
 
 @pytest.mark.parametrize("floor", ["components", "pipelines"])
 def test_no_class_name_occurs_twice_on_a_floor(floor: str) -> None:
-    nodes = (node for tree in trees(floor).values() for node in ast.walk(tree))
-    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for _, node in nodes(floor) if isinstance(node, ast.ClassDef))
     assert [name for name, times in names.items() if times > 1] == []

@@ -25,8 +25,13 @@ architecture = load()
 PAGE = architecture.PAGE.read_text()
 
 
-def test_the_picture_is_what_the_script_draws() -> None:
-    assert architecture.with_picture(PAGE) == PAGE, "run: python scripts/architecture.py"
+@pytest.fixture(scope="module")
+def arrows() -> Counter[Any]:
+    return architecture.rooms_imported()
+
+
+def test_the_picture_is_what_the_script_draws(arrows: Counter[Any]) -> None:
+    assert architecture.with_picture(PAGE, arrows) == PAGE, "run: python scripts/architecture.py"
 
 
 @pytest.mark.parametrize("floor", ["components", "pipelines"])
@@ -75,7 +80,6 @@ def test_the_picture_counts_imports() -> None:
     assert "components_feed -->|8| components_dataset" in picture
 
 
-def test_a_module_that_is_imported_by_its_name_is_drawn() -> None:
-    arrows = architecture.rooms_imported()
+def test_a_module_that_is_imported_by_its_name_is_drawn(arrows: Counter[Any]) -> None:
     assert arrows["pipelines/cli", "pipelines/commands"] == 1
     assert arrows["pipelines/pipeline", "components/evaluation"] == 1
