@@ -1,18 +1,8 @@
-"""What every contender of `benchmarks/images.py` is given, and how it answers; needs numpy and `clock` alone.
-
-A contender is one process. It makes an endless iterator of batches and answers each line on its standard input, a
-number of seconds, with one JSON line: the images it made in that time, and the wall and CPU seconds that took, those of
-its own worker processes included.
-"""
+"""What every contender of `benchmarks/images.py` is given, and what it has to do; needs numpy and `turns` alone."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from clock import Stopwatch, below, settle
+import turns
 
 SIDE = 32
 
@@ -92,35 +82,7 @@ def serve(make: Callable[[Job], Batches]) -> None:
     started = time.perf_counter()
     batches = make(job)
     check(*next(batches), job.batch)
-    _say({"ready": time.perf_counter() - started})
-    for line in sys.stdin:
-        _say(turn(batches, float(line), job.batch))
-    for pid in list(below(os.getpid())):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    sys.stdout.flush()
-    os._exit(0)  # loaders that wait for their workers would wait for ever
-
-
-def turn(batches: Batches, seconds: float, size: int) -> dict[str, float]:
-    """Takes batches for so long, after a run-up of half of that: buffers are full before, and nobody's advantage.
-
-    CPU is counted from the first batch of the run-up until all buffers are full again.
-    """
-    watch = Stopwatch()
-    run_up, _ = take(batches, seconds / 2)
-    count, wall = take(batches, seconds)
-    settle(every=0.3, rounds=20)
-    return {"images": count * size, "wall": wall, "cpu": watch.cpu * count / (count + run_up)}
-
-
-def take(batches: Batches, seconds: float) -> tuple[int, float]:
-    """Batches taken in at least so many seconds, and the seconds that took."""
-    started, count = time.perf_counter(), 0
-    while time.perf_counter() - started < seconds:
-        next(batches)
-        count += 1
-    return count, time.perf_counter() - started
+    turns.serve(batches, job.batch, started)
 
 
 def check(images: Any, labels: Any, size: int) -> None:
@@ -145,7 +107,3 @@ def _job() -> Job:
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
     return Job(**vars(parser.parse_args()))
-
-
-def _say(answer: dict[str, float]) -> None:
-    print(json.dumps(answer), flush=True)

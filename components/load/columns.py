@@ -25,6 +25,7 @@ from infeed.components.load.spill import Kind, SpilledFeature
 Ints = npt.NDArray[np.int64]
 _ROWS = 1 << 16  # packed at a time
 _ITEMS = 1 << 20  # copied at a time
+_ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # taken at a time: below, a call costs more than its rows
 
 
 class Ragged(NamedTuple):
@@ -172,6 +173,16 @@ class Features:
         """Of all columns."""
         return sum(file.bytes for column in self._index.columns for file in column.files)
 
+    @property
+    def are_dense(self) -> bool:
+        """Whether every row has as many values as the others."""
+        return all(placed.spec.shape is not None for placed in self.placed.values())
+
+    def batches_a_call(self, batch: int) -> int:
+        """How many batches of so many rows are best taken at a time."""
+        rows = min(_ROWS_A_CALL, _BYTES_A_CALL * self.rows // max(1, self.bytes))
+        return max(1, rows // batch)
+
     def take(self, rows: Ints, batches: int = 1) -> Iterator[dict[str, Any]]:
         """The rows of the given numbers, int64 [batches * batch], as so many batches, [batch, ...] each feature.
 
@@ -180,10 +191,8 @@ class Features:
         """
         taken = [column.take(rows, batches) for column in self._columns]
         picks = list(self._picks.items())
-        for number in range(batches):
-            yield {
-                name: taken[column][number][pick] if pick else taken[column][number] for name, (column, pick) in picks
-            }
+        for batch in zip(*taken, strict=True):
+            yield {name: batch[column][pick] if pick else batch[column] for name, (column, pick) in picks}
 
 
 @dataclass(frozen=True)

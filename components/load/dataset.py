@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _FORMAT = 1
-_ROWS_A_CALL = 4096  # below that a call costs more than its rows
 _SHOWN = 8  # names in a message, at most
 
 
@@ -186,7 +185,7 @@ class LoadedDataset:
         return to_tensorflow(self._features, self.rows(epochs), label)
 
     def _batches(self, order: BatchOrder, label: str | None) -> Iterator[Any]:
-        for rows, batches in order.chunks(max(1, _ROWS_A_CALL // order.part)):
+        for rows, batches in order.chunks(self._features.batches_a_call(order.part)):
             for batch in self._features.take(rows, batches):
                 yield batch if label is None else (batch, batch.pop(label))
 

@@ -87,14 +87,23 @@ def to_tensorflow(features: Features, order: BatchOrder, label: str | None) -> t
     places = list(features.placed.items())
     mapped_columns = [MappedColumn(stem, column) for stem, column in features.files]
 
-    def gather(rows: tf.Tensor) -> Any:
+    def gather(rows: tf.Tensor) -> Any:  # int64 [rows]
         taken = [column(rows) for column in mapped_columns]
         batch = {name: taken[one.column][one.pick] if one.pick else taken[one.column] for name, one in places}
         return batch if label is None else (batch, batch.pop(label))
 
+    def gather_several(rows: tf.Tensor) -> Any:  # int64 [batches, batch]
+        together = gather(tf.reshape(rows, [-1]))
+        return tf.nest.map_structure(lambda one: tf.reshape(one, [-1, order.part, *one.shape[1:]]), together)
+
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # which would copy the columns
-    batches = columns.mapped(_row_numbers(columns, order), gather)
+    numbers, several = _row_numbers(columns, order), features.batches_a_call(order.part)
+    if several > 1 and order.shuffled and features.are_dense:  # unshuffled ones may be short
+        known = tf.data.experimental.assert_cardinality(numbers.cardinality())
+        batches = columns.mapped(numbers.batch(several), gather_several).unbatch().apply(known)
+    else:
+        batches = columns.mapped(numbers, gather)
     return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 

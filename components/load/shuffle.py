@@ -2,13 +2,12 @@
 
 `tf.random.experimental.stateless_shuffle` is Fisher and Yates's shuffle, from the first place on: place `i` changes
 with place `i + draw % (n - i)`, the draws being those of Philox (Salmon et al. 2011, "Parallel random numbers: as easy
-as 1, 2, 3", with 4 words of 32 bits and 10 rounds). Here many changes are made in one call, where they do not touch
-each other's places.
+as 1, 2, 3", with 4 words of 32 bits and 10 rounds). Here thousands of changes are made together. What would have
+happened one after the other follows from who touched a place before whom: each place that changes is given what the
+other one holds at that moment, and that is found by going back from change to change.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +17,15 @@ Words = npt.NDArray[np.uint32]
 Seed = tuple[int, int]
 
 _ROUNDS = 10
-_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL = 0x9E3779B9, 0xBB67AE85  # what is added to the key after each round
+_MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
+_WEYL = np.array([[0x9E3779B9], [0xBB67AE85]], np.uint64)  # what is added to the key after each round
 _SCRAMBLE = 0x3EC8F720, 0x02461E29  # the key that TensorFlow makes keys with
+_HALF, _LOW = np.uint64(32), np.uint64((1 << 32) - 1)
 _WORDS = 4  # of one block
-_DRAWS = 1 << 14  # made at a time: they stay in the processor's cache
-# So many changes a call, times the root of the places that are left: about as many clash as a call costs.
-_CALL = 4.0
-_FEW = 1 << 10  # places that are left to the end: calls for them cost more than they save
+# Of the places that are left, the share that changes in one call: more of them would touch one another's places.
+_SHARE = 4
+_MOST = 1 << 15  # changes of one call: they stay in the processor's cache
+_FEW = 1 << 11  # places that change in one call, however many touch one another's
 
 
 def fold_in(seed: Seed, data: int) -> Seed:
@@ -37,39 +37,67 @@ def fold_in(seed: Seed, data: int) -> Seed:
 def shuffle(values: Ints, seed: Seed) -> None:
     """Puts the values, [n], into the order of `tf.random.experimental.stateless_shuffle`, in place."""
     count, draws = len(values), _Draws(seed)
-    owner = np.empty(count, np.int64)  # which change took a place last
-    first = 0
-    while (left := count - first) > _FEW:
-        size = min(int(_CALL * left**0.5), left - 1)
-        places = np.arange(first, first + size)
-        _change(values, places, places + draws.take(size) % (count - places).astype(np.uint32), owner)
+    toucher, first = np.empty(count, np.int64), 0
+    while (left := count - first) > 1:
+        size = left - 1 if left <= _FEW else min(left // _SHARE, _MOST)
+        choices = np.arange(left, left - size, -1, dtype=np.uint32)
+        others = (draws.take(size, min(left, _MOST)) % choices).astype(np.int64)
+        others += np.arange(first, first + size)
+        _change(values, first, others, toucher)
         first += size
-    _change_one_by_one(values[first:], draws)
 
 
-def _change(values: Ints, places: Ints, others: Ints, owner: Ints) -> None:
-    """Changes the values at neighbouring `places` with those at `others`, as if one after the other."""
-    begin, end = places[0], places[-1] + 1
-    owner[others] = places
-    early = np.flatnonzero(owner[others] != places)  # a later one has the same other place
-    inside = np.flatnonzero(others < end)  # the other place is changed in this call for its own sake as well
-    clashing = np.unique(np.concatenate([early, owner[others[early]] - begin, inside, others[inside] - begin]))
-    one_by_one = zip((clashing + begin).tolist(), others[clashing].tolist(), strict=True)
-    others[clashing] = clashing + begin
-    taken = values[others]
-    values[others] = values[begin:end]
-    values[begin:end] = taken
-    for one, other in one_by_one:
-        values[one], values[other] = values[other], values[one]
+def _change(values: Ints, first: int, others: Ints, toucher: Ints) -> None:
+    """Changes the value at place `first + i` with that at `others[i]`, for each i in turn.
+
+    Args:
+      others: int64 [changes], none of them before its place
+      toucher: int64 [n], room for what is noted of each place
+    """
+    own = slice(first, first + len(others))
+    found = values[own].copy()  # what change i finds at its own place
+    touched, roots = _touched_before(others, first)
+    found[touched] = values.take(roots + first)
+    later, earlier = _same_other(others, toucher)
+    taken = values.take(others)
+    taken[later] = found.take(earlier)  # the earlier change has left there what it found
+    values[others] = found  # of several the last one stays
+    values[own] = taken
 
 
-def _change_one_by_one(values: Ints, draws: _Draws) -> None:
-    changed: list[int] = values.tolist()
-    count = len(changed)
-    for place, draw in enumerate(draws.take(max(0, count - 1)).tolist()):
-        other = place + draw % (count - place)
-        changed[place], changed[other] = changed[other], changed[place]
-    values[:] = changed
+def _touched_before(others: Ints, first: int) -> tuple[Ints, Ints]:
+    """The changes whose own place an earlier one has touched, and for each the change whose first value lies there."""
+    inside = np.flatnonzero(others < first + len(others))
+    own = others.take(inside) - first
+    is_other = own != inside
+    touching, touched = inside[is_other], own[is_other]
+    source = np.arange(len(others))
+    source[touched] = touching  # of several the last one stays; its own place may have been touched before
+    left = touched
+    while len(left):
+        before = source.take(left)
+        further = source.take(before)
+        moved = further != before
+        left = left[moved]
+        source[left] = further[moved]
+    return touched, source.take(touched)
+
+
+def _same_other(others: Ints, toucher: Ints) -> tuple[Ints, Ints]:
+    """Pairs of changes with the same other place, the later and the one before it."""
+    numbers = np.arange(len(others))
+    toucher[others] = numbers  # of several the last one stays
+    rest = np.flatnonzero(toucher.take(others) != numbers)
+    later, earlier = [rest[:0]], [rest[:0]]
+    while len(rest):
+        places = others.take(rest)
+        above = toucher.take(places)
+        toucher[places] = rest
+        is_last = toucher.take(places) == rest
+        later.append(above[is_last])
+        earlier.append(rest[is_last])
+        rest = rest[~is_last]
+    return np.concatenate(later), np.concatenate(earlier)
 
 
 class _Draws:
@@ -77,41 +105,37 @@ class _Draws:
 
     def __init__(self, seed: Seed) -> None:
         low, high = (part & (1 << 64) - 1 for part in seed)
-        counter = (low & 0xFFFFFFFF, low >> 32, high & 0xFFFFFFFF, high >> 32)
-        mixed = [int(word) for word in _philox(*(np.array([part], np.uint32) for part in counter), key=_SCRAMBLE)[0]]
-        self._key, self._counter = (mixed[0], mixed[1]), (mixed[2], mixed[3])
+        mixed = [int(word) for word in _philox(np.array([low], np.uint64), high, _SCRAMBLE)]
+        self._key, self._counter = (mixed[0], mixed[1]), mixed[2] | mixed[3] << 32
         self._block, self._left = 0, np.empty(0, np.uint32)
 
-    def take(self, count: int) -> Words:
-        """The next so many, uint32 [count]."""
-        parts, missing = [self._left[:count]], count - len(self._left)
-        self._left = self._left[count:]
-        while missing > 0:
-            made = self._next()
-            parts.append(made[:missing])
-            self._left, missing = made[missing:], missing - len(made)
-        return np.concatenate(parts)
-
-    def _next(self) -> Words:
-        blocks = np.arange(self._block, self._block + _DRAWS // _WORDS, dtype=np.uint64)
+    def take(self, count: int, at_once: int = 0) -> Words:
+        """The next so many, uint32 [count]; where some have to be made, at least `at_once`."""
+        missing = count - len(self._left)
+        make = max(missing, at_once) if missing > 0 else 0
+        blocks = np.arange(self._block, self._block - (-make // _WORDS), dtype=np.uint64)
         self._block += len(blocks)
-        rest = (np.full(len(blocks), word, np.uint32) for word in self._counter)
-        low, high = blocks.astype(np.uint32), (blocks >> np.uint64(32)).astype(np.uint32)
-        return _philox(low, high, *rest, key=self._key).reshape(-1)
+        drawn = np.concatenate([self._left, _philox(blocks, self._counter, self._key)]) if make else self._left
+        self._left = drawn[count:]
+        return drawn[:count]
 
 
-def _philox(a: Words, b: Words, c: Words, d: Words, *, key: tuple[int, int]) -> Words:
-    """Counters, their four words of [n] each, -> what is drawn for each, [n, 4]."""
-    keys = [np.uint32(word) for word in key]
+def _philox(low: npt.NDArray[np.uint64], high: int, key: tuple[int, int]) -> Words:
+    """Counters of 128 bits, whose lower halves are [n], -> four words drawn for each, [n * 4].
+
+    Of the four words of each counter two are multiplied in a round, and the other two mixed in.
+    """
+    multiplied = np.stack([low & _LOW, np.full_like(low, high & 0xFFFFFFFF)])
+    mixed = np.stack([low >> _HALF, np.full_like(low, high >> 32)])
+    keys = np.array(key, np.uint64)[:, np.newaxis]
+    products = np.empty_like(multiplied)
     for _ in range(_ROUNDS):
-        low_a, high_a = _multiply(a, _MULTIPLIERS[0])
-        low_c, high_c = _multiply(c, _MULTIPLIERS[1])
-        a, b, c, d = high_c ^ b ^ keys[0], low_c, high_a ^ d ^ keys[1], low_a
-        keys = [np.uint32((int(word) + step) & 0xFFFFFFFF) for word, step in zip(keys, _WEYL, strict=True)]
-    return np.stack([a, b, c, d], axis=1)
-
-
-def _multiply(words: Words, by: np.uint64) -> tuple[Any, Any]:
-    """The low and the high words of products, [n] each."""
-    products = (words.astype(np.uint64) * by).astype("<u8", copy=False).view("<u4")
-    return products[0::2], products[1::2]
+        np.multiply(multiplied, _MULTIPLIERS, out=products)
+        np.right_shift(products[::-1], _HALF, out=multiplied)
+        multiplied ^= mixed
+        multiplied ^= keys
+        np.bitwise_and(products[::-1], _LOW, out=mixed)
+        keys = (keys + _WEYL) & _LOW
+    words = np.empty((len(low), 2, 2), np.uint32)
+    words[:, :, 0], words[:, :, 1] = multiplied.T, mixed.T
+    return words.reshape(-1)

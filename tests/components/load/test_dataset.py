@@ -91,6 +91,13 @@ def test_batches_are_gathered_in_the_order_of_the_epoch(data):
             assert plain(batch) == plain(loaded[rows])
 
 
+def test_wide_rows_are_not_taken_many_at_a_time(data, monkeypatch):
+    features = data()._features
+    assert features.batches_a_call(64) == 64
+    monkeypatch.setattr("infeed.components.load.columns._BYTES_A_CALL", features.bytes)
+    assert (features.batches_a_call(2), features.batches_a_call(64)) == (5, 1)
+
+
 def test_without_shuffling_the_rows_come_once_in_order(data):
     batches = list(data(batch_size=4, shuffle=False))
     assert [len(batch["x"]) for batch in batches] == [4, 4, 2]

@@ -63,6 +63,18 @@ def test_tensorflow_has_the_same_batches(where, cache, options):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("start_step", [0, 7])
+def test_tensorflow_has_the_same_batches_of_dense_features_of_which_several_are_gathered_at_once(
+    where, cache, start_step
+):
+    data = load(where, cache_dir=cache, columns=["x", "pair", "name"], batch_size=2, start_step=start_step)
+    theirs = data.tf(label="x", epochs=3)
+    found = [plain(batch) for batch in theirs]
+    assert found == [plain(batch) for batch in data.numpy(label="x", epochs=3)]
+    assert theirs.cardinality() == len(found) == 33 - start_step
+
+
+@pytest.mark.slow
 def test_an_endless_dataset_of_tensorflow(where, cache):
     import tensorflow as tf
 

@@ -1,0 +1,212 @@
+"""Contenders in processes and environments of their own: made, started, given their turns, and compared with ours.
+
+`turns.py` is what runs within each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from clock import Cost, median
+from harness import Result, Side, interleave
+
+Figures = dict[str, float]
+ENVIRONMENTS = "~/.cache/tfx-infeed-benchmarks"
+OURS = "ours"  # how the names of ours begin
+_MORE = 1.1  # CPU over clock and cores, at most: neither is known better
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A script with its options, and the packages it needs from PyPI; those without need none that this one lacks."""
+
+    name: str
+    script: str
+    packages: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+class CannotRunError(Exception):
+    """A contender that cannot be installed or started here, with the reason."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A contender with its Python and what that holds, or why there is none."""
+
+    contender: Contender
+    python: str = ""
+    versions: str = ""
+    absent: str = ""
+
+    @property
+    def side(self) -> Side:
+        """Before it has run."""
+        return Side(self.contender.name, also={"versions": self.versions} if self.versions else {}, absent=self.absent)
+
+
+def prepared(contender: Contender, folder: Path, install: bool) -> Prepared:
+    """A contender, after what it needs is there."""
+    if not contender.packages:
+        return Prepared(contender, sys.executable)
+    try:
+        return _environment(contender, folder.expanduser(), install)
+    except CannotRunError as error:
+        return Prepared(contender, absent=str(error))
+
+
+def _environment(contender: Contender, folder: Path, install: bool) -> Prepared:
+    """An environment with the contender's packages, made at the first time.
+
+    Raises:
+      CannotRunError: it is not there and cannot or must not be made.
+    """
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}") or "uv"
+    path = folder / Path(contender.script).stem
+    python = str(path / "bin" / "python")
+    if not (path / "whole").exists():
+        if not install:
+            raise CannotRunError("not installed")
+        _command(uv, "venv", "--clear", "--python", sys.executable, str(path))
+        _command(uv, "pip", "install", "--python", python, "numpy", *contender.packages)
+        (path / "whole").touch()
+    frozen = _command(uv, "pip", "freeze", "--python", python).splitlines()
+    versions = [line for line in frozen if line.partition("==")[0] in contender.packages]
+    return Prepared(contender, python, ", ".join(versions))
+
+
+def _command(*words: str) -> str:
+    """Runs a command and returns what it prints."""
+    try:
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise CannotRunError((getattr(error, "stderr", "") or str(error)).strip()[-500:]) from error
+
+
+@dataclass(frozen=True)
+class Process:
+    """A running contender; `errors` is where its standard error goes."""
+
+    contender: Contender
+    running: subprocess.Popen[str]
+    errors: IO[str]
+
+    def answer(self) -> Figures:
+        """The next line that it prints, which may come after lines of a library.
+
+        Raises:
+          CannotRunError: it ended instead.
+        """
+        assert self.running.stdout is not None
+        for line in self.running.stdout:
+            if line.startswith("{"):
+                return dict(json.loads(line))
+        self.errors.seek(0)
+        raise CannotRunError(self.errors.read().strip()[-500:])
+
+    def turn(self, seconds: float) -> Cost:
+        """Lets it work for so long; what a row took."""
+        assert self.running.stdin is not None
+        print(seconds, file=self.running.stdin, flush=True)
+        figures = self.answer()
+        return Cost(figures["wall"], figures["cpu"]) / figures["rows"]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Some contenders, and how they are compared.
+
+    Attributes:
+      benchmark: its name in the table.
+      scripts: folder of the contenders' scripts.
+      unit: of rows, in the plural.
+      turns: of each contender, of which the medians are taken.
+      seconds: length of a turn.
+    """
+
+    benchmark: str
+    scripts: Path
+    unit: str
+    found: Sequence[Prepared]
+    turns: int
+    seconds: float
+
+    def results(self, case: str, arguments: Sequence[str]) -> Iterator[Result]:
+        """Each of ours beside each of the others, in one case."""
+        sides = {one.contender.name: one.side for one in self.found}
+        with self._started(arguments, sides) as processes:
+            runs = {one.contender.name: partial(one.turn, self.seconds) for one in processes}
+            for name, costs in interleave(runs, self.turns).items():
+                sides[name] = judged(name, costs, self.unit, sides[name].also)
+        yield from compared(self.benchmark, case, sides.values(), self.turns)
+
+    @contextmanager
+    def _started(self, arguments: Sequence[str], sides: dict[str, Side]) -> Iterator[list[Process]]:
+        """All contenders that can be run, each ready and at rest; why others cannot is written into `sides`.
+
+        Raises:
+          CannotRunError: one of ours cannot be run, which is no other's fault.
+        """
+        processes = []
+        for one in self.found:
+            name = one.contender.name
+            try:
+                processes += [self._start(one, arguments)] if one.python else []
+            except CannotRunError as error:
+                if name.startswith(OURS):
+                    raise
+                sides[name] = replace(sides[name], absent=f"cannot be run: {error}")
+        yield processes
+        for process in processes:
+            process.running.communicate()
+            process.errors.close()
+
+    def _start(self, one: Prepared, arguments: Sequence[str]) -> Process:
+        """A contender that has made its first batch.
+
+        Raises:
+          CannotRunError: it did not come so far.
+        """
+        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - open as long as the process is
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]  # there lies turns.py
+        words = [one.python, str(self.scripts / one.contender.script), *one.contender.options, *arguments]
+        running = subprocess.Popen(words, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, **pipes)
+        process = Process(one.contender, running, errors)
+        process.answer()
+        return process
+
+
+def judged(name: str, costs: Sequence[Cost], unit: str, also: Any, cores: int | None = None) -> Side:
+    """What a row took; refused where so much CPU has no place on the cores in so short a time: then others worked."""
+    cores, middle = cores or len(os.sched_getaffinity(0)), median(costs)
+    if middle.cpu > _MORE * cores * middle.wall:
+        busy = f"{middle.cpu / middle.wall:.1f} cores of {cores} would have been busy"
+        return Side(name, also=also, absent=f"refused: {busy}")
+    a_second = {f"{unit} a second": 1 / middle.wall, f"{unit} a CPU second": 1 / middle.cpu}
+    return Side(name, middle.cpu, middle.wall, also={**also, **a_second})
+
+
+def compared(benchmark: str, case: str, sides: Iterable[Side], turns: int) -> Iterator[Result]:
+    """Each of ours beside each of the others; those that are not installed are one side together."""
+    known = list(sides)
+    ours = [side for side in known if side.name.startswith(OURS)]
+    others = [side for side in known if side not in ours]
+    reasons = dict.fromkeys(side.absent for side in others)
+    together = [[side for side in others if side.absent == reason] for reason in reasons if reason]
+    absent = [Side(", ".join(side.name for side in some), absent=some[0].absent) for some in together]
+    beside: list[Side | None] = [*(side for side in others if not side.absent), *absent]
+    for own in ours:
+        for other in beside or [None]:
+            yield Result(benchmark, case, own, other, turns)

@@ -1,0 +1,95 @@
+"""Shuffled batches of a table for a training loop of one's own: `infeed.load` beside what others read arrays with.
+
+    python benchmarks/load.py
+    python benchmarks/load.py --batch 1024 --seconds 2
+
+Each contender is one process without workers, in an environment of its own that is made from PyPI first (about 5 GB,
+most of it torch with its CUDA libraries). They take turns; compared are CPU and clock a row. The others hold their
+arrays in memory; ours maps the columns that it has decoded from TFRecords. `np.take` alone, on arrays and with NumPy's
+own permutation, is the limit. A figure whose CPU has no place on the cores in its time is refused.
+`load/arrays.py` says what is asked.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+from contenders import ENVIRONMENTS, Contender, Contest, prepared
+from harness import Result, as_json, report
+
+from infeed.components.dataset import records
+from infeed.components.dataset.encode import encode_examples
+
+SCRIPTS = Path(__file__).parent / "load"
+COLUMNS = 20
+TORCH, GRAIN = ("torch",), ("grain", "array-record")
+
+CONTENDERS = (
+    Contender("ours, one feature", "infeed_arrays.py", options=("--how=together",)),
+    Contender("ours, 20 features", "infeed_arrays.py", options=("--how=named",)),
+    Contender("ours, tf, one feature", "infeed_arrays.py", options=("--how=together tf",)),
+    Contender("np.take alone", "take.py"),
+    Contender("torch BatchSampler", "torch_arrays.py", TORCH, ("--how=batches",)),
+    Contender("torch by row", "torch_arrays.py", TORCH, ("--how=rows",)),
+    Contender("Grain, arrays", "grain_arrays.py", GRAIN, ("--how=arrays",)),
+    Contender("Grain, ArrayRecord", "grain_arrays.py", GRAIN, ("--how=records",)),
+    Contender("Hugging Face, by number", "huggingface_arrays.py", ("datasets",), ("--how=rows",)),
+    Contender("Hugging Face, stream", "huggingface_arrays.py", ("datasets",), ("--how=stream",)),
+    Contender("tf.data", "tf_arrays.py"),
+)
+
+
+@click.command()
+@click.option("--rows", default=200_000, show_default=True)
+@click.option("--batch", "batches", default=[64, 1024, 8192], show_default=True, multiple=True, type=int)
+@click.option("--turns", default=5, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--seconds", default=1.0, show_default=True, help="Length of a turn.")
+@click.option("--only", multiple=True, help="Names of the contenders that run; all of them where not given.")
+@click.option("--environments", default=ENVIRONMENTS, show_default=True, type=Path)
+@click.option("--install/--no-install", default=True, show_default=True, help="Whether environments are made.")
+@as_json
+def main(
+    rows: int,
+    batches: Sequence[int],
+    turns: int,
+    seconds: float,
+    only: Sequence[str],
+    environments: Path,
+    install: bool,
+    as_json: bool,
+) -> None:
+    """Measures who gathers batches."""
+    chosen = [one for one in CONTENDERS if not only or one.name in only]
+    found = [prepared(one, environments, install) for one in chosen]
+    report(measured(Contest("load", SCRIPTS, "rows", found, turns, seconds), rows, batches), as_json)
+
+
+def measured(contest: Contest, rows: int, batches: Sequence[int]) -> Iterator[Result]:
+    """Each size of a batch, in all contenders."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), rows)
+        for size in batches:
+            yield from contest.results(
+                f"{rows:,} rows of {COLUMNS} floats, batch {size:,}, a row", [f"--folder={folder}", f"--batch={size}"]
+            )
+
+
+def write(folder: Path, rows: int) -> None:
+    """The table in the forms that `load/arrays.py` names; the label of a row is its number."""
+    x, y = np.random.default_rng(0).random((rows, COLUMNS), np.float32), np.arange(rows)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", y)
+    together = {"x": pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), COLUMNS), "y": pa.array(y)}
+    named = {**{f"x{column}": pa.array(x[:, column]) for column in range(COLUMNS)}, "y": pa.array(y)}
+    for name, columns in {"together": together, "named": named}.items():
+        framed = records.frame_records(encode_examples(pa.record_batch(list(columns.values()), list(columns))))
+        records.write_records(str(folder / name / "rows-train.tfrecord"), [framed], gzip_level=None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What every contender of `benchmarks/load.py` is given; needs numpy and `turns` alone.
+
+A batch is a dict of `x`, float32 [batch, columns], and `y`, int64 [batch], in another order each epoch. Ours also
+gives it with each column under a name of its own. All work in one process, without workers: what a row costs there is
+what it costs in each of many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import turns
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to read, and how.
+
+    Attributes:
+      folder: of `x.npy` and `y.npy`, and of the same as TFRecords under `together/` and `named/`.
+      batch: rows.
+      how: one of the ways that a script knows.
+    """
+
+    folder: Path
+    batch: int
+    how: str
+
+    @cached_property
+    def x(self) -> Any:
+        return np.load(self.folder / "x.npy")
+
+    @cached_property
+    def y(self) -> Any:
+        return np.load(self.folder / "y.npy")
+
+
+def serve(make: Callable[[Job], Iterator[Any]]) -> None:
+    """Runs a contender until its standard input ends."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--how", default="")
+    job = Job(**vars(parser.parse_args()))
+    started = time.perf_counter()
+    batches = make(job)
+    check(next(batches), job)
+    turns.serve(batches, job.batch, started)
+
+
+def check(batch: Any, job: Job) -> None:
+    """Stops a contender whose batch is none, or is not shuffled."""
+    named = [batch[f"x{column}"] for column in range(job.x.shape[1])] if "x" not in batch else None
+    x = np.stack([np.asarray(one) for one in named], axis=1) if named else np.asarray(batch["x"])
+    y = np.asarray(batch["y"]).reshape(-1)
+    assert (x.shape, x.dtype) == ((job.batch, job.x.shape[1]), np.float32), (x.shape, x.dtype)
+    assert y.dtype == np.int64, y.dtype
+    assert (job.x[y] == x).all(), "a row is not that of its number"
+    assert (np.diff(y) != 1).any(), "the rows are not shuffled"

@@ -1,0 +1,40 @@
+"""torch's DataLoader over two tensors: row by row, or whole batches by BatchSampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from arrays import Job, serve
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
+
+torch.set_num_threads(1)
+
+
+class Rows(Dataset[Any]):
+    """One row, or a batch of several."""
+
+    def __init__(self, job: Job) -> None:
+        self.x, self.y = torch.from_numpy(job.x), torch.from_numpy(job.y)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return {"x": self.x[rows], "y": self.y[rows]}
+
+
+def make(job: Job) -> Iterator[Any]:
+    rows = Rows(job)
+    if job.how == "rows":
+        loader = DataLoader(rows, job.batch, shuffle=True, drop_last=True)
+    else:
+        sampler = BatchSampler(RandomSampler(rows), job.batch, drop_last=True)
+        loader = DataLoader(rows, batch_size=None, sampler=sampler)
+    while True:
+        yield from loader
+
+
+if __name__ == "__main__":
+    serve(make)
