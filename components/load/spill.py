@@ -7,8 +7,7 @@ FOLDER/0.sizes      of bytes, how long each value is, int64
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,16 +19,12 @@ import pyarrow.compute as pc
 
 from infeed.components.dataset import example_types
 from infeed.components.dataset.column_files import mapped
-from infeed.components.dataset.decode import decode_example, is_example
-from infeed.components.dataset.decode_columns import decode_columns
-from infeed.components.dataset.encode import varint
-from infeed.components.dataset.records import data_of, read_records
+from infeed.components.dataset.records import data_of
 from infeed.components.errors import InfeedError
+from infeed.components.load.decoding import REMEDY, DecodedBlock, decoded_blocks
 
 Kind = Literal["bytes", "float32", "int64"]
-_RECORDS, _BYTES = 1 << 13, 16 << 20  # decoded at a time, at most
 _KINDS: dict[pa.DataType, Kind] = {pa.float32(): "float32", pa.int64(): "int64", pa.large_binary(): "bytes"}
-_DO = "write tf.Examples, with one type for each feature"
 
 
 @dataclass
@@ -89,7 +84,7 @@ class SpilledFeature:
 
 
 def spill_records(
-    paths: Sequence[str], folder: Path, wanted: Sequence[str] | None
+    paths: Sequence[str], folder: Path, wanted: Sequence[str] | None, threads: int | None = None
 ) -> tuple[dict[str, SpilledFeature], list[int]]:
     """Reads all records once: the features, sorted by name, and how many records each file holds.
 
@@ -97,45 +92,24 @@ def spill_records(
       paths: TFRecord files.
       folder: where the values go.
       wanted: names of features; None for all.
+      threads: how many decode; None for one a core.
 
     Raises:
       InfeedError: a file is corrupt, a record is no tf.Example, or a feature changes its type; with file and record.
     """
     features: dict[str, SpilledFeature] = {}
-    held = []
-    for path in paths:
-        records = 0
-        for block in _blocks(read_records(path)):
-            _add(features, _decoded(block, path, records), folder, wanted, path, records, len(block))
-            records += len(block)
-        held.append(records)
+    held = [0] * len(paths)
+    for block in decoded_blocks(paths, threads):
+        _add(features, block, folder, wanted, paths[block.file])
+        held[block.file] += block.records
     return dict(sorted(features.items())), held
 
 
-def _blocks(records: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """Some records at a time: few where they are large."""
-    block, size = list[bytes](), 0
-    for record in records:
-        block.append(record)
-        size += len(record)
-        if len(block) == _RECORDS or size > _BYTES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
 def _add(
-    features: dict[str, SpilledFeature],
-    columns: dict[str, pa.Array],
-    folder: Path,
-    wanted: Sequence[str] | None,
-    path: str,
-    first: int,
-    records: int,
+    features: dict[str, SpilledFeature], block: DecodedBlock, folder: Path, wanted: Sequence[str] | None, path: str
 ) -> None:
     rows = next((one.rows for one in features.values()), 0)
-    for name, column in columns.items():
+    for name, column in block.columns.items():
         if wanted is not None and name not in wanted:
             continue
         kind = _KINDS[column.type.value_type]
@@ -146,49 +120,7 @@ def _add(
         if feature.kind != kind:
             number = next(number for number, one in enumerate(column) if one.is_valid)
             what = f"feature {name!r} is {kind}, and {feature.kind} in the records before"
-            raise InfeedError(what, where=f"{path}, record {first + number}", do=_DO)
+            raise InfeedError(what, where=f"{path}, record {block.first + number}", do=REMEDY)
         feature.add(column)
-    for name in features.keys() - columns.keys():
-        features[name].add_missing(records)
-
-
-def _decoded(block: list[bytes], path: str, first: int) -> dict[str, pa.Array]:
-    """The columns of some records, the first of which is number `first` of its file."""
-    try:
-        _check_examples(block)
-        columns = decode_columns(block)
-    except ValueError as error:
-        number, what = _culprit(block, str(error))
-        raise InfeedError(what, where=f"{path}, record {first + number}", do=_DO) from error
-    return columns
-
-
-def _check_examples(block: list[bytes]) -> None:
-    """Raises ValueError for a record that has other fields than an Example, as a SequenceExample has."""
-    for record in block:
-        # One field that ends where the record does: whatever else is valid is rare.
-        if not record.startswith(_head(len(record))) and not is_example(record, sequence=False):
-            raise ValueError("not a serialized tf.Example: it has other fields")
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _head(length: int) -> bytes:
-    """How a tf.Example of so many bytes begins: the tag of its one field, and that field's length."""
-    heads = (b"\n" + varint(length - size) for size in range(2, min(length, 7) + 1))
-    return next((head for size, head in enumerate(heads, 2) if len(head) == size), b"")
-
-
-def _culprit(block: list[bytes], what: str) -> tuple[int, str]:
-    """The number of the first record that is at fault, and what is wrong with it."""
-    kinds: dict[str, Any] = {}
-    for number, record in enumerate(block):
-        try:
-            found = decode_example(record)
-        except ValueError as error:
-            return number, str(error)
-        if not is_example(record, sequence=False):
-            return number, "not a serialized tf.Example: it has other fields"
-        for name, feature in found.features.items():
-            if feature.type and kinds.setdefault(name, feature.type) != feature.type:
-                return number, f"feature {name!r} is {feature.type}, and {kinds[name]} in the records before"
-    return 0, what
+    for name in features.keys() - block.columns.keys():
+        features[name].add_missing(block.records)

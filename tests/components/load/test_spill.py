@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from infeed.components.dataset import record_blocks
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.errors import InfeedError
-from infeed.components.load import spill
 from infeed.components.load.spill import spill_records
 
 
@@ -32,14 +32,14 @@ SEQUENCE = GOOD + b"\x12\x00"
     ],
 )
 def test_a_record_that_does_not_fit(write, tmp_path, monkeypatch, block, records, said):
-    monkeypatch.setattr(spill, "_RECORDS", block)
+    monkeypatch.setattr(record_blocks, "_RECORDS", block)
     path = write("a.tfrecord", records)
     with pytest.raises(InfeedError, match=rf"{said}(.|\n)*where: {path}, record 2\n(.|\n)*write tf.Examples"):
         spill_records([path], tmp_path, None)
 
 
 def test_a_feature_that_comes_later_was_missing_before(write, tmp_path, monkeypatch):
-    monkeypatch.setattr(spill, "_RECORDS", 2)
+    monkeypatch.setattr(record_blocks, "_RECORDS", 2)
     paths = [write("a.tfrecord", [example(x=1)] * 3), write("b.tfrecord", [b"", example(y="b"), example(x=2, y="c")])]
     features, records = spill_records(paths, tmp_path, None)
     assert records == [3, 3]
@@ -60,3 +60,19 @@ def test_a_file_that_is_cut_off(write, tmp_path):
         file.truncate(len(GOOD) + 20)
     with pytest.raises(InfeedError, match=rf"truncated record(.|\n)*{path}, record 1"):
         spill_records([path], tmp_path, None)
+
+
+def test_the_files_are_the_same_however_many_threads_decode(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(record_blocks, "_RECORDS", 3)
+    paths = [
+        write(f"{file}.tfrecord", [example(x=file * 20 + row, y=f"{row}" * row) for row in range(20)])
+        for file in range(3)
+    ]
+    found = []
+    for threads in (1, 4):
+        folder = tmp_path / f"{threads}"
+        folder.mkdir()
+        assert spill_records(paths, folder, None, threads)[1] == [20, 20, 20]
+        found.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert found[0] == found[1]
+    assert found[0].keys() == {"0.counts", "0.values", "1.counts", "1.sizes", "1.values"}
