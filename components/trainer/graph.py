@@ -79,8 +79,11 @@ class TransformGraph:
 
     @property
     def vocabulary_sizes(self) -> dict[str, int]:
-        """How many words each feature's vocabulary has, by the feature it is named like."""
-        named = [name for name in self.transformed_spec if self.output.vocabulary_file_by_name(name)]
+        """How many words each feature's vocabulary has, by the feature it is named like, sorted.
+
+        tft gives ragged features in another order each time, and a model may be built in this one.
+        """
+        named = [name for name in sorted(self.transformed_spec) if self.output.vocabulary_file_by_name(name)]
         return {name: self.output.vocabulary_size_by_name(name) for name in named}
 
     @property

@@ -66,17 +66,50 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
 
 def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) -> Any:
     """What the model makes of symbols of the features; builds what is not built yet."""
-    return model(inputs({name: _symbol(spec) for name, spec in features.items()}), training=False)
+    if not _has_ragged(inputs(features)):
+        return model(inputs({name: _symbol(spec) for name, spec in features.items()}), training=False)
+    traced = tf.function(lambda given: model(inputs(given), training=False), autograph=False)
+    return traced.get_concrete_function(dict(features)).structured_outputs
 
 
 def feed_by_name(model: keras.Model, inputs: ModelInputs) -> None:
     """Has Keras' own training, evaluation and prediction steps pick the features, on this one model."""
+    build = model._symbolic_build
+
+    def symbolic_build(iterator: Any = None, data_batch: Any = None) -> None:
+        if _has_ragged(picked := _picked(data_batch, inputs)):
+            _build_by_tracing(model, picked)
+        else:
+            build(iterator, picked)
+
+    model._symbolic_build = symbolic_build
     if inputs.structure is None:
         return
     for step in ("train_step", "test_step", "predict_step"):
         setattr(model, step, _picking(getattr(model, step), inputs))
-    build = model._symbolic_build
-    model._symbolic_build = lambda iterator=None, data_batch=None: build(iterator, _picked(data_batch, inputs))
+
+
+def _has_ragged(specs: Any) -> bool:
+    return any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs))
+
+
+def _build_by_tracing(model: keras.Model, data: Any) -> None:
+    """Creates the variables of metrics, loss and optimizer from the specs of a batch.
+
+    Keras does it with symbols, and of a ragged tensor those are dense: a layer that asks for lengths of rows fails.
+    """
+
+    @tf.function(autograph=False)
+    def step(*batch: Any) -> None:
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+        output = model(x, training=False)
+        model.compute_metrics(x, y, output, weight)
+        model.compute_loss(x, y, output, weight)
+
+    with keras.StatelessScope():  # which updates nothing
+        step.get_concrete_function(*data)
+    model.optimizer.build(model.trainable_variables)
+    model._post_build()
 
 
 def _declared(model: keras.Model) -> Any:
@@ -117,7 +150,6 @@ def _called(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str)
 
 def _symbol(spec: tf.TypeSpec) -> keras.KerasTensor:
     kind = {"sparse": True} if isinstance(spec, tf.SparseTensorSpec) else {}
-    kind = {"ragged": True} if isinstance(spec, tf.RaggedTensorSpec) else kind
     return keras.KerasTensor(spec.shape, keras.backend.standardize_dtype(spec.dtype), **kind)
 
 

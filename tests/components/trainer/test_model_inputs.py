@@ -128,3 +128,23 @@ def test_sparse_and_ragged_features_are_handed_over_as_they_are():
     model = Lists()
     inputs = inputs_of(model, {"s": tf.SparseTensorSpec([None, 3], tf.float32)}, "model.py:build")
     assert inputs.structure is None
+
+
+def test_a_model_that_asks_for_the_rows_of_a_ragged_feature_is_built_on_one():
+    class Means(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.head = keras.layers.Dense(3)
+
+        def call(self, features):
+            return self.head(tf.cast(features["r"].row_lengths(), tf.float32)[:, tf.newaxis])
+
+    model, specs = Means(), {"r": tf.RaggedTensorSpec([8, None], tf.int64)}
+    model.compile("adam", "mse", metrics=["mae"])
+    inputs = inputs_of(model, specs, "model.py:build_model")
+    assert symbolic_output(model, inputs, specs).shape == (8, 3)
+    feed_by_name(model, inputs)
+    model._symbolic_build(data_batch=(specs, tf.TensorSpec([8, 3], tf.float32)))
+    assert model.optimizer.built
+    batch = {"r": tf.ragged.constant([[1, 2], []] * 4, tf.int64)}
+    assert model.train_on_batch(batch, tf.zeros([8, 3]), return_dict=True).keys() == {"loss", "mae"}
