@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +17,9 @@ from infeed.components.beam_runner import local_runner
 # where it is another than this one; no pattern of file names is followed.
 _FILE_FORMATS = ("tfrecords_gzip", "FORMAT_TFRECORDS_GZIP", "FILE_FORMAT_UNSPECIFIED")
 _PAYLOAD, _FILE_FORMAT, _PATTERN = "payload_format", "file_format", "custom_split_pattern"
+_log = logging.getLogger(__name__)
+
+Artifacts = dict[str, list[types.Artifact]]  # what `Do` is given: artifacts by the names of inputs or outputs
 
 
 class InProcessExecutor(base_beam_executor.BaseBeamExecutor):
@@ -28,8 +33,16 @@ class InProcessExecutor(base_beam_executor.BaseBeamExecutor):
         super().__init__(without_beam)
         self._given = context
 
-    def leave_to_tfx(self, executor: type[Any], *arguments: Any) -> None:
-        """Calls `executor`, TFX's own, with the arguments of `Do`, on the runner that the options name."""
+    def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
+        """Calls TFX's own executor with the arguments of `Do`, on the runner that the options name, and says so.
+
+        Args:
+          component: package of `tfx.components` that it lies in; imported only now, for that takes seconds.
+          what: is done by it, such as "statistics are computed".
+          reason: why it cannot be done here.
+        """
+        _log.warning("%s by TFX's own executor on Beam: %s", what, reason)
+        executor = importlib.import_module(f"tfx.components.{component}.executor").Executor
         with local_runner():
             executor(self._given).Do(*arguments)
 

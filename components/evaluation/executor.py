@@ -24,14 +24,12 @@ from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.results import write_results
 from infeed.components.evaluation.slices import SliceSpec
-from infeed.components.in_process_executor import InProcessExecutor, unread_format
+from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
 
 EXAMPLES, MODEL, BASELINE, SCHEMA = "examples", "model", "baseline_model", "schema"
 EVAL_CONFIG, SPLITS = "eval_config", "example_splits"
 _MODULES = ("module_file", "module_path")
 _log = logging.getLogger(__name__)
-
-Artifacts = dict[str, list[types.Artifact]]
 
 
 class EvaluatorExecutor(InProcessExecutor):
@@ -43,10 +41,8 @@ class EvaluatorExecutor(InProcessExecutor):
         try:
             verdict = evaluate(input_dict, output_dict, exec_properties)
         except BeyondError as beyond:
-            _log.warning("the model is evaluated by TFX's own executor on Beam: %s", beyond)
-            from tfx.components.evaluator.executor import Executor
-
-            self.leave_to_tfx(Executor, input_dict, output_dict, exec_properties)
+            arguments = input_dict, output_dict, exec_properties
+            self.leave_to_tfx("evaluator", "the model is evaluated", beyond, *arguments)
             return
         if verdict is not None:
             blessing = artifact_utils.get_single_instance(output_dict["blessing"])

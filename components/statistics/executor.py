@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,15 +15,12 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.reading import names_without_values, statistics_of
 from infeed.components.dataset.statistics.request import StatisticsRequest
 from infeed.components.errors import InfeedError
-from infeed.components.in_process_executor import InProcessExecutor, unread_format
+from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
 
 EXAMPLES, SCHEMA, STATISTICS = "examples", "schema", "statistics"
 STATS_OPTIONS, EXCLUDE_SPLITS, SAMPLE_RATES = "stats_options_json", "exclude_splits", "sample_rate_by_split"
 SHARDED = "sharded_stats_output"
 FILE = "FeatureStats.pb"
-_log = logging.getLogger(__name__)
-
-Artifacts = dict[str, list[types.Artifact]]
 
 
 class StatisticsExecutor(InProcessExecutor):
@@ -37,10 +33,8 @@ class StatisticsExecutor(InProcessExecutor):
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES])
         reason = request.beyond or beyond(examples, exec_properties)
         if reason:
-            _log.warning("statistics are computed by TFX's own executor on Beam: %s", reason)
-            from tfx.components.statistics_gen.executor import Executor  # imports TFDV, which takes seconds
-
-            self.leave_to_tfx(Executor, input_dict, output_dict, exec_properties)
+            arguments = input_dict, output_dict, exec_properties
+            self.leave_to_tfx("statistics_gen", "statistics are computed", reason, *arguments)
             return
         output = artifact_utils.get_single_instance(output_dict[STATISTICS])
         splits = _splits(examples, exec_properties)

@@ -55,14 +55,18 @@ def test_a_caller_may_read_other_records() -> None:
     assert unread_format([sequences], ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")) == ""
 
 
-def test_beams_options_are_kept_for_tfxs_executor_alone() -> None:
+def test_beams_options_are_kept_for_tfxs_executor_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from tfx.components.statistics_gen import executor
+
     from infeed.components.in_process_executor import InProcessExecutor
 
     calls: list[Any] = []
 
     class Ours(InProcessExecutor):
         def Do(self, *arguments: Any) -> None:
-            self.leave_to_tfx(Theirs, *arguments)
+            self.leave_to_tfx("statistics_gen", "all is done", "it is wide", *arguments)
 
     class Theirs:
         def __init__(self, context: Any) -> None:
@@ -71,9 +75,11 @@ def test_beams_options_are_kept_for_tfxs_executor_alone() -> None:
         def Do(self, *arguments: Any) -> None:
             calls.append(arguments)
 
+    monkeypatch.setattr(executor, "Executor", Theirs)
     context = InProcessExecutor.Context(beam_pipeline_args=["--direct_num_workers=2"], unique_id="1")
     ours = Ours(context)
     assert ours._beam_pipeline_args == []
     ours.Do({"examples": []}, {}, {})
     assert calls == [["--direct_num_workers=2"], ({"examples": []}, {}, {})]
     assert context.beam_pipeline_args == ["--direct_num_workers=2"]
+    assert "all is done by TFX's own executor on Beam: it is wide" in caplog.text

@@ -17,7 +17,7 @@ from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
-from infeed.components.in_process_executor import InProcessExecutor, unread_format
+from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
 
 EXAMPLES, MODEL, MODEL_BLESSING = "examples", "model", "model_blessing"
 INFERENCE_RESULT, OUTPUT_EXAMPLES = "inference_result", "output_examples"
@@ -37,8 +37,6 @@ _TFX_ALONE = ("examples", "prediction_log")  # formats that TFX's executor write
 _SERVED = "serve"  # the tag of what is served
 _PAYLOADS = ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")  # the records that are read here
 _log = logging.getLogger(__name__)
-
-Artifacts = dict[str, list[types.Artifact]]
 
 
 class BulkInferrerExecutor(InProcessExecutor):
@@ -75,10 +73,7 @@ class BulkInferrerExecutor(InProcessExecutor):
         if options.output_format not in _TFX_ALONE:
             do = "write output_format='prediction_log', which is then left to TFX's own executor"
             raise InfeedError(f"{options.output_format} cannot be written: {reason}", where="BulkInferrer", do=do)
-        _log.warning("predictions are made by TFX's own executor on Beam: %s", reason)
-        from tfx.components.bulk_inferrer.executor import Executor  # takes seconds to import
-
-        self.leave_to_tfx(Executor, *arguments)
+        self.leave_to_tfx("bulk_inferrer", "predictions are made", reason, *arguments)
 
 
 def _proto(name: str, text: str | None) -> Any:
