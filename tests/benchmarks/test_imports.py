@@ -9,7 +9,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # the scripts import one another by name
 
-import imports  # noqa: E402
+import imports
 
 
 def test_the_packages_that_take_most_are_named_with_their_seconds(
