@@ -2,12 +2,14 @@
 
     python benchmarks/whole.py --rows 10000
     python benchmarks/whole.py --rows 100000 --turns 3
+    python benchmarks/whole.py --rows 10000 --rows 100000 --rows 1000000 --side infeed --plot docs/whole.svg
 
 20 columns: 13 of numbers, 6 of words, and the label. All sides ingest, make statistics, infer and check a schema,
 transform, train the same network for as many steps, evaluate and push; ours reports on its input as well. Each turn is
 a process of its own that imports everything anew, and the sides take turns. Seconds are those of the process and of all
 that it starts, memory is the most that one of these processes had resident. Below, what the nodes took; `start` is what
-lies outside of nodes: the interpreter, imports, compiling the pipeline, and in ours the look at the data.
+lies outside of nodes: the interpreter, imports, compiling the pipeline, and in ours the look at the data. With several
+sizes `--plot` draws how CPU seconds and memory grow.
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
 import click
+import matplotlib as mpl
 import numpy as np
 from clock import Cost
 from harness import Result, Side, as_json, interleave, missing, report
+from matplotlib import pyplot as plt
 
+Figures = dict[str, dict[int, Side]]  # side -> rows -> what a whole job took
 JOB = Path(__file__).parent / "whole" / "job.py"
 _SIDES = ("tfx", "tfx lean", "infeed")
 _START = "start"
@@ -46,17 +52,21 @@ class Turn:
 
 
 @click.command()
-@click.option("--rows", default=10_000, show_default=True, help="Rows of the table.")
+@click.option("--rows", default=[10_000], show_default=True, multiple=True, help="Rows of the table; sizes by turns.")
 @click.option("--turns", default=1, show_default=True, help="Turns of each side, of which the medians are taken.")
 @click.option("--side", "sides", type=click.Choice(_SIDES), multiple=True, default=_SIDES, help="By default all.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="An SVG or PNG file to draw into.")
 @as_json
-def main(rows: int, turns: int, sides: tuple[str, ...], as_json: bool) -> None:
+def main(rows: tuple[int, ...], turns: int, sides: tuple[str, ...], plot: str | None, as_json: bool) -> None:
     """Measures whole jobs."""
-    report(results(rows, turns, sides), as_json)
+    figures: Figures = {}
+    report(chain.from_iterable(results(size, turns, sides, figures) for size in rows), as_json)
+    if plot:
+        draw(figures, plot)
 
 
-def results(rows: int, turns: int, sides: Sequence[str]) -> Iterator[Result]:
-    """Ours beside each of TFX's, all of it and node by node."""
+def results(rows: int, turns: int, sides: Sequence[str], figures: Figures) -> Iterator[Result]:
+    """Ours beside each of TFX's, all of it and node by node; adds each side's whole job to `figures`."""
     case = f"{rows:,} rows x 20 columns"
     if absent := missing("tfx"):
         yield Result("whole", case, Side("infeed", absent=absent), None, 0)
@@ -65,6 +75,8 @@ def results(rows: int, turns: int, sides: Sequence[str]) -> Iterator[Result]:
         data = Path(folder, "data")
         write_table(data, rows)
         took = interleave({side: partial(run_job, side, data, rows) for side in sides}, turns)
+    for side, jobs in took.items():
+        figures.setdefault(side, {})[rows] = _side(side, jobs, None)
     others = [side for side in took if side != "infeed"] or [None]
     for other in others:
         ours = _side("infeed", took.get("infeed", ()), None)
@@ -135,6 +147,24 @@ def _by_node(lines: str, whole: Cost) -> dict[str, Cost]:
     nodes = {one["node"]: Cost(one["wall"], one["cpu"]) for one in found}
     within = Cost(sum(node.wall for node in nodes.values()), sum(node.cpu for node in nodes.values()))
     return {_START: Cost(whole.wall - within.wall, whole.cpu - within.cpu), **nodes}
+
+
+def draw(figures: Figures, path: str) -> None:
+    """CPU seconds and memory by rows, a line for each side."""
+    mpl.rcParams.update({"svg.hashsalt": "whole", "font.size": 9})
+    figure, (seconds, memory) = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+    for (side, sizes), colour in zip(figures.items(), ("#2a62b5", "#b5482a", "#3b8a4f"), strict=False):
+        style = {"marker": "o", "ms": 3, "label": side, "color": colour}
+        seconds.plot(list(sizes), [one.cpu for one in sizes.values()], **style)
+        memory.plot(list(sizes), [(one.memory or 0) / 1e6 for one in sizes.values()], **style)
+    seconds.set(title="CPU seconds of a whole job", yscale="log")
+    memory.set(title="MB resident, at most", ylim=(0, None))
+    for panel in (seconds, memory):
+        panel.set(xscale="log", xlabel="rows x 20 columns")
+        panel.grid(color="#dddddd", lw=0.5)
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.legend(*seconds.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None, facecolor="white")
 
 
 if __name__ == "__main__":
