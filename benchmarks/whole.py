@@ -157,7 +157,7 @@ def draw(figures: Figures, path: str) -> None:
         style = {"marker": "o", "ms": 3, "label": side, "color": colour}
         seconds.plot(list(sizes), [one.cpu for one in sizes.values()], **style)
         memory.plot(list(sizes), [(one.memory or 0) / 1e6 for one in sizes.values()], **style)
-    seconds.set(title="CPU seconds of a whole job", yscale="log")
+    seconds.set(title="CPU seconds of a whole job", ylim=(0, None))
     memory.set(title="MB resident, at most", ylim=(0, None))
     for panel in (seconds, memory):
         panel.set(xscale="log", xlabel="rows x 20 columns")
