@@ -127,6 +127,8 @@ class InputProfile:
       ceiling: the rate on constant data; None where the Trainer did not measure it.
       plan: the input pipeline.
       bytes: size of the training split on disk.
+      handover_seconds: where there is no ceiling, its floor: seconds a step that count as waiting although the batch is
+        there; in the file only where it was measured.
     """
 
     format: int = field(default=FORMAT, kw_only=True)
@@ -139,6 +141,7 @@ class InputProfile:
     ceiling: Ceiling | None
     plan: PlanSummary
     bytes: int
+    handover_seconds: float = 0.0
 
     def waited(self, epoch: EpochProfile) -> float:
         """Seconds in which training waited for input: what lies above the floor, which batches that are there take."""
@@ -154,7 +157,7 @@ class InputProfile:
     @property
     def floor_seconds(self) -> float:
         """Seconds a step that handing over a batch takes; 0 where the Trainer did not measure it."""
-        return self.ceiling.floor_seconds if self.ceiling else 0.0
+        return self.ceiling.floor_seconds if self.ceiling else self.handover_seconds
 
     @property
     def steady_epochs(self) -> tuple[EpochProfile, ...]:
@@ -171,6 +174,8 @@ class InputProfile:
         profile = schema.to_plain(self)
         if not self.plan.left_out:
             del profile["plan"]["left_out"]
+        if not self.handover_seconds:
+            del profile["handover_seconds"]
         return profile
 
     def write(self, folder: str) -> None:
@@ -233,6 +238,8 @@ def _check(profile: InputProfile) -> None:
         _require(math.isfinite(rate) and rate > 0, "ceiling", f"examples_per_second is {rate}")
         floor = profile.ceiling.floor_seconds
         _require(math.isfinite(floor) and floor >= 0, "ceiling", f"floor_seconds is {floor}")
+    own = profile.handover_seconds
+    _require(math.isfinite(own) and own >= 0, "handover_seconds", f"it is {own}")
 
 
 def _require(holds: bool, where: str, what: str) -> None:

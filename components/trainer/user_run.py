@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+import tensorflow_transform as tft
 from tensorflow_transform.tf_metadata import schema_utils
 
 from infeed.components.dataset.input_profile import EpochProfile, InputProfile
@@ -34,6 +36,7 @@ from infeed.components.trainer.graph import open_graph
 from infeed.components.trainer.options import ExamplesAre, Task, TrainOptions
 
 _log = logging.getLogger(__name__)
+_HANDED_OVER = 50  # batches that are there, five times; the median is not that of what TensorFlow starts first
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Datasets:
 
 def datasets(
     fn_args: Any,
+    transform_output: tft.TFTransformOutput | None = None,
     *,
     label: str,
     feed: FeedOptions | None = None,
@@ -71,6 +75,7 @@ def datasets(
 
     Args:
       fn_args: what TFX calls `run_fn` with.
+      transform_output: the transform graph, for a `run_fn` that holds it already; else that of `fn_args`.
       label: name of the label among the features.
       feed: how batches are made.
       task: whether the label is a class or a number.
@@ -89,7 +94,8 @@ def datasets(
         images=images,
         examples_are=examples_are,
     )
-    graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, label, options.feed.weight)
+    path = _folder_of(transform_output) if transform_output else fn_args.transform_graph_path
+    graph = open_graph(path, fn_args.schema_path, label, options.feed.weight)
     train = make_feed(fn_args.train_files, graph, options, training=True, num_steps=fn_args.train_steps)
     evaluation = make_feed(fn_args.eval_files, graph, options, training=False)
     workers, run = worker_context(), UserRun.of(fn_args)
@@ -102,6 +108,11 @@ def datasets(
     )
 
 
+def _folder_of(transform_output: tft.TFTransformOutput) -> str:
+    """Where the artifact lies."""
+    return str(transform_output.transform_savedmodel_dir).rstrip("/").rpartition("/")[0]
+
+
 class UserRun:
     """Feeds one run of a user's `run_fn`, and measures it.
 
@@ -112,7 +123,7 @@ class UserRun:
     def __init__(self, fn_args: Any) -> None:
         self._tfx_reader = fn_args.data_accessor.tf_dataset_factory
         self._train_files = list(fn_args.train_files)
-        self._fed: list[tuple[InputPlan, Tap]] = []
+        self._fed: list[tuple[InputPlan, Tap, Any]] = []
         fn_args.data_accessor = fn_args.data_accessor._replace(tf_dataset_factory=self.tf_dataset_factory)
 
     @classmethod
@@ -124,8 +135,9 @@ class UserRun:
     def measured(self, batches: tf.data.Dataset, plan: InputPlan) -> tf.data.Dataset:
         """The same batches of training, and the profile will tell how long they were waited for."""
         _log.info("how training is fed:\n%s", plan.describe())
-        self._fed.append((plan, Tap(plan.steps_per_epoch)))
-        return self._fed[-1][1].measured(batches)
+        tap = Tap(plan.steps_per_epoch)
+        self._fed.append((plan, tap, batches.element_spec))
+        return tap.measured(batches)
 
     def tf_dataset_factory(self, file_pattern: Any, options: Any, schema: Any = None) -> tf.data.Dataset:
         """What TFX's function of this name gives for the same arguments, read by the engine where that can be."""
@@ -142,8 +154,8 @@ class UserRun:
 
     def write_profile(self, folder: str) -> None:
         """Writes `input_profile.json` of the training data that was read first, if some of it was."""
-        read = [(plan, _records(tap, plan.batch_size)) for plan, tap in self._fed]
-        plan, epochs = next((one for one in read if one[1]), (None, ()))
+        read = [(plan, _records(tap, plan.batch_size), spec) for plan, tap, spec in self._fed]
+        plan, epochs, spec = next((one for one in read if one[1]), (None, (), None))
         if plan is None or worker_context().index > 0:
             return
         hosts = worker_context().count
@@ -157,6 +169,7 @@ class UserRun:
             ceiling=None,
             plan=plan.summary(),
             bytes=plan.bytes,
+            handover_seconds=measure_handover(spec, plan.batch_size),
         ).write(folder)
 
 
@@ -166,6 +179,21 @@ def _records(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
         for epoch, (steps, seconds, waited) in enumerate(tap.epochs)
         if seconds > 0
     )
+
+
+def measure_handover(spec: Any, batch_size: int) -> float:
+    """Seconds a step that are measured as waiting although the batch is there, for batches of this element spec."""
+    with tf.device("cpu:0"):
+        parts = [_zeros(one, batch_size) for one in tf.nest.flatten(spec, expand_composites=True)]
+    tap = Tap(_HANDED_OVER)
+    for _ in tap.measured(tf.data.Dataset.from_tensors(tuple(parts)).repeat().prefetch(2)).take(5 * _HANDED_OVER):
+        pass
+    return statistics.median(waited / steps for steps, _, waited in tap.epochs)
+
+
+def _zeros(spec: tf.TensorSpec, batch_size: int) -> tf.Tensor:
+    shape = spec.shape.as_list() if spec.shape.rank is not None else []
+    return tf.zeros([batch_size if size is None else size for size in shape], spec.dtype)
 
 
 def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:

@@ -96,6 +96,20 @@ def test_waiting_is_what_lies_above_the_floor(profile: Make) -> None:
     assert profile(ceiling=None).floor_seconds == 0
 
 
+def test_a_run_without_ceiling_may_have_a_floor_of_its_own(
+    profile: Make, as_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    given = dataclasses.replace(profile(epochs=[(1.0, 0.5)], ceiling=None), handover_seconds=0.003)  # 100 steps
+    given.write(str(tmp_path))
+    read = read_profile(str(tmp_path / "input_profile.json"))
+    assert read.floor_seconds == 0.003
+    assert read.waited(read.epochs[0]) == pytest.approx(0.2)
+    assert "handover_seconds" not in as_json()
+    (tmp_path / "input_profile.json").write_text(json.dumps({**as_json(), "handover_seconds": -1.0}))
+    with pytest.raises(InfeedError, match="handover_seconds: it is -1.0"):
+        read_profile(str(tmp_path / "input_profile.json"))
+
+
 def with_workers(written: dict[str, Any], *waits: list[float]) -> dict[str, Any]:
     for epoch, seconds in zip(written["epochs"], waits, strict=True):
         epoch["workers_wait_seconds"] = seconds

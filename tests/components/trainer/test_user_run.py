@@ -158,6 +158,37 @@ def test_datasets_by_one_call_come_through_the_transform_graph(place: Path, tabl
     assert sum(len(label) for _, label in data.evaluation) == 32
 
 
+def test_datasets_take_the_transform_output_that_a_run_fn_holds(place: Path, table: Any) -> None:
+    import tensorflow_transform as tft
+
+    from infeed.components import datasets
+
+    output, feed = tft.TFTransformOutput(str(table[0] / "class" / "graph")), FeedOptions(batch_size=16)
+    held = datasets(fn_args(place), output, label="kind", feed=feed)
+    named = datasets(fn_args(place, graph=str(table[0] / "class" / "graph")), label="kind", feed=feed)
+    assert held.classes == named.classes == ("big", "small")
+    assert held.train.element_spec == named.train.element_spec
+    labels = [[label.numpy().tolist() for _, label in one.train.take(4)] for one in (held, named)]
+    assert labels[0] == labels[1]
+
+
+def test_handing_over_is_measured_for_batches_of_any_kind() -> None:
+    import tensorflow as tf
+
+    from infeed.components.trainer.user_run import measure_handover
+
+    spec = (
+        {
+            "dense": tf.TensorSpec([None, 3], tf.float32),
+            "text": tf.TensorSpec([16], tf.string),
+            "ragged": tf.RaggedTensorSpec([16, None], tf.int64),
+            "sparse": tf.SparseTensorSpec([None, None], tf.float32),
+        },
+        tf.TensorSpec([16], tf.int64),
+    )
+    assert 0 < measure_handover(spec, 16) < 1
+
+
 def test_datasets_without_a_transform_graph_are_the_raw_examples(place: Path) -> None:
     from infeed.components import datasets
 
@@ -186,5 +217,6 @@ def test_tfx_calls_the_users_run_fn_and_the_run_gets_its_profile(place: Path, tm
     assert [epoch.steps for epoch in profile.epochs] == [4, 4, 4]
     assert profile.batch_size == 16
     assert profile.ceiling is None
+    assert profile.floor_seconds == profile.handover_seconds > 0
     assert profile.plan.tier == "columns"
     assert all(0 < epoch.wait_seconds <= epoch.seconds for epoch in profile.epochs)
