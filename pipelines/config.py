@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from infeed.components.checks import require
 from infeed.components.dataset import files
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.example_gen.formats import FORMATS
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
@@ -58,6 +59,7 @@ class PipelineConfig:
       source: kind of input.
       data: its file or folder.
       source_options: how the files are written, by the names of the format's own options, such as CsvOptions.
+      ingest: what becomes of bad rows, and how the others become shards.
       splits: pattern below `data` for the splits train and eval; none where rows are split by their hash.
       features: what becomes of each column, the label among them.
       preprocessing_fn: the user's function that makes features, of all columns, besides them; None for none.
@@ -87,6 +89,7 @@ class PipelineConfig:
     beam_pipeline_args: tuple[str, ...] = ()
     deploy: Deploy = field(default_factory=Deploy)
     notes: tuple[tuple[str, str], ...] = ()
+    ingest: IngestOptions = field(default_factory=IngestOptions)
     splits: Mapping[str, str] = field(default_factory=dict)
     preprocessing_fn: str | None = None
 

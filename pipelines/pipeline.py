@@ -158,7 +158,7 @@ def create_pipeline(
 def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) -> Any:
     folder, files = _input_of(config)
     own = options_of(config.source, config.source_options)
-    options = {config.source: own} if own else {}
+    options: dict[str, Any] = {"options": config.ingest, **({config.source: own} if own else {})}
     return getattr(components, EXAMPLE_GENS[config.source])(given.get("data", folder), files, **options)
 
 

@@ -55,7 +55,8 @@ class Layout:
 class TableSurvey:
     """A table: its columns without the label, the label, and whether that is a class or a quantity.
 
-    `classes` are in the order of their index, each with its rows in `class_rows`; none of a quantity.
+    `classes` are in the order of their index, each with its rows in `class_rows`; none of a quantity. `rejected` are
+    bad rows, which are counted nowhere else.
     """
 
     columns: tuple[ColumnSurvey, ...]
@@ -64,6 +65,7 @@ class TableSurvey:
     rows: int
     classes: tuple[str, ...] = ()
     class_rows: tuple[int, ...] = ()
+    rejected: int = 0
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -78,7 +80,10 @@ class TableSurvey:
 
 @dataclass(frozen=True)
 class ImageSurvey:
-    """Pictures in class folders. `height`, `width` and `channels` are those of most pictures, `most` so many."""
+    """Pictures in class folders. `height`, `width` and `channels` are those of most pictures, `most` so many.
+
+    `rejected` are files that are no pictures, which are counted nowhere else.
+    """
 
     layout: Layout
     classes: tuple[str, ...]
@@ -89,6 +94,7 @@ class ImageSurvey:
     channels: int
     most: int
 
+    rejected: int = 0
     task: Task = "classification"
 
     @property

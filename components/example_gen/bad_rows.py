@@ -64,7 +64,7 @@ class BadRows:
                 row.reason,
                 where=row.where,
                 do="mend the row, give the options of its format, such as --set encoding=latin-1, or set bad rows "
-                "aside: IngestOptions(on_bad_row='reject'), infeed ingest --on-bad-row reject",
+                "aside: IngestOptions(on_bad_row='reject'), --on-bad-row reject",
             )
         self._reported += 1
         check_limit(self._reported, self._limit, row.where)

@@ -27,6 +27,10 @@ def project_options(command: Any) -> Any:
         click.option(
             "--task", type=click.Choice(["classification", "regression"]), help="By default the label decides."
         ),
+        click.option(
+            "--on-bad-row", type=click.Choice(["fail", "reject"]), help="Set bad rows aside.  [default: fail]"
+        ),
+        click.option("--bad-row-limit", type=click.IntRange(min=0), help="Most of them.  [default: 1000]"),
         click.option("--root", help="Folder for everything that is written.  [default: runs/NAME]", metavar="DIR"),
         click.option("--epochs", type=click.IntRange(min=1), help="Most epochs to train."),
         click.option("--batch-size", type=click.IntRange(min=1), help="Records in a global batch."),

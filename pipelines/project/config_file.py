@@ -16,7 +16,8 @@ from typing import Any
 import yaml
 
 from infeed.components import schema, user_code
-from infeed.components.checks import require
+from infeed.components.checks import at_least, require
+from infeed.components.dataset.options import OnBadRow
 from infeed.components.errors import InfeedError
 from infeed.pipelines.config import Source, check_wait_fraction
 from infeed.pipelines.deploy.options import Deploy
@@ -48,6 +49,8 @@ class Settings:
     name: str | None = None
     delimiter: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
+    on_bad_row: OnBadRow = "fail"
+    bad_row_limit: int = 1_000
     task: Task | None = None
     root: str | None = None
     hparams: Any = field(default_factory=dict)
@@ -64,6 +67,7 @@ class Settings:
         check_wait_fraction(self)
         given = self.features is not None or self.preprocessing_fn is not None
         require(given, self, "features", "list features there, or name a preprocessing_fn")
+        at_least(self, 0, "bad_row_limit")
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,9 @@ def notes(
             yield "learned from", f"what {function} makes of the columns"
         else:
             yield from _of_columns(survey, features)
+    if survey.rejected:
+        what = ("picture" if isinstance(survey, ImageSurvey) else "row") + "s" * (survey.rejected > 1)
+        yield "bad rows", f"{survey.rejected:,} {what} set aside, in rejected.jsonl beside the examples"
     yield "judged by", why(survey, blessing)
 
 

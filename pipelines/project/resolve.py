@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infeed.components import schema, user_code
+from infeed.components.dataset.options import IngestOptions, OnBadRow
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
@@ -53,6 +54,8 @@ class Overrides:
     epochs: int | None = None
     batch_size: int | None = None
     strategy: str | None = None
+    on_bad_row: OnBadRow | None = None
+    bad_row_limit: int | None = None
 
 
 def resolve(project: Project, overrides: Overrides | None = None) -> PipelineConfig:
@@ -68,7 +71,8 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     data = _data(given.data or settings.data, local_root(root, name))
     source = source_of(data, settings.source) if given.data else settings.source
     label, source_options = given.label or settings.label, _source_options(project, given, source)
-    survey = _survey(source, data, label, given.task or settings.task, source_options)
+    ingest = _ingest_options(project, given)
+    survey = _survey(source, data, label, given.task or settings.task, source_options, ingest)
     _check_enough(survey, data)
     function = _preprocessing_fn(project)
     features = _features(project, survey, label, data) if settings.features is not None else ()
@@ -86,6 +90,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         train=_train_options(project, schedule.fill(said), survey, label, features),
         blessing=blessing,
         survey=survey,
+        ingest=ingest,
         warm_start=settings.warm_start,
         max_wait_fraction=settings.max_wait_fraction,
         beam_pipeline_args=settings.beam_pipeline_args,
@@ -131,8 +136,23 @@ def _source_options(project: Project, given: Overrides, source: Source) -> dict[
     return options
 
 
-def _survey(source: Source, data: str, label: str, task: Task | None, source_options: Mapping[str, Any]) -> Survey:
-    return survey_images(data) if source == "images" else survey_table(data, label, task, source, source_options)
+def _ingest_options(project: Project, given: Overrides) -> IngestOptions:
+    said = {name: getattr(given, name) for name in ("on_bad_row", "bad_row_limit")}
+    in_file = {name: getattr(project.settings, name) for name in said}
+    return IngestOptions(**in_file | {name: value for name, value in said.items() if value is not None})
+
+
+def _survey(
+    source: Source,
+    data: str,
+    label: str,
+    task: Task | None,
+    source_options: Mapping[str, Any],
+    ingest: IngestOptions,
+) -> Survey:
+    if source == "images":
+        return survey_images(data, ingest)
+    return survey_table(data, label, task, source, source_options, ingest)
 
 
 def _check_enough(survey: Survey, data: str) -> None:

@@ -112,10 +112,10 @@ def open_table(
     return open_source(path, source, options or IngestOptions(), settings, "--set")
 
 
-def blocks(table: OpenedSource) -> Iterator[pa.RecordBatch]:
-    """All rows in order, some thousands at a time."""
+def blocks(table: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[pa.RecordBatch]:
+    """All rows in order, some thousands at a time; a bad one is reported, and an error by default."""
     for task in table.tasks:
-        yield from table.read(task.payload, bad_rows=BadRows())
+        yield from table.read(task.payload, bad_rows=bad_rows or BadRows())
 
 
 def find_layout(root: str) -> Layout:

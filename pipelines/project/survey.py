@@ -13,11 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from infeed.components.dataset import example_types, files
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import Gatherer
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.bad_rows import BadRow, BadRows
+from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
 from infeed.components.schema import nearest
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task, is_number
@@ -28,6 +31,7 @@ from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Tas
 # Fewer rows a class on average, and most classes are not seen in training or not in evaluation.
 _MIN_ROWS_OF_A_CLASS = 2
 _SHOWN = 20  # names in an error
+_STRICT = IngestOptions()
 
 
 def survey_table(
@@ -36,6 +40,7 @@ def survey_table(
     task: Task | None = None,
     source: Source = "csv",
     settings: Mapping[str, Any] = MappingProxyType({}),
+    options: IngestOptions = _STRICT,
 ) -> TableSurvey:
     """Reads a table once.
 
@@ -45,16 +50,20 @@ def survey_table(
       task: what the label is; None tells it from the values: text and up to 20 different integers are classes.
       source: kind of the files.
       settings: options of the kind, such as the delimiter of a CSV.
+      options: what becomes of bad rows.
 
     Raises:
       InfeedError: no file, no rows, no such label column, rows without a label, or a label that has one value only.
     """
-    table = open_table(path, source, settings)
+    table = open_table(path, source, settings, options)
     if label not in table.schema.names:
         raise _no_label(label, table.schema.names, path)
     gathered = SurveyedTable(table.schema)
-    for block in blocks(table):
+    bad_rows, rejected = BadRows(options.on_bad_row, options.bad_row_limit), 0
+    for block in blocks(table, bad_rows):
         gathered.add(block)
+        rejected += len(bad_rows.take())
+    rejected += len(bad_rows.take())
     surveyed, of_label = gathered.surveys(label), gathered.statistics()[label]
     target = surveyed.pop(label)
     learned = _checked_task(target, task or infer_task(of_label), path)
@@ -66,6 +75,7 @@ def survey_table(
         target.rows,
         classes=tuple(_in_words(value) for value, _ in counts),
         class_rows=tuple(rows for _, rows in counts),
+        rejected=rejected,
     )
 
 
@@ -84,28 +94,51 @@ def _no_label(label: str, names: Sequence[str], path: str) -> InfeedError:
     )
 
 
-def survey_images(path: str) -> ImageSurvey:
+def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
     """Reads the header of every picture.
+
+    Args:
+      path: folder of class folders, or a CSV that names pictures.
+      options: what becomes of files that are no pictures.
 
     Raises:
       InfeedError: no pictures, an empty class folder, a file that is not a picture, or a single class.
     """
     layout = find_layout(path)
-    counts = Counter(image.text for image in layout.images if image.text is not None)
+    sized = _sized(layout.images, options)
+    counts = Counter(image.text for image, _ in sized if image.text is not None)
     if len(counts) < 2:
         raise InfeedError(f"there is one class only: {min(counts)!r}", where=path, do="give at least two classes")
-    sizes = Counter(_size(image.path) for image in layout.images)
+    sizes = Counter(size for _, size in sized)
     (height, width, channels), most = sizes.most_common(1)[0]
     return ImageSurvey(
         layout=layout,
         classes=tuple(sorted(counts)),
         class_rows=tuple(counts[name] for name in sorted(counts)),
-        rows=len(layout.images),
+        rows=len(sized),
         height=height,
         width=width,
         channels=channels,
         most=most,
+        rejected=len(layout.images) - len(sized),
     )
+
+
+def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[tuple[FileRef, tuple[int, int, int]]]:
+    """The pictures with their sizes, those left out that have none and may be."""
+    bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
+    sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in images)
+    return [(image, size) for image, size in sizes if size]
+
+
+def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple[int, int, int] | None:
+    try:
+        return _size(path)
+    except InfeedError as error:
+        if options.on_bad_row == "fail":
+            raise
+        bad_rows.report(BadRow(path, None, None, error.what, ""))
+        return None
 
 
 def _size(path: str) -> tuple[int, int, int]:

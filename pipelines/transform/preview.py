@@ -47,16 +47,19 @@ class TrainingRows:
     """The rows of the split train; going through them reads the data again."""
 
     source: OpenedSource
+    ingest: IngestOptions
 
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainingRows:
         """Opens the data that a project names."""
         if config.splits:
             patterns: dict[str | None, str] = {split: pattern for split, pattern in config.splits.items()}  # noqa: C416 - wider keys
-            return cls(open_patterns(config.source, config.data, patterns, IngestOptions(), config.source_options))
-        if config.source == "images":
-            return cls(open_source(config.data, config.source, IngestOptions(), config.source_options))
-        return cls(open_table(config.data, config.source, config.source_options))
+            source = open_patterns(config.source, config.data, patterns, config.ingest, config.source_options)
+        elif config.source == "images":
+            source = open_source(config.data, config.source, config.ingest, config.source_options)
+        else:
+            source = open_table(config.data, config.source, config.source_options, config.ingest)
+        return cls(source, config.ingest)
 
     def __iter__(self) -> Iterator[Mapping[str, tf.SparseTensor]]:
         """Batches of all columns, as an analysis takes them."""
@@ -64,11 +67,11 @@ class TrainingRows:
 
     def blocks(self) -> Iterator[Block]:
         """Training rows in the order of the data."""
-        read = 0
+        read, bad_rows = 0, BadRows(self.ingest.on_bad_row, self.ingest.bad_row_limit)
         for task in self.source.tasks:
-            for batch in self.source.read(task.payload, bad_rows=BadRows()):
+            for batch in self.source.read(task.payload, bad_rows=bad_rows):
                 made = process_batch(
-                    batch, task.split, buckets=_BUCKETS, options=IngestOptions(), serialized=self.source.serialized
+                    batch, task.split, buckets=_BUCKETS, options=self.ingest, serialized=self.source.serialized
                 )
                 rows = made.rows.get(TRAIN)
                 if rows is not None and len(rows):

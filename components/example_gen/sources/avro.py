@@ -25,6 +25,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.bad_rows import BadRows, conform
 from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.unpacked import exceeds, may_exceed
 
 # Avro types -> Arrow types.
 #
@@ -187,6 +188,7 @@ _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _LONG_BYTES = 10  # of Avro's longest variable-length integer
 _ROWS_PER_BATCH = 1 << 14
+_MOST_BLOCK_BYTES = 256 << 20  # of one block, unpacked; writers make them of kilobytes
 _REMEDY = "write the file again, or leave it out"
 
 
@@ -251,6 +253,7 @@ def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:
         size, at = file.size(), header.stop
         while at < size:
             rows, stop = _hop(file, at, header, row)
+            _check_size(file, at, stop, header, row)
             if at > start and stop - start > block_bytes:
                 yield Blocks(header, start, at, first_row)
                 start, first_row = at, row
@@ -310,6 +313,24 @@ def _hop(file: pa.NativeFile, at: int, header: AvroHeader, row: int) -> tuple[in
             "cut short, or corrupt: a block ends too early", where=f"{header.path}, row {row}", do=_REMEDY
         )
     return rows, stop
+
+
+def _check_size(file: pa.NativeFile, at: int, stop: int, header: AvroHeader, row: int) -> None:
+    """A few kilobytes may unpack to more than any memory holds: refused, before a decoder tries."""
+    file.seek(at)
+    if (rows := _read_long(io.BytesIO(file.read(_LONG_BYTES)))) > stop - at and all(map(_is_empty, header.arrow.types)):
+        raise InfeedError(f"{rows:,} rows without values", where=f"{header.path}, row {row}", do=_REMEDY)
+    if not may_exceed(header.codec, stop - at, _MOST_BLOCK_BYTES):
+        return
+    file.seek(at)
+    packed = io.BytesIO(file.read(stop - at - _SYNC_BYTES))
+    _read_long(packed), _read_long(packed)
+    if exceeds(header.codec, packed.read(), _MOST_BLOCK_BYTES):
+        raise InfeedError(
+            f"a block of more than {_MOST_BLOCK_BYTES >> 20} MB unpacked",
+            where=f"{header.path}, row {row}",
+            do="write the file in smaller blocks",
+        )
 
 
 def _bytes_at(file: pa.NativeFile, at: int) -> bytes:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
@@ -58,7 +59,7 @@ def infer_kind(cells: pa.StringArray) -> CellKind:
         if _try_cast(cells, pa.int64()) is not None:
             return CellKind.INT
         floats = _try_cast(cells, pa.float64())
-        if floats is not None and not _any_beyond_int64(floats) and _is_infinity_meant(cells, floats):
+        if floats is not None and _are_floats_meant(cells, floats):
             return CellKind.FLOAT
     return _infer_slowly(cells)
 
@@ -120,7 +121,8 @@ def _float_or_none(cell: bytes) -> float | None:
 
 def _try_cast(cells: pa.StringArray, to: pa.DataType) -> pa.Array | None:
     try:
-        cells[:_PROBE].cast(to)  # Arrow goes on to the end after a cell that fails, at ten times the cost
+        if len(cells) > _PROBE:
+            cells[:_PROBE].cast(to)  # Arrow goes on to the end after a cell that fails, at ten times the cost
         return cells.cast(to)
     except pa.ArrowInvalid:
         return None
@@ -131,9 +133,12 @@ def _may_mislead(cells: pa.StringArray) -> bool:
     return any(sign in text for sign in _NOT_IN_PYTHON)
 
 
-def _any_beyond_int64(floats: pa.DoubleArray) -> bool:
-    finite = pc.if_else(pc.is_finite(floats), pc.abs(floats), 0.0)
-    return bool(pc.max(finite).as_py() >= 2.0**63)
+def _are_floats_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:
+    sizes = np.abs(floats.to_numpy())
+    beyond = sizes >= 2.0**63
+    if not beyond.any():  # nearly always
+        return True
+    return not np.isfinite(sizes[beyond]).any() and _is_infinity_meant(cells, floats)
 
 
 def _is_infinity_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:

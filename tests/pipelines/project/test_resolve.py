@@ -192,6 +192,20 @@ def test_a_feature_of_an_empty_column_or_of_lists_is_told(project):
         resolved(project, data=str(project / "other.parquet"))
 
 
+def test_bad_rows_are_set_aside_where_that_is_asked_and_told(project):
+    with (project / "data.csv").open("a") as file:
+        file.write("4,no\n")
+    with pytest.raises(InfeedError, match=r"(?s)2 cells.*line 32.*--on-bad-row reject"):
+        resolved(project)
+    config = resolved(project, on_bad_row="reject")
+    assert (config.survey.rows, config.survey.rejected, config.ingest.on_bad_row) == (30, 1, "reject")
+    assert ("bad rows", "1 row set aside, in rejected.jsonl beside the examples") in config.notes
+    add(project, "on_bad_row: reject\nbad_row_limit: 0")
+    assert resolved(project, bad_row_limit=1).survey.rejected == 1
+    with pytest.raises(InfeedError, match="more than 0 bad rows"):
+        resolved(project)
+
+
 def test_a_function_of_the_project_that_fails_is_told_by_its_line(project):
     (project / "features.py").write_text("def features(survey):\n    return survey.colums\n")
     add(project, "hparams: features.py:features")

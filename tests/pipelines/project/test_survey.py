@@ -3,6 +3,7 @@ import math
 import pytest
 from PIL import Image
 
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.pipelines.project.survey import survey_images, survey_table
 
@@ -15,6 +16,17 @@ def test_a_picture_whose_camera_lay_on_its_side_is_surveyed_as_it_is_looked_at(t
         Image.new("RGB", (4, 3)).save(tmp_path / name / "1.jpg", exif=exif)
     survey = survey_images(str(tmp_path))
     assert (survey.height, survey.width) == (4, 3)
+
+
+def test_files_that_are_no_pictures_are_counted_apart_where_they_may_be(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (4, 3)).save(tmp_path / name / "1.png")
+    (tmp_path / "cat" / "2.png").write_bytes(b"none")
+    with pytest.raises(InfeedError, match=r"cat/2\.png"):
+        survey_images(str(tmp_path))
+    survey = survey_images(str(tmp_path), IngestOptions(on_bad_row="reject"))
+    assert (survey.rows, survey.class_rows, survey.rejected) == (2, (1, 1), 1)
 
 
 def table(tmp_path, rows, name="data.csv"):

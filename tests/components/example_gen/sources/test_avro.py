@@ -213,3 +213,19 @@ def test_a_block_of_forged_length(tmp_path: Path, rows: int, size: int) -> None:
     path.write_bytes(path.read_bytes()[: header.stop] + block + b"\x02" * 20 + header.sync)
     with pytest.raises(InfeedError, match=r"a\.avro, row"):
         list(rows_of(open_(tmp_path)))
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz"])
+def test_a_block_that_unpacks_to_too_much_is_refused_before_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    monkeypatch.setattr(avro, "_MOST_BLOCK_BYTES", 100_000)
+    write(tmp_path, schema_of(a="string"), [{"a": "x"}, {"a": "y" * 200_000}], codec=codec, sync_interval=1)
+    with pytest.raises(InfeedError, match=r"(?s)a block of more than 0 MB unpacked.*a\.avro, row 2"):
+        open_(tmp_path)
+
+
+def test_more_rows_without_values_than_bytes_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, schema_of(a="null"), [{"a": None}] * 1_000)
+    with pytest.raises(InfeedError, match=r"(?s)1,000 rows without values.*a\.avro, row 1"):
+        open_(tmp_path)
