@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -28,7 +29,7 @@ from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.load.columns import Features, FeatureSpec, pack_columns
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
-from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan
+from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan, arguments
 from infeed.components.load.order import BatchOrder
 from infeed.components.load.spill import spill_records
 
@@ -40,7 +41,7 @@ _SHOWN = 8  # names in a message, at most
 
 
 def load(
-    where: str,
+    where: str | os.PathLike[str],
     split: str | None = None,
     *,
     batch_size: int = 128,
@@ -63,8 +64,12 @@ def load(
       InfeedError: an option, no such dataset, split or column, a file that is damaged, or a record that is no
         tf.Example.
     """
-    options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, cache_dir)
-    found = find_split(where, split)
+    if not isinstance(where, str | os.PathLike):
+        do = "give a folder, a file or a pattern, as text or a path"
+        raise InfeedError(f"where is {where!r}", where="infeed.load, where", do=do)
+    with arguments():
+        options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, cache_dir)
+    found = find_split(os.fspath(where), split)
     return LoadedDataset(found, _features(found, options), options)
 
 

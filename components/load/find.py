@@ -11,16 +11,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import google_crc32c
+import numpy as np
+
 from infeed.components.dataset import files, names
 from infeed.components.dataset.checksums import Expected
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Column, Manifest
 from infeed.components.dataset.reading import check_listed, flat_files
+from infeed.components.dataset.records import mask_checksums
 from infeed.components.errors import InfeedError
 
 _GLOB = re.compile(r"[*?\[]")
 _ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # of a file's name, behind its split
 _GZIP_MAGIC = b"\x1f\x8b"
+_LENGTH_BYTES, _HEAD_BYTES = 8, 12  # of a record
 _DEFAULT = "train"
 
 
@@ -73,6 +78,7 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
         name = _choose(by_split, split, place)
         found = SplitFiles(place, name, tuple(by_split[name]))
     _check_compression(found.files)
+    _check_beginnings(found)
     return found
 
 
@@ -142,17 +148,33 @@ def _choose(splits: Mapping[str, object], asked: str | None, place: str) -> str:
 
 
 def _check_compression(found: tuple[FileStat, ...]) -> None:
-    """Raises InfeedError unless all files are compressed or none, and their names tell which."""
+    """Raises InfeedError unless all files are compressed or none."""
     packed = [file.path.endswith(names.GZIP_SUFFIX) for file in found]
     if len(set(packed)) > 1:
         one, other = found[packed.index(True)].path, files.name(found[packed.index(False)].path)
         raise InfeedError(
             f"it is compressed, and {other} beside it is not", where=one, do="compress all files, or none"
         )
-    for file, has_suffix in zip(found, packed, strict=True):
+
+
+def _check_beginnings(found: SplitFiles) -> None:
+    """Raises InfeedError for a file that is compressed against its name, or, where no manifest tells, no TFRecords."""
+    for file in found.files:
+        if file.path.endswith(names.GZIP_SUFFIX) or not file.size:
+            continue
         with files.open_input(file.path) as opened:
-            is_gzip = opened.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-        if is_gzip and not has_suffix:
-            raise InfeedError(
-                "it is compressed by gzip, which its name does not tell", where=file.path, do="add .gz to its name"
-            )
+            head = bytes(opened.read(_HEAD_BYTES))
+        if head.startswith(_GZIP_MAGIC):
+            what, do = "it is compressed by gzip, which its name does not tell", "add .gz to its name"
+        elif not (found.expected or _is_head(head)):
+            what, do = "it does not begin as a TFRecord file does", "name TFRecords alone, or write the file again"
+        else:
+            continue
+        raise InfeedError(what, where=file.path, do=do)
+
+
+def _is_head(head: bytes) -> bool:
+    """Whether these are a length and its checksum."""
+    length, checksum = head[:_LENGTH_BYTES], head[_LENGTH_BYTES:]
+    wanted = mask_checksums(np.array([google_crc32c.value(length)], np.uint32))[0]
+    return int.from_bytes(checksum, "little") == int(wanted)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from infeed.components.checks import as_tuples, at_least, refused, require
-from infeed.components.errors import InfeedError
+from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.load.find import SplitFiles
 from infeed.components.load.order import BatchOrder
 from infeed.components.units import counted, size
 
 CACHE_DIR = "~/.cache/tfx-infeed"
+
+
+@contextmanager
+def arguments() -> Iterator[None]:
+    """What is wrong with an option is told of the argument of `infeed.load` that gave it."""
+    try:
+        yield
+    except OptionError as error:
+        where = f"infeed.load, {error.option}"
+        raise OptionError(error.what, where=where, do=error.do, option=error.option) from error
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,8 @@ class LoadOptions:
 
     def order(self, rows: int, epochs: int | None = None) -> BatchOrder:
         """The row numbers of this worker's batches."""
-        return BatchOrder(rows, self.batch_size, self.shuffle, self.seed, self.worker, self.start_step, epochs)
+        with arguments():
+            return BatchOrder(rows, self.batch_size, self.shuffle, self.seed, self.worker, self.start_step, epochs)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.checks import at_least, refused
+from infeed.components.checks import about, at_least, refused, require
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.load.shuffle import fold_in, shuffle
 
@@ -49,7 +49,9 @@ class BatchOrder:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        self.workers.per_worker_batch_size(self.batch_size)  # an error where they cannot share it
+        with about(self, "batch_size"):
+            self.workers.per_worker_batch_size(self.batch_size)  # an error where they cannot share it
+        require(self.epochs is None or type(self.epochs) is int, self, "epochs", "use a whole number")
         at_least(self, 1, "epochs")
         if (end := self._end) is not None and self.start_step >= end:
             single = end == self.steps_per_epoch

@@ -106,7 +106,7 @@ def test_a_run_without_ceiling_may_have_a_floor_of_its_own(
     assert read.waited(read.epochs[0]) == pytest.approx(0.2)
     assert "handover_seconds" not in as_json()
     (tmp_path / "input_profile.json").write_text(json.dumps({**as_json(), "handover_seconds": -1.0}))
-    with pytest.raises(InfeedError, match="handover_seconds: it is -1.0"):
+    with pytest.raises(InfeedError, match=r"handover_seconds: it is -1\.0"):
         read_profile(str(tmp_path / "input_profile.json"))
 
 

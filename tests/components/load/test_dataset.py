@@ -162,6 +162,23 @@ def test_what_cannot_be_is_refused(data, options, said):
         data(**options)
 
 
+def test_a_wrong_option_is_told_of_the_argument_that_gave_it(data):
+    for option in ({"workers": (4, 4)}, {"start_step": -1}, {"batch_size": "3"}):
+        with pytest.raises(InfeedError, match=rf"where: infeed.load, {next(iter(option))}\n"):
+            data(**option)
+    with pytest.raises(InfeedError, match=r"where: infeed.load, batch_size\n(.|\n)*use a multiple of 3"):
+        data(workers=(0, 3), batch_size=4)
+    with pytest.raises(InfeedError, match=r"epochs is 1.5(.|\n)*where: infeed.load, epochs"):
+        data().numpy(epochs=1.5)
+
+
+def test_where_may_be_a_path_and_nothing_else(data, cache):
+    folder = Path(cache).parent / "data"
+    assert len(data()) == len(load(folder, cache_dir=cache)) == 10
+    with pytest.raises(InfeedError, match=r"where is None(.|\n)*as text or a path"):
+        load(None)
+
+
 def test_a_start_step_beyond_the_epoch_is_refused_where_the_epoch_is_asked_for(data):
     loaded = data(batch_size=4, start_step=2)
     assert next(loaded.numpy())

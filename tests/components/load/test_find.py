@@ -103,3 +103,13 @@ def test_nothing_there(tmp_path):
         find_split(f"{tmp_path}/none")
     with pytest.raises(InfeedError, match="no file matches the pattern"):
         find_split(f"{tmp_path}/*.tfrecord")
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"a,b\n" + b"1,2\n" * 40], ids=["short", "long"])
+def test_a_file_that_is_no_tfrecord_file(write, tmp_path, content):
+    write("a-train.tfrecord", {"x": [1]})
+    (tmp_path / "data" / "notes.csv").write_bytes(content)
+    with pytest.raises(
+        InfeedError, match=r"does not begin as a TFRecord file does(.|\n)*notes.csv(.|\n)*TFRecords alone"
+    ):
+        find_split(f"{tmp_path}/data/*.csv")
