@@ -216,16 +216,32 @@ class Checkpoints(keras.callbacks.Callback):
                     remove(os.path.join(self._write_to, name))
 
     def _restore(self) -> None:
-        self._saved.restore(self._newest).assert_consumed()
+        assert self._newest, "there is a checkpoint to go on from"
+        with _fitting(self._newest):
+            self._saved.restore(self._newest).assert_consumed()
+            memory = unpack(self._memory.numpy())
+            told = [(one, memory[str(i)]) for i, one in enumerate(self._remembering())]
         self._newest = None
-        memory = unpack(self._memory.numpy())
-        for i, one in enumerate(self._remembering()):
-            for name, value in memory[str(i)].items():
+        for one, remembered in told:
+            for name, value in remembered.items():
                 setattr(one, name, value)
         self._from_here()
 
     def _remembering(self) -> list[Any]:
         return [*self._callbacks, self.model.history]  # Keras puts its History callback there
+
+
+@contextmanager
+def _fitting(prefix: str) -> Iterator[None]:
+    """Raises InfeedError where a sound checkpoint holds other variables than the training, or others' memory."""
+    try:
+        yield
+    except (AssertionError, ValueError, KeyError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
+        raise InfeedError(
+            f"the checkpoint is of another training, or of another version: {_first_line(error)}",
+            where=prefix,
+            do=f"remove {os.path.dirname(prefix)} to train from the beginning, or go on with the version that wrote it",
+        ) from error
 
 
 def _all_variables(model: keras.Model) -> list[Any]:

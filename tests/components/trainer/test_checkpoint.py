@@ -196,6 +196,23 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(broken, caplog, 
     assert saved_step(broken) == 0
 
 
+@pytest.mark.parametrize("shape", [(), (3,)], ids=["a variable more", "of another shape"])
+def test_a_checkpoint_of_another_version_says_which_and_what_to_do(broken, monkeypatch, shape):
+    """As where the meter's variable changed: what is saved beside the model has another shape, or was not there."""
+    attach = Checkpoints.attach
+
+    def attach_other(self, progress, callbacks, *more, **given):
+        others = [tf.Variable(tf.zeros(shape)) for _ in more] if shape else [*more, tf.Variable(0.0)]
+        attach(self, progress, callbacks, *others, **given)
+
+    monkeypatch.setattr(Checkpoints, "attach", attach_other)
+    says = r"(?s)the checkpoint is of another training, or of another version: .*ckpt-14\n.*remove .* to train from"
+    with pytest.raises(InfeedError, match=says) as caught:
+        train(broken, Remembers(), Stop(), start_step=14)
+    assert caught.value.where == f"{broken}/ckpt-14"
+    assert saved_step(broken) == 14  # nothing is lost
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), "op"])
 def test_an_export_that_fails_says_where_and_how_to_go_on(broken, tmp_path, error):
     if error == "op":
