@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
 from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.formats import (
     FORMATS,
@@ -112,9 +113,11 @@ def open_table(
     return open_source(path, source, options or IngestOptions(), settings, "--set")
 
 
-def blocks(table: OpenedSource, bad_rows: BadRows | None = None) -> Iterator[pa.RecordBatch]:
-    """All rows in order, some thousands at a time; a bad one is reported, and an error by default."""
-    for task in table.tasks:
+def blocks(
+    table: OpenedSource, bad_rows: BadRows | None = None, tasks: Sequence[inputs.Task] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all tasks, or of some, in order, some thousands at a time; a bad one is an error by default."""
+    for task in table.tasks if tasks is None else tasks:
         yield from table.read(task.payload, bad_rows=bad_rows or BadRows())
 
 

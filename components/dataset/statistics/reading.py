@@ -95,17 +95,30 @@ def _read(root: str, split: Split, cache: str) -> TableStatistics:
 
 def _statistics_of_shard(shard: Shard, root: str, cache: str) -> TableStatistics:
     key = f"{shard.crc32c}-{shard.bytes}-{shard.records}"
-    kept = files.join(cache, f"statistics-{key}.json")
-    try:
-        found = TableStatistics.read(kept, key)
-    except InfeedError as error:
-        _log.warning("statistics that were kept are damaged, so the shard is read again: %s", error)
-        found = None
+    found = kept_statistics(key, cache)
     if found is None:
         found = _read_shard(files.join(root, shard.file)).collapse()
-        with suppress(OSError, InfeedError):
-            found.write(kept, key)
+        keep_statistics(found, key, cache)
     return found
+
+
+def kept_statistics(key: str, cache_dir: str) -> TableStatistics | None:
+    """What was kept of the rows that are known by this key; None for nothing, or for a file that is damaged."""
+    try:
+        return TableStatistics.read(_kept(key, cache_dir), key)
+    except InfeedError as error:
+        _log.warning("statistics that were kept are damaged, so the rows are read again: %s", error)
+        return None
+
+
+def keep_statistics(found: TableStatistics, key: str, cache_dir: str) -> None:
+    """Keeps them, if the folder can be written."""
+    with suppress(OSError, InfeedError):
+        found.write(_kept(key, cache_dir), key)
+
+
+def _kept(key: str, cache_dir: str) -> str:
+    return files.join(cache_dir, f"statistics-{key}.json")
 
 
 def _read_shard(path: str) -> TableStatistics:

@@ -76,7 +76,7 @@ def test_damaged_statistics_in_the_cache_are_made_again(tmp_path: Path, caplog: 
     [kept] = cache.glob("statistics-*")
     kept.write_bytes(kept.read_bytes()[:-9])
     assert as_json(statistics_of(root, "train", cache_dir=str(cache))) == first
-    assert "damaged, so the shard is read again" in caplog.text
+    assert "damaged, so the rows are read again" in caplog.text
 
 
 def test_a_column_of_nothing_at_all_has_a_name_and_no_statistics(tmp_path: Path) -> None:
