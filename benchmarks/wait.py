@@ -4,9 +4,9 @@
     python benchmarks/wait.py --rows 64 --turns 3 --no-workers
 
 Trains a tiny model on 14 float and 5 integer columns of the tier `columns`, in the Trainer's own loop of 16 steps a
-call. Beside it runs the same loop with the batch in the graph: what it takes longer is what feeding costs a step. A
-third loop takes one constant batch from a dataset, as the Trainer does when it measures the floor of its meter. One
-device and two mirrored ones run in processes of their own.
+call, whose steps gather their rows themselves. Beside it runs the same loop with the batch in the graph: what it takes
+longer is what feeding costs a step. A third loop takes the same batches from a dataset, as it is where steps do not run
+beside the columns, and a fourth one constant batch. One device and two mirrored ones run in processes of their own.
 
 Two workers train on batches that are late on the first, on the second and on both. What the job lost is the time of a
 step beyond that without delay; the profile says the largest share that a worker waited above the floor. The two should
@@ -68,34 +68,34 @@ def steps(name: str, size: int, turns: int) -> Result:
 
     from infeed.components.feed.meter import Meter
     from infeed.components.trainer.distribution import distribute, make_strategy
-    from infeed.components.trainer.steps import make_train_steps, prepare
+    from infeed.components.trainer.steps import make_row_steps, make_train_steps, prepare
 
     if name == "mirrored":
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     strategy = make_strategy(name)
     with tempfile.TemporaryDirectory() as folder:
-        batches = _batches(folder, size)
+        by_rows, batches = _batches(folder, size, by_rows=True), _batches(folder, size)
     model = _model(strategy)
     prepare(model, strategy, batches.element_spec)
     constant = tf.data.Dataset.from_tensors(next(iter(batches))).repeat().prefetch(2)
-    meter = Meter()
-    fed, ready = (iter(distribute(one, strategy, size)) for one in (batches, constant))
-    train = make_train_steps(model, strategy, meter)
+    meter, handed = Meter(), (by_rows.handed(CALL), batches, constant)
+    rows, fed, ready = (iter(distribute(one, strategy, size)) for one in handed)
+    train, gather = make_train_steps(model, strategy, meter), make_row_steps(model, strategy, meter, by_rows.take)
     in_graph = _in_graph(model, strategy, next(ready))
     took = interleave(
         {
             "graph": lambda: _timed(lambda: in_graph(tf.constant(CALL))),
+            "feed": lambda: _timed(lambda: gather(rows, tf.constant(CALL))),
+            "batches": lambda: _timed(lambda: train(fed, tf.constant(CALL))),
             "constant": lambda: _timed(lambda: train(ready, tf.constant(CALL))),
-            "feed": lambda: _timed(lambda: train(fed, tf.constant(CALL))),
         },
         turns + 1,  # the first traces
     )
-    ideal, hand_over, ours = (median(costs[1:]) for costs in took.values())
-    over = {
-        f"us a step over the batch in the graph, {loop}": 1e6 * (cost.wall - ideal.wall)
-        for loop, cost in (("feed", ours), ("constant dataset", hand_over))
-    }
+    ideal, ours, *others = (median(costs[1:]) for costs in took.values())
+    loops = dict(zip(("feed", "dataset of batches", "constant dataset"), (ours, *others), strict=True))
+    over = {f"us a step over the batch in the graph, {loop}": 1e6 * (loops[loop].wall - ideal.wall) for loop in loops}
+    over |= {f"us of CPU over it, {loop}": 1e6 * (loops[loop].cpu - ideal.cpu) for loop in loops}
     case = f"{name}, {size:,} rows, a step"
     in_memory = Side("batch in the graph", ideal.cpu, ideal.wall)
     return Result("wait", case, Side("feed", ours.cpu, ours.wall, also=over), in_memory, turns)
@@ -140,7 +140,7 @@ def _columns() -> dict[str, str]:
     return {f"f{i}": "float32" for i in range(FLOATS)} | {f"i{i}": "int64" for i in range(INTEGERS)}
 
 
-def _batches(folder: str, size: int) -> Any:
+def _batches(folder: str, size: int, *, by_rows: bool = False) -> Any:
     """The feed's own, of the tier `columns`; a record is the bytes of its numbers."""
     import numpy as np
     import tensorflow as tf
@@ -167,7 +167,7 @@ def _batches(folder: str, size: int) -> Any:
     functions = BatchFunctions(parse, transform)
     shards = [ShardFile(path, RECORDS, Path(path).stat().st_size)]
     options = FeedOptions(batch_size=size, tier="columns")
-    spec = FeedSpec(True, measure_records(shards, functions))
+    spec = FeedSpec(True, measure_records(shards, functions), by_rows=by_rows)
     return build(plan(shards, spec, options, Machine.here()), functions)
 
 

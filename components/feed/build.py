@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from infeed.components.feed.capacity import Machine, RecordSizes
-from infeed.components.feed.columns import can_keep, can_split, mapped
+from infeed.components.feed.columns import can_keep, can_split, is_static, mapped, reading_options
 from infeed.components.feed.corrupt import Corrupt, check_files, corrupt_record_context, without_corrupt
 from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
+from infeed.components.feed.row_batches import RowBatches
 from infeed.components.feed.shards import ShardFile, shard_files
 from infeed.components.feed.stages.base import BatchFunctions, BuildContext, Made, Stage
+
+Batches: TypeAlias = tf.data.Dataset | RowBatches
 
 _MEASURED_RECORDS = 256
 
@@ -32,7 +35,7 @@ class Feed:
     """
 
     plan: InputPlan
-    make: Callable[[WorkerContext, int], tf.data.Dataset]
+    make: Callable[[WorkerContext, int], Batches]
     identity: Any
     close: Callable[[], None] = lambda: None
 
@@ -49,6 +52,11 @@ class Feed:
           workers: which worker this is; it makes its part of every global batch.
           start_step: number of the first batch, counted from the beginning of training.
         """
+        made = self.batches(workers=workers, start_step=start_step)
+        return made.dataset() if isinstance(made, RowBatches) else made
+
+    def batches(self, *, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0) -> Batches:
+        """The same as the plan makes them: where its steps gather their rows themselves, that is no dataset."""
         with corrupt_record_context(self.plan.shards):
             return self.make(workers, start_step)
 
@@ -77,7 +85,7 @@ def plan_feed(
     fed = spec(sum(shard.records for shard in shards), sample, tuple(map(str, corrupt)))
     made = plan(shards, fed, options, Machine.here(cache_dir=options.cache_dir))
 
-    def make(workers: WorkerContext, start_step: int) -> tf.data.Dataset:
+    def make(workers: WorkerContext, start_step: int) -> Batches:
         return build(made, stages, workers=workers, start_step=start_step)
 
     return Feed(made, make, [[shard.identity for shard in shards], stages.key])
@@ -95,13 +103,14 @@ def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> R
         feature_bytes=sum(map(_bytes, tf.nest.flatten(features, expand_composites=True))) / count,
         can_split=can_split(made.element_spec[1]),
         can_keep=can_keep(made.element_spec[1]),
+        is_dense=all(map(is_static, tf.nest.flatten(made.element_spec[1]))),
     )
 
 
 def build(
     plan: InputPlan, functions: BatchFunctions, *, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0
-) -> tf.data.Dataset:
-    """Builds the dataset. Training plans give endless full batches, evaluation plans every record once, in order.
+) -> Batches:
+    """Builds the batches. Training plans give endless full batches, evaluation plans every record once, in order.
 
     A plan of the tier `columns` or `disk` reads and decodes the whole split here, before this returns.
 
@@ -125,18 +134,11 @@ def build(
     made: Made = None
     for stage in plan.stages:
         made = stage.apply(made, context)
-    assert isinstance(made, tf.data.Dataset), "every list of stages in plan.py ends with one that makes a dataset"
-    return made.with_options(_options(plan))
-
-
-def _options(plan: InputPlan) -> tf.data.Options:
-    options = tf.data.Options()
-    # Rewriting the graph copies every tensor in it, columns included; the plan leaves nothing to rewrite anyway.
-    options.experimental_optimization.apply_default_optimizations = not plan.holds_rows
-    options.deterministic = True
-    # Records are dealt out by us; a second sharding by TensorFlow would drop some of them.
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return options
+    if isinstance(made, RowBatches):
+        return made
+    assert isinstance(made, tf.data.Dataset), "every list of stages in plan.py ends with one that makes batches"
+    # Where rows are kept, the plan leaves nothing to rewrite anyway.
+    return made.with_options(reading_options(rewrite=not plan.holds_rows))
 
 
 def _bytes(tensor: tf.Tensor) -> float:

@@ -61,13 +61,14 @@ class RecordSizes:
     """Measured on the first records of a split (see `build.measure_records`): sizes in bytes a record.
 
     `can_split` says whether batches may be made several at once (see `columns.can_split`), `can_keep` whether rows may
-    be kept decoded (see `columns.can_keep`).
+    be kept decoded (see `columns.can_keep`), `is_dense` whether every feature is dense and of a fixed shape.
     """
 
     record_bytes: float
     feature_bytes: float
     can_split: bool = True
     can_keep: bool = True
+    is_dense: bool = True
 
     @property
     def kept_bytes(self) -> float:

@@ -141,11 +141,56 @@ def training_rows(
 
     Where there are `groups`, an epoch is of just as many batches, and its rows are those that `sampling.sample` gives.
     """
+    steps, windows = max(1, rows // batch_size), -(-rows // window.rows) if window else 1
+    orders = _orders(rows, batch_size, seed, workers, start_step // steps * windows, window, groups)
+    batches = orders.flat_map(tf.data.Dataset.from_tensor_slices).skip(start_step % steps)
+    return endless(batches)
+
+
+def training_calls(
+    rows: int,
+    batch_size: int,
+    seed: int,
+    steps_per_call: int,
+    *,
+    workers: WorkerContext = SINGLE_WORKER,
+    start_step: int = 0,
+    groups: Sequence[Group] = (),
+) -> tf.data.Dataset:
+    """The row numbers of `training_rows`, those of all steps of a call together: int64 [steps, batch].
+
+    An epoch's last call is shorter where `steps_per_call` does not divide its steps, so every epoch begins with a call;
+    so does training, at `start_step`.
+    """
+    steps = max(1, rows // batch_size)
+    epoch, done = divmod(start_step, steps)
+    orders = _orders(rows, batch_size, seed, workers, epoch, None, groups)
+
+    def calls_of(number: tf.Tensor, order: tf.Tensor) -> tf.data.Dataset:
+        left = order[tf.where(number == 0, tf.constant(done, tf.int64), 0) :]
+        return tf.data.Dataset.from_tensor_slices(left).batch(steps_per_call)
+
+    return endless(orders.enumerate().flat_map(calls_of))
+
+
+def _orders(
+    rows: int,
+    batch_size: int,
+    seed: int,
+    workers: WorkerContext,
+    first: int,
+    window: Window | None,
+    groups: Sequence[Group],
+) -> tf.data.Dataset:
+    """What a worker takes of one epoch after the other, or of one window after the other: int64 [steps, batch].
+
+    They are counted through all epochs; the one of number `first` is the first.
+    """
     part, steps = workers.per_worker_batch_size(batch_size), max(1, rows // batch_size)
     windows = -(-rows // window.rows) if window else 1
 
     @tf.autograph.experimental.do_not_convert
-    def batches_of(place: tf.Tensor) -> tf.Tensor:  # windows are counted through all epochs -> int64 [steps, part]
+    def batches_of(place: tf.Tensor) -> tf.Tensor:
         epoch, number = tf.stack([seed, place // windows]), place % windows
         if groups:
             some = sample(groups, steps * batch_size, seed, place)
@@ -159,10 +204,26 @@ def training_rows(
         full = tf.size(order) // batch_size * batch_size
         return tf.reshape(order[:full], [-1, workers.count, part])[:, workers.index]
 
-    places = tf.data.Dataset.counter(start_step // steps * windows)
-    orders = places.map(batches_of).prefetch(1)  # the next order is made during this one
-    batches = orders.flat_map(tf.data.Dataset.from_tensor_slices).skip(start_step % steps)
-    return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    return tf.data.Dataset.counter(first).map(batches_of).prefetch(1)  # the next order is made during this one
+
+
+def endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The same, which is known to have no end."""
+    return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+
+def reading_options(*, rewrite: bool) -> tf.data.Options:
+    """Of every dataset that the feed makes.
+
+    Args:
+      rewrite: whether TensorFlow may rewrite the graph. It copies every tensor in it, columns included.
+    """
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = rewrite
+    options.deterministic = True
+    # Records are dealt out by us; a second sharding by TensorFlow would drop some of them.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return options
 
 
 def _rows_of_window(rows: int, window: Window, epoch: tf.Tensor, number: tf.Tensor) -> tf.Tensor:

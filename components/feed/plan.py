@@ -32,6 +32,7 @@ from infeed.components.feed.stages.columns import (
     CacheColumns,
     CacheRecords,
     GatherInOrder,
+    GatherInStep,
     GatherShuffled,
     LoadColumns,
 )
@@ -59,7 +60,8 @@ class FeedSpec:
 
     `left_out` says in words which corrupt records the shards no longer hold; `class_names` are those of the labels, by
     index; `epochs` says how often the split will be read, where that is known; `static_shapes` whether every batch has
-    to be of the same shape; `remote` whether other processes than this one make the batches.
+    to be of the same shape; `remote` whether other processes than this one make the batches; `by_rows` whether the loop
+    takes row numbers, where steps run beside the rows.
     """
 
     training: bool
@@ -71,6 +73,7 @@ class FeedSpec:
     epochs: int | None = None
     static_shapes: bool = False
     remote: bool = False
+    by_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class InputPlan:
     @property
     def holds_rows(self) -> bool:
         """Whether every worker holds all rows and takes batches by their numbers."""
-        return any(isinstance(stage, GatherShuffled | GatherInOrder) for stage in self.stages)
+        return any(isinstance(stage, GatherShuffled | GatherInStep | GatherInOrder) for stage in self.stages)
 
     def describe(self) -> str:
         """The plan as text, one line a stage."""
@@ -132,7 +135,7 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
         steps_per_epoch=max(1, batches),
         seed=options.seed,
         training=spec.training,
-        stages=(*_source(tier, shards, spec, capacity), *_finish(spec, capacity)),
+        stages=(*_source(tier, shards, spec, capacity), *_finish(tier, spec, capacity)),
         left_out=spec.left_out,
     )
 
@@ -158,7 +161,6 @@ def _kept(
     tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
 ) -> Stages:
     options, decoded = capacity.options, capacity.sizes.can_keep
-    window = capacity.window() if tier == "disk" and not weights else None
     vectorised = "parsing and decoding are vectorised, so they want large batches"
     decode = (ParseExamples(), TransformFeatures())
     in_memory = LoadColumns() if decoded else CacheRecords(_PADDED)
@@ -168,12 +170,27 @@ def _kept(
         _read_in_order(shards, capacity),
         *((BatchRecords(capacity.rows_a_call(), vectorised), *decode) if decoded else ()),
         CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
-        # Behind what is kept, so that each epoch has an order of its own.
-        GatherShuffled(options.batch_size, capacity.batches_a_call(), window, weights)
-        if spec.training
-        else GatherInOrder(options.batch_size),
+        _gather(tier, spec, capacity, weights),  # behind what is kept, so that each epoch has an order of its own
         *(() if decoded else decode),
     )
+
+
+def _gather(
+    tier: Tier, spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
+) -> GatherShuffled | GatherInStep | GatherInOrder:
+    size, batches = capacity.options.batch_size, capacity.batches_a_call()
+    if not spec.training:
+        return GatherInOrder(size)
+    if _in_step(tier, spec, capacity):
+        return GatherInStep(size, weights)
+    return GatherShuffled(size, batches, capacity.window() if tier == "disk" and not weights else None, weights)
+
+
+def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
+    """Whether each step gathers its rows itself: small batches, to which nothing is done that takes long."""
+    small = spec.sizes.is_dense and capacity.batches_a_call() > 1
+    as_kept = not (spec.augmentation or spec.normalisation)
+    return spec.by_rows and spec.training and tier == "columns" and small and as_kept
 
 
 def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, weights: SamplingWeights | None) -> Stages:
@@ -221,8 +238,10 @@ def _read_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> ReadShard
     return ReadShards(readers, capacity.rows_a_call(), max(shard.records for shard in shards), reason)
 
 
-def _finish(spec: FeedSpec, capacity: Capacity) -> Stages:
+def _finish(tier: Tier, spec: FeedSpec, capacity: Capacity) -> Stages:
     """The stages that are the same for all: they are done anew for every batch, so they come behind what is kept."""
+    if _in_step(tier, spec, capacity):
+        return ()
     size, batches = capacity.options.batch_size, capacity.batches_a_call()
     split = (SplitBatches(batches, size),) if spec.training and batches > 1 else ()
     augment = (AugmentImages(spec.augmentation),) if spec.augmentation else ()

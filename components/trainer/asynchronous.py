@@ -18,6 +18,7 @@ import keras
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.feed.build import Batches
 from infeed.components.feed.meter import Meter
 from infeed.components.feed.options import WorkerContext
 from infeed.components.trainer.steps import StepFunctions, replica_step, unless_empty
@@ -31,7 +32,7 @@ class PerWorkerDatasets:
     """What workers make for themselves, away from this process: which worker it is -> its batches, as in `loop.fit`."""
 
     workers: int
-    train: Callable[[WorkerContext], tf.data.Dataset]
+    train: Callable[[WorkerContext], Batches]
     evaluation: Callable[[WorkerContext], tf.data.Dataset]
 
 
@@ -203,7 +204,7 @@ def _change(variable: Any, was: tf.Tensor, value: tf.Tensor) -> None:
 def _iterators(
     coordinator: tf.distribute.coordinator.ClusterCoordinator,
     workers: int,
-    make: Callable[[WorkerContext], tf.data.Dataset],
+    make: Callable[[WorkerContext], Batches],
 ) -> list[Any]:
     """One a worker, on every worker: which is its own it knows only when it runs, too late to choose what is built."""
     shares = [partial(make, WorkerContext(index, workers)) for index in range(workers)]

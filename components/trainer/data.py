@@ -11,10 +11,11 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed import augment
-from infeed.components.feed.build import Feed, plan_feed
+from infeed.components.feed.build import Batches, Feed, plan_feed
 from infeed.components.feed.capacity import RecordSizes
 from infeed.components.feed.options import WorkerContext
 from infeed.components.feed.plan import FeedSpec
+from infeed.components.feed.row_batches import RowBatches
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
@@ -30,12 +31,14 @@ def make_feed(
     training: bool,
     num_steps: int | None = None,
     runs: int = 1,
+    by_rows: bool = False,
 ) -> Feed:
     """Plans the reading of TFX's file patterns.
 
     Args:
       num_steps: of the training, where that is not a number of epochs.
       runs: how often the whole training is gone through: what a search decodes once serves all of its trials.
+      by_rows: whether the loop takes row numbers, where its steps run beside the rows.
 
     Raises:
       InfeedError: there is no record to read, or too many are corrupt.
@@ -58,28 +61,27 @@ def make_feed(
             epochs=runs * epochs,
             static_shapes=options.strategy == "tpu" if static_shapes is None else static_shapes,
             remote=options.strategy == "parameter_server",
+            by_rows=by_rows,
         )
 
     return plan_feed(patterns, _stages(graph, options, training=training), options.feed, spec)
 
 
-def with_class_weights(
-    dataset: tf.data.Dataset, class_weight: Mapping[str, float], classes: Sequence[str]
-) -> tf.data.Dataset:
+def with_class_weights(batches: Batches, class_weight: Mapping[str, float], classes: Sequence[str]) -> Batches:
     """(features, label [batch]) -> (features, label, weight float32 [batch]), as Keras takes them.
 
     Weights that the batches have already are multiplied by those of the classes.
 
     Args:
-      dataset: labels are class indices.
-      class_weight: by class name; classes left out weigh 1. Empty leaves the dataset as it is.
+      batches: labels are class indices.
+      class_weight: by class name; classes left out weigh 1. Empty leaves the batches as they are.
       classes: names in index order.
 
     Raises:
       InfeedError: a class that does not exist.
     """
     if not class_weight:
-        return dataset
+        return batches
     unknown = sorted(set(class_weight) - set(classes))
     if unknown:
         raise InfeedError(
@@ -92,7 +94,9 @@ def with_class_weights(
     def with_weight(features: Any, label: tf.Tensor, *weight: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
         return features, label, math.prod(weight, start=tf.gather(weights, label))
 
-    return dataset.map(with_weight, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    if isinstance(batches, RowBatches):
+        return batches.map(with_weight)
+    return batches.map(with_weight, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
 def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[str, Any]:

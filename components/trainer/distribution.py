@@ -18,6 +18,7 @@ import tensorflow as tf
 from infeed.components.errors import InfeedError
 from infeed.components.feed.columns import is_static_number
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.feed.row_batches import CallRows, deal_rows
 from infeed.components.feed.stages.batches import PrefetchToDevice
 from infeed.components.trainer import cluster
 from infeed.components.trainer.options import check_strategy
@@ -114,14 +115,18 @@ def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch
     So the next batch waits on the accelerators, where there are any, and no step waits for a copy.
 
     Args:
-      dataset: [batch of this worker, ...]; in evaluation the last batch may be short.
+      dataset: [batch of this worker, ...]; in evaluation the last batch may be short. Or `CallRows`.
       strategy: the one that trains.
       batch_size: of the global batch, a multiple of the number of replicas.
     """
 
     def deal(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        one_replica = context.num_replicas_in_sync == context.num_input_pipelines
-        return dataset if one_replica else dataset.rebatch(batch_size // context.num_replicas_in_sync)
+        replicas = context.num_replicas_in_sync // context.num_input_pipelines
+        if replicas == 1:
+            return dataset
+        if isinstance(dataset.element_spec, CallRows):
+            return deal_rows(dataset, replicas)
+        return dataset.rebatch(batch_size // context.num_replicas_in_sync)
 
     if is_coordinated(strategy):
         return tf.distribute.coordinator.ClusterCoordinator(strategy).create_per_worker_dataset(dataset)
@@ -151,6 +156,11 @@ def distributing(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
         strategy = tf.distribute.OneDeviceStrategy(given[0])
     _leave_iterators_at_exit()
     return strategy
+
+
+def runs_beside_input(strategy: tf.distribute.Strategy) -> bool:
+    """Whether steps run in this process and on its CPUs, where input is made."""
+    return not is_coordinated(strategy) and strategy_name(strategy) != "tpu" and not accelerators(strategy)
 
 
 def device_steps(strategy: tf.distribute.Strategy) -> tuple[PrefetchToDevice, ...]:

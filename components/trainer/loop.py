@@ -17,7 +17,10 @@ import tensorflow as tf
 
 from infeed.components import schema
 from infeed.components.dataset.input_profile import Ceiling, EpochProfile
+from infeed.components.feed.build import Batches
+from infeed.components.feed.columns import endless
 from infeed.components.feed.meter import Meter
+from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer import asynchronous
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.checkpoint import Checkpoints
@@ -36,7 +39,11 @@ STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper tha
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `fit` leaves behind. `history` is Keras' own: a list of values an epoch for each name."""
+    """What `fit` leaves behind.
+
+    `train` is what steps were given: batches, or `CallRows`. `history` is Keras' own: a list of values an epoch for
+    each name.
+    """
 
     model: keras.Model
     train: tf.data.Dataset
@@ -87,7 +94,7 @@ class RecordEpochs(keras.callbacks.Callback):
 def fit(
     model: keras.Model,
     strategy: tf.distribute.Strategy,
-    train: tf.data.Dataset,
+    train: Batches,
     evaluation: tf.data.Dataset,
     *,
     batch_size: int,
@@ -121,11 +128,11 @@ def fit(
     per_call = min(steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or float("inf"))
     prepare(model, strategy, train.element_spec)
+    handed, take = (train.handed(per_call), train.take) if isinstance(train, RowBatches) else (endless(train), None)
     if per_worker:
         calls = asynchronous.make_scheduled_functions(model, strategy, per_worker)
     else:
-        endless = train.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-        calls = make_step_functions(model, strategy, endless, evaluation, batch_size)
+        calls = make_step_functions(model, strategy, handed, evaluation, batch_size, take)
     model.steps_per_execution = per_call
     model.train_function = _train_function(model, calls, progress)
     model.test_function = _test_function(model, calls.test, per_call)
@@ -147,7 +154,7 @@ def fit(
             callbacks=all_callbacks,
             verbose=2,
         )
-    return Fitted(model, train, history.history, record.epochs, calls.train_and_wait, calls.meter)
+    return Fitted(model, handed, history.history, record.epochs, calls.train_and_wait, calls.meter)
 
 
 def steps_per_call(model: keras.Model) -> int:
@@ -173,7 +180,7 @@ def measure_ceiling(
     Args:
       train_steps, meter: as `fit` left them.
       strategy: the one that trained.
-      batch: this worker's part of a global batch.
+      batch: this worker's part of a global batch, or `CallRows`: then it is the rows that are constant.
       batch_size: of the global batch.
       seconds: how long about; all workers make the same number of steps.
     """

@@ -16,7 +16,7 @@ import tensorflow as tf
 from infeed.components import schema, user_code
 from infeed.components.dataset.input_profile import InputProfile
 from infeed.components.errors import InfeedError
-from infeed.components.feed.build import Feed
+from infeed.components.feed.build import Batches, Feed
 from infeed.components.feed.corrupt import corrupt_record_context
 from infeed.components.feed.options import WorkerContext
 from infeed.components.trainer import cluster, distribution, loop
@@ -47,7 +47,7 @@ def run_fn(fn_args: Any) -> None:
     if _is_server(fn_args):
         cluster.serve(fn_args.serving_model_dir)
         return
-    training = prepare(fn_args)
+    training = prepare(fn_args, own_loop=True)
     inputs = training.train, training.evaluation
     with closing(inputs[0]), closing(inputs[1]), chief_writes(training.places, training.workers) as places:
         shards = [shard for one in inputs for shard in one.plan.shards]
@@ -89,11 +89,12 @@ class Trained:
     inputs: ModelInputs
 
 
-def prepare(fn_args: Any, *, runs: int = 1) -> Training:
+def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     """Reads options, cluster and graph, and plans the feeds.
 
     Args:
       runs: how often the whole training is gone through, as by the trials of a search.
+      own_loop: whether `loop.fit` trains, which takes row numbers as well as batches.
     """
     check_backend()
     options = read_options(fn_args)
@@ -106,8 +107,16 @@ def prepare(fn_args: Any, *, runs: int = 1) -> Training:
     with strategy.scope() if distribution.is_coordinated(strategy) else nullcontext():
         graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.label, options.feed.weight)
     max_steps = fn_args.train_steps
+    by_rows = own_loop and distribution.runs_beside_input(strategy)
     train = make_input(
-        fn_args.train_files, graph, options, training=True, workers=workers, num_steps=max_steps, runs=runs
+        fn_args.train_files,
+        graph,
+        options,
+        training=True,
+        workers=workers,
+        num_steps=max_steps,
+        runs=runs,
+        by_rows=by_rows,
     )
     evaluation = make_input(fn_args.eval_files, graph, options, training=False, workers=workers, runs=runs)
     if options.input_fn and workers.count > 1:
@@ -201,14 +210,14 @@ def fit(training: Training, places: OutputDirs) -> Trained:
     return Trained(fitted, inputs)
 
 
-def features_of(train: tf.data.Dataset, evaluation: tf.data.Dataset) -> dict[str, tf.TypeSpec]:
+def features_of(train: Batches, evaluation: tf.data.Dataset) -> dict[str, tf.TypeSpec]:
     """The features that batches of both have, [batch, ...]; an input function may give some of them alone."""
     also = evaluation.element_spec[0]
     return {name: spec for name, spec in train.element_spec[0].items() if name in also}
 
 
-def _train_batches(training: Training, start_step: int, workers: WorkerContext) -> tf.data.Dataset:
-    batches = training.train.dataset(workers=workers, start_step=start_step)
+def _train_batches(training: Training, start_step: int, workers: WorkerContext) -> Batches:
+    batches = training.train.batches(workers=workers, start_step=start_step)
     return with_class_weights(batches, training.options.class_weight, training.graph.classes)
 
 
@@ -216,7 +225,7 @@ def _eval_batches(training: Training, workers: WorkerContext) -> tf.data.Dataset
     return training.evaluation.dataset(workers=workers).take(training.eval_steps or -1)
 
 
-def model_spec(dataset: tf.data.Dataset, graph: Graph, options: TrainOptions) -> ModelSpec:
+def model_spec(dataset: Batches, graph: Graph, options: TrainOptions) -> ModelSpec:
     """What the model function is given."""
     features = dataset.element_spec[0]
     # In order of name: the graph gives them in any order, and a model that joins them must find its weights again.

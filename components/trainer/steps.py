@@ -89,10 +89,15 @@ def make_step_functions(
     train: tf.data.Dataset,
     evaluation: tf.data.Dataset,
     batch_size: int,
+    take: Callable[[tf.Tensor], Any] | None = None,
 ) -> StepFunctions:
-    """Where this process makes the steps, alone or with others like it."""
+    """Where this process makes the steps, alone or with others like it.
+
+    Args:
+      take: where `train` is of `CallRows`, what makes a batch of row numbers; None where it is of batches.
+    """
     meter = Meter()
-    train_steps = make_train_steps(model, strategy, meter)
+    train_steps = make_row_steps(model, strategy, meter, take) if take else make_train_steps(model, strategy, meter)
     return StepFunctions(
         meter,
         train=train_steps,
@@ -132,6 +137,33 @@ def make_train_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter
         for _ in tf.range(count):
             batch = meter.next(iterator)
             strategy.run(step, args=(batch,))
+
+    return train_steps  # type: ignore[no-any-return]
+
+
+def make_row_steps(
+    model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter, take: Callable[[tf.Tensor], Any]
+) -> TrainSteps:
+    """A graph that takes the row numbers of `count` steps from an iterator of `CallRows`; each step gathers its own.
+
+    Args:
+      take: row numbers, int64 [batch of a replica] -> the batch.
+    """
+    train_step = replica_step(model.train_step, model)
+
+    @tf.autograph.experimental.do_not_convert
+    def step(numbers: tf.Tensor, number: tf.Tensor) -> None:
+        train_step(take(numbers[number]))
+
+    @tf.function(reduce_retracing=True)
+    def train_steps(iterator: Any, count: tf.Tensor) -> None:
+        made = 0
+        while made < count:
+            call = meter.next(iterator)
+            steps = tf.minimum(tf.shape(strategy.experimental_local_results(call.numbers)[0])[0], count - made)
+            for number in tf.range(steps):
+                strategy.run(step, args=(call.numbers, number))
+            made += steps
 
     return train_steps  # type: ignore[no-any-return]
 

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from infeed.components.feed.columns import Columns
+    from infeed.components.feed.row_batches import RowBatches
 
 Batch: TypeAlias = Any  # a dict of tensors, or (features, label) of them: [batch, ...] each
 EpochReader: TypeAlias = "Callable[[tf.Tensor], tf.data.Dataset]"  # an epoch's number, int64 [] -> what it reads
-Made: TypeAlias = "tf.data.Dataset | Columns | EpochReader | list[EpochReader] | None"  # what stages hand on
+Made: TypeAlias = (
+    "tf.data.Dataset | RowBatches | Columns | EpochReader | list[EpochReader] | None"  # what stages hand on
+)
 
 Before = TypeVar("Before", contravariant=True)
 After = TypeVar("After", bound=Made, covariant=True)
@@ -31,7 +34,7 @@ After = TypeVar("After", bound=Made, covariant=True)
 class Stage(Protocol[Before, After]):
     """One stage: it takes what the stage before it made, and makes what the stage behind it takes.
 
-    `Before` and `After` are each one of `Made`: None before the first stage, and behind the last one the dataset.
+    `Before` and `After` are each one of `Made`: None before the first stage, and behind the last one the batches.
     """
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from infeed.components.feed.columns import Columns
+    from infeed.components.feed.row_batches import RowBatches
 
 _LABELS_A_CALL = 1 << 16
 
@@ -139,12 +141,51 @@ class GatherShuffled:
             workers=context.workers,
             start_step=context.start_step,
             window=self.window,
-            groups=_groups(before, self.weights, context) if self.weights else (),
+            groups=_groups(before, self.weights, context),
         )
         if self.batches > 1:
             several = rows.batch(self.batches, drop_remainder=True)
             rows = several.map(lambda some: tf.reshape(some, [-1]))  # int64 [batches * batch]
         return context.mapped(rows, before.take)
+
+
+@dataclass(frozen=True)
+class GatherInStep:
+    """Endless full batches of training, each of which its step gathers.
+
+    Attributes:
+      batch_size: rows of a global batch.
+      weights: by which rows are sampled; None takes each once an epoch.
+    """
+
+    batch_size: int
+    weights: SamplingWeights | None = None
+
+    name = "gather"
+    reason = "the step finds its rows beside it, and row numbers cost less to hand over than batches"
+
+    @property
+    def does(self) -> str:
+        order = f"drawn by share: {self.weights.describe()}" if self.weights else "an exact shuffle"
+        return (
+            f"hands over the row numbers of all steps of a call, {order}, in an order made from seed and epoch; "
+            f"each step gathers its {self.batch_size:,} rows"
+        )
+
+    def apply(self, before: Columns, context: BuildContext) -> RowBatches:
+        from infeed.components.feed.columns import training_calls
+        from infeed.components.feed.row_batches import RowBatches
+
+        calls = partial(
+            training_calls,
+            before.rows,
+            self.batch_size,
+            context.seed,
+            workers=context.workers,
+            start_step=context.start_step,
+            groups=_groups(before, self.weights, context),
+        )
+        return RowBatches(before, calls)
 
 
 @dataclass(frozen=True)
@@ -166,10 +207,12 @@ class GatherInOrder:
         return context.mapped(evaluation_rows(before.rows, self.batch_size, context.workers), before.take)
 
 
-def _groups(columns: Columns, weights: SamplingWeights, context: BuildContext) -> list[Group]:
-    """The rows of each split, or of each class, which the labels tell."""
+def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildContext) -> list[Group]:
+    """The rows of each split, or of each class, which the labels tell; none where nothing is weighed."""
     from infeed.components.feed.columns import evaluation_rows
 
+    if not weights:
+        return []
     if weights.by == "split":
         places = [weights.names.index(shard.split) for shard in context.shards]
         keys = np.repeat(places, [shard.records for shard in context.shards])

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 RECORDS, BATCH = 22, 4
 TIERS = {
     "columns": {"tier": "columns"},
+    "by rows": {"tier": "columns"},
     "disk": {"tier": "disk"},
     "cached": {"tier": "stream", "cache_records": True},
     "stream": {"tier": "stream", "cache_records": False},
@@ -57,11 +58,12 @@ SPARSE = NUMBER | {name: lambda raw, name=name: raw[name] for name in ("short", 
 SPARSE |= {f"saved {name}": lambda raw, name=name: forgetful(raw[name]) for name in ("list", "sized")}
 PADDED = NUMBER | {"padded": lambda raw: tf.sparse.to_dense(raw["list"], -1)}
 PARSED = {  # beside the number
+    "dense": ("pair", "text"),
     "ragged": ("pair", "text", "short", "long", "words", "pairs"),
     "sparse": ("short", "list", "names", "sized"),
     "padded": ("list",),
 }
-KINDS = {"ragged": RAGGED, "sparse": SPARSE, "padded": PADDED}
+KINDS = {"dense": DENSE, "ragged": RAGGED, "sparse": SPARSE, "padded": PADDED}
 
 
 def example(number):
@@ -94,7 +96,7 @@ def feature(name, values):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """dataset(kinds, tier, training) -> batches"""
+    """dataset(kinds, tier, training) -> batches, for a loop that takes row numbers too where the tier is `by rows`"""
     folder = tmp_path_factory.mktemp("tiers")
     shards = []
     for shard in range(2):
@@ -114,7 +116,7 @@ def dataset(tmp_path_factory):
             key=kinds,
         )
         options = FeedOptions(batch_size=BATCH, cache_dir=str(folder / "cache"), **TIERS[tier])
-        spec = FeedSpec(training, measure_records(shards, functions))
+        spec = FeedSpec(training, measure_records(shards, functions), by_rows=tier == "by rows")
         return build(plan(shards, spec, options, Machine(cpus=2, memory_bytes=1 << 30)), functions)
 
     return make
@@ -158,3 +160,17 @@ def test_evaluation_has_the_same_batches_in_every_tier(dataset, kinds, tier):
 def test_training_has_the_same_batches_wherever_rows_are_drawn_by_number(dataset, kinds, tier):
     kept, cached = (list(map(plain, dataset(kinds, one, True).take(12))) for one in (tier, "cached"))
     assert kept == cached
+
+
+def test_a_step_that_gathers_its_rows_has_the_same_batch(dataset):
+    made, cached = dataset("dense", "by rows", True), dataset("dense", "cached", True)
+    assert made.element_spec == dataset("dense", "stream", True).element_spec
+    take = tf.function(made.take)
+    own = [take(numbers) for call in made.handed(3).take(8) for numbers in call.numbers]
+    assert len(own) > 12
+    assert list(map(plain, own[:12])) == list(map(plain, cached.take(12)))
+
+
+@pytest.mark.parametrize("kinds", ["ragged", "sparse", "padded"])
+def test_features_that_are_not_dense_come_in_batches_to_every_loop(dataset, kinds):
+    assert isinstance(dataset(kinds, "by rows", True), tf.data.Dataset)

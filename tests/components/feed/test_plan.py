@@ -7,7 +7,7 @@ from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.sampling import SamplingWeights
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.batches import SplitBatches
-from infeed.components.feed.stages.columns import CacheColumns, GatherInOrder, GatherShuffled
+from infeed.components.feed.stages.columns import CacheColumns, GatherInOrder, GatherInStep, GatherShuffled
 from infeed.components.feed.stages.reading import ListShards
 
 MACHINE = Machine(cpus=4, memory_bytes=3_000_000)  # a third of it, 1 MB, may be used
@@ -56,6 +56,45 @@ def test_small_batches_are_gathered_several_in_a_call_and_large_ones_alone():
 def test_batches_that_are_as_wide_as_their_values_need_are_made_one_by_one():
     sparse = FeedSpec(True, RecordSizes(100, 400, can_split=False))
     assert "cut" not in names(plan(shards(2, 1000), sparse, FeedOptions(tier="stream"), MACHINE))
+
+
+def by_rows(*, sizes=SAMPLE, batch_size=128, tier="auto", **told):
+    spec = FeedSpec(told.pop("training", True), sizes, by_rows=True, **told)
+    return plan(shards(2, 1000), spec, FeedOptions(batch_size=batch_size, tier=tier), MACHINE)
+
+
+def test_a_loop_that_takes_row_numbers_gathers_small_batches_in_its_steps():
+    made = by_rows()
+    assert names(made) == [*DECODE, "gather"]
+    assert step(made, "gather") == GatherInStep(128)
+    assert made.holds_rows
+    assert step(made, "gather").does == (
+        "hands over the row numbers of all steps of a call, an exact shuffle, in an order made from seed and epoch; "
+        "each step gathers its 128 rows"
+    )
+    assert by_rows(training=False).stages == planned_like_evaluation().stages
+
+
+def planned_like_evaluation():
+    return plan(shards(2, 1000), FeedSpec(False, SAMPLE), FeedOptions(), MACHINE)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"batch_size": 5000},
+        {"tier": "stream"},
+        {"augmentation": "shifts"},
+        {"normalisation": "normalises"},
+        {"sizes": RecordSizes(100, 400, is_dense=False)},
+        {"sizes": RecordSizes(10_000, 150_000), "tier": "columns"},
+    ],
+    ids=lambda told: next(iter(told)),
+)
+def test_what_takes_long_or_is_not_held_decoded_is_made_while_steps_run(told):
+    stages = by_rows(**told).stages
+    assert not any(isinstance(stage, GatherInStep) for stage in stages)
+    assert stages[-1].name == "prefetch"
 
 
 def test_decoding_takes_as_many_records_at_a_time_as_memory_likes():

@@ -8,10 +8,13 @@ import dataclasses
 import json
 import sys
 import tempfile
+from functools import partial
 
 import keras
 import tensorflow as tf
 
+from infeed.components.feed.columns import load_columns, training_calls
+from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer import checkpoint, distribution, loop
 from infeed.components.trainer.distribution import distribute, make_strategy, strategy_name
 from infeed.components.trainer.loop import measure_ceiling
@@ -28,6 +31,12 @@ def data():
     return tf.data.Dataset.from_tensor_slices(({"x": x}, y)).batch(BATCH, drop_remainder=True).with_options(options)
 
 
+def row_batches(start_step=0):
+    """The same rows for a step to gather, in an order that is shuffled anew each epoch."""
+    columns = load_columns(data())
+    return RowBatches(columns, partial(training_calls, STEPS * BATCH, BATCH, 0, start_step=start_step))
+
+
 def build(dropout=0.0, *, optimizer="sgd", jit_compile="auto"):
     keras.utils.set_random_seed(0)
     x = keras.Input([4], name="x")
@@ -37,13 +46,13 @@ def build(dropout=0.0, *, optimizer="sgd", jit_compile="auto"):
     return model
 
 
-def train_ours(strategy, *, dropout=0.0, start_step=0, compiled=None, **options):
-    """`strategy` is one, or the name of one."""
+def train_ours(strategy, *, dropout=0.0, start_step=0, compiled=None, train=None, **options):
+    """`strategy` is one, or the name of one; `train` what it is fed with, if not with `data`."""
     strategy = make_strategy(strategy) if isinstance(strategy, str) else strategy
     with strategy.scope():
         model = build(dropout, **(compiled or {}))
     settings = {"steps_per_call": 4, "epochs": EPOCHS, "max_steps": None, "callbacks": []} | options
-    train = data().repeat().skip(start_step)
+    train = train or data().repeat().skip(start_step)
     settings |= {"batch_size": BATCH, "steps_per_epoch": STEPS, "start_step": start_step}
     fitted = loop.fit(model, strategy, train, data(), **settings)
     return model, strategy, fitted
@@ -94,6 +103,7 @@ if __name__ == "__main__":
         "steps": [epoch.steps for epoch in fitted.epochs],
         "waits": [epoch.wait_seconds for epoch in fitted.epochs],
         "resumed": [weight.numpy().tolist() for weight in broken_and_resumed(strategy).weights],
+        "by_rows": [one.numpy().tolist() for one in train_ours(strategy, train=row_batches())[0].weights],
         "waiting_on": waiting_on("/CPU:1"),
     }
     ceiling = measure_ceiling(fitted.train_steps, fitted.meter, strategy, next(iter(data())), BATCH, seconds=0.2)

@@ -2,6 +2,8 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.feed.columns import load_columns
+from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer.data import with_class_weights
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
@@ -19,6 +21,12 @@ def test_an_example_weighs_what_its_class_does_and_else_one():
 def test_weights_that_examples_have_already_are_multiplied():
     own = BATCHES.map(lambda features, label: (features, label, tf.constant([1.0, 2.0, 3.0])))
     assert next(iter(with_class_weights(own, {"c": 5.0}, ["a", "b", "c"])))[2].numpy().tolist() == [1, 10, 3]
+
+
+def test_a_step_that_gathers_its_rows_weighs_them():
+    columns = load_columns(BATCHES)
+    rows = with_class_weights(RowBatches(columns, lambda steps: None), {"c": 5.0}, ["a", "b", "c"])
+    assert rows.take(tf.constant([2, 1], tf.int64))[2].numpy().tolist() == [1, 5]
 
 
 def test_without_weights_the_dataset_is_left_alone():

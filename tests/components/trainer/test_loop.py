@@ -92,6 +92,32 @@ def test_the_wait_is_part_of_the_epoch(ours):
         assert epoch.peak_memory_bytes > 50e6
 
 
+def by_rows(**options):
+    model, _, fitted = script.train_ours(
+        "one_device", train=script.row_batches(options.get("start_step", 0)), **options
+    )
+    return model, fitted
+
+
+@pytest.mark.parametrize("options", [{}, {"steps_per_call": 16}, {"max_steps": 13}, {"start_step": 14}])
+def test_steps_that_gather_their_rows_train_as_on_the_batches(options):
+    model, fitted = by_rows(**options)
+    batches = script.row_batches(options.get("start_step", 0)).dataset()
+    theirs, _, their_fitted = script.train_ours("one_device", train=batches, **options)
+    assert [epoch.steps for epoch in fitted.epochs] == [epoch.steps for epoch in their_fitted.epochs]
+    for one, other in zip(model.weights, theirs.weights, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-6)
+
+
+def test_the_ceiling_of_steps_that_gather_is_measured_on_constant_rows():
+    _, fitted = by_rows()
+    assert fitted.train_steps.experimental_get_tracing_count() == 1
+    call = next(iter(fitted.train))
+    ceiling = script.measure_ceiling(fitted.train_steps, fitted.meter, script.ONE, call, script.BATCH, seconds=0.1)
+    assert ceiling.examples_per_second > 0
+    assert ceiling.steps * script.BATCH / ceiling.seconds == pytest.approx(ceiling.examples_per_second)
+
+
 @pytest.fixture(scope="module")
 def mirrored():
     # It breaks a training off, too: without our doing the process would wait minutes for TensorFlow's threads to end.
@@ -106,6 +132,12 @@ def mirrored():
 def test_mirrored_over_two_devices_trains_to_the_same_weights(mirrored, by_keras):
     assert (mirrored["strategy"], mirrored["replicas"]) == ("mirrored", 2)
     for ours, theirs in zip(mirrored["weights"], by_keras[0].weights, strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
+
+
+@pytest.mark.tfx
+def test_mirrored_replicas_gather_their_own_rows(mirrored):
+    for ours, theirs in zip(mirrored["by_rows"], by_rows()[0].weights, strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
 
 

@@ -1,6 +1,7 @@
 """Two processes on one machine train together, as Kubeflow and Vertex AI would start them.
 
-They keep their columns on disk, and the one that they are compared with holds them in memory: the batches are the same.
+They hold their columns in memory, and their steps gather rows from them; the one that they are compared with keeps them
+on disk and is given batches: the batches are the same.
 """
 
 import json
@@ -54,10 +55,10 @@ def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table,
     def start_both(describe, **env):
         ports = free_ports(2)
         places = [describe(*task, ports) | env for task in (("chief", 0), ("worker", 0))]
-        return [start(together, *given, env=place, feed=on_disk, **OPTIONS) for place in places]
+        return [start(together, *given, env=place, **OPTIONS) for place in places]
 
     killed = start_both(tf_config, KILL_AFTER=str(KILLED_AFTER))
-    alone = train(*given, place=tmp_path / "alone", **OPTIONS)
+    alone = train(*given, place=tmp_path / "alone", feed=on_disk, **OPTIONS)
     ends = [worker.finish() for worker in killed]
     # The first to be killed is missed by the other, which may end of that before it comes to its own step.
     assert -signal.SIGKILL in [code for code, _ in ends], ends
@@ -76,6 +77,7 @@ def test_two_workers_killed_and_started_again_train_to_the_weights_of_one(table,
 
     profile = json.loads((together / "run" / "input_profile.json").read_text())
     assert (profile["strategy"], profile["hosts"], profile["replicas"]) == ("multi_worker_mirrored", 2, 2)
+    assert [step["name"] for step in profile["plan"]["steps"]][-2:] == ["columns", "gather"]
     assert [epoch["examples"] for epoch in profile["epochs"]] == [64, 64, 64]
     assert all(max(epoch["workers_wait_seconds"]) == epoch["wait_seconds"] > 0 for epoch in profile["epochs"])
     assert (together / "model" / "saved_model.pb").exists()

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.feed.meter import Meter
-from infeed.components.trainer.steps import make_test_steps, make_train_steps, prepare, unless_empty
+from infeed.components.feed.row_batches import CallRows
+from infeed.components.trainer.steps import make_row_steps, make_test_steps, make_train_steps, prepare, unless_empty
 
 pytestmark = pytest.mark.slow  # TensorFlow and Keras take seconds to load
 
@@ -34,6 +35,25 @@ def test_a_call_makes_as_many_steps_as_it_is_asked_for():
     steps(iterator, tf.constant(3))
     assert int(made.optimizer.iterations) == 3
     assert len(list(iterator)) == 1
+
+
+def test_a_call_that_is_given_row_numbers_makes_as_many_steps_as_it_is_asked_for():
+    made, meter = model(), Meter()
+    prepare(made, ONE, batches(4).element_spec)
+    seen = tf.Variable(tf.zeros([4], tf.int64))
+
+    def take(numbers):
+        seen.scatter_nd_add(numbers[:, tf.newaxis], tf.ones_like(numbers))
+        return tf.ones([2, 2]), tf.zeros([2])
+
+    calls = [[[0, 1], [0, 1]], [[2, 2], [3, 3]], [[3, 3]]]
+    rows = tf.data.Dataset.from_generator(lambda: calls, output_signature=tf.TensorSpec([None, 2], tf.int64))
+    iterator = iter(rows.map(CallRows))
+    make_row_steps(made, ONE, meter, take)(iterator, tf.constant(3))
+    assert int(made.optimizer.iterations) == 3
+    assert seen.numpy().tolist() == [2, 2, 2, 0]
+    assert meter.seconds[0] > 0
+    assert next(iterator).numbers.numpy().tolist() == calls[2]
 
 
 def test_evaluation_takes_what_is_left_and_says_when_there_is_nothing():

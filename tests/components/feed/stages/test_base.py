@@ -32,6 +32,9 @@ def stages(tier, training):
 
 
 PLANS = [stages(tier, training) for tier in TIERS for training in (True, False)]
+BY_ROWS = plan(
+    SHARDS, FeedSpec(True, RecordSizes(100, 400), by_rows=True), FeedOptions(batch_size=8), Machine(2, 1 << 30)
+).stages
 
 
 def context(*, workers=SINGLE_WORKER, readers=None, training=True, start_step=0):
@@ -39,15 +42,15 @@ def context(*, workers=SINGLE_WORKER, readers=None, training=True, start_step=0)
     return BuildContext(SHARDS, 8, 7, training, functions, workers, readers or workers, start_step)
 
 
-@pytest.mark.parametrize("some", PLANS)
+@pytest.mark.parametrize("some", [*PLANS, BY_ROWS])
 def test_each_stage_takes_what_the_one_before_it_makes(some):
     made = [{"return": "None"}, *(stage.apply.__annotations__ for stage in some)]
     for before, after in itertools.pairwise(made):
         assert after["before"] == before["return"]
-    assert made[-1]["return"] == "tf.data.Dataset"
+    assert made[-1]["return"] == ("RowBatches" if some is BY_ROWS else "tf.data.Dataset")
 
 
-@pytest.mark.parametrize("some", PLANS)
+@pytest.mark.parametrize("some", [*PLANS, BY_ROWS])
 def test_stages_can_be_compared_and_say_what_they_do_and_why(some):
     assert all(hash(stage) == hash(stage) and stage.name and stage.does and stage.reason for stage in some)
 

@@ -1,0 +1,94 @@
+"""Row numbers are handed over and steps gather: the batches are those that a dataset would have gathered."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from infeed.components.feed.columns import load_columns, training_calls, training_rows
+from infeed.components.feed.options import WorkerContext
+from infeed.components.feed.row_batches import CallRows, RowBatches, deal_rows
+from infeed.components.feed.sampling import Group
+
+pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
+
+ROWS, BATCH = 46, 4  # 11 steps an epoch
+GROUPS = (Group(np.arange(30), 1.0), Group(np.arange(30, ROWS), 2.0))
+
+
+def steps_of(calls, count):
+    """The row numbers of the first steps, whatever calls they come in."""
+    return np.stack(list(itertools.islice(itertools.chain.from_iterable(calls.as_numpy_iterator()), count)))
+
+
+def row_batches(**options):
+    features = {"number": tf.range(ROWS), "pair": tf.reshape(tf.range(2.0 * ROWS), [ROWS, 2])}
+    columns = load_columns(tf.data.Dataset.from_tensor_slices((features, tf.range(ROWS) % 2)).batch(10))
+    return RowBatches(columns, lambda steps: training_calls(ROWS, BATCH, 3, steps, **options))
+
+
+@pytest.mark.parametrize("groups", [(), GROUPS])
+@pytest.mark.parametrize("steps_per_call", [1, 4, 11, 16])
+@pytest.mark.parametrize("workers", [WorkerContext(), WorkerContext(1, 2)])
+def test_the_rows_of_each_step_do_not_depend_on_the_length_of_a_call(steps_per_call, workers, groups):
+    one = training_rows(ROWS, BATCH, 3, workers=workers, groups=groups).take(40)
+    calls = training_calls(ROWS, BATCH, 3, steps_per_call, workers=workers, groups=groups)
+    np.testing.assert_array_equal(steps_of(calls, 40), np.stack(list(one.as_numpy_iterator())))
+
+
+@pytest.mark.parametrize("start_step", [0, 4, 8, 11, 15, 41])
+def test_a_call_begins_with_every_epoch_and_where_training_starts(start_step):
+    calls = list(training_calls(ROWS, BATCH, 3, 4, start_step=start_step).take(6).as_numpy_iterator())
+    left = -start_step % 11 or 11
+    lengths = [min(4, left - done) for done in range(0, left, 4)] + [4, 4, 3] * 2
+    assert [len(call) for call in calls] == lengths[:6]
+    whole = steps_of(training_calls(ROWS, BATCH, 3, 1), 70)
+    made = np.concatenate(calls)
+    np.testing.assert_array_equal(made, whole[start_step:][: len(made)])
+
+
+def test_fewer_rows_than_a_batch_make_one_step_an_epoch():
+    calls = training_calls(3, BATCH, 0, 16).take(2)
+    assert [call.shape for call in calls.as_numpy_iterator()] == [(1, BATCH)] * 2
+
+
+def test_a_step_makes_the_batch_that_a_dataset_makes():
+    made = row_batches()
+    handed = next(iter(made.handed(5)))
+    assert isinstance(handed, CallRows)
+    take = tf.function(made.take)
+    for numbers, (features, label) in zip(handed.numbers, made.dataset(), strict=False):
+        own_features, own_label = take(numbers)
+        assert (
+            own_features["number"].numpy().tolist() == features["number"].numpy().tolist() == numbers.numpy().tolist()
+        )
+        np.testing.assert_array_equal(own_features["pair"], features["pair"])
+        np.testing.assert_array_equal(own_label, label)
+    features, label = made.element_spec
+    assert features["pair"] == tf.TensorSpec([BATCH, 2], tf.float32)
+    assert label == tf.TensorSpec([BATCH], tf.int32)
+
+
+def test_what_is_mapped_is_done_in_the_step_in_its_order():
+    doubled = row_batches().map(lambda features, label: ({"x": features["number"] * 2}, label))
+    made = doubled.map(lambda features, label: (features, label, features["x"] + 1))
+    numbers = tf.constant([7, 0], tf.int64)
+    features, _, weight = made.take(numbers)
+    assert features["x"].numpy().tolist() == [14, 0]
+    assert weight.numpy().tolist() == [15, 1]
+    assert len(made.element_spec) == 3
+
+
+def test_the_parts_of_all_replicas_end_to_end_are_the_batch():
+    made = row_batches()
+    whole, parts = (list(one.take(count)) for one, count in ((made.handed(4), 3), (deal_rows(made.handed(4), 2), 6)))
+    assert deal_rows(made.handed(4), 2).element_spec.numbers.shape.as_list() == [None, BATCH // 2]
+    for call, first, second in zip(whole, parts[::2], parts[1::2], strict=True):
+        np.testing.assert_array_equal(np.concatenate([first.numbers, second.numbers], axis=1), call.numbers)
+
+
+def test_what_is_handed_over_has_no_end():
+    made = row_batches()
+    for one in (made.handed(4), deal_rows(made.handed(4), 2), made.dataset()):
+        assert one.cardinality() == tf.data.INFINITE_CARDINALITY
