@@ -57,7 +57,10 @@ def find(root: str, patterns: Patterns) -> dict[str | None, list[files.FileStat]
     found = {split: files.glob(root, pattern) for split, pattern in patterns.items()}
     for split, matched in found.items():
         if not matched:
-            where = f"{files.join(root, patterns[split])}" + (f", split {split!r}" if split else "")
+            path = files.join(root, patterns[split])
+            where = path + (f", split {split!r}" if split else "")
+            if files.exists(path) and not files.is_folder(path):
+                raise InfeedError("a pipe or a device, not a file", where=where, do="write what it gives into a file")
             raise InfeedError("no files found", where=where, do="check the folder and the pattern of input_config")
     return found
 

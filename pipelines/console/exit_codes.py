@@ -19,6 +19,9 @@ EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 EXIT_LOST = 3  # a run elsewhere was or may have been started, and how it ends was not seen
 EXIT_INTERRUPTED = 130  # Ctrl-C, as shells have it
 _DEBUG = "infeed.debug"
+_NO_MEMORY = InfeedError(
+    "there is not enough memory", do="end other programs, or give smaller files or batches; --debug shows where"
+)
 _AGAIN = 0.2  # seconds after which a Ctrl-C that was not heard is repeated
 
 
@@ -32,9 +35,10 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
     try:
         with naming_extras():
             yield
-    except InfeedError as error:
+    except (InfeedError, MemoryError) as raised:
         if debug:
             raise
+        error = raised if isinstance(raised, InfeedError) else _NO_MEMORY
         if as_json:
             echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
         else:

@@ -96,6 +96,12 @@ def test_a_class_has_one_number_in_all_splits(digits: str) -> None:
     assert labels == {(number, str(number)) for number in range(10)}
 
 
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    with pytest.raises(InfeedError, match=r"(?s)a pipe or a device, not a file.*/a\.csv"):
+        open_csv(str(tmp_path), {None: "a.csv"}, IngestOptions(), CsvOptions())
+
+
 def test_a_pattern_that_finds_nothing_names_itself(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"(?s)no files found.*/\*\.csv, split 'eval'"):
         open_csv(str(tmp_path), {"eval": "*.csv"}, IngestOptions(), CsvOptions())

@@ -11,6 +11,7 @@ def model():
     """A fitted model of Keras 3, with variables that are trained and such that are not."""
     import keras
 
+    keras.utils.set_random_seed(0)
     x = keras.Input([3], name="x")
     hidden = keras.layers.Dropout(0.5)(keras.layers.BatchNormalization()(keras.layers.Dense(4)(x)))
     model = keras.Model(x, keras.layers.Dense(1)(hidden))
@@ -40,7 +41,7 @@ def test_every_loader_answers_as_the_model_in_memory(model, saved_models, tmp_pa
     folder = save(model, tmp_path / "model", loadable_by_sessions())
     x = np.ones((2, 3), np.float32)
     served = getattr(saved_models, loader)(folder)["serving_default"](x=x)
-    np.testing.assert_allclose(served["outputs"], model(x), atol=1e-6)
+    np.testing.assert_allclose(served["outputs"], model(x), atol=1e-5)
 
 
 def test_keras_itself_still_saves_what_no_session_can_load(model, saved_models, tmp_path):

@@ -55,6 +55,15 @@ def test_what_a_half_imported_module_raises_after_ctrl_c_is_no_error_of_its_own(
         raise ImportError("no such module")
 
 
+def test_too_little_memory_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, errors(as_json=False, debug=False):
+        raise MemoryError
+    assert ended.value.code == EXIT_BAD_INPUT
+    assert capsys.readouterr().err.startswith("error: there is not enough memory\n  do:    end other programs")
+    with pytest.raises(MemoryError), errors(as_json=False, debug=True):
+        raise MemoryError
+
+
 def test_ctrl_c_ends_a_command_with_130_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended, errors(as_json=False, debug=False):
         raise KeyboardInterrupt
