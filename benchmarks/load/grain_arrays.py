@@ -32,8 +32,8 @@ def make(job: Job) -> Iterator[Any]:
     else:
         source = grain.sources.ArrayRecordDataSource([write(job)])
         rows = grain.MapDataset.source(source).shuffle(seed=1).repeat().map(decode)
-    threads = 0 if job.how == "arrays" else 16  # Python holds them up, but where they wait for the file
-    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads)
+    # Threads wait for one another, and take as much CPU a row.
+    options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     return iter(rows.batch(job.batch, drop_remainder=True).to_iter_dataset(options))
 
 
