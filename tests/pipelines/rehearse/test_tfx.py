@@ -107,9 +107,13 @@ def test_both_models_predict_the_same(table: SimpleNamespace, warm: Mapping[str,
     assert [one["probability"] for one in here] == pytest.approx([one["probability"] for one in there], abs=1e-5)
 
 
-def test_a_job_of_schema_2_0_hands_its_types_over(trial: ModuleType, jobs: ModuleType, tmp_path: Path) -> None:
+def test_a_job_of_schema_2_0_hands_its_types_over(
+    trial: ModuleType, jobs: ModuleType, tmp_path: Path, warm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from infeed.pipelines.compile.kubeflow import CompileOptions, compile_kubeflow
 
+    for name, value in warm.items():  # the driver and the executor are processes that import TFX
+        monkeypatch.setenv(name, value)
     pipeline = trial.csv_pipeline(tmp_path)
     output = compile_kubeflow(pipeline, CompileOptions(str(tmp_path / "job.json"), "vertex", "2.0"), image="image:1")
     compiled = only(CompiledJob.read(output), "CsvExampleGen")
