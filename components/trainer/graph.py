@@ -17,6 +17,7 @@ from tensorflow_transform.tf_metadata import schema_utils
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.components.extras import required
 
 Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ...]
 
@@ -57,7 +58,7 @@ class TransformGraph:
         self.output = tft.TFTransformOutput(path)
         self.label = label
         self.not_inputs = [label] if weight is None else [label, weight]
-        self._loader = SavedModelLoader(self.output.transform_savedmodel_dir)
+        self._loader = _loaded(self.output.transform_savedmodel_dir)
         _check_names(label, weight, self._transform_io[1], "the transform graph gives")
 
     @property
@@ -166,6 +167,21 @@ class RawExamples:
 
 
 Graph: TypeAlias = TransformGraph | RawExamples
+
+
+def _loaded(folder: str) -> SavedModelLoader:
+    """The graph; one of subwords has operations of tensorflow-text, which a process knows once it has imported that.
+
+    Raises:
+      InfeedError: tensorflow-text is wanted, and not installed.
+    """
+    try:
+        return SavedModelLoader(folder)
+    except (RuntimeError, ValueError, tf.errors.OpError) as error:
+        if "Op type not registered" not in str(error):
+            raise
+        required("tensorflow_text")
+        return SavedModelLoader(folder)
 
 
 def _check_names(label: str, weight: str | None, given: Iterable[str], gives: str) -> None:

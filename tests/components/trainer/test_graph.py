@@ -69,3 +69,25 @@ def test_a_transform_graph_is_loaded_once(table, monkeypatch):
     assert set(graph.serving_spec()) == {"x", "z"}
     assert graph.held is not None
     assert len(loaded) == 1
+
+
+@pytest.mark.parametrize("words", ["Op type not registered 'FastBertNormalize' in binary", "there is no such file"])
+def test_a_graph_of_subwords_is_loaded_once_tensorflow_text_is_imported(words, monkeypatch):
+    from infeed.components.trainer import graph
+
+    imported = []
+
+    def load(folder):
+        if not imported:
+            raise RuntimeError(words)
+        return folder
+
+    monkeypatch.setattr(graph, "SavedModelLoader", load)
+    monkeypatch.setattr(graph, "required", imported.append)
+    if "registered" in words:
+        assert graph._loaded("folder") == "folder"
+        assert imported == ["tensorflow_text"]
+    else:
+        with pytest.raises(RuntimeError, match=words):
+            graph._loaded("folder")
+        assert imported == []
