@@ -147,4 +147,5 @@ def test_a_model_that_asks_for_the_rows_of_a_ragged_feature_is_built_on_one():
     model._symbolic_build(data_batch=(specs, tf.TensorSpec([8, 3], tf.float32)))
     assert model.optimizer.built
     batch = {"r": tf.ragged.constant([[1, 2], []] * 4, tf.int64)}
-    assert model.train_on_batch(batch, tf.zeros([8, 3]), return_dict=True).keys() == {"loss", "mae"}
+    assert model(batch).shape == (8, 3)
+    assert {"loss", "mae"} <= model.get_metrics_result().keys()
