@@ -22,7 +22,9 @@ def make(job: Job, tier: Tier) -> Batches:
     made, options = stages(job), FeedOptions(batch_size=job.batch, tier=tier)
     shards = shard_files([f"{job.folder}/{job.kind}/Split-train/*"])
     spec = FeedSpec(training=True, sizes=measure_records(shards, made), augmentation="the full augmentation")
-    return iter(build(plan(shards, spec, options, Machine.here(cache_dir=options.cache_dir)), made))
+    batches = build(plan(shards, spec, options, Machine.here(cache_dir=options.cache_dir)), made)
+    assert isinstance(batches, tf.data.Dataset), "row numbers are handed only to a loop that asks for them"
+    return iter(batches)
 
 
 def stages(job: Job) -> BatchFunctions:
