@@ -12,8 +12,7 @@ from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.compile import compile_config, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.console.exit_codes import Command
-from infeed.pipelines.console.logs import quiet
-from infeed.pipelines.console.terminal import show_facts
+from infeed.pipelines.console.terminal import quiet, show_facts
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve

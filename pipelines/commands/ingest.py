@@ -33,7 +33,7 @@ from infeed.components.example_gen.local import (
 from infeed.components.example_gen.planning import SpilledBlock
 from infeed.components.units import counted, size
 from infeed.pipelines.commands.options import source_options
-from infeed.pipelines.console import logs
+from infeed.pipelines.console import terminal
 from infeed.pipelines.console.exit_codes import Command, debugging
 from infeed.pipelines.console.terminal import Terminal, echo
 
@@ -204,7 +204,7 @@ def _beams_words_kept() -> Iterator[None]:
     """What Beam and its workers write, tracebacks above all, is shown where nothing else tells of a failure."""
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as log:
         try:
-            with logs.quiet(log.name):
+            with terminal.quiet(log.name):
                 yield
         except Exception as error:
             if debugging() or not isinstance(error, InfeedError):

@@ -17,8 +17,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
 from infeed.pipelines.commands.options import source_options
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
-from infeed.pipelines.console.logs import quiet
-from infeed.pipelines.console.terminal import Terminal
+from infeed.pipelines.console.terminal import Terminal, quiet
 
 if TYPE_CHECKING:
     from infeed.pipelines.predict.predict import Prediction

@@ -16,8 +16,7 @@ from rich.text import Text
 
 from infeed.components.units import short_path, stopwatch
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, interruptible
-from infeed.pipelines.console.live import format_state, show_nodes
-from infeed.pipelines.console.nodes import RunReport
+from infeed.pipelines.console.nodes import RunReport, format_state, show_nodes
 from infeed.pipelines.console.terminal import Terminal, in_lines
 from infeed.pipelines.job.compiled import CompiledJob, Target
 from infeed.pipelines.rehearse.launch import Faults, last_lines

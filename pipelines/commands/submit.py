@@ -16,8 +16,8 @@ from rich.text import Text
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command
-from infeed.pipelines.console.live import show_nodes
-from infeed.pipelines.console.logs import quiet
+from infeed.pipelines.console.nodes import show_nodes
+from infeed.pipelines.console.terminal import quiet
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.submit.run import NewLines, Run, RunState, SubmissionOutcome, SubmitRequest, follow

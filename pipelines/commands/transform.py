@@ -14,8 +14,7 @@ from rich.table import Table
 
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.console.exit_codes import Command, importing
-from infeed.pipelines.console.logs import quiet
-from infeed.pipelines.console.terminal import show_facts
+from infeed.pipelines.console.terminal import quiet, show_facts
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 

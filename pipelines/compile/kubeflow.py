@@ -25,8 +25,7 @@ from infeed.components.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig, split_data
 from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources, Toleration
 from infeed.pipelines.deploy.vertex import pipeline_job
-from infeed.pipelines.job.compiled import Schema, Target
-from infeed.pipelines.job.dag import Spec, Task, leaves, read_tasks
+from infeed.pipelines.job.compiled import Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.job.parameters import mapped
 
 if TYPE_CHECKING:

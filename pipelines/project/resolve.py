@@ -24,8 +24,7 @@ from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
 from infeed.pipelines.project.config_file import Project
-from infeed.pipelines.project.decisions import choose_blessing, notes, nothing_to_learn_from
-from infeed.pipelines.project.schedule import choose_schedule
+from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.survey import survey_images, survey_table
 from infeed.pipelines.surveys import ImageSurvey, Survey, TableSurvey, Task

@@ -15,7 +15,7 @@ from typing import Any
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunTracker
 from infeed.pipelines.job import parameters as values
-from infeed.pipelines.job.dag import Spec, Task, leaves
+from infeed.pipelines.job.compiled import Spec, Task, leaves
 from infeed.pipelines.job.parameters import Value
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO, TaskResult, fill, inputs_view
 from infeed.pipelines.rehearse.step import OnProgress, RunContext, run_step

@@ -21,7 +21,7 @@ from typing import Any
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job import parameters as values
-from infeed.pipelines.job.dag import Task
+from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.job.parameters import Value, as_text
 
 _TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)

@@ -19,7 +19,7 @@ from typing import IO
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.containers import Mount, find_engine
-from infeed.pipelines.job.dag import Task
+from infeed.pipelines.job.compiled import Task
 
 _GRACE = 10.0  # seconds from the request to end to the end by force; Kubernetes gives 30
 _POLL = 0.005  # seconds between looks at what a process that is to be killed has written

@@ -13,8 +13,7 @@ from typing import Any
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import OnChange, RunReport
 from infeed.pipelines.containers import find_engine
-from infeed.pipelines.job.compiled import CompiledJob, Target
-from infeed.pipelines.job.dag import Task, leaves, walk
+from infeed.pipelines.job.compiled import CompiledJob, Target, Task, leaves, walk
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.rehearse.custom_job import EXECUTORS, starts_custom_job
 from infeed.pipelines.rehearse.dag_executor import DagExecutor

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
-from infeed.pipelines.job.dag import Spec, Task
+from infeed.pipelines.job.compiled import Spec, Task
 from infeed.pipelines.rehearse import executor_io, launch
 from infeed.pipelines.rehearse.custom_job import starts_custom_job, with_local_job_service
 from infeed.pipelines.rehearse.executor_io import Artifact, AttemptDir, TaskIO, TaskResult, View, fill_arguments

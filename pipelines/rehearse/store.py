@@ -19,7 +19,7 @@ from typing import IO, Any
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job import parameters
-from infeed.pipelines.job.dag import Spec, Task
+from infeed.pipelines.job.compiled import Spec, Task
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO, View, fill, inputs_view
 
 _FORMAT = 1

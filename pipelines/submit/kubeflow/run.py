@@ -20,8 +20,7 @@ from google.protobuf import json_format
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
-from infeed.pipelines.job.compiled import CompiledJob
-from infeed.pipelines.job.dag import Task, leaves
+from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.submit.kubeflow.client import (
     ONCE,
     PATIENT,

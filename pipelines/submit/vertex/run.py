@@ -23,8 +23,7 @@ from google.cloud.aiplatform_v1.types import PipelineJob
 from google.protobuf import json_format
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.job.compiled import CompiledJob
-from infeed.pipelines.job.dag import leaves
+from infeed.pipelines.job.compiled import CompiledJob, leaves
 from infeed.pipelines.job.parameters import to_legacy
 from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
 from infeed.pipelines.submit.vertex.tasks import CloudLogs, check_name, gather_steps, list_under

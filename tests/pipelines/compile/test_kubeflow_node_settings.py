@@ -7,7 +7,7 @@ import pytest
 from infeed.components.errors import InfeedError
 from infeed.pipelines.compile.kubeflow import apply_settings
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.job.dag import Task, leaves, read_tasks
+from infeed.pipelines.job.compiled import Task, leaves, read_tasks
 
 
 def spec() -> dict[str, Any]:

@@ -8,8 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from infeed.pipelines.job.compiled import CompiledJob
-from infeed.pipelines.job.dag import leaves
+from infeed.pipelines.job.compiled import CompiledJob, leaves
 
 
 @pytest.fixture

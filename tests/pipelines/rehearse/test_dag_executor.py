@@ -11,7 +11,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
-from infeed.pipelines.job.dag import read_tasks
+from infeed.pipelines.job.compiled import read_tasks
 from infeed.pipelines.rehearse import dag_executor
 from infeed.pipelines.rehearse.dag_executor import DagExecutor, holds
 from infeed.pipelines.rehearse.executor_io import TaskIO, TaskResult

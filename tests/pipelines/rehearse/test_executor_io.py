@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.job.dag import Task
+from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.rehearse.executor_io import (
     Artifact,
     AttemptDir,

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.job.dag import read_tasks
+from infeed.pipelines.job.compiled import read_tasks
 from infeed.pipelines.rehearse.launch import Faults, has_begun
 
 

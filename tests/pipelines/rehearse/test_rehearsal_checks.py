@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.job.dag import read_tasks
+from infeed.pipelines.job.compiled import read_tasks
 from infeed.pipelines.rehearse.custom_job import ENTRY_POINT
 from infeed.pipelines.rehearse.rehearsal import check_tasks
 

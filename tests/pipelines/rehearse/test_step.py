@@ -12,7 +12,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
-from infeed.pipelines.job.dag import Task, read_tasks
+from infeed.pipelines.job.compiled import Task, read_tasks
 from infeed.pipelines.rehearse import launch
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
 from infeed.pipelines.rehearse.launch import Faults, LocalLauncher

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from infeed.pipelines.console.nodes import NodeState
-from infeed.pipelines.job.dag import Task
+from infeed.pipelines.job.compiled import Task
 from infeed.pipelines.submit.kubeflow.run import gather_steps, pods
 from infeed.pipelines.submit.run import Step
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.job.dag import in_order
+from infeed.pipelines.job.compiled import in_order
 
 
 def takes(producer: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components.example_gen.sources.folders import FileRef
-from infeed.pipelines.project.schedule import choose_schedule, training_rows
+from infeed.pipelines.project.decisions import choose_schedule, training_rows
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Layout, TableSurvey
 
 LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.job.dag import leaves, read_tasks
+from infeed.pipelines.job.compiled import leaves, read_tasks
 
 
 def nodes(spec: Any) -> list[str]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from infeed.pipelines.console.live import LineView, TableView, show_nodes
-from infeed.pipelines.console.nodes import NodeReport, NodeState
+from infeed.pipelines.console.nodes import LineView, NodeReport, NodeState, TableView, show_nodes
 
 NODES = (
     NodeReport("ImageExampleGen", NodeState.DONE, 1.94),

@@ -36,7 +36,7 @@ MESSAGES = [
     "exit hook",
 ]
 OPEN = """
-from infeed.pipelines.console.logs import quiet
+from infeed.pipelines.console.terminal import quiet
 with quiet(sys.argv[1]) as console:
 """
 
