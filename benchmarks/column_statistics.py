@@ -30,7 +30,7 @@ from infeed.components.example_gen.sources.csv.reader import open_csv
 _READ = """
 import sys
 from pathlib import Path
-from infeed.components.dataset.statistics.reading import statistics_of
+from infeed.components.dataset.statistics.table_statistics import statistics_of
 def peak():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 before = peak()

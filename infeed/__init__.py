@@ -25,7 +25,7 @@ _other, _, _OTHERS = lazy_loader.attach(
     __name__,
     ["components", "pipelines", "templates"],
     {
-        "components.dataset.inspection": ["inspect"],
+        "components.dataset.reading": ["inspect"],
         "components.example_gen.local": ["ingest"],
         "components.load.dataset": ["load"],
         "pipelines.config": ["PipelineConfig"],

@@ -4,7 +4,7 @@ from . import components as components
 from . import pipelines as pipelines
 from . import templates as templates
 from .components import *  # noqa: F403
-from .components.dataset.inspection import inspect as inspect
+from .components.dataset.reading import inspect as inspect
 from .components.example_gen.local import ingest as ingest
 from .components.load.dataset import load as load
 from .pipelines.config import PipelineConfig as PipelineConfig

@@ -31,17 +31,18 @@ from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.dataset.shards import Part, Slice, records_of_shard
 from infeed.components.dataset.splits import Buckets, check_splits
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.analysis import TaskAnalysis, analysed_splits, publish_statistics
-from infeed.components.example_gen.bad_rows import BadRow, BadRows, to_jsonl
-from infeed.components.example_gen.inputs import OpenedSource, Task
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task, to_jsonl
 from infeed.components.example_gen.planning import ShardTask, SpilledBlock, WritePlan, plan_writes, shard_tasks
 from infeed.components.example_gen.spills import (
     ProcessedBatch,
     Spill,
     Strata,
+    TaskAnalysis,
+    analysed_splits,
     list_spills,
     listed_spills,
     process_batch,
+    publish_statistics,
     read_slices,
     write_spill,
     written_schema,

@@ -1,21 +1,145 @@
-"""An opened source, and how one is made of files: patterns -> files -> what is seen in them -> tasks."""
+"""What a source gives to ingest: tasks that read typed batches, and the rows that no typed row can be made of.
+
+Of files: patterns -> files -> what is seen in them -> tasks. The first bad row is an error, or up to a limit of them
+are set aside in a file, each with its reason.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from infeed.components.dataset import files, schemas
+from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.manifest import Source
+from infeed.components.dataset.options import OnBadRow
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows, conform
 
+_SHOWN = 300  # characters of a bad row
 A = TypeVar("A")
 Patterns = Mapping[str | None, str]  # split -> pattern under the root; the split is None where rows are split by hash
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that no typed row can be made of.
+
+    Attributes:
+      file: path of the file, or whatever else the source calls the place.
+      line: number of the line or row in it, from 1; None where there is none.
+      column: the column at fault; None where it is the whole row.
+      reason: what is wrong, as an error message says it.
+      text: the row as it stands there, or as much of it as helps.
+    """
+
+    file: str
+    line: int | None
+    column: str | None
+    reason: str
+    text: str
+
+    @property
+    def where(self) -> str:
+        places = [self.file, self.line and f"line {self.line}", self.column and f"column {self.column!r}"]
+        return ", ".join(place for place in places if isinstance(place, str))
+
+
+class BadRows:
+    """What a source reports its bad rows to; one for each task."""
+
+    def __init__(self, on_bad_row: OnBadRow = "fail", limit: int = 0) -> None:
+        self._on_bad_row, self._limit = on_bad_row, limit
+        self._reported = 0
+        self._kept: list[BadRow] = []
+
+    def report(self, row: BadRow) -> None:
+        """Keeps a row for the reject file; the caller goes on with the next.
+
+        Raises:
+          InfeedError: where bad rows are not allowed, or there are more than the limit.
+        """
+        if self._on_bad_row == "fail":
+            raise InfeedError(
+                row.reason,
+                where=row.where,
+                do="mend the row, give the options of its format, such as --set encoding=latin-1, or set bad rows "
+                "aside: IngestOptions(on_bad_row='reject'), --on-bad-row reject",
+            )
+        self._reported += 1
+        check_limit(self._reported, self._limit, row.where)
+        self._kept.append(row)
+
+    def take(self) -> tuple[BadRow, ...]:
+        """The rows kept since the last call."""
+        taken, self._kept = tuple(self._kept), []
+        return taken
+
+
+def check_limit(rows: int, limit: int, where: str) -> None:
+    """Raises InfeedError where `rows` bad ones are more than `limit`."""
+    if rows > limit:
+        raise InfeedError(
+            f"more than {limit} bad rows",
+            where=f"the last at {where}",
+            do="mend the input, check the options of its format, or raise bad_row_limit",
+        )
+
+
+def to_jsonl(rows: Iterable[BadRow]) -> bytes:
+    """One JSON object a line."""
+    return "".join(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def conform(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: str, bad_rows: BadRows, *, first_row: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """Flattens structs, adds the columns that a file lacks, casts, and reports each row that a tf.Example cannot hold.
+
+    Args:
+      first_row: the number in `file`, from 1, of the first row of `batches`.
+    """
+    for batch in batches:
+        flat = schemas.flatten_batch(batch)
+        yield schemas.fill(_drop_unfit(flat, file, bad_rows, first_row), schema)
+        first_row += batch.num_rows
+
+
+def _drop_unfit(batch: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
+    unfit = dict(sorted(_unfit_rows(batch)))
+    if not unfit:
+        return batch
+    for row, (column, reason) in unfit.items():
+        bad_rows.report(BadRow(file, first_row + row, column, reason, _text_of(batch.slice(row, 1))))
+    kept = np.setdiff1d(np.arange(batch.num_rows), list(unfit))
+    return batch.take(pa.array(kept, pa.int64()))
+
+
+def _unfit_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, tuple[str, str]]]:
+    """(row in the batch, (column, reason)) of every value without a place in a tf.Example."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        items = example_types.items_of(column)
+        unfit = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
+        for item, row in zip(unfit.tolist(), example_types.rows_of(column, unfit).tolist(), strict=True):
+            yield row, (name, example_types.explain_invalid(items, item).what)
+
+
+def _text_of(row: pa.RecordBatch) -> str:
+    cells = {name: _plain(column) for name, column in zip(row.schema.names, row.columns, strict=True)}
+    return json.dumps(cells, default=str, ensure_ascii=False)[:_SHOWN]
+
+
+def _plain(cell: pa.Array) -> Any:
+    """The one value of an array; of dates that Python has no year for, the numbers that they are stored as."""
+    try:
+        return cell[0].as_py()
+    except (OverflowError, ValueError):
+        return example_types.ticks(example_types.items_of(cell)).to_pylist()
 
 
 @dataclass(frozen=True)

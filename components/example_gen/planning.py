@@ -19,7 +19,7 @@ from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow, check_limit
+from infeed.components.example_gen.inputs import BadRow, check_limit
 from infeed.components.example_gen.spills import Spill
 
 

@@ -1,28 +1,37 @@
-"""One record batch -> the rows that pass the filter, encoded, each with its split and its stratum; then its spills.
+"""One record batch -> the rows that pass the filter, encoded, each with its split and stratum; counted and spilled.
 
 A spill is framed records of one block and split, in an Arrow file beside the splits until the shards are written.
 Arrow, so that a shard takes its share of a spill without reading the rest. Where rows are shuffled, each spill is, and
 each window of a shard once more; between the two every spill is dealt out over all shards. Together that is a shuffle
 over the whole split that never holds more than a block or a window.
+
+Column statistics are counted on the way by each task, and each split's file is the sum over the tasks. A split is the
+least that they are kept of, since rows are shuffled over all its shards. A split whose rows are chosen only after all
+are read, by label, has none; nor have records that are imported unread. Theirs are read from the shards when somebody
+asks.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.dataset import files, splits
+from infeed.components.dataset import files, names, splits
 from infeed.components.dataset.encode import encode_examples
+from infeed.components.dataset.manifest import Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
 from infeed.components.dataset.row_filter import passes
 from infeed.components.dataset.shards import Slice
 from infeed.components.dataset.splits import Buckets, ByLabel
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add, key_of
 from infeed.components.errors import InfeedError
 
 _MOST_LABELS = 10_000  # in one block; each takes a segment of its own
@@ -30,6 +39,9 @@ _CHUNK_BYTES = 1 << 18  # what is read of a spill, at least; on an object store 
 _ROWS = b"rows of a chunk"
 Seed = tuple[int, ...] | None  # None keeps the order
 RowsBySplit = Mapping[str | None, npt.NDArray[np.int64]]  # None where labels are divided once all are counted
+_MAX_COLUMNS = 500  # a wider table has too few rows in memory at a time for work on whole columns to pay
+_FOLDER = "statistics"
+_KEY = "task"  # of a file that nobody else sees
 
 
 @dataclass(frozen=True)
@@ -224,3 +236,51 @@ def _read_spill(spill: Spill, one: Slice) -> Iterator[pa.LargeBinaryArray]:
             first = chunk * rows
             records = reader.get_batch(chunk).column(0)
             yield records[max(start - first, 0) : min(stop - first, rows)]
+
+
+def analysed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOptions, serialized: bool) -> list[str]:
+    """The splits that statistics are gathered of."""
+    if serialized or not options.statistics or isinstance(options.split_by, ByLabel) or len(schema) > _MAX_COLUMNS:
+        return []
+    balanced = options.balance.splits if options.balance else ()
+    return [split for split in splits if split not in balanced]
+
+
+class TaskAnalysis:
+    """Statistics of the rows of one task, split by split.
+
+    Args:
+      splits: to be analysed
+      empty_lists: a null is written as an empty list
+    """
+
+    def __init__(self, splits: Iterable[str], *, empty_lists: bool) -> None:
+        self._splits = frozenset(splits)
+        self._empty_lists = empty_lists
+        self._gatherers: dict[str, Gatherer] = defaultdict(Gatherer)
+
+    def add(self, batch: pa.RecordBatch, by_split: RowsBySplit) -> None:
+        """Takes a block as it is written."""
+        wanted = {split: rows for split, rows in by_split.items() if split in self._splits and len(rows)}
+        if not wanted:
+            return
+        found = zip(batch.schema.names, batch.columns, strict=True)
+        cells = {name: Cells.of(column, empty_lists=self._empty_lists) for name, column in found}
+        for split, rows in wanted.items():
+            taken = {name: column.take(rows) for name, column in cells.items() if column is not None}
+            self._gatherers[str(split)].add(len(rows), taken)
+
+    def leave(self, temporary: str, order: int) -> None:
+        """Writes down what was found in the task of this number."""
+        for split, gatherer in self._gatherers.items():
+            gatherer.statistics().write(files.join(temporary, _FOLDER, split, f"{order:06d}.json"), _KEY)
+
+
+def publish_statistics(temporary: str, root: str, splits: Iterable[tuple[str, Split]]) -> None:
+    """Adds up what all tasks left, in their order, and writes it beside the splits."""
+    for name, split in splits:
+        left = (
+            TableStatistics.read(file.path, _KEY) for file in files.glob(files.join(temporary, _FOLDER, name), "*.json")
+        )
+        found = add(part for part in left if part is not None)
+        found.collapse().write(names.statistics_file(root, name), key_of(split))

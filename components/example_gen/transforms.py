@@ -18,9 +18,8 @@ from infeed.components.dataset.manifest import Balanced, Shard
 from infeed.components.dataset.shards import ShardPlan
 from infeed.components.errors import InfeedError, infeed_error
 from infeed.components.example_gen import ingest
-from infeed.components.example_gen.bad_rows import BadRow
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import Task
+from infeed.components.example_gen.inputs import BadRow, Task
 from infeed.components.example_gen.planning import ShardTask, SpilledBlock, WritePlan, shard_tasks
 from infeed.components.example_gen.spills import Spill
 

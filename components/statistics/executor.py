@@ -12,8 +12,8 @@ from tfx.utils import io_utils, json_utils
 
 from infeed.components.dataset import files
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.reading import names_without_values, statistics_of
-from infeed.components.dataset.statistics.request import StatisticsRequest
+from infeed.components.dataset.statistics.table_statistics import names_without_values, statistics_of
+from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.errors import InfeedError
 from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
 

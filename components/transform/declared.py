@@ -19,7 +19,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from infeed.components.dataset import files
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.reading import stored_statistics
+from infeed.components.dataset.statistics.table_statistics import stored_statistics
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analysis import analyse, raw_needs
 from infeed.components.transform.columns import Found, Need, explained, outputs_of

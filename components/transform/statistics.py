@@ -24,9 +24,8 @@ from tfx.components.transform import labels
 from infeed.components.dataset import files
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.reading import statistics_of
-from infeed.components.dataset.statistics.request import StatisticsRequest
-from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add
+from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add, statistics_of
+from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.errors import InfeedError
 from infeed.components.transform.graph import KINDS
 

@@ -20,8 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from infeed.components.dataset.decode import DecodedFeature, Example
-from infeed.components.dataset.inspection import first_examples, open_dataset
 from infeed.components.dataset.manifest import Manifest, Split
+from infeed.components.dataset.reading import first_examples, open_dataset
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import FORMATS, formats_shown
 from infeed.components.example_gen.sources.images.codec import UNREADABLE

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from infeed.components.dataset import files
 from infeed.components.dataset.reading import manifest_of
-from infeed.components.dataset.statistics.reading import statistics_of
+from infeed.components.dataset.statistics.table_statistics import statistics_of
 from infeed.components.errors import InfeedError
 from infeed.components.statistics.comparison import ColumnChange, ComparisonOptions, compare
 from infeed.components.units import counted

@@ -16,9 +16,8 @@ from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.features import check_inputs, features_of
 from infeed.components.evaluation.predictions.saved_model import Signature
-from infeed.components.example_gen.bad_rows import BadRow, BadRows
 from infeed.components.example_gen.formats import kind_of_name
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.pipelines.project.sources import is_picture, open_table, source_of
 
 IMAGE = "image/encoded"

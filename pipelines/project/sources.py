@@ -19,7 +19,6 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.formats import (
     FORMATS,
     PICTURES,
@@ -30,7 +29,7 @@ from infeed.components.example_gen.formats import (
     is_pattern,
     open_source,
 )
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
 from infeed.components.example_gen.sources.images.reader import default_pattern, find_images, list_images
 from infeed.pipelines.config import EXAMPLE_GENS, Source

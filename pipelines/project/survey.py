@@ -21,12 +21,17 @@ from infeed.components.dataset import example_types, files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.reading import CACHE_DIR, keep_statistics, kept_statistics
-from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add
+from infeed.components.dataset.statistics.table_statistics import (
+    CACHE_DIR,
+    Gatherer,
+    TableStatistics,
+    add,
+    keep_statistics,
+    kept_statistics,
+)
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow, BadRows
-from infeed.components.example_gen.inputs import FilePart, OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, FilePart, OpenedSource
 from infeed.components.example_gen.inputs import Task as ReadTask
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec

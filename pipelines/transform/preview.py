@@ -17,9 +17,8 @@ from infeed.components.dataset.example_types import kind_of
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.formats import open_patterns, open_source
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.spills import process_batch
 from infeed.components.schema import nearest
 from infeed.components.transform.analysis import analyse

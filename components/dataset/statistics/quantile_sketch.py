@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.annotations import Count
-from infeed.components.dataset.statistics.packed import pack, unpack
+from infeed.components.dataset.statistics.cells import pack, unpack
 
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[Any]  # int64 or float32

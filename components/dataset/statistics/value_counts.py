@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 from infeed.components.annotations import Count
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.records import data_of, values_of
-from infeed.components.dataset.statistics.packed import (
+from infeed.components.dataset.statistics.cells import (
+    MAX_BYTES,
     Values,
     empty_values,
     pack,
@@ -36,7 +37,6 @@ Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 MAX_DISTINCT = 10_000
 FREQUENT = 1_000  # of more different values, those that are kept
-MAX_BYTES = 1_024  # of a value that is counted
 _HASHES = 1_024
 _RANGE = 2.0**64  # of a hash
 _HASHED_BYTES = 1 << 20  # at a time: each takes some 30 bytes of memory

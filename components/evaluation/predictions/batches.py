@@ -16,7 +16,7 @@ from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.reading import check_listed, manifest_of
 from infeed.components.dataset.records import read_records
-from infeed.components.dataset.statistics.reading import CACHE_DIR, statistics_of
+from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, statistics_of
 from infeed.components.errors import InfeedError
 
 _BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger

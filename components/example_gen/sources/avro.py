@@ -23,9 +23,8 @@ from infeed.components.dataset.encode import varint
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows, conform
-from infeed.components.example_gen.inputs import OpenedSource
-from infeed.components.example_gen.sources.unpacked import exceeds, may_exceed
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.sources.streams import exceeds, may_exceed
 
 # Avro types -> Arrow types.
 #

@@ -23,8 +23,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.inputs import OpenedSource, Read
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, Read
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 

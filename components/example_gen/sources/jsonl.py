@@ -31,8 +31,7 @@ from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import kinds, streams
 from infeed.components.example_gen.sources.kinds import MismatchError
 from infeed.components.example_gen.sources.streams import Span, TextBlock

@@ -23,9 +23,8 @@ from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByTime
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
-from infeed.components.example_gen.bad_rows import BadRow, BadRows
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import OpenedSource, Task
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 

@@ -12,9 +12,8 @@ from pyarrow import parquet as pq
 from infeed.components.dataset import records
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.formats import guess_format, open_source
-from infeed.components.example_gen.inputs import open_files
+from infeed.components.example_gen.inputs import BadRows, open_files
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.images.reader import open_images

@@ -8,7 +8,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow
+from infeed.components.example_gen.inputs import BadRow
 from infeed.components.example_gen.planning import ShardTask, SpilledBlock, plan_writes, shard_tasks
 from infeed.components.example_gen.spills import Spill
 

@@ -16,9 +16,8 @@ from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.example_gen import ingest
-from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import OpenedSource, Read, Task
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, Read, Task
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.images.reader import open_images

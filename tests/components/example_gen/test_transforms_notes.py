@@ -14,9 +14,8 @@ from infeed.components.dataset.manifest import Balanced, Shard
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardPlan
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import Task
+from infeed.components.example_gen.inputs import BadRow, Task
 from infeed.components.example_gen.planning import ShardTask, SpilledBlock, WritePlan
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.sources.csv.rows import CsvOptions

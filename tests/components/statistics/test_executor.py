@@ -36,7 +36,7 @@ def written(output: Any) -> set[str]:
 def test_unchanged_options_are_not_beyond_us() -> None:
     import tensorflow_data_validation as tfdv
 
-    from infeed.components.dataset.statistics.request import StatisticsRequest
+    from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 
     assert StatisticsRequest.of(tfdv.StatsOptions().to_json()).beyond == ""
 

@@ -20,8 +20,7 @@ import pyarrow as pa
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.csv.rows import (
     CsvOptions,

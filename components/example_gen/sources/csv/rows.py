@@ -15,7 +15,7 @@ from pyarrow import csv as arrow_csv
 from infeed.components.checks import as_tuples, refused, require
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.kinds import GIVEN
 from infeed.components.example_gen.sources.streams import TextBlock, check_encoding, count_lines, is_utf8, lending
 

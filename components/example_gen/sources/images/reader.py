@@ -21,8 +21,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRow, BadRows
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import Classes, FileRef
 from infeed.components.example_gen.sources.images.codec import (

@@ -30,7 +30,7 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from infeed.components.dataset import example_types, schemas
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.sql.alchemy import REMEDY, UNFIT, cast, checked, to_batch
 from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
 

@@ -26,7 +26,7 @@ from sqlalchemy import exc, pool
 
 from infeed.components.dataset import example_types
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow, BadRows
+from infeed.components.example_gen.inputs import BadRow, BadRows
 from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
 
 _PROBED_ROWS, _PROBED_AT_A_TIME = 10_000, 100

@@ -12,7 +12,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import BadRows
 
 _SHOWN = 60  # characters of a query
 Row: TypeAlias = tuple[Any, ...]

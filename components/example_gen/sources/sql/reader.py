@@ -24,8 +24,7 @@ from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.bad_rows import BadRows, conform
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
 from infeed.components.example_gen.sources.sql import adbc, alchemy
 from infeed.components.example_gen.sources.sql.database import (
     Bounds,

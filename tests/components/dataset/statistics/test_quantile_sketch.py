@@ -81,7 +81,7 @@ def test_a_sketch_of_nothing_has_no_quantiles() -> None:
     ],
 )
 def test_a_run_that_cannot_be_is_refused(values: list[float], weights: list[int], error: int, says: str) -> None:
-    from infeed.components.dataset.statistics.packed import pack
+    from infeed.components.dataset.statistics.cells import pack
 
     stored = StoredRun(pack(np.array(values, np.float32)), pack(np.array(weights, np.int64)), error, 0)
     with pytest.raises(ValueError, match=says):

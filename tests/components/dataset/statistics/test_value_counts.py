@@ -1,4 +1,4 @@
-"""Covers `packed` as well."""
+"""Covers `cells` as well."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infeed.components.dataset.statistics.packed import pack
+from infeed.components.dataset.statistics.cells import pack
 from infeed.components.dataset.statistics.value_counts import FREQUENT, MAX_DISTINCT, StoredCounts, ValueCounts
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import avro
 
 UTC = dt.timezone.utc

@@ -15,8 +15,7 @@ import pytest
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
 
 # Not for TFX's sake: Google's clients take seconds to import, and are not while tests are collected.
 pytestmark = pytest.mark.tfx

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import folders
 
 

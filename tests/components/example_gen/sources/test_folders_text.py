@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import folders, streams
 from infeed.components.example_gen.sources.folders import TextOptions
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow, BadRows
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import jsonl
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 

@@ -13,9 +13,8 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
-from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import parquet
 from infeed.components.example_gen.sources.parquet import ParquetOptions, RowGroups
 

@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
-from infeed.components.example_gen.bad_rows import BadRows
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.sql import reader
 from infeed.components.example_gen.sources.sql.reader import SqlOptions
 

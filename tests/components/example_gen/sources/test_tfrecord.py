@@ -11,7 +11,7 @@ from infeed.components.dataset import records
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import tfrecord
 
 RECORDS = [os.urandom(100) for _ in range(100)]

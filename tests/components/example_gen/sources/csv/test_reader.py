@@ -14,8 +14,7 @@ import pytest
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow, BadRows
-from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources.csv import reader
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 

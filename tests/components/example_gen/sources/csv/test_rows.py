@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.csv import rows as csv_rows
 from infeed.components.example_gen.sources.csv.reader import CsvHeader, read_header

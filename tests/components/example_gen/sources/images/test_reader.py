@@ -14,7 +14,7 @@ from PIL import Image
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRows
+from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.images import codec, reader
 from infeed.components.example_gen.sources.images.codec import ImageHeader, ImageOptions
 

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from infeed.components.example_gen.sources.unpacked import exceeds, may_exceed
+from infeed.components.example_gen.sources.streams import exceeds, may_exceed
 
 SIZE = 3_000_000
 

@@ -10,8 +10,8 @@ import pytest
 from infeed.components.dataset import record_blocks
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.errors import InfeedError
-from infeed.components.load import decoding
-from infeed.components.load.decoding import decoded_blocks
+from infeed.components.load import spill
+from infeed.components.load.spill import decoded_blocks
 
 
 def examples(*values: int) -> list[bytes]:
@@ -52,7 +52,7 @@ def test_only_so_many_blocks_are_read_in_advance(write, monkeypatch):
             read += 1
             yield block
 
-    monkeypatch.setattr(decoding, "read_blocks", counted)
+    monkeypatch.setattr(spill, "read_blocks", counted)
     for taken, _ in enumerate(decoded_blocks([write("a.tfrecord", examples(*range(40)))], 2), 1):
         most = max(most, read - taken)
     assert (read, most) == (20, 2)

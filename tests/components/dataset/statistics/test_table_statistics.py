@@ -1,5 +1,3 @@
-"""Covers `table_statistics` as well."""
-
 from __future__ import annotations
 
 import json
@@ -13,8 +11,13 @@ from infeed.components.dataset import names, records
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import Shard, Split
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.reading import key_of, names_without_values, statistics_of
-from infeed.components.dataset.statistics.table_statistics import TableStatistics, add
+from infeed.components.dataset.statistics.table_statistics import (
+    TableStatistics,
+    add,
+    key_of,
+    names_without_values,
+    statistics_of,
+)
 from infeed.components.errors import InfeedError
 
 TABLE = pa.RecordBatch.from_pydict(
@@ -65,7 +68,7 @@ def test_a_shard_that_was_read_is_not_read_again(tmp_path: Path, monkeypatch: py
     write(tmp_path / "one", TABLE.slice(0, 1), TABLE.slice(1))
     first = as_json(statistics_of(str(tmp_path / "one"), "train", cache_dir=cache))
     write(tmp_path / "two", TABLE.slice(0, 1), TABLE.slice(1))
-    monkeypatch.setattr("infeed.components.dataset.statistics.reading._read_shard", None)
+    monkeypatch.setattr("infeed.components.dataset.statistics.table_statistics._read_shard", None)
     assert as_json(statistics_of(str(tmp_path / "two"), "train", cache_dir=cache)) == first
 
 

@@ -11,14 +11,13 @@ import pytest
 from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.splits import ByLabel
-from infeed.components.dataset.statistics.reading import statistics_of
+from infeed.components.dataset.statistics.table_statistics import statistics_of
 from infeed.components.example_gen import ingest
-from infeed.components.example_gen.analysis import analysed_splits
-from infeed.components.example_gen.bad_rows import BadRows
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import OpenedSource, Task
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
 from infeed.components.example_gen.local import processes
 from infeed.components.example_gen.sources.csv.reader import open_csv
+from infeed.components.example_gen.spills import analysed_splits
 
 MakeJob = Callable[..., Job]
 SCHEMA = pa.schema(

@@ -9,7 +9,7 @@ import pytest
 
 from infeed.components.dataset import records
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.dataset.inspection import inspect
+from infeed.components.dataset.reading import inspect
 from infeed.components.errors import InfeedError
 
 

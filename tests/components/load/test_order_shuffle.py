@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.load.shuffle import fold_in, shuffle
+from infeed.components.load.order import fold_in, shuffle
 
 SEEDS = [(0, 0), (7, 3), (-1, 2), (2**63 - 1, -(2**63)), (123456789012, 5)]
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow, BadRows, conform
+from infeed.components.example_gen.inputs import BadRow, BadRows, conform
 
 SCHEMA = pa.schema([("n", pa.uint64()), ("l", pa.list_(pa.int64()))])
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.bad_rows import BadRow, BadRows, to_jsonl
+from infeed.components.example_gen.inputs import BadRow, BadRows, to_jsonl
 
 ROW = BadRow("a.csv", 7, "fare", "not a number: 'x'", "1,x,é")
 
