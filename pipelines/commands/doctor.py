@@ -14,8 +14,7 @@ from rich.text import Text
 
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
 from infeed.pipelines.console.terminal import Terminal
-from infeed.pipelines.doctor.checks import CHECKS, Check, Finding, Level, Purpose, examine
-from infeed.pipelines.doctor.image import image_findings
+from infeed.pipelines.doctor import CHECKS, Check, Finding, Level, Purpose, examine, image_findings
 from infeed.pipelines.job.compiled import CompiledJob
 
 # The sign and colour only support the word: neither alone carries the level.

@@ -20,8 +20,7 @@ from infeed.pipelines.console.nodes import RunReport, format_state, show_nodes
 from infeed.pipelines.console.terminal import Terminal, in_lines
 from infeed.pipelines.job.compiled import CompiledJob, Target
 from infeed.pipelines.rehearse.launch import Faults, last_lines
-from infeed.pipelines.rehearse.locations import PathMapping
-from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
+from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, RehearseOptions, rehearse
 
 
 @click.command(name="rehearse", cls=Command)

@@ -24,7 +24,7 @@ from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, show_nodes
 from infeed.pipelines.console.terminal import command_line, in_lines, quiet, show_facts
-from infeed.pipelines.local.last_run import digest_of, remember, same_run
+from infeed.pipelines.local.outcome import digest_of, remember, same_run
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 

@@ -20,8 +20,7 @@ from infeed.pipelines.project.resolve import Overrides, resolve
 
 if TYPE_CHECKING:
     from infeed.components.transform.feature import Feature
-    from infeed.pipelines.transform.preview import ShownRow
-    from infeed.pipelines.transform.why import Why
+    from infeed.pipelines.transform import ShownRow, Why
 
 _LONGEST = 24  # characters of a value
 _ITEMS = 4  # of a list
@@ -46,8 +45,7 @@ def command(project: str, show: int, name: str | None, as_json: bool, **override
     config = resolve(read_project(project), Overrides(**overrides))
     with quiet(os.devnull) as console:
         with importing():
-            from infeed.pipelines.transform.preview import Analysed
-            from infeed.pipelines.transform.why import explain
+            from infeed.pipelines.transform import Analysed, explain
 
         analysed = Analysed.of(config)
         if name is not None:

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from infeed.pipelines.cli import main
 from infeed.pipelines.commands import doctor as doctor_command
-from infeed.pipelines.doctor.checks import Finding, Level
+from infeed.pipelines.doctor import Finding, Level
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from infeed.pipelines.doctor.checks import Level, credentials
+from infeed.pipelines.doctor import Level, credentials
 
 SECRET = "-----BEGIN PRIVATE KEY-----"
 

@@ -18,9 +18,8 @@ from infeed.components.transform.kinds.scale import ZScore
 from infeed.components.transform.kinds.subwords import Subwords
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
-from infeed.pipelines.local import last_run
-from infeed.pipelines.local.last_run import digest_of, remember, same_run
-from infeed.pipelines.local.outcome import NodeOutput, RunOutcome
+from infeed.pipelines.local import outcome
+from infeed.pipelines.local.outcome import NodeOutput, RunOutcome, digest_of, remember, same_run
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
@@ -53,7 +52,7 @@ def config(tmp_path: Path) -> PipelineConfig:
 @pytest.fixture
 def ran(config: PipelineConfig, monkeypatch: pytest.MonkeyPatch) -> PipelineConfig:
     outputs = {("Trainer", "model"): NodeOutput(f"{config.root}/artifact", {}), ("Old", "x"): NodeOutput("/gone", {})}
-    monkeypatch.setattr(last_run, "latest_outputs", lambda config: outputs)
+    monkeypatch.setattr(outcome, "latest_outputs", lambda config: outputs)
     report = RunReport(tuple(NodeReport(name, NodeState.DONE, 2.0) for name in NODES), 6.0)
     remember(config, digest_of(config), report, OUTCOME, ["latest_blessed_model"])
     return config
@@ -125,7 +124,7 @@ def test_another_version_of_this_package_is_another_run(
 ) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "feed.py").write_text("TIERS = 3\n")
-    monkeypatch.setattr(last_run, "_ROOMS", [tmp_path / "package"])
+    monkeypatch.setattr(outcome, "_ROOMS", [tmp_path / "package"])
     before = digest_of(config)
     assert digest_of(config) == before
     edit(tmp_path / "package" / "feed.py", "TIERS = 4\n")
@@ -172,7 +171,7 @@ def test_a_file_that_a_feature_reads_counts(config: PipelineConfig, tmp_path: Pa
 
 def test_nothing_heavy_is_imported_for_it() -> None:
     program = (
-        "import infeed.pipelines.local.last_run, sys\n"
+        "import infeed.pipelines.local.outcome, sys\n"
         "print(sorted({'tensorflow', 'tfx', 'apache_beam', 'keras', 'ml_metadata'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -4,8 +4,8 @@ import sys
 import pytest
 
 from infeed.components.feed.capacity import Machine
-from infeed.pipelines.doctor import checks as doctor_checks
-from infeed.pipelines.doctor.checks import (
+from infeed.pipelines import doctor
+from infeed.pipelines.doctor import (
     Finding,
     Level,
     devices,
@@ -13,7 +13,7 @@ from infeed.pipelines.doctor.checks import (
     room,
     unmet_requirements,
 )
-from infeed.pipelines.doctor.checks import (
+from infeed.pipelines.doctor import (
     engines as container_engines,
 )
 
@@ -23,7 +23,7 @@ def requires(monkeypatch):
     """Stands in for this package's list of dependencies."""
 
     def say(*requirements):
-        monkeypatch.setattr(doctor_checks, "requires", lambda package: list(requirements))
+        monkeypatch.setattr(doctor, "requires", lambda package: list(requirements))
 
     return say
 
@@ -71,7 +71,7 @@ def test_devices_are_counted_by_kind(python):
 
 def test_a_driver_whose_gpus_tensorflow_does_not_see_is_a_warning(python, monkeypatch):
     python("echo '{\"CPU\": 1}'")
-    monkeypatch.setattr(doctor_checks, "nvidia_driver", lambda: True)
+    monkeypatch.setattr(doctor, "nvidia_driver", lambda: True)
     (finding,) = devices()
     assert finding.level is Level.WARNING
     assert "tensorflow[and-cuda]" in finding.do

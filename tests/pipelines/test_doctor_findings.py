@@ -1,6 +1,6 @@
 import time
 
-from infeed.pipelines.doctor.checks import Finding, Level, examine
+from infeed.pipelines.doctor import Finding, Level, examine
 
 
 def finds(*names):

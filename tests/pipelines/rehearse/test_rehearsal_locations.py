@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.rehearse.locations import Locations, PathMapping
+from infeed.pipelines.rehearse.rehearsal import Locations, PathMapping
 
 
 def mapped(text: str, *maps: str) -> object:

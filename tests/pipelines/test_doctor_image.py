@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from infeed.pipelines.doctor import image as doctor_image
-from infeed.pipelines.doctor.checks import Level
-from infeed.pipelines.doctor.image import Inventory, compare, image_findings
+from infeed.pipelines import doctor
+from infeed.pipelines.doctor import Inventory, Level, compare, image_findings
 
 VERSIONS = {"tfx-infeed": "0.1.0", "tfx": "1.21.0", "numpy": "2.4.6"}
 HERE = Inventory("3.13.5", VERSIONS, code="abc")
@@ -75,6 +74,6 @@ def test_an_image_that_cannot_be_had_is_a_problem(engines):
 
 
 def test_a_python_without_this_package_is_told_as_such(tmp_path):
-    bare = [sys.executable, "-S", "-I", "-c", doctor_image._INVENTORY]
+    bare = [sys.executable, "-S", "-I", "-c", doctor._INVENTORY]
     told = json.loads(subprocess.run(bare, capture_output=True, text=True, check=True, cwd=tmp_path).stdout)
     assert told["versions"] == {}

@@ -1,7 +1,8 @@
-"""What `infeed doctor` finds on this machine: one `Finding` a fact, from checks of which none can stop the others.
+"""What `infeed doctor` finds on this machine, and in an image beside it: one `Finding` a fact.
 
-None imports TensorFlow or TFX in this process; what costs seconds runs beside it. A finding names
-the kind and place of credentials, never their content.
+No check can stop the others. None imports TensorFlow or TFX in this process; what costs seconds runs beside it. A
+finding names the kind and place of credentials, never their content. An image is compared with this machine because a
+job is compiled by the one and run by the other.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from packaging.requirements import Requirement
 
 from infeed.components.feed.capacity import Machine
 from infeed.components.units import size
-from infeed.pipelines.containers import EngineName, problem
+from infeed.pipelines.containers import EngineName, find_engine, problem
 
 # What the finding is needed for; the order in which they are shown.
 Purpose = Literal["run", "compile", "build", "submit", "image"]
-_PACKAGE, _EXTRA = "tfx-infeed", "tfx"
+_OURS, _TFX = "tfx-infeed", "tfx"
 _STACK = ("tfx", "tensorflow", "keras", "apache-beam", "protobuf", "pyarrow", "numpy")
 _DEVICE_SECONDS = 120
 # TFX's imports alone take one gigabyte, a pipeline of the two examples three.
@@ -44,6 +45,26 @@ _POD_TOKEN = Path("/var/run/secrets/kubeflow/pipelines/token")
 _VENDOR = Path("/sys/class/dmi/id/product_name")
 _GOOGLE = "Google credentials"
 _LOGIN = "For Vertex AI: gcloud auth application-default login."
+# Runs here and in the image, so that both are looked at in one way. `code` is over all our own source files.
+_INVENTORY = """
+import hashlib, importlib.metadata as metadata, importlib.util as util, json, pathlib, platform
+code = hashlib.sha256()
+for package in ("components", "pipelines", "templates"):
+    spec = util.find_spec("infeed." + package) if util.find_spec("infeed") else None
+    for folder in spec.submodule_search_locations if spec else ():
+        for file in sorted(pathlib.Path(folder).rglob("*.py")):
+            code.update(file.relative_to(folder).as_posix().encode() + file.read_bytes())
+versions = {}
+for package in ("tfx-infeed", "tfx", "tensorflow", "keras", "apache-beam", "ml-metadata", "protobuf", "numpy"):
+    try:
+        versions[package] = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        pass
+beam_worker = pathlib.Path("/opt/apache/beam/boot").exists()
+found = {"python": platform.python_version(), "versions": versions, "code": code.hexdigest()}
+print(json.dumps({**found, "beam_worker": beam_worker}))
+"""
+_IMAGE_SECONDS = 600  # it may have to be pulled first
 
 
 class Level(enum.Enum):
@@ -95,9 +116,9 @@ def python_and_stack() -> Iterator[Finding]:
     libc = " ".join(platform.libc_ver())
     yield Finding("run", "Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {libc}")
     stack = ", ".join(f"{name} {version_of(name) or '(none)'}" for name in _STACK)
-    unmet = list(unmet_requirements(_PACKAGE))
+    unmet = list(unmet_requirements(_OURS))
     if unmet:
-        do = f"Set up an environment of its own: pip install '{_PACKAGE}[{_EXTRA}]'."
+        do = f"Set up an environment of its own: pip install '{_OURS}[{_TFX}]'."
         yield Finding("run", "packages", f"{stack}; not as required: {', '.join(unmet)}", Level.PROBLEM, do)
     else:
         yield Finding("run", "packages", stack)
@@ -107,7 +128,7 @@ def unmet_requirements(package: str) -> Iterator[str]:
     """Each requirement of `package` and its pipelines for this Python that is not met, with what is installed."""
     for requirement in map(Requirement, requires(package) or ()):
         marker = requirement.marker
-        if marker and not any(marker.evaluate({"extra": extra}) for extra in ("", _EXTRA)):
+        if marker and not any(marker.evaluate({"extra": extra}) for extra in ("", _TFX)):
             continue
         installed = version_of(requirement.name)
         if installed is None:
@@ -237,3 +258,77 @@ def _file(file: Path, origin: str) -> Finding:
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Finding("submit", _GOOGLE, f"a file {origin}, not readable: {error!r}", Level.PROBLEM, _LOGIN)
     return Finding("submit", _GOOGLE, f"{kind}, {origin}")
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Versions by package, a digest of this package's own code, and whether Beam's workers can be started there."""
+
+    python: str
+    versions: dict[str, str]
+    code: str
+    beam_worker: bool = False
+
+
+def image_findings(image: str, *, for_dataflow: bool = False) -> Iterator[Finding]:
+    """Compares an image with this environment; pulls it where it is not here.
+
+    Args:
+      image: its name.
+      for_dataflow: whether Dataflow's workers are to run in it too.
+    """
+    engine = find_engine()
+    command = engine.run(image, ["python", "-c", _INVENTORY])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_IMAGE_SECONDS)
+    if done.returncode:
+        words = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        do = f"Build it with infeed build, or see that {engine.name} can pull it."
+        yield Finding("image", image, f"nothing can be run in it here: {words}", Level.PROBLEM, do)
+        return
+    there, here = _inventory(done.stdout), _inventory(_run_here())
+    yield Finding("image", image, f"{engine.size(image)}, Python {there.python} (here {here.python})")
+    yield from compare(there, here)
+    if for_dataflow and not there.beam_worker:
+        do = "Put it on top of the image, as docs/image.md tells."
+        yield Finding("image", "Beam worker", "Dataflow cannot start it: no /opt/apache/beam/boot", Level.PROBLEM, do)
+
+
+def compare(there: Inventory, here: Inventory) -> Iterator[Finding]:
+    """One finding for each package of the image that is also here, and one for our own code."""
+    yield _own_code(there, here)
+    for package, installed in here.versions.items():
+        if package == _OURS:
+            continue
+        inside = there.versions.get(package)
+        if inside is None:
+            do = "Build the image with infeed build, or install it there."
+            yield Finding("image", package, f"not in the image, {installed} here", Level.PROBLEM, do)
+        elif package == _TFX and _minor(inside) != _minor(installed):
+            do = "A job compiled by one TFX and run by another is worth a rehearsal: infeed rehearse JOB --image IMAGE."
+            yield Finding("image", package, f"{inside} in the image, {installed} here", Level.WARNING, do)
+        else:
+            yield Finding("image", package, inside if inside == installed else f"{inside} (here {installed})")
+
+
+def _own_code(there: Inventory, here: Inventory) -> Finding:
+    inside, installed = there.versions.get(_OURS), here.versions.get(_OURS)
+    do = "Build it anew: infeed build."
+    if inside is None:
+        return Finding("image", _OURS, "not in the image: no step of ours can run", Level.PROBLEM, do)
+    if inside != installed:
+        return Finding("image", _OURS, f"{inside} in the image, {installed} here", Level.PROBLEM, do)
+    if there.code != here.code:
+        return Finding("image", _OURS, f"{inside} in both, but its code is not the same", Level.PROBLEM, do)
+    return Finding("image", _OURS, f"{inside}, the same code")
+
+
+def _minor(version: str) -> Sequence[str]:
+    return version.split(".")[:2]
+
+
+def _inventory(output: str) -> Inventory:
+    return Inventory(**json.loads(output.splitlines()[-1]))
+
+
+def _run_here() -> str:
+    return subprocess.run([sys.executable, "-c", _INVENTORY], capture_output=True, text=True, check=True).stdout
