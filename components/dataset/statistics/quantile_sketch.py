@@ -9,7 +9,6 @@ long as there are at most 2,048 different values the sketch is exact, and the or
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,8 +109,8 @@ class QuantileSketch:
         if not len(run.values):
             raise ValueError("no values, so no quantiles")
         upto = np.cumsum(run.weights)
-        ranks = [min(max(math.ceil(fraction * int(upto[-1])), 1), int(upto[-1])) for fraction in fractions]
-        found: list[Any] = run.values[np.searchsorted(upto, ranks)].tolist()
+        ranks = np.ceil(np.array(list(fractions), np.float64) * upto[-1]).clip(1, upto[-1])
+        found: list[Any] = run.values[np.searchsorted(upto, ranks.astype(np.int64))].tolist()
         return found
 
     def ranks(self, values: Iterable[float]) -> list[int]:
