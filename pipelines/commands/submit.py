@@ -84,13 +84,13 @@ def _platform(
 
 
 def _on_kubeflow(request: SubmitRequest, **where: Any) -> Run:
-    from infeed.pipelines.submit.kubeflow.run import submit_kubeflow
+    from infeed.pipelines.submit.kubeflow import submit_kubeflow
 
     return submit_kubeflow(request, **where)
 
 
 def _on_vertex(request: SubmitRequest, **where: Any) -> Run:
-    from infeed.pipelines.submit.vertex.run import submit_vertex
+    from infeed.pipelines.submit.vertex import submit_vertex
 
     return submit_vertex(request, **where)
 

@@ -50,7 +50,7 @@ def test_the_page_names_every_room(floor: str) -> None:
         ("infeed.components.errors", "components/base"),  # with the other single modules
         ("infeed.components.feed.plan", "components/feed"),
         ("infeed.pipelines", ""),
-        ("infeed.pipelines.submit.vertex.run", "pipelines/submit"),
+        ("infeed.pipelines.submit.vertex", "pipelines/submit"),
         ("infeed.templates.image.model", "templates"),
     ],
 )

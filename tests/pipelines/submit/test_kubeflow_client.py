@@ -1,4 +1,4 @@
-"""What a live server answers is in test_run_kubeflow.py."""
+"""What a live server answers is in test_kubeflow.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import urllib3
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import LostError
-from infeed.pipelines.submit.kubeflow.client import (
+from infeed.pipelines.submit.kubeflow import (
     may_have_begun,
     no_api,
     no_login,

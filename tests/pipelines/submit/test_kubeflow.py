@@ -31,7 +31,7 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def kubeflow() -> ModuleType:
-    from infeed.pipelines.submit.kubeflow import run as kubeflow
+    from infeed.pipelines.submit import kubeflow
 
     return kubeflow
 
@@ -94,7 +94,7 @@ def test_a_pipeline_job_in_json_is_submitted_as_the_spec_it_holds(
 
 
 def test_what_infeed_compile_writes_is_taken(kubeflow: ModuleType, serve: Any) -> None:
-    job = CompiledJob.read(Path(__file__).parents[2] / "golden" / "kubeflow.yaml")
+    job = CompiledJob.read(Path(__file__).parents[1] / "golden" / "kubeflow.yaml")
     server = serve()
     kubeflow.submit_kubeflow(SubmitRequest(job, "flowers", {"epochs": 2}), host=server.url)
     [sent] = server.bodies("POST", "/runs$")

@@ -1,4 +1,4 @@
-"""Logs and experiments of a live server are in test_run.py."""
+"""Logs and experiments of a live server are in test_vertex.py."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ JOB = "projects/p/locations/r/customJobs/{}"
 def step(**fields: Any) -> Step:
     from google.cloud.aiplatform_v1.types import PipelineTaskDetail
 
-    from infeed.pipelines.submit.vertex.tasks import gather_steps
+    from infeed.pipelines.submit.steps import vertex_steps
 
-    [found] = gather_steps(["Trainer"], [PipelineTaskDetail(task_name="Trainer", **fields)], "p")
+    [found] = vertex_steps(["Trainer"], [PipelineTaskDetail(task_name="Trainer", **fields)], "p")
     return found
 
 
 def test_a_task_that_is_not_listed_yet_waits() -> None:
-    from infeed.pipelines.submit.vertex.tasks import gather_steps
+    from infeed.pipelines.submit.steps import vertex_steps
 
-    assert gather_steps(["Trainer", "Pusher"], [], "p") == (Step("Trainer"), Step("Pusher"))
+    assert vertex_steps(["Trainer", "Pusher"], [], "p") == (Step("Trainer"), Step("Pusher"))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_error_is_told_where_there_is_one() -> None:
 
 
 def test_the_entries_of_one_job_are_asked_for_and_only_new_ones() -> None:
-    from infeed.pipelines.submit.vertex.tasks import log_filter
+    from infeed.pipelines.submit.steps import log_filter
 
     wanted = 'resource.type="ml_job" AND resource.labels.job_id="5"'
     assert log_filter(JOB.format(5)) == wanted
@@ -86,7 +86,7 @@ def test_the_entries_of_one_job_are_asked_for_and_only_new_ones() -> None:
 
 @pytest.mark.parametrize("name", ["Weekly", "-weekly", "", "w" * 129])
 def test_an_experiment_has_a_name_that_vertex_ai_takes(name: str) -> None:
-    from infeed.pipelines.submit.vertex.tasks import check_name
+    from infeed.pipelines.submit.vertex import check_name
 
     check_name("weekly-1")
     with pytest.raises(InfeedError, match="an experiment cannot be called"):

@@ -29,7 +29,7 @@ def no_pauses(google_account: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def vertex() -> ModuleType:
-    from infeed.pipelines.submit.vertex import run as vertex
+    from infeed.pipelines.submit import vertex
 
     return vertex
 
@@ -37,7 +37,7 @@ def vertex() -> ModuleType:
 @pytest.fixture
 def logging(monkeypatch: pytest.MonkeyPatch) -> Callable[[VertexServer], None]:
     """Has Cloud Logging answer where this server does."""
-    return lambda server: monkeypatch.setattr("infeed.pipelines.submit.vertex.tasks.LOGGING", server.url)
+    return lambda server: monkeypatch.setattr("infeed.pipelines.submit.steps.LOGGING", server.url)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_schema_2_0_gets_its_values_with_their_types(submit: Any, jobs: ModuleTy
 
 @pytest.mark.parametrize("schema", ["2.0", "2.1"])
 def test_what_infeed_compile_writes_is_taken(schema: str, submit: Any, serve: Any) -> None:
-    job = CompiledJob.read(Path(__file__).parents[2] / "golden" / f"vertex-{schema}.json")
+    job = CompiledJob.read(Path(__file__).parents[1] / "golden" / f"vertex-{schema}.json")
     server = serve({"state": "SUCCEEDED"})
     assert submit(server, job=job, parameters={"epochs": 2}).status().state is RunState.FINISHED
     sent = server.asked[0].body

@@ -7,10 +7,8 @@ import pytest
 
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Task
-from infeed.pipelines.submit.kubeflow.run import gather_steps, pods
 from infeed.pipelines.submit.run import Step
-
-pytestmark = pytest.mark.slow  # importing kfp alone takes seconds
+from infeed.pipelines.submit.steps import kubeflow_steps, pods
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=timezone.utc)
 NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -29,7 +27,7 @@ def planned(path: tuple[str, ...], retries: int | None = None) -> Task:
 
 
 def step(*tasks: SimpleNamespace) -> Step:
-    [found] = gather_steps([planned(("Trainer",))], tasks)
+    [found] = kubeflow_steps([planned(("Trainer",))], tasks)
     return found
 
 

@@ -1,4 +1,8 @@
-"""A compiled job as a run on Vertex AI, through the generated client of google-cloud-aiplatform."""
+"""A compiled job as a run on Vertex AI, through the generated clients of google-cloud-aiplatform.
+
+The package's front door takes 10 s of CPU time to import. An experiment is a context in the project's metadata store,
+and the run's context becomes a child of it, as `PipelineJob.submit` there does it.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +21,45 @@ from google.api_core import exceptions, retry
 from google.api_core.client_options import ClientOptions
 from google.auth import exceptions as auth
 from google.auth.exceptions import GoogleAuthError
+from google.auth.transport.requests import AuthorizedSession
 from google.cloud.aiplatform_v1.services.metadata_service import MetadataServiceClient
 from google.cloud.aiplatform_v1.services.pipeline_service import PipelineServiceClient
-from google.cloud.aiplatform_v1.types import PipelineJob
+from google.cloud.aiplatform_v1.types import Context, PipelineJob
 from google.protobuf import json_format
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job.compiled import CompiledJob, leaves
 from infeed.pipelines.job.parameters import to_legacy
 from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.vertex.tasks import CloudLogs, check_name, gather_steps, list_under
-
-# What went wrong between here and Vertex AI, in words that say what to do.
-
+from infeed.pipelines.submit.steps import CloudLogs, vertex_steps
 
 _LOGIN = "gcloud auth application-default login, or let GOOGLE_APPLICATION_CREDENTIALS name a key file"
 _REQUEST = re.compile(r"^[A-Z]+ https?://\S+: ")  # what google-api-core puts before the server's own words
 _LONGEST = 600  # characters of a message
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_SECONDS = 60.0  # for one request
+_TRANSIENT = (
+    exceptions.InternalServerError,
+    exceptions.BadGateway,
+    exceptions.ServiceUnavailable,
+    exceptions.GatewayTimeout,
+)
+# A wrong address or a quota ends a start at once; while a run is followed, both may pass.
+_PROMPT = retry.Retry(retry.if_exception_type(*_TRANSIENT), initial=0.5, maximum=8, timeout=60)
+_PATIENT = retry.Retry(
+    retry.if_exception_type(*_TRANSIENT, exceptions.TooManyRequests, requests.ConnectionError, requests.Timeout),
+    initial=1,
+    maximum=60,
+    timeout=600,
+)
+_RUN_STATES = {
+    "PIPELINE_STATE_SUCCEEDED": RunState.FINISHED,
+    "PIPELINE_STATE_FAILED": RunState.FAILED,
+    "PIPELINE_STATE_CANCELLED": RunState.CANCELLED,
+}
+_COMPILE = "compile it for Vertex AI: infeed compile PROJECT --target vertex --output job.json"
+_SCHEMA = "system.Experiment"
+_NAME = re.compile("[a-z0-9][a-z0-9-]{0,127}")
 
 
 @contextlib.contextmanager
@@ -97,30 +123,6 @@ def _short(text: object) -> str:
     return "a page answered" if "<html" in said.lower() else said[:_LONGEST]
 
 
-_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_SECONDS = 60.0  # for one request
-_TRANSIENT = (
-    exceptions.InternalServerError,
-    exceptions.BadGateway,
-    exceptions.ServiceUnavailable,
-    exceptions.GatewayTimeout,
-)
-# A wrong address or a quota ends a start at once; while a run is followed, both may pass.
-_PROMPT = retry.Retry(retry.if_exception_type(*_TRANSIENT), initial=0.5, maximum=8, timeout=60)
-_PATIENT = retry.Retry(
-    retry.if_exception_type(*_TRANSIENT, exceptions.TooManyRequests, requests.ConnectionError, requests.Timeout),
-    initial=1,
-    maximum=60,
-    timeout=600,
-)
-_RUN_STATES = {
-    "PIPELINE_STATE_SUCCEEDED": RunState.FINISHED,
-    "PIPELINE_STATE_FAILED": RunState.FAILED,
-    "PIPELINE_STATE_CANCELLED": RunState.CANCELLED,
-}
-_COMPILE = "compile it for Vertex AI: infeed compile PROJECT --target vertex --output job.json"
-
-
 class VertexRun:
     """A run on Vertex AI; a `submit.run.Run`."""
 
@@ -143,7 +145,7 @@ class VertexRun:
     def status(self) -> RunStatus:
         with translate_errors(self._client.api_endpoint):
             job = self._client.get_pipeline_job(name=self.id, retry=_PATIENT, timeout=_SECONDS)
-        steps = gather_steps(self._steps, job.job_detail.task_details, self._project)
+        steps = vertex_steps(self._steps, job.job_detail.task_details, self._project)
         return RunStatus(_RUN_STATES.get(job.state.name, RunState.RUNNING), steps, job.error.message or None)
 
     def new_lines(self, step: Step) -> Sequence[str]:
@@ -183,7 +185,7 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
         client = PipelineServiceClient(**access)
     with starting(translate_errors(endpoint), may_have_begun):
         created = _create(client, f"projects/{project}/locations/{region}", job, _job_id(request.job.name))
-    logs = CloudLogs(access["credentials"], project)
+    logs = CloudLogs(AuthorizedSession(access["credentials"]), project)
     run = VertexRun(client, logs, created, request.name, steps)
     if request.experiment is not None:
         run.warning = _list_under(request.experiment, created, client, access)
@@ -260,3 +262,48 @@ def _check(job: CompiledJob) -> None:
     if not root.startswith("gs://"):
         what = f"the pipeline's root is {root!r}, and Vertex AI writes to Google Cloud Storage only"
         raise InfeedError(what, where=where, do=f"{_COMPILE}, with a root such as gs://bucket/folder")
+
+
+class _NotYetError(exceptions.NotFound):
+    """The run has no context yet: it gets one a few seconds after it was created."""
+
+
+def check_name(experiment: str) -> None:
+    """Raises InfeedError unless an experiment can be called that."""
+    if not _NAME.fullmatch(experiment):
+        do = "use small letters, digits and hyphens, at most 128"
+        raise InfeedError(f"an experiment cannot be called {experiment!r}", where="--experiment", do=do)
+
+
+def list_under(experiment: str, run: str, pipelines: PipelineServiceClient, metadata: MetadataServiceClient) -> None:
+    """Makes the experiment where there is none, and the run a part of it.
+
+    Args:
+      run: resource name of the pipeline job.
+
+    Raises:
+      GoogleAPICallError: Google refuses.
+      RetryError: the run had no context after two minutes.
+    """
+    store = f"{run.partition('/pipelineJobs/')[0]}/metadataStores/default"
+    until_there = retry.Retry(retry.if_exception_type(_NotYetError), initial=1, maximum=8, timeout=120)
+    context = until_there(_run_context)(pipelines, run)
+    parent = _experiment(experiment, store, metadata)
+    metadata.add_context_children(context=parent, child_contexts=[context], timeout=_SECONDS)
+
+
+def _run_context(client: PipelineServiceClient, run: str) -> str:
+    name = client.get_pipeline_job(name=run, timeout=_SECONDS).job_detail.pipeline_run_context.name
+    if not name:
+        raise _NotYetError(f"{run} has no context yet")
+    return str(name)
+
+
+def _experiment(name: str, store: str, client: MetadataServiceClient) -> str:
+    new = Context(
+        display_name=name, schema_title=_SCHEMA, schema_version="0.0.1", metadata={"experiment_deleted": False}
+    )
+    try:
+        return str(client.create_context(parent=store, context=new, context_id=name, timeout=_SECONDS).name)
+    except exceptions.Conflict:
+        return f"{store}/contexts/{name}"

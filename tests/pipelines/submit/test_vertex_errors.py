@@ -1,4 +1,4 @@
-"""What a live server answers is in test_run.py."""
+"""What a live server answers is in test_vertex.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.auth import exceptions as auth
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import LostError
 from infeed.pipelines.submit.run import starting
-from infeed.pipelines.submit.vertex.run import may_have_begun, translate_errors
+from infeed.pipelines.submit.vertex import may_have_begun, translate_errors
 
 pytestmark = pytest.mark.slow  # importing google-cloud-aiplatform alone takes seconds
 

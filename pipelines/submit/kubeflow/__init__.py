@@ -1,1 +1,0 @@
-"""Runs on Kubeflow Pipelines (v2)."""
