@@ -51,7 +51,11 @@ from .transform.kinds.clean import Clip as Clip
 from .transform.kinds.clean import Fill as Fill
 from .transform.kinds.clean import FillWith as FillWith
 from .transform.kinds.clean import IsOutlier as IsOutlier
+from .transform.kinds.clean import LowerCase as LowerCase
 from .transform.kinds.clean import Outliers as Outliers
+from .transform.kinds.clean import StripAccents as StripAccents
+from .transform.kinds.clean import Tokens as Tokens
+from .transform.kinds.clean import Trim as Trim
 from .transform.kinds.dates import DatePart as DatePart
 from .transform.kinds.encode import Bucketize as Bucketize
 from .transform.kinds.encode import CountEncoding as CountEncoding
@@ -67,10 +71,6 @@ from .transform.kinds.scale import MinMax as MinMax
 from .transform.kinds.scale import Power as Power
 from .transform.kinds.scale import Robust as Robust
 from .transform.kinds.scale import ZScore as ZScore
-from .transform.kinds.subwords import Subwords as Subwords
-from .transform.kinds.text import LowerCase as LowerCase
-from .transform.kinds.text import StripAccents as StripAccents
-from .transform.kinds.text import Tokens as Tokens
-from .transform.kinds.text import Trim as Trim
-from .transform.kinds.words import BagOfWords as BagOfWords
-from .transform.kinds.words import PretrainedVectors as PretrainedVectors
+from .transform.kinds.text import BagOfWords as BagOfWords
+from .transform.kinds.text import Subwords as Subwords
+from .transform.kinds.vectors import PretrainedVectors as PretrainedVectors

@@ -1,7 +1,7 @@
 """What features have to know of the training rows: sums, counts and quantiles, in parts that are filled batch by batch.
 
 They stand on the same sums and sketches as the statistics of a dataset, so it makes no difference whether an analysis
-is answered by those, or by a pass over the rows (see `analysis.py`). NumPy and Arrow alone: no TensorFlow.
+is answered by those, or by a pass over the rows (see `columns.py`). NumPy and Arrow alone: no TensorFlow.
 """
 
 from __future__ import annotations

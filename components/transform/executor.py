@@ -25,12 +25,11 @@ from infeed.components.beam_runner import local_runner
 from infeed.components.errors import InfeedError
 from infeed.components.transform import declared
 from infeed.components.transform.columns import Found, explained
+from infeed.components.transform.declared import raw_spec
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import features_from_json, features_to_json
-from infeed.components.transform.graph import raw_spec
 from infeed.components.transform.in_process.processor import without_beam
-from infeed.components.transform.materialise import arrow_of, materialise
-from infeed.components.transform.rows import Rows, paths_of
+from infeed.components.transform.rows import Rows, arrow_of, materialise, paths_of
 from infeed.components.transform.statistics import Asked, TransformedRows, without_values, write_raw
 
 _log = logging.getLogger(__name__)

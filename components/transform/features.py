@@ -18,8 +18,8 @@ from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, C
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, Robust, ZScore
-from infeed.components.transform.kinds.subwords import Subwords
-from infeed.components.transform.kinds.words import BagOfWords, PretrainedVectors
+from infeed.components.transform.kinds.text import BagOfWords, Subwords
+from infeed.components.transform.kinds.vectors import PretrainedVectors
 
 _TYPE_WORDS = {"int": "whole numbers", "float": "numbers with fractions", "bytes": "text"}
 AnyFeature = Annotated[

@@ -27,7 +27,7 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add, statistics_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.errors import InfeedError
-from infeed.components.transform.graph import KINDS
+from infeed.components.transform.rows import KINDS
 
 STATISTICS_FILE, SCHEMA_FILE, ANOMALIES_FILE = "FeatureStats.pb", "schema.pbtxt", "SchemaDiff.pb"
 Folders = Mapping[str, str]  # TFX's label of an output -> its folder, as `GetStatsOutputPathEntries` gives them

@@ -27,15 +27,25 @@ from infeed.components.example_gen.sources.sql.reader import SqlOptions
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import AnyFeature, features_from_json, features_to_json
-from infeed.components.transform.kinds.clean import AnyClean, Clip, Fill, FillWith, IsOutlier, Outliers
+from infeed.components.transform.kinds.clean import (
+    AnyClean,
+    Clip,
+    Fill,
+    FillWith,
+    IsOutlier,
+    LowerCase,
+    Outliers,
+    StripAccents,
+    Tokens,
+    Trim,
+)
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, Cross, Hash, OneHot, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, Robust, ZScore
-from infeed.components.transform.kinds.subwords import Subwords
-from infeed.components.transform.kinds.text import LowerCase, StripAccents, Tokens, Trim
-from infeed.components.transform.kinds.words import BagOfWords, PretrainedVectors
+from infeed.components.transform.kinds.text import BagOfWords, Subwords
+from infeed.components.transform.kinds.vectors import PretrainedVectors
 from infeed.pipelines.config import Blessing
 from infeed.pipelines.deploy.options import Deploy, Resources, Toleration
 from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions

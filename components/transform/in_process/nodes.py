@@ -1,4 +1,4 @@
-"""What each node of tft's analysis graph does, in this process: takes values and gives values, as `passes.py` has them.
+"""What each node of tft's analysis graph does, in this process: takes values and gives values, as `phases.py` has them.
 
 The names that begin with an underscore, and all of `analyzer_nodes`, are tft's own business: a test says of each
 version that they exist.
@@ -18,16 +18,17 @@ from tensorflow_transform import analyzer_nodes, nodes, tf_utils
 from tensorflow_transform.beam import analyzer_impls, beam_nodes
 
 from infeed.components.transform.in_process import cache, vocabularies
-from infeed.components.transform.in_process.passes import (
+from infeed.components.transform.in_process.phases import (
     Batches,
     Combined,
     CombinedByKey,
     Elements,
     Extracted,
+    Graph,
     Pass,
+    Traced,
     Value,
 )
-from infeed.components.transform.in_process.phases import Graph, Traced
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""TFX's Transform with the analysis and the writing of rows in this process, wherever they are known here.
+"""TFX's Transform of a user's `preprocessing_fn`, analysed and written in this process wherever all is known here.
 
-What is not, tft does on Beam as ever, and the log says why.
+tft traces the function and plans the analysis as a graph of nodes; `nodes.py` says what each of them does. What is not
+known here tft does on Beam as ever, and the log says why.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,8 @@ from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
+from tensorflow_transform import annotators, nodes
+from tensorflow_transform.beam import analysis_graph_builder, analyzer_cache
 from tensorflow_transform.tf_metadata import metadata_io
 from tfx.components.transform import executor, labels
 from tfx.components.transform.stats_options_util import StatsType
@@ -26,10 +29,15 @@ from tfx_bsl.tfxio import tf_example_record
 
 from infeed.components.errors import InfeedError
 from infeed.components.transform.in_process import cache
-from infeed.components.transform.in_process.analysis import Plan, UnknownNodesError
 from infeed.components.transform.in_process.failures import with_sample
-from infeed.components.transform.in_process.rows import SplitRows, Transformer
-from infeed.components.transform.materialise import See, materialise
+from infeed.components.transform.in_process.nodes import (
+    AnalysisContext,
+    GraphEvaluator,
+    Unknown,
+    constants_of,
+)
+from infeed.components.transform.in_process.phases import Batches, Function, Graph
+from infeed.components.transform.rows import See, SplitRows, Transformer, materialise
 from infeed.components.transform.statistics import Asked, TransformedRows, write_raw
 
 _NO_SIZE = "all dimensions must have known size"  # of a feature, in tft's words
@@ -188,3 +196,87 @@ def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:
 
 def _rows(dataset: Any, schema: Any) -> SplitRows:
     return SplitRows(dataset.file_pattern, schema, dataset.tfxio)
+
+
+class UnknownNodesError(Exception):
+    """The analysis has nodes that are known to tft on Beam alone; the text names them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An analysis, of which all is known but the rows.
+
+    Attributes:
+      graph: the function, traced.
+      assets: name of an asset -> its file's name.
+    """
+
+    graph: Graph
+    assets: Mapping[str, str]
+    _model: Any
+    _encoded: Mapping[Any, Mapping[bytes, Any]]
+    _cached: Mapping[Any, cache.Entries]
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        specs: Mapping[str, tf.TypeSpec],
+        folder: str,
+        *,
+        save_options: Any = None,
+        datasets: Collection[Any] = (),
+        cached: Mapping[Any, cache.Entries] | None = None,
+    ) -> Plan:
+        """Traces the function and plans its analysis.
+
+        Args:
+          function: takes a dict of columns, and gives a dict of features.
+          specs: type of each column.
+          folder: for what is written on the way, the vocabularies among it; the caller removes it.
+          datasets: the DatasetKeys of what is analysed apart, so that it can be kept in the cache.
+          cached: what an earlier analysis kept of them; None where none is kept of this one either.
+
+        Raises:
+          InfeedError: the function returns no features.
+          UnknownNodesError: the analysis has nodes that are not known here.
+        """
+        graph = Graph.of(function, specs, folder, save_options)
+        assets = annotators.get_asset_annotations(graph.traced)
+        annotators.clear_asset_annotations(graph.traced)
+        model, encoded, _ = analysis_graph_builder.build(
+            graph.traced, graph.inputs, graph.outputs, datasets, None if cached is None else _by_dataset(cached)
+        )
+        _check_known(model)
+        return cls(graph, assets, model, encoded or {}, cached or {})
+
+    def run(self, batches: Callable[[Any], Batches], output: str) -> dict[Any, cache.Encoded]:
+        """Reads the rows, once for each phase, and writes the transform graph.
+
+        Args:
+          batches: the rows of a DatasetKey.
+          output: folder of the transform graph.
+
+        Returns:
+          what a cache is to keep of datasets that it did not have.
+        """
+        context = AnalysisContext(self.graph, batches, self._cached, self.graph.folder)
+        traverser = nodes.Traverser(GraphEvaluator(context))
+        final = traverser.visit_value_node(self._model)
+        kept = {
+            dataset: {key: traverser.visit_value_node(node) for key, node in entries.items()}
+            for dataset, entries in self._encoded.items()
+        }
+        self.graph.write(constants_of(final), output, self.assets)
+        return {dataset: {key: one.elements() for key, one in entries.items()} for dataset, entries in kept.items()}
+
+
+def _by_dataset(cached: Mapping[Any, cache.Entries]) -> Mapping[Any, Any]:
+    return {dataset: analyzer_cache.DatasetCache(entries, None) for dataset, entries in cached.items()}
+
+
+def _check_known(model: Any) -> None:
+    unknown = Unknown()
+    nodes.Traverser(unknown).visit_value_node(model)
+    if unknown.labels:
+        raise UnknownNodesError(", ".join(unknown.labels))

@@ -1,8 +1,10 @@
 """Steps that clean a column before its feature is made of it, and `Fill`, the feature that does nothing but that.
 
     ZScore("age", clean=(Outliers(), FillWith("median"), Clip(0.0, 100.0)))
+    Vocabulary("review", clean=(LowerCase(), StripAccents(), Tokens()), length=64)    indices of words, padded by 0
 
-Constants are those of the training rows after the steps before; of lists, of all values of all positions.
+Constants are those of the training rows after the steps before; of lists, of all values of all positions. Text is
+UTF-8; bytes that are not become U+FFFD wherever characters are looked at.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, Frequencies, Moments, Quantiles
 from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, Values, is_finite
 from infeed.components.transform.kinds.dates import DatePart
-from infeed.components.transform.kinds.text import LowerCase, StripAccents, Tokens, Trim
 
 _STATISTICS: dict[Any, type[Analysis]] = {"mean": Moments, "median": Quantiles, "mode": Frequencies}
 
@@ -144,6 +145,92 @@ def _is_far(column: FlatColumn, found: Quantiles, reach: float) -> Any:
     low, high = _fences(found, reach)
     numbers = tf.cast(column.values, tf.float64)
     return column.present & ((numbers < low) | (numbers > high))
+
+
+class TextStep(Clean):
+    """A step that takes text."""
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return ("bytes",)
+
+
+@dataclass(frozen=True)
+class Trim(TextStep):
+    """Text without white space (Unicode's) at the ends; text of nothing else becomes a missing value.
+
+    Attributes:
+      inner: also makes one space of each run of white space within.
+    """
+
+    inner: bool = False
+    kind: Literal["trim"] = field(default="trim", kw_only=True, repr=False)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
+        from infeed.components.transform.operators.text import clean
+
+        values = clean(column.values, ("squeeze", "trim") if self.inner else ("trim",))
+        return column._replace(values=values, present=column.present & (values != ""))
+
+
+@dataclass(frozen=True)
+class LowerCase(TextStep):
+    """Text in lower case, of all letters that Unicode has."""
+
+    kind: Literal["lower_case"] = field(default="lower_case", kw_only=True, repr=False)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
+        from infeed.components.transform.operators.text import clean
+
+        return column._replace(values=clean(column.values, ("lower",)))
+
+
+@dataclass(frozen=True)
+class StripAccents(TextStep):
+    """Letters without their marks: é becomes e, Å becomes A.
+
+    Each character is decomposed (Unicode's form NFD), its marks (of a combining class other than 0) are dropped, and
+    the rest is composed again (NFC). Characters that are alike without being decomposed, such as ø and o, stay.
+    """
+
+    kind: Literal["strip_accents"] = field(default="strip_accents", kw_only=True, repr=False)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
+        from infeed.components.transform.operators.text import clean
+
+        return column._replace(values=clean(column.values, ("strip_accents",)))
+
+
+@dataclass(frozen=True)
+class Tokens(TextStep):
+    """Text to the list of its tokens, so that the feature is one of lists; a missing text has none.
+
+    Attributes:
+      unit: "words" are runs of letters, their marks, digits and underscores; "whitespace" is what white space
+        separates; "characters" are Unicode's.
+      ngrams: (least, most) tokens in a row that are joined to one, by a space or, of characters, by nothing. All of the
+        least length come first. None spans two texts of a list.
+    """
+
+    unit: Literal["words", "whitespace", "characters"] = "words"
+    ngrams: tuple[int, int] = (1, 1)
+    kind: Literal["tokens"] = field(default="tokens", kw_only=True, repr=False)
+    makes_lists = True
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "ngrams")
+        check_choices(self)
+        is_range = len(self.ngrams) == 2 and 1 <= self.ngrams[0] <= self.ngrams[1]
+        require(is_range, self, "ngrams", "give it as (least, most), such as (1, 2)")
+
+    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
+        import tensorflow as tf
+
+        from infeed.components.transform.operators.text import tokens
+
+        made = tokens(tf.where(column.present, column.values, ""), self.unit, self.ngrams)  # of each text
+        splits = made.row_splits if column.splits is None else tf.gather(made.row_splits, column.splits)
+        return column._replace(values=made.values, present=tf.ones_like(made.values, tf.bool), splits=splits)
 
 
 AnyClean = Annotated[FillWith | Clip | Outliers | Trim | LowerCase | StripAccents | Tokens | DatePart, Tagged("kind")]

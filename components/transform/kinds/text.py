@@ -1,102 +1,243 @@
-"""Texts as they are cleaned and taken apart: steps of `clean`, and the bag of words.
+"""Features of text: bags of its tokens, and the pieces of words that a pretrained language model expects.
 
-    Vocabulary("review", clean=(LowerCase(), StripAccents(), Tokens()), length=64)    indices of words, padded by 0
     BagOfWords("review", clean=(LowerCase(), Tokens(ngrams=(1, 2))), size=10_000, weights="tf_idf")
+    Subwords("review", file="bert/vocab.txt", length=128, begin="[CLS]", end="[SEP]")
+    Subwords("review", file="sp.model", tokenizer="sentencepiece", length=128)
 
-Text is UTF-8; bytes that are not become U+FFFD wherever characters are looked at.
+The tokenizer of pieces lives inside the served graph. It needs the extra `text`. Whatever loads such a graph has to
+know the operations of tensorflow-text: `import tensorflow_text` first in Python; TensorFlow Serving's own images have
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from infeed.components.checks import as_tuples, check_choices, require
-from infeed.components.transform.feature import Clean, FlatColumn
+from infeed.components.checks import at_least, require
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.transform.analyses import ByKey, as_word
+from infeed.components.transform.feature import FlatColumn, Tables, as_strings
+from infeed.components.transform.kinds.clean import Prepared
+from infeed.components.transform.kinds.encode import Looked
+
+_UNKNOWN = "[UNK]"
+_FIRST, _AGAIN = b"first", b"again"
 
 
-class TextStep(Clean):
-    """A step that takes text."""
+@dataclass(frozen=True)
+class BagOfWords(Looked):
+    """How much of each token of the vocabulary a row has, float32 [batch, n + `oov`].
+
+    Place i is token i + 1 of `Vocabulary`: most frequent first. Places from n on are shared by tokens that are not in
+    the vocabulary; with `oov=0` they are in no place. A missing text is a row of 0.
+
+        "counts"   occurrences in the row
+        "binary"   1 where it occurs
+        "tf_idf"   occurrences / tokens of the row * (1 + log((rows + 1) / (rows with it + 1)))
+
+    The last is the formula of `tft.tfidf`, of which `smooth=False` drops both "+ 1" within the logarithm. Tokens of the
+    row are all of them, in the vocabulary or not; rows are all training rows, without a token as well. It takes
+    `oov=0`.
+    """
+
+    oov: int = 0
+    weights: Literal["counts", "binary", "tf_idf"] = "counts"
+    smooth: bool = True
+    kind: Literal["bag_of_words"] = field(default="bag_of_words", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.length is None, self, "length", "leave it out: a row's tokens become one vector")
+        require(self.values != "by_position", self, "values", 'give it as "one" or "all": a bag has no positions')
+        counted = self.weights != "tf_idf" or self.oov == 0
+        require(counted, self, "oov", 'give it as 0, or give weights as "counts" or "binary"')
+
+    def cardinality(self, values: int) -> int:
+        """The width of the vector where the vocabulary holds `values` values."""
+        return values + self.oov
+
+    def analysed(self, column: FlatColumn) -> FlatColumn:
+        """The tokens, with keys that tell the first of its kind in a row from the others: it counts the row."""
+        return column if self.weights != "tf_idf" else column._replace(keys=_occurrences(column))
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        from infeed.components.transform.operators.text import bag, tf_idf
+
+        counts = found[0].overall if isinstance(found[0], ByKey) else found[0]
+        words = self.words(counts)
+        places = self.index(column, counts, tables) - 1  # -1 has no place
+        splits = tf.range(tf.size(places, tf.int64) + 1) if column.splits is None else column.splits
+        rows = tf.RaggedTensor.from_row_splits(places, splits, validate=False)
+        if self.weights != "tf_idf":
+            return bag(rows, self.cardinality(len(words)), binary=self.weights == "binary")
+        return tf_idf(rows, _rows_with(words, found[0]), counts.rows, smooth=self.smooth)
+
+    def shape(self, column: FlatColumn, result: Any) -> Any:
+        return result
+
+    def domain(self, found: Sequence[Any]) -> None:
+        return None
+
+
+def _occurrences(column: FlatColumn) -> Any:
+    """string [n]: "first" or "again" in its row."""
+    import tensorflow as tf
+
+    tokens = as_strings(column)
+    count = tf.size(tokens, tf.int64)
+    rows = tf.range(count) if column.splits is None else tf.ragged.row_splits_to_segment_ids(column.splits)
+    _, which = tf.unique(tf.strings.join([tf.strings.as_string(rows), tokens], "\x00"), tf.int64)
+    first = tf.math.unsorted_segment_min(tf.range(count), which, count)
+    return tf.where(tf.gather(first, which) == tf.range(count), _FIRST, _AGAIN)
+
+
+def _rows_with(words: Sequence[bytes], found: ByKey[Any]) -> list[int]:
+    """Of each word, the training rows that have it."""
+    rows = {as_word(value): number for value, number in found.of[_FIRST].counts.items()}
+    return [rows[word] for word in words]
+
+
+@dataclass(frozen=True)
+class Subwords(Prepared):
+    """Text to pieces of words, int64 indices as the tokenizer's own file numbers them, ragged [batch, None].
+
+    With `length` it is [batch, length]: longer lists are cut so that `end` stays, shorter ones end in `pad`. A missing
+    text has no pieces, only `begin` and `end`. What the file does not know is the tokenizer's unknown piece.
+
+    Attributes:
+      file: "wordpiece": a vocabulary, one piece a line, as BERT's vocab.txt; "sentencepiece": a trained model. It is
+        read when Transform runs, and the graph holds what was in it.
+      tokenizer: "wordpiece" splits at white space and punctuation, then takes the longest piece that fits, again and
+        again; "sentencepiece" does what its model was trained for.
+      lower: of a wordpiece: lower case and no accents, as BERT's uncased models have it.
+      begin, end: pieces that are put around each row, such as "[CLS]" and "[SEP]", or "<s>" and "</s>"; "" for none.
+      pad: index that fills rows up to `length`.
+    """
+
+    column: str
+    file: str
+    output: str | None = None
+    tokenizer: Literal["wordpiece", "sentencepiece"] = "wordpiece"
+    lower: bool = True
+    begin: str = ""
+    end: str = ""
+    pad: int = 0
+    kind: Literal["subwords"] = field(default="subwords", kw_only=True, repr=False)
+    makes_lists = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(isinstance(self.file, str) and self.file, self, "file", "give the path of a file")
+        require(self.values != "by_position", self, "values", 'give it as "one" or "all"')
+        at_least(self, 0, "pad")
+        marks = bool(self.begin) + bool(self.end)
+        require(self.length is None or self.length > marks, self, "length", "leave room for a piece of text")
 
     @property
     def takes(self) -> tuple[str, ...]:
         return ("bytes",)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.file,)
 
-@dataclass(frozen=True)
-class Trim(TextStep):
-    """Text without white space (Unicode's) at the ends; text of nothing else becomes a missing value.
-
-    Attributes:
-      inner: also makes one space of each run of white space within.
-    """
-
-    inner: bool = False
-    kind: Literal["trim"] = field(default="trim", kw_only=True, repr=False)
-
-    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import clean
-
-        values = clean(column.values, ("squeeze", "trim") if self.inner else ("trim",))
-        return column._replace(values=values, present=column.present & (values != ""))
-
-
-@dataclass(frozen=True)
-class LowerCase(TextStep):
-    """Text in lower case, of all letters that Unicode has."""
-
-    kind: Literal["lower_case"] = field(default="lower_case", kw_only=True, repr=False)
-
-    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import clean
-
-        return column._replace(values=clean(column.values, ("lower",)))
-
-
-@dataclass(frozen=True)
-class StripAccents(TextStep):
-    """Letters without their marks: é becomes e, Å becomes A.
-
-    Each character is decomposed (Unicode's form NFD), its marks (of a combining class other than 0) are dropped, and
-    the rest is composed again (NFC). Characters that are alike without being decomposed, such as ø and o, stay.
-    """
-
-    kind: Literal["strip_accents"] = field(default="strip_accents", kw_only=True, repr=False)
-
-    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        from infeed.components.transform.operators.text import clean
-
-        return column._replace(values=clean(column.values, ("strip_accents",)))
-
-
-@dataclass(frozen=True)
-class Tokens(TextStep):
-    """Text to the list of its tokens, so that the feature is one of lists; a missing text has none.
-
-    Attributes:
-      unit: "words" are runs of letters, their marks, digits and underscores; "whitespace" is what white space
-        separates; "characters" are Unicode's.
-      ngrams: (least, most) tokens in a row that are joined to one, by a space or, of characters, by nothing. All of the
-        least length come first. None spans two texts of a list.
-    """
-
-    unit: Literal["words", "whitespace", "characters"] = "words"
-    ngrams: tuple[int, int] = (1, 1)
-    kind: Literal["tokens"] = field(default="tokens", kw_only=True, repr=False)
-    makes_lists = True
-
-    def __post_init__(self) -> None:
-        as_tuples(self, "ngrams")
-        check_choices(self)
-        is_range = len(self.ngrams) == 2 and 1 <= self.ngrams[0] <= self.ngrams[1]
-        require(is_range, self, "ngrams", "give it as (least, most), such as (1, 2)")
-
-    def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
+    def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
+        """The column of pieces, int64, with begin and end."""
         import tensorflow as tf
 
-        from infeed.components.transform.operators.text import tokens
+        (column,) = columns
+        split = _wordpiece(self) if self.tokenizer == "wordpiece" else _sentencepiece(self)
+        pieces = split.pieces_of(tf.where(column.present, column.values, ""))  # ragged [texts, (pieces)]
+        if column.splits is not None:
+            pieces = tf.RaggedTensor.from_row_splits(pieces, column.splits, validate=False).merge_dims(1, 2)
+        begin, end = ([split.index_of(piece)] if piece else [] for piece in (self.begin, self.end))
+        if self.length is not None:
+            pieces = pieces[:, : self.length - len(begin) - len(end)]
+        rows = [pieces.nrows(out_type=tf.int64), 1]
+        marks = (tf.tile(tf.constant([mark], tf.int64, [1, len(mark)]), rows) for mark in (begin, end))
+        whole = tf.concat([next(marks), pieces, next(marks)], 1)
+        return column._replace(
+            values=whole.values, present=tf.ones_like(whole.values, tf.bool), splits=whole.row_splits
+        )
 
-        made = tokens(tf.where(column.present, column.values, ""), self.unit, self.ngrams)  # of each text
-        splits = made.row_splits if column.splits is None else tf.gather(made.row_splits, column.splits)
-        return column._replace(values=made.values, present=tf.ones_like(made.values, tf.bool), splits=splits)
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        return column.values
+
+    def shape(self, column: FlatColumn, result: Any) -> Any:
+        import tensorflow as tf
+
+        ragged = tf.RaggedTensor.from_row_splits(result, column.splits, validate=False)
+        return ragged if self.length is None else ragged.to_tensor(self.pad, shape=[None, self.length])
+
+
+class _Tokenizer(NamedTuple):
+    pieces_of: Callable[[Any], Any]  # string [n] -> ragged int64 [n, (pieces)]
+    index_of: Callable[[str], int]
+
+
+def _wordpiece(feature: Subwords) -> _Tokenizer:
+    import tensorflow as tf
+
+    places = {piece: place for place, piece in enumerate(_read(feature).decode("utf-8").splitlines())}
+    if _UNKNOWN not in places:
+        raise InfeedError(
+            f"there is no piece {_UNKNOWN!r}", where=feature.file, do="name a vocabulary of wordpieces, one a line"
+        )
+    # Its vocabulary is a constant of the graph, not a table of its own that each loader would have to find.
+    tokenizer = tensorflow_text(feature).FastBertTokenizer(
+        list(places), token_out_type=tf.int64, lower_case_nfd_strip_accents=feature.lower
+    )
+    return _Tokenizer(tokenizer.tokenize, lambda piece: _known(feature, piece, places.get(piece)))
+
+
+def _sentencepiece(feature: Subwords) -> _Tokenizer:
+    import tensorflow as tf
+
+    make, model = tensorflow_text(feature).SentencepieceTokenizer, _read(feature)
+    with tf.init_scope():
+        try:
+            eager = make(model)
+            unknown = int(eager.string_to_id("\x00"))
+        except tf.errors.OpError as error:
+            raise InfeedError("no sentencepiece model", where=feature.file, do="name a trained .model file") from error
+
+    def index_of(piece: str) -> int:
+        with tf.init_scope():
+            index = int(eager.string_to_id(piece))
+        return _known(feature, piece, None if index == unknown else index)
+
+    # Made anew within the graph: one from outside would be a resource that whoever saves the graph has to track.
+    return _Tokenizer(lambda texts: tf.cast(make(model).tokenize(texts), tf.int64), index_of)
+
+
+def _known(feature: Subwords, piece: str, index: int | None) -> int:
+    if index is None:
+        raise InfeedError(f"there is no piece {piece!r}", where=feature.file, do="correct begin or end")
+    return index
+
+
+def _read(feature: Subwords) -> bytes:
+    try:
+        return files.read_bytes(feature.file)
+    except FileNotFoundError as error:
+        raise InfeedError(f"there is no file {feature.file!r}", where=f"{feature}", do="correct the path") from error
+
+
+def tensorflow_text(feature: object) -> Any:
+    """The package.
+
+    Raises:
+      InfeedError: it is not installed.
+    """
+    try:
+        import tensorflow_text
+    except ImportError as error:
+        raise InfeedError(
+            "tensorflow-text is not installed", where=f"{feature}", do="pip install 'tfx-infeed[text]'"
+        ) from error
+    return tensorflow_text

@@ -159,7 +159,7 @@ def write_graph(
 
     from infeed.components import user_code
     from infeed.components.transform import graph as direct
-    from infeed.components.transform.analysis import analyse
+    from infeed.components.transform.columns import analyse
     from infeed.components.transform.declared import make_preprocessing_fn
 
     metadata = tft.DatasetMetadata.from_feature_spec(dict(spec))

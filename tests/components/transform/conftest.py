@@ -30,8 +30,7 @@ def _transformed(
     """The features of the rows in `served`, with constants of `columns`, which are read in two batches."""
     import tensorflow as tf
 
-    from infeed.components.transform.analysis import analyse
-    from infeed.components.transform.columns import outputs_of
+    from infeed.components.transform.columns import analyse, outputs_of
     from infeed.components.transform.tables import GraphTables
 
     half = (len(next(iter(columns.values()))) + 1) // 2

@@ -1,6 +1,6 @@
 """The component and its executor: what they write can be applied in tf.data, served, and read materialised.
 
-Covers `declared`, `graph`, `tables`, `rows` and `materialise`, which do it, and `analysis`.
+Covers `declared`, `tables` and `rows`, which do it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
-from infeed.components.transform.kinds.words import PretrainedVectors
+from infeed.components.transform.kinds.vectors import PretrainedVectors
 
 pytestmark = pytest.mark.tfx
 

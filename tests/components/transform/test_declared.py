@@ -28,7 +28,7 @@ def transform(
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
 
-    from infeed.components.transform.analysis import analyse
+    from infeed.components.transform.columns import analyse
     from infeed.components.transform.declared import make_preprocessing_fn
 
     types = {int: tf.int64, bytes: tf.string}

@@ -11,15 +11,14 @@ import pytest
 from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import check_features, features_from_json, features_to_json
-from infeed.components.transform.kinds.clean import Fill
+from infeed.components.transform.kinds.clean import Fill, LowerCase, StripAccents, Tokens, Trim
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.encode import Bucketize, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import Cycle, ZScore
-from infeed.components.transform.kinds.subwords import Subwords
-from infeed.components.transform.kinds.text import LowerCase, StripAccents, Tokens, Trim
-from infeed.components.transform.kinds.words import BagOfWords, PretrainedVectors
+from infeed.components.transform.kinds.text import BagOfWords, Subwords
+from infeed.components.transform.kinds.vectors import PretrainedVectors
 
 ONE_OF_EACH = [
     ZScore("age", fill=30.0),

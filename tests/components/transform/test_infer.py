@@ -13,11 +13,11 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import features_from_json, features_to_json
 from infeed.components.transform.infer import MAX_VOCABULARY, Proposal, infer_features, infer_task, look_at
+from infeed.components.transform.kinds.clean import LowerCase, Tokens
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
-from infeed.components.transform.kinds.text import LowerCase, Tokens
 
 RNG = np.random.default_rng(4)
 

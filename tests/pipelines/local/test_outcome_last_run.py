@@ -15,7 +15,7 @@ import pytest
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import ZScore
-from infeed.components.transform.kinds.subwords import Subwords
+from infeed.components.transform.kinds.text import Subwords
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.local import outcome

@@ -1,4 +1,4 @@
-"""TFX's executor without Beam gives what it gives with it. Covers `rows`."""
+"""TFX's executor without Beam gives what it gives with it."""
 
 from __future__ import annotations
 

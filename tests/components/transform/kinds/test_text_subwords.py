@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import FlatColumn
-from infeed.components.transform.kinds.subwords import Subwords
+from infeed.components.transform.kinds.text import Subwords
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 

@@ -106,8 +106,8 @@ def test_a_vocabulary_lists_the_words_that_tfts_lists(tmp_path: Path, theirs: Ma
     import tensorflow as tf
     import tensorflow_transform as tft
 
-    from infeed.components.transform.analysis import analyse
-    from infeed.components.transform.graph import write_graph
+    from infeed.components.transform.columns import analyse
+    from infeed.components.transform.declared import write_graph
 
     spec = {"word": tf.io.FixedLenFeature([1], tf.string)}
     schema = tft.DatasetMetadata.from_feature_spec(spec).schema

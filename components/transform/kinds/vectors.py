@@ -1,23 +1,117 @@
-"""Word vectors that somebody has trained, read from a file: the text of word2vec, GloVe and fastText, or NumPy's."""
+"""Vectors of words that somebody has trained: the feature, and the files of word2vec, GloVe, fastText and NumPy.
+
+PretrainedVectors("review", file="glove.6B.100d.txt", clean=(LowerCase(), Tokens()), pool="mean")
+"""
 
 from __future__ import annotations
 
 import functools
 import io
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from infeed.components.checks import at_least, require
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.components.transform.feature import FlatColumn, Tables, as_strings
+from infeed.components.transform.kinds.clean import Prepared
 
 Floats = npt.NDArray[np.float32]
 _LINES = 4_096  # parsed at a time: the numbers of all of them are one call of NumPy
 _READ = 1 << 20  # bytes
+_MOST_BYTES = 1 << 30  # of a table within a graph: a SavedModel holds 2 GiB, in one message of protobuf
+
+
+@dataclass(frozen=True)
+class PretrainedVectors(Prepared):
+    """Words to the vectors that a file has for them, float32 [batch, dimensions], or to indices of its rows.
+
+    Index 0 is a missing word, 1 to n are the words of the file in its order, and n + 1 is a word that the file does not
+    have; a word that is written otherwise, such as in capitals, is another one. The vector of a missing word is 0.
+
+    Attributes:
+      file: text of word2vec, GloVe or fastText (a word and its numbers on a line), or `.npy` [words, dimensions]. It is
+        read when Transform runs, and the graph holds what was in it.
+      words: of a `.npy`, a text file of its words, one a line.
+      size: how many words to read, from the start of the file, where the frequent ones are.
+      gives: "vectors"; or "indices", int64 as of a `Vocabulary`, for an embedding of the model that starts from
+        `table()` and goes on to learn.
+      unseen: the vector of a word that the file does not have: the "mean" of all, or "zero".
+      pool: of lists, the "mean" of the vectors of a row's words, float32 [batch, dimensions] and 0 without any; None:
+        ragged float32 [batch, None, dimensions], or [batch, length, dimensions].
+    """
+
+    column: str
+    file: str
+    output: str | None = None
+    words: str | None = None
+    size: int | None = None
+    gives: Literal["vectors", "indices"] = "vectors"
+    unseen: Literal["mean", "zero"] = "mean"
+    pool: Literal["mean"] | None = None
+    kind: Literal["pretrained_vectors"] = field(default="pretrained_vectors", kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(isinstance(self.file, str) and self.file, self, "file", "give the path of a file")
+        at_least(self, 1, "size")
+        pools = self.pool is None or (self.gives == "vectors" and self.length is None)
+        require(pools, self, "pool", 'leave it out, or leave length out and give gives as "vectors"')
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        return "int", "bytes"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (self.file, self.words) if self.words else (self.file,)
+
+    def table(self) -> Any:
+        """float32 [1 + n + 1, dimensions]: the vector of each index, for an embedding to start from.
+
+        Raises:
+          InfeedError: the file cannot be read; see `read_vectors`.
+        """
+        return self._read().table(self.unseen)
+
+    def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        import tensorflow as tf
+
+        read = self._read()
+        index = tables.vocabulary(self.output_name, read.words, as_strings(column))
+        index = tf.where(index < 0, tf.constant(len(read.words), tf.int64), index)
+        index = tf.where(column.present, index + 1, 0)
+        if self.gives == "indices":
+            return index
+        if read.vectors.nbytes > _MOST_BYTES:
+            raise InfeedError(
+                f"the vectors of {self.file} take {read.vectors.nbytes / 2**30:.1f} GiB, more than a saved graph holds",
+                where=f"{self}",
+                do='read fewer words with size, or give gives as "indices" and let the model hold the table',
+            )
+        return tf.gather(tf.constant(read.table(self.unseen)), index)
+
+    def shape(self, column: FlatColumn, result: Any) -> Any:
+        import tensorflow as tf
+
+        if self.pool is None or column.splits is None:
+            return super().shape(column, result)
+        rows = tf.size(column.splits, tf.int64) - 1
+        sums = tf.math.unsorted_segment_sum(result, tf.ragged.row_splits_to_segment_ids(column.splits), rows)
+        lengths = tf.cast(column.splits[1:] - column.splits[:-1], tf.float32)
+        return tf.math.divide_no_nan(sums, lengths[:, tf.newaxis])
+
+    def domain(self, found: Sequence[Any]) -> tuple[int, int] | None:
+        return (0, len(self._read().words) + 1) if self.gives == "indices" else None
+
+    def _read(self) -> WordVectors:
+        return read_vectors(self.file, self.words, self.size)
 
 
 @dataclass(frozen=True)
@@ -47,7 +141,7 @@ class WordVectors:
 
 
 @functools.lru_cache(maxsize=2)  # a feature asks several times while its graph is made
-def _read(path: str, versions: tuple[str, ...], words: str | None, size: int | None) -> WordVectors:
+def _read_file(path: str, versions: tuple[str, ...], words: str | None, size: int | None) -> WordVectors:
     return _checked(_read_numpy(path, words, size) if path.endswith(".npy") else _read_text(path, size), path)
 
 
@@ -72,7 +166,7 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
         )
     try:
         versions = tuple(files.version(files.stat(one)) for one in (path, words) if one)
-        return _read(path, versions, words, size)
+        return _read_file(path, versions, words, size)
     except FileNotFoundError as error:
         raise InfeedError(f"there is no file {error}", where="word vectors", do="correct the path") from error
 

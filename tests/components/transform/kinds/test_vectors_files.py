@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.transform.word_vectors import read_vectors
+from infeed.components.transform.kinds.vectors import read_vectors
 
 WORDS = ["the", "föhn", ". . .", "x"]
 VECTORS = np.random.default_rng(3).normal(size=(4, 5)).astype(np.float32)
