@@ -47,7 +47,7 @@ _LONG = (
     "transform/test_pixels.py",
     "robustness/test_width.py",
     "deploy/test_vertex.py",
-    "components/statistics/test_executor.py",
+    "components/statistics/test_component.py",
     "components/statistics/test_against_tfx.py",
     "trainer/test_export_skew.py",
     "transform/test_declared_against_tft.py",

@@ -1,4 +1,4 @@
-"""A SavedModel that is evaluated, loaded once and asked about whole batches, and what it says of their rows."""
+"""A SavedModel that is evaluated, loaded once and asked about whole batches, and what it or its input says of rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import tensorflow as tf
 from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.utils import model_util
 
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.batch_columns import dense, values_of
 from infeed.components.evaluation.pairs import BeyondError, Observed
 from infeed.components.evaluation.predictions.batches import Batch
+from infeed.components.evaluation.predictions.saved_model import SavedModel
 from infeed.components.evaluation.slices import Values
 
 Array = npt.NDArray[Any]
@@ -55,7 +56,7 @@ class EvaluatedModel:
     def __init__(self, spec: Any, path: str, *, default_metrics: bool = True) -> None:
         self.spec, self.path = spec, path
         self._check_kind(default_metrics)
-        self._model = _load(path, self._called)
+        self._model = SavedModel.load(path, ["serve"], self._called).loaded
         name = spec.signature_name or model_util.get_default_signature_name_from_model(self._model)
         if not spec.signature_name and model_util.is_callable_fn(self._model):
             raise BeyondError(f"{self._called} is called without a signature")
@@ -165,7 +166,7 @@ class EvaluatedModel:
         name = getattr(self.spec, option)
         if name in answer.features:
             return _two_dimensional(answer.features[name], name)
-        found = dense(batch, name)
+        found = _dense_column(batch, name)
         if found is None:
             there = ", ".join(sorted({*answer.features, *batch.columns}))
             raise InfeedError(
@@ -197,17 +198,6 @@ def _is_set(spec: Any, name: str) -> bool:
     return name in {field.name for field, _ in spec.ListFields()}
 
 
-def _load(path: str, called: str) -> Any:
-    try:
-        return tf.saved_model.load(path, tags=["serve"])
-    except Exception as error:  # whatever TensorFlow raises for a damaged one
-        raise InfeedError(
-            f"{called} cannot be loaded: {str(error).strip().splitlines()[0] if str(error) else error!r}",
-            where=path,
-            do="export it again",
-        ) from error
-
-
 def _dense(tensor: Any) -> Array:
     if isinstance(tensor, tf.SparseTensor):
         tensor = tf.sparse.to_dense(tensor)
@@ -227,8 +217,46 @@ def feature_values(batch: Batch, answers: Sequence[ModelAnswer], name: str) -> V
     """The values of a feature: of all models' transformed ones together, or else of the examples."""
     found = [Values.of(answer.features[name]) for answer in answers if name in answer.features]
     if not found:
-        return values_of(batch, name)
+        return _values_of(batch, name)
     together, *others = found
     for other in others:
         together = together.joined(other)
     return together
+
+
+def _values_of(batch: Batch, name: str) -> Values | None:
+    """The values of a column; None where no record has it."""
+    if name not in batch.columns:
+        return None
+    lists = batch.columns[name]
+    return Values(np.repeat(np.arange(len(batch.records)), _lengths(lists)), _numpy(lists.flatten()))
+
+
+def _dense_column(batch: Batch, name: str) -> Array | None:
+    """A column as [rows, n]; None where no record has it.
+
+    Raises:
+      InfeedError: the rows have different numbers of values.
+    """
+    if name not in batch.columns:
+        return None
+    lists = batch.columns[name]
+    counts = _lengths(lists)
+    if (counts != counts[0]).any() or not counts[0]:
+        row = int(np.argmin(counts))
+        raise InfeedError(
+            f"column {name!r} has {counts[row]} values here, and up to {counts.max()} elsewhere",
+            where=batch.where(row),
+            do="fill in what is missing, or name another column in eval_config.model_specs",
+        )
+    return _numpy(lists.flatten()).reshape(len(counts), counts[0])
+
+
+def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _numpy(values: pa.Array) -> Array:
+    found: Array = values.to_numpy(zero_copy_only=False)
+    return found

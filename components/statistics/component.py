@@ -1,11 +1,104 @@
-"""StatisticsGen: TFX's component, argument for argument, from what ingest has counted."""
+"""StatisticsGen: TFX's component, argument for argument, from what ingest has counted; and what it executes."""
 
 from __future__ import annotations
 
-import tfx.components
-from tfx.dsl.components.base import executor_spec
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from infeed.components.statistics import executor
+import tfx.components
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+from tfx import types
+from tfx.dsl.components.base import executor_spec
+from tfx.types import artifact_utils
+from tfx.utils import io_utils, json_utils
+
+from infeed.components.dataset import files
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.table_statistics import names_without_values, statistics_of
+from infeed.components.dataset.statistics.tfdv import StatisticsRequest
+from infeed.components.errors import InfeedError
+from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
+
+EXAMPLES, SCHEMA, STATISTICS = "examples", "schema", "statistics"
+STATS_OPTIONS, EXCLUDE_SPLITS, SAMPLE_RATES = "stats_options_json", "exclude_splits", "sample_rate_by_split"
+SHARDED = "sharded_stats_output"
+FILE = "FeatureStats.pb"
+
+
+class StatisticsExecutor(InProcessExecutor):
+    """Writes `Split-NAME/FeatureStats.pb` for each split; TFX's own executor does it where only TFDV's code can."""
+
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
+        """As TFX calls it."""
+        self._log_startup(input_dict, output_dict, exec_properties)
+        request = StatisticsRequest.of(exec_properties.get(STATS_OPTIONS), _schema(input_dict))
+        examples = artifact_utils.get_single_instance(input_dict[EXAMPLES])
+        reason = request.beyond or beyond(examples, exec_properties)
+        if reason:
+            arguments = input_dict, output_dict, exec_properties
+            self.leave_to_tfx("statistics_gen", "statistics are computed", reason, *arguments)
+            return
+        output = artifact_utils.get_single_instance(output_dict[STATISTICS])
+        splits = _splits(examples, exec_properties)
+        _record(output, examples, splits)
+        for split in splits:
+            target = files.join(artifact_utils.get_split_uri([output], split), FILE)
+            files.write_bytes(target, describe(examples.uri, split, request).SerializeToString(deterministic=True))
+
+
+def describe(root: str, split: str, request: StatisticsRequest) -> statistics_pb2.DatasetFeatureStatisticsList:
+    """What StatisticsGen writes of one split of the dataset at `root`.
+
+    A column that no record names is left out, for TFDV never sees it; one that records name without a value is text, as
+    TFDV takes it to be.
+    """
+    columns = statistics_of(root, split)
+    rows = next((column.rows for column in columns.values()), 0)
+    named = {name: ColumnStatistics.none(name, "bytes", rows) for name in names_without_values(root, split)}
+    present = {name: column for name, column in columns.items() if column.present}
+    return request.describe(named | present, rows, absent=True)
+
+
+def _schema(input_dict: Artifacts) -> schema_pb2.Schema | None:
+    if not input_dict.get(SCHEMA):
+        return None
+    return io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict[SCHEMA])))
+
+
+def beyond(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> str:
+    """Why only TFX's own executor can do it; empty where ours can."""
+    if unread := unread_format([examples]):
+        return unread
+    if json_utils.loads(exec_properties.get(SAMPLE_RATES) or "null"):
+        return f"{SAMPLE_RATES} is {exec_properties[SAMPLE_RATES]}"
+    return f"{SHARDED} is True" if exec_properties.get(SHARDED) else ""
+
+
+def _splits(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> list[str]:
+    """
+    Raises:
+      InfeedError: `exclude_splits` is no list, or leaves nothing.
+    """
+    excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
+    if not isinstance(excluded, list):
+        raise InfeedError(
+            f"exclude_splits is {excluded!r}", where="StatisticsGen", do="give a list of the names of splits"
+        )
+    names = artifact_utils.decode_split_names(examples.split_names)
+    chosen = [name for name in names if name not in excluded]
+    if not chosen:
+        raise InfeedError(
+            f"no split is left of {', '.join(names) or 'none'}", where="exclude_splits", do="exclude fewer of them"
+        )
+    return chosen
+
+
+def _record(output: types.Artifact, examples: types.Artifact, splits: Sequence[str]) -> None:
+    """What TFX's executor says of its output, which those that read it look for."""
+    output.split_names = artifact_utils.encode_split_names(list(splits))
+    output.span = examples.span
+    output.set_string_custom_property("stats_dashboard_link", "")
+    output.set_json_value_custom_property(SAMPLE_RATES, json_utils.dumps(dict.fromkeys(splits, 1.0)))
 
 
 class StatisticsGen(tfx.components.StatisticsGen):
@@ -22,4 +115,4 @@ class StatisticsGen(tfx.components.StatisticsGen):
     natural language features; records that are no tf.Examples, and splits by a pattern of file names.
     """
 
-    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(executor.StatisticsExecutor)
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(StatisticsExecutor)

@@ -14,8 +14,7 @@ from infeed.components.dataset import example_types, files, names
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
-from infeed.components.evaluation.predictions.features import check_inputs, features_of
-from infeed.components.evaluation.predictions.saved_model import Signature
+from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
 from infeed.components.example_gen.formats import kind_of_name
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.pipelines.project.sources import is_picture, open_table, source_of

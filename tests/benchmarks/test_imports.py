@@ -34,5 +34,5 @@ def test_every_command_is_measured_beside_the_interpreter() -> None:
 def test_every_node_is_measured_beside_that_of_tfx() -> None:
     starts = {start.name: start for start in imports.nodes()}
     assert starts["StatisticsGen"].theirs == "from tfx.components.statistics_gen.executor import Executor"
-    assert starts["StatisticsGen"].ours == "from infeed.components.statistics.executor import StatisticsExecutor"
+    assert starts["StatisticsGen"].ours == "from infeed.components.statistics.component import StatisticsExecutor"
     assert starts["InputReport"].theirs == ""  # there is none

@@ -12,11 +12,16 @@ from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions import output_files
 from infeed.components.evaluation.predictions.batches import Batch, InputShard, batches_of, input_shards, known_columns
-from infeed.components.evaluation.predictions.features import check_inputs, features_of
 from infeed.components.evaluation.predictions.layout import AnswerColumns, check_names
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.output_files import Answer, OutputFiles
-from infeed.components.evaluation.predictions.saved_model import RefusedBatchError, SavedModel, Signature
+from infeed.components.evaluation.predictions.saved_model import (
+    RefusedBatchError,
+    SavedModel,
+    Signature,
+    check_inputs,
+    features_of,
+)
 
 _log = logging.getLogger(__name__)
 

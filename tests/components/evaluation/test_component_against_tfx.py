@@ -1,6 +1,6 @@
 """The same numbers as TFX's Evaluator: one run of each, with every metric, slice and threshold, and a baseline.
 
-Covers `leaves`, `keras_metrics`, `metric_plan`, `results`.
+Covers `leaves`, `metric_plan`.
 """
 
 from __future__ import annotations

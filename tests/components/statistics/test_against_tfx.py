@@ -1,6 +1,6 @@
 """On the same Examples, ours writes what TFX's StatisticsGen writes.
 
-Covers `component`, `executor` and `components/dataset/statistics/tfdv.py`.
+Covers `component` and `components/dataset/statistics/tfdv.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Beside TFX's own BulkInferrer, on the same model and examples.
-
-Covers `executor` too.
-"""
+"""Beside TFX's own BulkInferrer, on the same model and examples."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import Batch, batches_of, input_shards, known_columns
-from infeed.components.evaluation.predictions.features import check_inputs, features_of
-from infeed.components.evaluation.predictions.saved_model import Signature
+from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 

@@ -1,6 +1,6 @@
 """What is blessed, what is left to TFX's own executor, and what is an error before anything is written.
 
-Covers `measuring`, `models`, `batch_columns`.
+Covers `measuring`, `models`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def reason(config: Any, model: Any, examples: Any, **properties: Any) -> str:
     from google.protobuf import json_format
     from tfx.types import standard_artifacts
 
-    from infeed.components.evaluation.executor import evaluate
+    from infeed.components.evaluation.component import evaluate
     from infeed.components.evaluation.pairs import BeyondError
 
     inputs = {"examples": [examples], "model": [model]}
@@ -87,9 +87,9 @@ def test_small_batches_give_the_same(
     tmp_path: Path,
 ) -> None:
     """An accuracy that anybody can count: of a model that has the number of the most likely kind."""
-    from infeed.components.evaluation import batch_columns
+    from infeed.components.evaluation import component
 
-    monkeypatch.setattr(batch_columns, "ROWS", 7)
+    monkeypatch.setattr(component, "ROWS", 7)
     folder, _ = run(eval_config({"metrics": [metric(ACCURACY, name="accuracy"), metric("ExampleCount")]}))
     height, girth = (np.array(trees[name].to_pylist()) for name in ("height", "girth"))
     called = np.stack([np.zeros(len(height)), height, girth]).argmax(axis=0)

@@ -107,15 +107,15 @@ def test_what_partials_cannot_answer_is_computed_by_tfx_and_the_log_says_why(
     ],
 )
 def test_examples_that_are_no_plain_tfrecords_are_left_to_tfx(examples: Any, name: str, value: str, why: str) -> None:
-    from infeed.components.statistics import executor
+    from infeed.components.statistics import component
 
     examples.set_string_custom_property(name, value)
-    assert why in executor.beyond(examples, {})
+    assert why in component.beyond(examples, {})
 
 
 def test_samples_and_sharded_output_are_left_to_tfx(examples: Any) -> None:
-    from infeed.components.statistics import executor
+    from infeed.components.statistics import component
 
-    assert executor.beyond(examples, {}) == ""
-    assert "sample_rate_by_split" in executor.beyond(examples, {"sample_rate_by_split": '{"train": 0.5}'})
-    assert "sharded_stats_output" in executor.beyond(examples, {"sharded_stats_output": True})
+    assert component.beyond(examples, {}) == ""
+    assert "sample_rate_by_split" in component.beyond(examples, {"sample_rate_by_split": '{"train": 0.5}'})
+    assert "sharded_stats_output" in component.beyond(examples, {"sharded_stats_output": True})
