@@ -55,7 +55,7 @@ PIPELINES = [
     "pillow>=12.1.1",  # likewise
     "pyyaml>=6",
     "rich>=13",
-    "scikit-learn>=1.3",  # bundles the real data of the two examples
+    "scikit-learn>=1.3",  # it bundles the real data of two templates; SciPy, which it needs, that of the third
 ]
 TENSORFLOW = ["tensorflow>=2.16.2,<2.22"]  # the feed, and Keras with it
 DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {TFX_1_21}"]  # Beam on a Dask cluster

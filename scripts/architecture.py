@@ -118,7 +118,7 @@ def mermaid(arrows: Counter[Arrow]) -> str:
 
 def box(name: str) -> str:
     shared = ", ".join(path.removesuffix(".py") for path in SHARED)
-    labels = {"components": "infeed.components", "templates": "image, tabular", f"components/{BASE}": shared}
+    labels = {"components": "infeed.components", "templates": "image, tabular, text", f"components/{BASE}": shared}
     label = labels.get(name) or name.split("/")[1]
     return f'{key(name)}["{label}"]'
 

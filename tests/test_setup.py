@@ -88,6 +88,7 @@ def test_the_wheel_carries_the_templates_the_report_and_the_engine(wheel: Path) 
         "infeed/pipelines/cli.py",
         "infeed/templates/image/__init__.py",
         "infeed/templates/tabular/__init__.py",
+        "infeed/templates/text/__init__.py",
     } <= files_in(wheel)
 
 

@@ -23,7 +23,7 @@ from infeed.pipelines.config import Source, check_wait_fraction
 from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey, Task
 
-TEMPLATES = ("image", "tabular")
+TEMPLATES = ("image", "tabular", "text")
 _MOST_BYTES = 1 << 20  # of a file, and of what it becomes with each alias written out
 _DEEPEST = 50
 

@@ -1,4 +1,4 @@
-"""What lies where `data` points: the kind of input, the rows of a table, the layout of pictures, data of scikit-learn.
+"""What lies where `data` points: the kind of input, the rows of a table, the layout of pictures, data to begin with.
 
 Tables of any kind are read here as their ExampleGen reads them. Pictures lie in folders, one a class, or one a split
 with those inside; an error says what to do where they do not.
@@ -6,9 +6,12 @@ with those inside; an error says what to do where they do not.
 
 from __future__ import annotations
 
+import ast
 import csv
+import importlib
 import os
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -48,6 +51,10 @@ _DEPTH = 4
 _DO = "make a folder for each class, as in {0}/cat/1.png and {0}/dog/2.png, or a CSV with the columns path and label"
 # One value in fifty is left empty, so that the pipeline meets what real tables are like.
 _EMPTY_SHARE = 1 / 50
+_PARTS_OF_SCIPY = ("linalg", "optimize", "signal", "sparse", "stats")
+_HEADING = re.compile(r"\n\s*[A-Z][A-Za-z ]+\n\s*-{3,}")  # as numpydoc has it, such as Parameters
+_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")  # of a sentence
+_WORDS_OF_A_SENTENCE = range(5, 61)
 
 
 def source_of(data: str, source: Source) -> Source:
@@ -172,7 +179,7 @@ def _check_depth(root: str) -> None:
     )
 
 
-# The real data that scikit-learn carries, written once in the form a user's own data would have.
+# The real data that scikit-learn and SciPy carry, written once in the form a user's own data would have.
 
 
 def write_digits(folder: Path) -> None:
@@ -201,10 +208,38 @@ def write_breast_cancer(path: Path) -> None:
             writer.writerow([*cells, data.target_names[label]])
 
 
+def write_scipy_sentences(path: Path) -> None:
+    """Some 3,500 sentences of SciPy's documentation (BSD-3-Clause), and the `part` of it that each is about, as CSV.
+
+    They are those of the docstrings, up to the first heading, each once; the installed sources are read, not imported.
+    """
+    (scipy,) = importlib.import_module("scipy").__path__
+    found: dict[str, str] = {}
+    for part in _PARTS_OF_SCIPY:
+        for module in sorted(Path(scipy, part).rglob("*.py")):
+            for sentence in _sentences(module) if "tests" not in module.parts else ():
+                found.setdefault(sentence, part)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("sentence", "part"), *found.items()])
+
+
+def _sentences(module: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        text = _HEADING.split(ast.get_docstring(node) or "")[0]
+        for paragraph in text.split("\n\n"):
+            for sentence in _END.split(" ".join(paragraph.split())):
+                if sentence.endswith(".") and len(sentence.split()) in _WORDS_OF_A_SENTENCE:
+                    yield sentence
+
+
 DIGITS, BREAST_CANCER = "bundled:digits", "bundled:breast_cancer"
+SCIPY_SENTENCES = "bundled:scipy_sentences"
 BUNDLED: Mapping[str, tuple[str, Callable[[Path], None]]] = {
     DIGITS: ("digits", write_digits),
     BREAST_CANCER: ("breast_cancer.csv", write_breast_cancer),
+    SCIPY_SENTENCES: ("scipy_sentences.csv", write_scipy_sentences),
 }
 
 

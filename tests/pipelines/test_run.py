@@ -1,8 +1,8 @@
 """The main job as a user runs it: the installed command, in a process of its own, on the bundled data.
 
 The pictures from a cold start, asked and all; the others with TFX imported before. The templates run unedited, which
-covers `templates/image/features.py`, `templates/image/model.py`, `templates/tabular/features.py` and
-`templates/tabular/model.py`.
+covers `templates/image/features.py`, `templates/image/model.py`, `templates/tabular/features.py`,
+`templates/tabular/model.py` and `templates/text/model.py`.
 """
 
 import datetime
@@ -120,6 +120,17 @@ def test_the_pushed_model_of_the_table_answers_from_a_csv_with_empty_cells(table
     answers = [json.loads(line)["value"] for line in done.stdout.splitlines()]
     labels = [line.rsplit(";", 1)[1] for line in data.read_text().splitlines()[1:]]
     assert sum(a == b for a, b in zip(answers, labels, strict=True)) / len(labels) > 0.9
+
+
+def test_sentences_are_learned_and_the_pushed_model_answers_from_texts(tmp_path, warm):
+    outcome = run("text", "--root", tmp_path, "--epochs", 6, **warm)["outcome"]
+    assert outcome["metrics"]["accuracy"] > 0.6  # always the commonest part: 0.37
+    assert outcome["blessed"]
+    lines = (tmp_path / "data" / "scipy_sentences.csv").read_text().splitlines()[::20]
+    (tmp_path / "some.csv").write_text("\n".join(lines))
+    done = infeed("predict", outcome["pushed"], tmp_path / "some.csv", "--json", **warm)
+    answers = [json.loads(line)["value"] for line in done.stdout.splitlines()]
+    assert sum(a == line.rsplit(",", 1)[1] for a, line in zip(answers, lines[1:], strict=True)) > 0.6 * len(answers)
 
 
 def houses():

@@ -37,6 +37,17 @@ def test_the_table_is_whole_but_for_about_one_value_in_fifty(folder):
     assert list(cells[:, -1]) == [data.target_names[label] for label in data.target]
 
 
+def test_each_sentence_of_scipy_is_there_once_with_the_part_that_it_is_about(folder):
+    with sources.materialise(sources.SCIPY_SENTENCES, folder).open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["sentence", "part"]
+    assert ["Compute the determinant of a matrix", "linalg"] not in rows
+    parts = dict(rows)
+    assert len(parts) == len(rows) > 2_000
+    assert set(parts.values()) == {"linalg", "optimize", "signal", "sparse", "stats"}
+    assert all(sentence.endswith(".") and 5 <= len(sentence.split()) <= 60 for sentence in parts)
+
+
 def test_data_that_is_there_is_left_alone(folder):
     path = sources.materialise(sources.BREAST_CANCER, folder)
     before = path.stat().st_mtime_ns
