@@ -24,7 +24,7 @@ Take = Callable[[tf.Tensor], Any]  # row numbers, int64 [batch] -> the values of
 
 @dataclass(frozen=True)
 class Layout:
-    """How features become columns: dense ones of one type side by side, so that they are gathered in one call.
+    """How features become columns: dense ones of one type and width side by side, so that one call gathers them.
 
     Attributes:
       spec: nested specs of the features, [batch, ...] each.
@@ -38,14 +38,14 @@ class Layout:
 
     @classmethod
     def of(cls, spec: Any) -> Layout:
-        by_type: dict[tf.DType, list[int]] = {}
+        alike: dict[tuple[tf.DType, int], list[int]] = {}
         others = []
         for place, one in enumerate(tf.nest.flatten(spec)):
             if is_static(one):
-                by_type.setdefault(one.dtype, []).append(place)
+                alike.setdefault((one.dtype, _width(one)), []).append(place)
             else:
                 others.append(place)
-        return cls(spec, tuple(map(tuple, by_type.values())), tuple(others))
+        return cls(spec, tuple(map(tuple, alike.values())), tuple(others))
 
     def columns_of(self, *batch: Batch) -> tuple[Any, ...]:
         """The dense [batch, width] and ragged [batch, ...] tensors that a batch adds to the columns."""
@@ -58,7 +58,7 @@ class Layout:
         specs, rest = tf.nest.flatten(self.spec), iter(columns)
         taken: dict[int, Any] = {}
         for pack in self.packs:
-            parts = tf.split(next(rest), [_width(specs[place]) for place in pack], axis=1)
+            parts = _parted(next(rest), len(pack), _width(specs[pack[0]]))
             taken |= {place: _unpacked(part, specs[place]) for place, part in zip(pack, parts, strict=True)}
         taken |= {place: _as_fed(rest, specs[place], size) for place in self.others}
         return tf.nest.pack_sequence_as(self.spec, [taken[place] for place in range(len(specs))])
@@ -120,7 +120,7 @@ def load_columns(batches: tf.data.Dataset) -> Columns:
     parts = list(mapped(batches, layout.columns_of))
     with tf.device("cpu:0"):  # where input is made; a GPU's memory is for the model
         columns = [tf.concat(column, axis=0) for column in zip(*parts, strict=True)]
-    return Columns(int(columns[0].shape[0]), layout, tuple(partial(tf.gather, column) for column in columns))
+    return Columns(int(columns[0].shape[0]), layout, tuple(partial(_gathered, column) for column in columns))
 
 
 def training_rows(
@@ -309,6 +309,23 @@ def is_static_number(spec: Any) -> bool:
 def _width(spec: tf.TensorSpec) -> int:
     """Values a row."""
     return int(spec.shape[1:].num_elements())
+
+
+def _gathered(column: Any, rows: tf.Tensor) -> Any:
+    """Rows of a dense or ragged column."""
+    if isinstance(column, tf.RaggedTensor):
+        return tf.gather(column, rows)
+    # `tf.gather` deals a thousand short rows out to threads, which then wait for each other longer than they copy.
+    return tf.gather_nd(column, rows[:, tf.newaxis])
+
+
+def _parted(tensor: tf.Tensor, count: int, width: int) -> list[tf.Tensor]:
+    """[batch, count * width] -> [batch, width], so many of them."""
+    if count == 1:
+        return [tensor]
+    batch = tensor.shape[0] or tf.shape(tensor)[0]
+    # Costs a third less than `tf.split`, which also copies with strides.
+    return tf.unstack(tf.reshape(tensor, [batch, count, width]), axis=1)  # type: ignore[no-any-return]
 
 
 def _packed(tensor: tf.Tensor) -> tf.Tensor:

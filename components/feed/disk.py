@@ -19,7 +19,7 @@ from infeed.components.dataset import column_files
 from infeed.components.dataset.column_files import CachedColumn, ColumnIndex, FileWriter
 from infeed.components.feed.columns import Columns, Layout, mapped
 
-FORMAT = 3
+FORMAT = 4
 
 
 def cache_columns(batches: tf.data.Dataset, folder: str, key: str, expected_bytes: float) -> Columns:

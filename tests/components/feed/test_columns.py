@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.feed.columns import can_keep, can_split, load_columns, split_batches
+from infeed.components.feed.columns import Layout, can_keep, can_split, load_columns, split_batches
 from infeed.components.feed.disk import cache_columns
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
@@ -59,6 +59,18 @@ def test_rows_of_every_kind_of_feature_are_taken_in_the_order_asked_for(columns)
     assert features["flag"].numpy().tolist() == [False, True, True]
     assert features["image"].numpy().tolist() == [FEATURES["image"][row].tolist() for row in (4, 2, 2)]
     assert label.numpy().tolist() == [4.0, 2.0, 2.0]
+
+
+def test_features_of_one_type_and_width_share_a_column_and_come_back_in_their_places(make):
+    wide, tall = tf.reshape(tf.range(10.0), [5, 2]), tf.reshape(tf.range(10.0, 20), [5, 2, 1])
+    features = {"a": tf.range(5.0), "b": wide, "c": tf.range(5.0, 10)[:, tf.newaxis], "d": tall, "e": tf.range(5)}
+    made = tf.data.Dataset.from_tensor_slices((features, tf.range(10.0, 15))).batch(2)
+    assert Layout.of(made.element_spec).packs == ((0, 2, 5), (1, 3), (4,))
+    rows = tf.constant([3, 0], tf.int64)
+    taken, label = make(made).take(rows)
+    assert label.numpy().tolist() == [13, 10]
+    for name, column in features.items():
+        np.testing.assert_array_equal(taken[name], tf.gather(column, rows))
 
 
 def test_types_and_static_shapes_are_those_of_what_was_read(columns):
