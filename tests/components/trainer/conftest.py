@@ -158,9 +158,8 @@ def write_graph(
     from tensorflow_transform.tf_metadata import metadata_io
 
     from infeed.components import user_code
-    from infeed.components.transform import graph as direct
+    from infeed.components.transform import declared
     from infeed.components.transform.columns import analyse
-    from infeed.components.transform.declared import make_preprocessing_fn
 
     metadata = tft.DatasetMetadata.from_feature_spec(dict(spec))
     vocabularies = folder / "vocabularies"
@@ -168,12 +167,12 @@ def write_graph(
     batch = tf.io.parse_example([serialize({name: row[name] for name in spec}) for row in rows], dict(spec))
     found = analyse(features, [batch], {})
     if not preprocessing_fn:
-        direct.write_graph(str(folder / "graph"), features, metadata.schema, found, str(vocabularies))
+        declared.write_graph(str(folder / "graph"), features, metadata.schema, found, str(vocabularies))
         return str(folder / "graph")
     own = user_code.load(preprocessing_fn, "preprocessing_fn")
     lists = [{name: [] if row[name] is None else [row[name]] for name in spec} for row in rows]
     with tft_beam.Context(temp_dir=str(folder / "tmp")):
-        both = make_preprocessing_fn(features, own, found, str(vocabularies))
+        both = declared.make_preprocessing_fn(features, own, found, str(vocabularies))
         graph = (lists, metadata) | tft_beam.AnalyzeDataset(both)
         graph | tft_beam.WriteTransformFn(str(folder / "graph"))
     metadata_io.write_metadata(metadata, str(folder / "graph" / "metadata"))  # TFX's executor adds the raw schema too
