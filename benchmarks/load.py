@@ -6,8 +6,8 @@
 Each contender is one process without workers, in an environment of its own that is made from PyPI first (about 5 GB,
 most of it torch with its CUDA libraries). They take turns; compared are CPU and clock a row. The others hold their
 arrays in memory; ours maps the columns that it has decoded from TFRecords. `np.take` alone, on arrays and with NumPy's
-own permutation, is the limit. A figure whose CPU has no place on the cores in its time is refused.
-`load/arrays.py` says what is asked.
+own permutation, is the limit; of what TensorFlow hands to Python it is one batch given again and again. A figure whose
+CPU has no place on the cores in its time is refused. `load/arrays.py` says what is asked.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ CONTENDERS = (
     Contender("Hugging Face, by number", "huggingface_arrays.py", ("datasets",), ("--how=rows",)),
     Contender("Hugging Face, stream", "huggingface_arrays.py", ("datasets",), ("--how=stream",)),
     Contender("tf.data", "tf_arrays.py"),
+    Contender("tf.data, one batch again", "tf_arrays.py", options=("--how=again",)),
 )
 
 

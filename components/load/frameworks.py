@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _INT32 = np.iinfo(np.int32)
+_CALLS_AHEAD = 2  # gathered before they are asked for
 
 
 def mapped(batch: Any, convert: Callable[[Any], Any]) -> Any:
@@ -98,19 +99,31 @@ def to_tensorflow(features: Features, order: BatchOrder, label: str | None) -> t
 
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # which would copy the columns
-    numbers, several = _row_numbers(columns, order), features.batches_a_call(order.part)
+    several = features.batches_a_call(order.part)
     if several > 1 and order.shuffled and features.are_dense:  # unshuffled ones may be short
-        known = tf.data.experimental.assert_cardinality(numbers.cardinality())
-        batches = columns.mapped(numbers.batch(several), gather_several).unbatch().apply(known)
+        # Several batches are handed from thread to thread at a time: for small ones that costs more than the gather.
+        calls = _calls(columns, order, several).map(tf.autograph.experimental.do_not_convert(gather_several))
+        batches = _ended(columns, calls.prefetch(_CALLS_AHEAD).unbatch(), order)
     else:
-        batches = columns.mapped(numbers, gather)
-    return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+        batches = columns.mapped(_row_numbers(columns, order), gather).prefetch(tf.data.AUTOTUNE)
+    return batches.with_options(options)
+
+
+def _calls(columns: Any, order: BatchOrder, several: int) -> tf.data.Dataset:
+    """The row numbers of `several` batches at a time, int64 [batches, batch]; `columns` is the feed's module."""
+    workers, start = order.workers, order.start_step
+    return columns.training_calls(order.rows, order.batch_size, order.seed, several, workers=workers, start_step=start)
 
 
 def _row_numbers(columns: Any, order: BatchOrder) -> tf.data.Dataset:
-    """int64 [batch]; `columns` is the feed's module of that name."""
+    """Those of one batch at a time, int64 [batch]."""
     rows, size, workers, start = order.rows, order.batch_size, order.workers, order.start_step
     if not order.shuffled:
         return columns.evaluation_rows(rows, size, workers).skip(start)
-    endless = columns.training_rows(rows, size, order.seed, workers=workers, start_step=start)
+    return _ended(columns, columns.training_rows(rows, size, order.seed, workers=workers, start_step=start), order)
+
+
+def _ended(columns: Any, batches: tf.data.Dataset, order: BatchOrder) -> tf.data.Dataset:
+    """As many as the order has, known beforehand, as Keras wants."""
+    endless = columns.endless(batches)
     return endless if order.epochs is None else endless.take(len(order))
