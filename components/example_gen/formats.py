@@ -134,6 +134,11 @@ def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) ->
     return fingerprint
 
 
+def find_files(source: str, kind: str) -> list[files.FileStat]:
+    """The files that `open_source` reads, sorted by path; none where there are none."""
+    return files.glob(*_locate(source, kind))
+
+
 def default_pattern(kind: str, folder: str) -> str:
     """The pattern that finds the files of a folder: all of them, or, where classes have folders, those within these."""
     found = FORMATS[kind]

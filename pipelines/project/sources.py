@@ -12,20 +12,18 @@ import importlib
 import os
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
-
-import pyarrow as pa
 
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen import inputs
 from infeed.components.example_gen.formats import (
     FORMATS,
     PICTURES,
     UnknownFormatError,
+    find_files,
     formats_shown,
     guess_format,
     is_list_of_images,
@@ -109,6 +107,21 @@ def open_table(
     Raises:
       InfeedError: no file, or one that is not of that kind.
     """
+    _check_there(path, source)
+    return open_source(path, source, options or IngestOptions(), settings, "--set")
+
+
+def files_of_table(path: str, source: Source) -> list[files.FileStat]:
+    """The files that `open_table` reads, sorted by path.
+
+    Raises:
+      InfeedError: no file.
+    """
+    _check_there(path, source)
+    return find_files(path, source)
+
+
+def _check_there(path: str, source: Source) -> None:
     there = is_pattern(path) or files.exists(path)
     if not there or (files.is_folder(path) and not files.glob(path, "*")):
         raise InfeedError(
@@ -116,15 +129,6 @@ def open_table(
             where=path,
             do=f"give a file of the format {source}, or a folder of such files",
         )
-    return open_source(path, source, options or IngestOptions(), settings, "--set")
-
-
-def blocks(
-    table: OpenedSource, bad_rows: BadRows | None = None, tasks: Sequence[inputs.Task] | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The rows of all tasks, or of some, in order, some thousands at a time; a bad one is an error by default."""
-    for task in table.tasks if tasks is None else tasks:
-        yield from table.read(task.payload, bad_rows=bad_rows or BadRows())
 
 
 def find_layout(root: str) -> Layout:

@@ -1,51 +1,35 @@
 """Looks the user's data over before anything starts: what is there, what can be learned from it, what is wrong with it.
 
-One bounded pass that needs neither TFX nor TensorFlow; of large files that have not changed since an earlier survey the
-column statistics are taken from the cache. The templates decide on features and model from what it finds.
+One bounded pass that needs neither TFX nor TensorFlow; files that have not changed since an earlier survey are not read
+again, if they are large. The templates decide on features and model from what it finds.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import metadata
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import pyarrow as pa
-
-from infeed.components.dataset import example_types, files
+from infeed.components import schema
+from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.table_statistics import (
-    CACHE_DIR,
-    Gatherer,
-    TableStatistics,
-    add,
-    keep_statistics,
-    kept_statistics,
-)
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRow, BadRows, FilePart, OpenedSource
-from infeed.components.example_gen.inputs import Task as ReadTask
+from infeed.components.example_gen.inputs import BadRow, BadRows
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
-from infeed.components.schema import nearest
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task, is_number
 from infeed.pipelines.config import Source
-from infeed.pipelines.project.sources import blocks, find_layout, open_table
+from infeed.pipelines.project.sources import find_layout
+from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
 
 # Fewer rows a class on average, and most classes are not seen in training or not in evaluation.
 _MIN_ROWS_OF_A_CLASS = 2
 _SHOWN = 20  # names in an error
 _STRICT = IngestOptions()
-_KEPT_BYTES = 1 << 20  # of a file; a smaller one is read in no time
 
 
 def survey_table(
@@ -69,12 +53,12 @@ def survey_table(
     Raises:
       InfeedError: no file, no rows, no such label column, rows without a label, or a label that has one value only.
     """
-    table = open_table(path, source, settings, options)
-    if label not in table.schema.names:
-        raise _no_label(label, table.schema.names, path)
-    bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
-    found, rejected = _statistics(table, json.dumps([source, dict(settings)], sort_keys=True, default=str), bad_rows)
-    surveyed, of_label = _surveys(table.schema, found, label), found[label]
+    table = Table(path, source, settings, options)
+    names = [column.name for column in table.columns]
+    if label not in names:
+        raise _no_label(label, names, path)
+    found, rejected = table.statistics()
+    surveyed, of_label = _surveys(table.columns, found, label), found[label]
     target = surveyed.pop(label)
     learned = _checked_task(target, task or infer_task(of_label), path)
     counts = sorted(of_label.counts.items()) if learned == "classification" else []
@@ -98,7 +82,7 @@ def _no_label(label: str, names: Sequence[str], path: str) -> InfeedError:
     numbers = [name for name in names if is_number(name)]
     data = "; if the first line is data: --set header=false --set 'names=[\"a\", ...]'" if numbers else ""
     return InfeedError(
-        f"there is no column {label!r} to learn{nearest(label, names)}",
+        f"there is no column {label!r} to learn{schema.nearest(label, names)}",
         where=path,
         do=f"say which column is to be learned: --label, or label in the config; the columns are {shown}{data}",
     )
@@ -194,48 +178,10 @@ def _are_names(label: ColumnSurvey) -> bool:
     return distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
 
 
-def _statistics(table: OpenedSource, read_as: str, bad_rows: BadRows) -> tuple[dict[str, ColumnStatistics], int]:
-    """Of every column, in their order, and how many rows are bad; a column without a type is one of missing texts.
-
-    Args:
-      read_as: the format with its options.
-    """
-    parts = [_of_task(table, task, read_as, bad_rows) for task in table.tasks]
-    found = add([statistics for statistics, _ in parts])
-    none = {field.name: ColumnStatistics.none(field.name, "bytes", found.rows) for field in table.schema}
-    return {**none, **found.columns}, sum(rejected for _, rejected in parts)
-
-
-def _of_task(table: OpenedSource, task: ReadTask, read_as: str, bad_rows: BadRows) -> tuple[TableStatistics, int]:
-    """Of a file or a part of one. What is kept had no bad rows: those are told of each time."""
-    key, cache = _key(table, task, read_as), str(Path(CACHE_DIR).expanduser())
-    if key and (kept := kept_statistics(key, cache)):
-        return kept, 0
-    gatherer, rejected = Gatherer(), 0
-    for block in blocks(table, bad_rows, [task]):
-        cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
-        gatherer.add(block.num_rows, {name: one for name, one in cells.items() if one is not None})
-        rejected += len(bad_rows.take())
-    rejected += len(bad_rows.take())
-    found = gatherer.statistics().collapse()
-    if key and not rejected:
-        keep_statistics(found, key, cache)
-    return found, rejected
-
-
-def _key(table: OpenedSource, task: ReadTask, read_as: str) -> str:
-    """Files go by name, size and time of change, as for TFX's cache; empty where nothing is kept."""
-    part = task.payload
-    if not isinstance(part, FilePart) or part.file.size < _KEPT_BYTES:
-        return ""
-    told = [metadata.version("tfx-infeed"), read_as, str(table.schema), repr(part.file), repr(part.piece)]
-    return hashlib.sha256("\n".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-def _surveys(columns: pa.Schema, found: Mapping[str, ColumnStatistics], label: str) -> dict[str, ColumnSurvey]:
+def _surveys(columns: Sequence[Column], found: Mapping[str, ColumnStatistics], label: str) -> dict[str, ColumnSurvey]:
     """What there is in each column, and the features that each but the label calls for."""
     proposals = infer_features({name: column.type for name, column in found.items()}, found, label)
-    lists = {field.name: example_types.is_list(field.type) for field in columns}
+    lists = {column.name: column.is_list for column in columns}
     return {one.column: _survey(found[one.column], lists[one.column], one) for one in proposals}
 
 

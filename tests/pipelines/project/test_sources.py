@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.inputs import BadRows
 from infeed.pipelines.config import EXAMPLE_GENS, Source, split_data
-from infeed.pipelines.project.sources import blocks, open_table, source_of
+from infeed.pipelines.project.sources import open_table, source_of
 from infeed.pipelines.project.survey import survey_table
 
 ROWS = [{"a": number, "y": "yes" if number % 2 else "no"} for number in range(4)]
@@ -92,7 +93,8 @@ def test_a_folder_is_read_in_order(tmp_path: Path) -> None:
     for number in range(2):
         pq.write_table(pa.table({"a": [number, number + 2]}), tmp_path / f"{number}.parquet")
     table = open_table(str(tmp_path), "parquet", {})
-    assert [row["a"] for block in blocks(table) for row in block.to_pylist()] == [0, 2, 1, 3]
+    blocks = (block for task in table.tasks for block in table.read(task.payload, bad_rows=BadRows()))
+    assert [row["a"] for block in blocks for row in block.to_pylist()] == [0, 2, 1, 3]
 
 
 def test_columns_that_csv_does_not_have(tmp_path: Path) -> None:

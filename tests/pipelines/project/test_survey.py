@@ -4,9 +4,7 @@ import pytest
 from PIL import Image
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.statistics.table_statistics import Gatherer
 from infeed.components.errors import InfeedError
-from infeed.pipelines.project import survey
 from infeed.pipelines.project.survey import survey_images, survey_table
 
 
@@ -188,45 +186,3 @@ def test_a_single_class_is_nothing_to_learn(tmp_path):
     picture(tmp_path / "cat" / "1.png", (4, 4))
     with pytest.raises(InfeedError, match="there is one class only: 'cat'"):
         survey_images(str(tmp_path))
-
-
-def test_a_file_that_has_not_changed_is_not_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(survey, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(survey, "CACHE_DIR", str(tmp_path / "cache"))
-    read = []
-    monkeypatch.setattr(survey, "Gatherer", lambda: read.append(1) or Gatherer())
-    (tmp_path / "data").mkdir()
-    table(tmp_path / "data", ROWS, "1.csv")
-    first = survey_table(str(tmp_path / "data"), "y")
-    assert survey_table(str(tmp_path / "data"), "y") == first
-    assert len(read) == 1
-
-    table(tmp_path / "data", ROWS[:1] + ROWS[3:], "2.csv")
-    assert survey_table(str(tmp_path / "data"), "y").rows == 6
-    assert len(read) == 2  # the first file's figures are known
-    table(tmp_path / "data", [*ROWS, (7, "Chur", "yes")], "1.csv")
-    assert survey_table(str(tmp_path / "data"), "y").rows == 7
-    survey_table(str(tmp_path / "data"), "y", settings={"encoding": "latin-1"})
-    assert len(read) == 5  # read in another way, both may hold other rows
-
-
-def test_what_is_kept_gives_the_survey_that_reading_gives(tmp_path, monkeypatch):
-    monkeypatch.setattr(survey, "CACHE_DIR", str(tmp_path / "cache"))
-    rows = [("x", "words", "y"), *((n / 7 if n % 5 else "", f"word {n % 9}", n % 3) for n in range(500))]
-    path = table(tmp_path, rows)
-    read = survey_table(path, "y")
-    monkeypatch.setattr(survey, "_KEPT_BYTES", 0)
-    assert survey_table(path, "y") == survey_table(path, "y") == read
-    (kept,) = (tmp_path / "cache").iterdir()
-    kept.write_text("{")
-    assert survey_table(path, "y") == read
-
-
-def test_a_file_with_bad_rows_is_not_kept_for_they_are_told_of_each_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(survey, "_KEPT_BYTES", 0)
-    monkeypatch.setattr(survey, "CACHE_DIR", str(tmp_path / "cache"))
-    path = table(tmp_path, [*ROWS, (5, "Bern", "no", "one cell too many")])
-    for _ in range(2):
-        assert survey_table(path, "y", options=IngestOptions(on_bad_row="reject")).rejected == 1
-        with pytest.raises(InfeedError, match=r"column|cell|value"):
-            survey_table(path, "y")

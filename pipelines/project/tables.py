@@ -1,0 +1,176 @@
+"""The columns of a table and their statistics, kept between one look and the next.
+
+Of a large table both are kept, by the names, sizes and times of change of its files, as TFX's cache goes by them: the
+next look reads the files that are new, unless these change the type of a column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from infeed.components import schema
+from infeed.components.dataset import example_types, files
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.table_statistics import (
+    CACHE_DIR,
+    Gatherer,
+    TableStatistics,
+    add,
+    keep_statistics,
+    kept_statistics,
+)
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.inputs import BadRows, OpenedSource
+from infeed.pipelines.config import Source
+from infeed.pipelines.project.sources import files_of_table, open_table
+
+_KEPT_BYTES = 1 << 20  # of a file or a table; a smaller one is read in no time
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as all files of a table together have it; `type` is Arrow's name."""
+
+    name: str
+    type: str
+    is_list: bool
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a look at all files found: without one of them, columns might be of other types."""
+
+    columns: tuple[Column, ...]
+    files: tuple[files.FileStat, ...]
+
+
+class Table:
+    """A table whose columns are known, and their statistics once they are asked for.
+
+    Args:
+      path: file or folder of files.
+      source: kind of the files.
+      settings: options of the kind, such as the delimiter of a CSV.
+      options: what becomes of bad rows.
+
+    Attributes:
+      columns: of all files together, in their order.
+
+    Raises:
+      InfeedError: no file, or files that are not of that kind.
+    """
+
+    def __init__(self, path: str, source: Source, settings: Mapping[str, Any], options: IngestOptions) -> None:
+        self._open = partial(open_table, source=source, settings=settings, options=options)
+        self._path, self._options = path, options
+        how = json.dumps([source, dict(settings)], sort_keys=True, default=str)
+        self._read_as = [metadata.version("tfx-infeed"), how]
+        self._files = tuple(files_of_table(path, source))
+        look = self._kept_look()
+        self._added = self._open_added(look) if look else {}
+        self.columns = look.columns if look and self._added is not None else _columns(self._whole.schema)
+
+    @cached_property
+    def _whole(self) -> OpenedSource:
+        """Opening the files of some formats reads them, to find the types of the columns."""
+        return self._open(self._path)
+
+    def _open_added(self, look: _Look) -> dict[files.FileStat, OpenedSource] | None:
+        """The files that are new since then; None where something else is, or the columns may be."""
+        if not set(look.files) <= set(self._files):
+            return None
+        try:
+            added = {file: self._open(file.path) for file in self._files if file not in look.files}
+        except InfeedError:  # the look at all files tells
+            return None
+        return added if all(_columns(one.schema) == look.columns for one in added.values()) else None
+
+    def statistics(self) -> tuple[dict[str, ColumnStatistics], int]:
+        """Of every column, in their order, and how many rows are bad; one without a type is of missing texts."""
+        found, rejected = self._kept(self._files), 0
+        if found is None:
+            bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
+            parts = [self._of_file(file, bad_rows) for file in self._files]
+            found, rejected = add([of_file for of_file, _ in parts]).collapse(), sum(bad for _, bad in parts)
+            if not rejected:
+                self._keep_look(found)
+        none = {column.name: ColumnStatistics.none(column.name, "bytes", found.rows) for column in self.columns}
+        return {**none, **found.columns}, rejected
+
+    def _of_file(self, file: files.FileStat, bad_rows: BadRows) -> tuple[TableStatistics, int]:
+        """What is kept had no bad rows: those are told of each time."""
+        if kept := self._kept([file]):
+            return kept, 0
+        gatherer, rejected = Gatherer(), 0
+        for block in _blocks((self._added or {}).get(file) or self._whole, file.path, bad_rows):
+            cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
+            gatherer.add(block.num_rows, {name: one for name, one in cells.items() if one is not None})
+            rejected += len(bad_rows.take())
+        rejected += len(bad_rows.take())
+        found = gatherer.statistics().collapse()
+        if not rejected:
+            self._keep([file], found)
+        return found, rejected
+
+    def _kept(self, of: Sequence[files.FileStat]) -> TableStatistics | None:
+        return kept_statistics(self._key(of), _cache()) if _is_worth_keeping(of) else None
+
+    def _keep(self, of: Sequence[files.FileStat], found: TableStatistics) -> None:
+        if _is_worth_keeping(of):
+            keep_statistics(found, self._key(of), _cache())
+
+    def _keep_look(self, found: TableStatistics) -> None:
+        if len(self._files) > 1:
+            self._keep(self._files, found)
+        if _is_worth_keeping(self._files):
+            plain = schema.to_plain(_Look(self.columns, self._files))
+            with suppress(OSError, InfeedError):  # where the folder cannot be written
+                files.write_bytes(self._look_file, json.dumps(plain).encode())
+
+    def _kept_look(self) -> _Look | None:
+        try:
+            return schema.read_json(_Look, files.read_bytes(self._look_file))
+        except (OSError, ValueError):  # there is none, or another version wrote it
+            return None
+
+    @property
+    def _look_file(self) -> str:
+        return files.join(_cache(), f"look-{_digest([*self._read_as, self._path])}.json")
+
+    def _key(self, of: Sequence[files.FileStat]) -> str:
+        return _digest([*self._read_as, repr(self.columns), *map(repr, of)])
+
+
+def _columns(found: pa.Schema) -> tuple[Column, ...]:
+    return tuple(Column(field.name, str(field.type), example_types.is_list(field.type)) for field in found)
+
+
+def _blocks(table: OpenedSource, path: str, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, some thousands at a time."""
+    for task in table.tasks:
+        if task.payload.file.path == path:
+            yield from table.read(task.payload, bad_rows=bad_rows)
+
+
+def _is_worth_keeping(of: Sequence[files.FileStat]) -> bool:
+    return sum(file.size for file in of) >= _KEPT_BYTES
+
+
+def _cache() -> str:
+    return str(Path(CACHE_DIR).expanduser())
+
+
+def _digest(words: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:32]
