@@ -45,6 +45,21 @@ class FileStat:
     mtime_ns: int
 
 
+def path_text(path: str | os.PathLike[str], argument: str) -> str:
+    """A path as text.
+
+    Args:
+      argument: whose value it is, such as `infeed.load, where`.
+
+    Raises:
+      InfeedError: it is neither text nor a path.
+    """
+    if not isinstance(path, str | os.PathLike):
+        name = argument.rpartition(" ")[2]
+        raise InfeedError(f"{name} is {path!r}", where=argument, do="give a folder or a file, as text or a path")
+    return os.fspath(path)
+
+
 def join(root: str, *names: str) -> str:
     """`root/name/...`, for URIs and local paths alike."""
     return posixpath.join(root, *names)

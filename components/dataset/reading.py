@@ -213,7 +213,7 @@ class Inspection:
     examples: tuple[Example, ...]
 
 
-def inspect(where: str, split: str | None = None, examples: int = 2) -> Inspection:
+def inspect(where: str | os.PathLike[str], split: str | None = None, examples: int = 2) -> Inspection:
     """Looks at what `ingest` wrote, an Examples artifact, a folder of TFRecord files, or one such file.
 
     Args:
@@ -223,10 +223,11 @@ def inspect(where: str, split: str | None = None, examples: int = 2) -> Inspecti
     Raises:
       InfeedError: there is no dataset or no such split, or a file is damaged.
     """
-    found = open_dataset(where)
+    place = files.path_text(where, "infeed.inspect, where")
+    found = open_dataset(place)
     if found is None:
         do = "point at a folder that holds Split-train and its like, or at TFRecord files"
-        raise InfeedError("not a TFRecord dataset", where=where, do=do)
+        raise InfeedError("not a TFRecord dataset", where=place, do=do)
     root, manifest = found
     name = split or next(iter(manifest.splits))
     return Inspection(root, manifest, name, tuple(first_examples(root, manifest, name, examples)))

@@ -106,8 +106,10 @@ def open_source(
       where: as in `options_of`.
 
     Raises:
-      InfeedError: an unknown setting, or whatever opening the source finds wrong.
+      InfeedError: an unknown format or setting, or whatever opening the source finds wrong.
     """
+    if kind not in FORMATS:
+        raise InfeedError(f"there is no format {kind!r}", where=source, do=f"use one of {', '.join(FORMATS)}")
     found = FORMATS[kind]
     root, pattern = ("", source) if found.is_query else _locate(source, kind)
     return open_patterns(kind, root, {None: pattern}, options, {**default_settings(source, kind), **settings}, where)

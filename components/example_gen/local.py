@@ -40,8 +40,8 @@ _FILES = {names.MANIFEST, names.REJECTS, names.UNFINISHED}
 
 
 def ingest(
-    source: str,
-    output: str,
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
     format: str | None = None,
     source_options: Mapping[str, Any] | None = None,
@@ -68,13 +68,25 @@ def ingest(
     Raises:
       InfeedError: an option, the source or its rows, or there is something at `output` already.
     """
+    _check_kind("splits", splits, Mapping, 'give names and shares, such as {"train": 2, "eval": 1}')
+    _check_kind("source_options", source_options, Mapping, 'give names and values, such as {"delimiter": ";"}')
+    _check_kind("options", options, IngestOptions, "give IngestOptions(...)")
+    _check_kind("workers", workers, int, "give a number of processes, or leave it out")
+    if workers is not None and workers < 1:
+        raise InfeedError(f"workers is {workers}", where="infeed.ingest, workers", do="give 1 or more, or leave it out")
+    place, into = files.path_text(source, "infeed.ingest, source"), files.path_text(output, "infeed.ingest, output")
     options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SPLITS).items()))
-    check_output(output, overwrite)
-    opened = open_source(source, format or guess_format(source), options, source_options or {}, "source_options")
-    with unfinished(output, overwrite) as root:
+    check_output(into, overwrite)
+    opened = open_source(place, format or guess_format(place), options, source_options or {}, "source_options")
+    with unfinished(into, overwrite) as root:
         job = steps.Job.of(opened, root=root, splits=buckets.names, buckets=buckets, options=options)
         with processes(workers or processes_that_pay(len(opened.tasks), opened.provenance.bytes)) as map_fn:
             return steps.ingest(opened.tasks, job, map_fn=map_fn)
+
+
+def _check_kind(argument: str, given: object, kind: type, do: str) -> None:
+    if not (given is None or isinstance(given, kind)):
+        raise InfeedError(f"{argument} is {given!r}", where=f"infeed.ingest, {argument}", do=do)
 
 
 def processes_that_pay(tasks: int, source_bytes: int) -> int:
@@ -145,7 +157,8 @@ def check_output(output: str, overwrite: bool) -> None:
         do = "choose another OUTPUT; --overwrite replaces datasets, and nothing else"
         raise InfeedError(f"{min(strangers)!r} lies there, which is no part of a dataset", where=output, do=do)
     if inside and not overwrite:
-        raise InfeedError("there is something already", where=output, do="choose another OUTPUT, or give --overwrite")
+        do = "choose another OUTPUT, or give --overwrite (of infeed.ingest overwrite=True)"
+        raise InfeedError("there is something already", where=output, do=do)
 
 
 def _is_ours(name: str) -> bool:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from infeed.components.dataset import files
 from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.errors import InfeedError
@@ -64,12 +65,10 @@ def load(
       InfeedError: an option, no such dataset, split or column, a file that is damaged, or a record that is no
         tf.Example.
     """
-    if not isinstance(where, str | os.PathLike):
-        do = "give a folder, a file or a pattern, as text or a path"
-        raise InfeedError(f"where is {where!r}", where="infeed.load, where", do=do)
+    place = files.path_text(where, "infeed.load, where")
     with arguments():
         options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, cache_dir)
-    found = find_split(os.fspath(where), split)
+    found = find_split(place, split)
     return LoadedDataset(found, _features(found, options), options)
 
 
@@ -93,10 +92,11 @@ class LoadedDataset:
 
         Raises:
           IndexError: there is no such row.
+          TypeError: these are no numbers of rows.
         """
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))
-        if not isinstance(rows, int | np.integer):
+        if np.ndim(rows):
             return next(self._features.take(self._numbers(rows)))
         return _row(next(self._features.take(self._numbers([rows]))), 0)
 
@@ -200,7 +200,10 @@ class LoadedDataset:
 
     def _numbers(self, rows: Any) -> npt.NDArray[np.int64]:
         """Row numbers, counted from the end where they are negative."""
-        numbers = np.asarray(rows, np.int64)
+        numbers = np.asarray(rows)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):  # a mask would pass for 0 and 1
+            raise TypeError(f"{rows!r} are no numbers of rows: give 7, [7, 0] or 2:9; a column is data[7]['name']")
+        numbers = numbers.astype(np.int64, copy=False)
         if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
             wrong = numbers[(numbers < -len(self)) | (numbers >= len(self))][0]
             raise IndexError(f"row {wrong} of {len(self):,} rows")

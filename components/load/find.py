@@ -24,6 +24,7 @@ from infeed.components.errors import InfeedError
 
 _GLOB = re.compile(r"[*?\[]")
 _ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # of a file's name, behind its split
+_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)-of-(?P<count>\d+)")
 _GZIP_MAGIC = b"\x1f\x8b"
 _LENGTH_BYTES, _HEAD_BYTES = 8, 12  # of a record
 _DEFAULT = "train"
@@ -66,7 +67,8 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
       split: its name; by default `train`, or the only one there is.
 
     Raises:
-      InfeedError: there is nothing, no such split, a file is missing, or compressed ones stand beside others.
+      InfeedError: there is nothing, no such split, a file is missing by the others' names, or compressed ones stand
+        beside others.
     """
     place, folder = where.rstrip("/") or where, files.name(where.rstrip("/"))
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
@@ -77,6 +79,8 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
         by_split = _by_split(place)
         name = _choose(by_split, split, place)
         found = SplitFiles(place, name, tuple(by_split[name]))
+        if files.is_folder(place):  # a file or a pattern names what is wanted
+            _check_numbers(found)
     _check_compression(found.files)
     _check_beginnings(found)
     return found
@@ -105,7 +109,8 @@ def _by_split(place: str) -> Mapping[str, list[FileStat]]:
     by_split = flat_files(place)[1]
     if not by_split:
         do = (
-            "name a folder with Split-* folders, or with files such as data-train.tfrecord-00000-of-00002, or a pattern"
+            "name a folder with Split-* folders, or with files such as data-train.tfrecord-00000-of-00002, or a "
+            "pattern; infeed.ingest makes one of other files"
         )
         raise InfeedError("no TFRecord file is there", where=place, do=do)
     return by_split
@@ -145,6 +150,19 @@ def _choose(splits: Mapping[str, object], asked: str | None, place: str) -> str:
         what = f"there is no split {asked!r}" if asked else f"there are {len(splits)} splits"
         raise InfeedError(what, where=place, do=f"choose by split= one of {', '.join(sorted(splits))}")
     return name
+
+
+def _check_numbers(found: SplitFiles) -> None:
+    """Raises InfeedError where there are fewer files than their names count, as after a copy that was broken off."""
+    numbered = [_NUMBERED.match(files.name(file.path)) for file in found.files]
+    groups: dict[tuple[str, str], set[str]] = {}
+    for name in filter(None, numbered):
+        groups.setdefault((name["stem"], name["count"]), set()).add(name["number"])
+    for (stem, count), numbers in groups.items():
+        if len(numbers) < int(count):
+            what = f"there are {len(numbers):,} files of {int(count):,} that are called {stem}*-of-{count}"
+            do = "copy or write the others too, or name those that are there by a pattern"
+            raise InfeedError(what, where=f"{found.place}, split {found.split}", do=do)
 
 
 def _check_compression(found: tuple[FileStat, ...]) -> None:

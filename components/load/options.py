@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from infeed.components.checks import as_tuples, at_least, refused, require
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
@@ -53,9 +55,12 @@ class LoadOptions:
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("seed", None), ("start_step", 0)):
             value = getattr(self, name)
-            require(isinstance(value, int) and not isinstance(value, bool), self, name, "use a whole number")
+            is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            require(is_whole, self, name, "use a whole number")
+            object.__setattr__(self, name, int(value))  # a step may come from NumPy
             if least is not None:
                 at_least(self, least, name)
+        require(isinstance(self.shuffle, bool), self, "shuffle", "use True or False")
         require(-(1 << 63) <= self.seed < 1 << 63, self, "seed", "use a number of 64 bits")
         as_tuples(self, "columns")
         if isinstance(self.columns, str) or (self.columns is not None and not self.columns):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from infeed.components.dataset.manifest import Manifest
@@ -29,6 +31,30 @@ def test_a_file_becomes_a_dataset(table, tmp_path):
 
 def test_by_default_two_rows_of_three_are_for_training(table, tmp_path):
     assert list(ingest(table, str(tmp_path / "out")).splits) == ["train", "eval"]
+
+
+def test_source_and_output_may_be_paths(table, tmp_path):
+    assert ingest(Path(table), tmp_path / "out") == Manifest.read(str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"source": None}, r"source is None(.|\n)*infeed.ingest, source\n(.|\n)*as text or a path"),
+        ({"output": ["a"]}, r"output is \['a'\](.|\n)*infeed.ingest, output\n"),
+        ({"splits": ["train"]}, r"splits is \['train'\](.|\n)*names and shares"),
+        ({"options": {"level": 3}}, r"options is {'level': 3}(.|\n)*give IngestOptions"),
+        ({"source_options": "a"}, r"source_options is 'a'(.|\n)*names and values"),
+        ({"workers": "two"}, r"workers is 'two'(.|\n)*a number of processes"),
+        ({"workers": -1}, r"workers is -1(.|\n)*1 or more"),
+        ({"format": "cvs"}, r"there is no format 'cvs'(.|\n)*table.csv\n(.|\n)*use one of csv"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(table, tmp_path, given, said):
+    with pytest.raises(InfeedError, match=said):
+        ingest(**{"source": table, "output": str(tmp_path / "out"), **given})
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_there_stays_unless_it_may_be_replaced(table, tmp_path):

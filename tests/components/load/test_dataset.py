@@ -81,6 +81,20 @@ def test_a_row_that_does_not_exist(data, rows):
         data()[rows]
 
 
+@pytest.mark.parametrize("rows", ["x", 1.5, None, [0.5], ["x"], [True, False], [[1, 2]]], ids=str)
+def test_what_names_no_rows_is_refused(data, rows):
+    with pytest.raises(TypeError, match="no numbers of rows"):
+        data()[rows]
+
+
+def test_numbers_of_rows_and_options_may_be_those_of_numpy(data):
+    assert data()[np.int64(7)]["x"] == data()[np.array(7)]["x"] == 7.0
+    assert plain(data()[np.array([7, 0], np.uint8)]["x"]) == [7.0, 0.0]
+    assert plain(data()[[]]["x"]) == []
+    loaded, of_numpy = data(batch_size=4, start_step=1), data(batch_size=np.int64(4), start_step=np.int32(1))
+    assert plain(next(loaded.numpy())) == plain(next(of_numpy.numpy()))
+
+
 def test_batches_are_gathered_in_the_order_of_the_epoch(data):
     for size in (1, 3, 4, 10):
         loaded = data(batch_size=size, seed=5)
@@ -148,6 +162,7 @@ def test_the_plan_is_told(data):
         ({"start_step": -1}, "start_step is -1"),
         ({"start_step": 3, "shuffle": False, "batch_size": 4}, "start_step is 3, beyond the epoch of 3 steps"),
         ({"seed": 1 << 70}, "seed is"),
+        ({"shuffle": "no"}, r"shuffle is 'no'(.|\n)*use True or False"),
         ({"workers": (4, 4)}, "worker 4 of 4(.|\n)*number the workers from 0 to count - 1"),
         ({"workers": 2}, r"workers is 2(.|\n)*say which worker this is, and of how many: \(0, 4\)"),
         ({"workers": (0, 3), "batch_size": 4}, "cannot be shared evenly by 3 workers"),

@@ -92,6 +92,16 @@ def test_what_cannot_be_one_split(write, tmp_path, names, said):
         find_split(f"{tmp_path}/data")
 
 
+@pytest.mark.parametrize("folder", ["", "Split-train/"], ids=["flat", "an artifact"])
+def test_a_file_that_its_neighbours_count_and_that_is_not_there(write, tmp_path, folder):
+    write(f"{folder}a-train.tfrecord-00001-of-00003", {"x": [1]})
+    write(f"{folder}a-train.tfrecord-00002-of-00003", {"x": [1]})
+    said = r"there are 2 files of 3 that are called a-train.tfrecord-\*-of-00003(.|\n)*split train\n(.|\n)*by a pattern"
+    with pytest.raises(InfeedError, match=said):
+        find_split(f"{tmp_path}/data")
+    assert len(found(f"{tmp_path}/data/{folder}a-*")[1]) == 2
+
+
 def test_compression_that_a_name_does_not_tell(write, tmp_path):
     Path(write("a.tfrecord.gz", {"x": [1]})).rename(tmp_path / "a.tfrecord")
     with pytest.raises(InfeedError, match=r"compressed by gzip, which its name does not tell(.|\n)*add .gz"):
