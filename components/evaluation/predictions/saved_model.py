@@ -25,6 +25,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 _FILE = "saved_model.pb"
 _OPERATIONS = ("tensorflow_text", "tensorflow_decision_forests", "struct2tensor")  # which TFX's BulkInferrer knows
 _UNKNOWN_OPERATION = "Op type not registered"
+_DO_KNOW = "install what brings the operation; that of subwords: pip install 'tfx-infeed[text]'"
 _DO = "ask a signature that takes serialized tf.Examples, or write the examples as the model takes them"
 
 
@@ -118,8 +119,9 @@ class SavedModel:
         try:
             return cls(folder, _load(folder, tags))
         except Exception as error:  # whatever TensorFlow raises for a damaged one
-            first = str(error).strip().partition("\n")[0] or repr(error)
-            raise InfeedError(f"{called} cannot be loaded: {first}", where=folder, do="export it again") from error
+            first = str(error).strip().partition("\n")[0].partition(". Make sure")[0] or repr(error)
+            do = _DO_KNOW if _UNKNOWN_OPERATION in first else "export it again"
+            raise InfeedError(f"{called} cannot be loaded: {first}", where=folder, do=do) from error
 
     def signature(self, name: str, do: str = "choose another signature") -> Signature:
         """The one of this name; an error says what to `do` where there is none.

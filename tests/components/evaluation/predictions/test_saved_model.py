@@ -72,6 +72,20 @@ def test_the_newest_version_is_meant(tmp_path: Path) -> None:
     assert model_folder(f"{tmp_path}/9") == f"{tmp_path}/9"
 
 
+def test_of_an_operation_that_nobody_here_knows_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    def load(*_: Any, **__: Any) -> Any:
+        raise tf.errors.NotFoundError(None, None, "Op type not registered 'Fast' in binary on vm. Make sure the Op is")
+
+    (tmp_path / "saved_model.pb").touch()
+    monkeypatch.setattr(tf.saved_model, "load", load)
+    with pytest.raises(InfeedError, match=r"(?s)registered 'Fast' in binary on vm\n.*pip install 'tfx-infeed\[text\]'"):
+        SavedModel.load(str(tmp_path))
+
+
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match="there is no saved model"):
         SavedModel.load(str(tmp_path))
