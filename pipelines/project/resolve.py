@@ -23,7 +23,7 @@ from infeed.components.transform.features import check_features, check_types, fe
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
-from infeed.pipelines.project.config_file import Project
+from infeed.pipelines.project.config_file import Project, Settings
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.survey import survey_images, survey_table
@@ -33,6 +33,12 @@ Part = TypeVar("Part")
 
 # One row in three is evaluated on. With 20 rows, one hash in three thousand leaves none of them for that.
 _MIN_ROWS = 20
+
+# Settings of the file that a pipeline has, too. It has the others, such as `deploy`, as they stand there.
+_DECIDED = {"name", "root", "source", "data", "source_options", "features", "preprocessing_fn", "train", "blessing"}
+_AS_GIVEN = {f.name for f in dataclasses.fields(PipelineConfig)} & {
+    f.name for f in dataclasses.fields(Settings)
+} - _DECIDED
 
 # Columns that ImageExampleGen writes, with their types; features name them.
 IMAGE_COLUMNS = {
@@ -90,13 +96,10 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         blessing=blessing,
         survey=survey,
         ingest=ingest,
-        warm_start=settings.warm_start,
-        max_wait_fraction=settings.max_wait_fraction,
-        beam_pipeline_args=settings.beam_pipeline_args,
-        deploy=settings.deploy,
         preprocessing_fn=function,
         splits=survey.layout.splits if isinstance(survey, ImageSurvey) else {},
         notes=(*notes(survey, data, features, blessing, function), ("training", schedule.reason)),
+        **{name: getattr(settings, name) for name in _AS_GIVEN},
     )
 
 

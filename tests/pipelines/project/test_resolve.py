@@ -49,6 +49,15 @@ def test_a_config_with_literal_features(project):
     assert config.name == project.name
 
 
+def test_settings_that_leave_nothing_to_decide_are_taken_as_they_stand(project):
+    add(project, "warm_start: true\nmax_wait_fraction: 0.2\nbeam_pipeline_args: [--runner=DirectRunner]")
+    add(project, "deploy: {image: registry.example/taxi:1}")
+    config = resolved(project, root="r")
+    assert (config.warm_start, config.max_wait_fraction) == (True, 0.2)
+    assert config.beam_pipeline_args == ("--runner=DirectRunner",)
+    assert config.deploy.image == "registry.example/taxi:1"
+
+
 def test_a_function_beside_the_config_decides_from_the_survey(project):
     (project / "features.py").write_text(
         "from infeed.components import Label, Vocabulary\n"
