@@ -1,4 +1,4 @@
-"""The datasets of one training: the feed engine, given the transform graph's functions, and the weights of classes."""
+"""The datasets of one training: the feed engine, given the transform graph's functions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
 from infeed.components.feed import augment
-from infeed.components.feed.build import Batches, Feed, plan_feed
+from infeed.components.feed.build import Feed, plan_feed
 from infeed.components.feed.capacity import RecordSizes
 from infeed.components.feed.options import WorkerContext
 from infeed.components.feed.plan import FeedSpec
-from infeed.components.feed.row_batches import RowBatches
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
@@ -67,38 +65,6 @@ def make_feed(
     return plan_feed(patterns, _stages(graph, options, training=training), options.feed, spec)
 
 
-def with_class_weights(batches: Batches, class_weight: Mapping[str, float], classes: Sequence[str]) -> Batches:
-    """(features, label [batch]) -> (features, label, weight float32 [batch]), as Keras takes them.
-
-    Weights that the batches have already are multiplied by those of the classes.
-
-    Args:
-      batches: labels are class indices.
-      class_weight: by class name; classes left out weigh 1. Empty leaves the batches as they are.
-      classes: names in index order.
-
-    Raises:
-      InfeedError: a class that does not exist.
-    """
-    if not class_weight:
-        return batches
-    unknown = sorted(set(class_weight) - set(classes))
-    if unknown:
-        raise InfeedError(
-            f"there is no class {unknown[0]!r}",
-            where="option class_weight",
-            do=f"name one of the classes: {', '.join(classes)}",
-        )
-    weights = tf.constant([class_weight.get(name, 1.0) for name in classes], tf.float32)
-
-    def with_weight(features: Any, label: tf.Tensor, *weight: tf.Tensor) -> tuple[Any, tf.Tensor, tf.Tensor]:
-        return features, label, math.prod(weight, start=tf.gather(weights, label))
-
-    if isinstance(batches, RowBatches):
-        return batches.map(with_weight)
-    return batches.map(with_weight, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-
 def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[str, Any]:
     """The deterministic end of the feed, the same in training, evaluation and serving."""
     if options.normalise is None:
@@ -112,6 +78,16 @@ def image_names(features: Collection[str], options: TrainOptions) -> list[str]:
     return [name for name in options.images if name in features]
 
 
+def label_of(feature: Any, options: TrainOptions) -> tf.Tensor:
+    """[batch], of [batch] or [batch, 1]; a label that is missing from a raw example is marked as Transform marks it."""
+    if options.task == "regression":
+        feature = tf.cast(feature, tf.float32)
+    if isinstance(feature, tf.SparseTensor):
+        missing = tf.constant(math.nan if feature.dtype.is_floating else -1, feature.dtype)
+        feature = tf.sparse.to_dense(tf.sparse.reset_shape(feature, [feature.dense_shape[0], 1]), missing)
+    return tf.reshape(feature, [-1])
+
+
 def _stages(graph: Graph, options: TrainOptions, *, training: bool) -> BatchFunctions:
     transformed = options.examples_are == "transformed"
     parsing_spec = graph.transformed_spec if transformed else graph.raw_spec
@@ -121,7 +97,7 @@ def _stages(graph: Graph, options: TrainOptions, *, training: bool) -> BatchFunc
 
     def transform(raw: dict[str, Any]) -> Labelled:
         features = dict(raw) if transformed else graph.transform(raw)
-        label = _label(features.pop(graph.label), options)
+        label = label_of(features.pop(graph.label), options)
         weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
         for name in image_names(features, options):
             features[name] = tf.cast(features[name], tf.uint8)
@@ -144,16 +120,6 @@ def _key(graph: Graph, options: TrainOptions, parsing_spec: Mapping[str, Any], t
     looked_at = graph.not_inputs, list(options.images), options.examples_are, options.task, sorted(parsing_spec.items())
     named = *looked_at, training, graph.fingerprint
     return hashlib.sha256(repr(named).encode()).hexdigest()
-
-
-def _label(feature: Any, options: TrainOptions) -> tf.Tensor:
-    """[batch], of [batch] or [batch, 1]; a label that is missing from a raw example is marked as Transform marks it."""
-    if options.task == "regression":
-        feature = tf.cast(feature, tf.float32)
-    if isinstance(feature, tf.SparseTensor):
-        missing = tf.constant(math.nan if feature.dtype.is_floating else -1, feature.dtype)
-        feature = tf.sparse.to_dense(tf.sparse.reset_shape(feature, [feature.dense_shape[0], 1]), missing)
-    return tf.reshape(feature, [-1])
 
 
 def _weight(feature: tf.Tensor) -> tf.Tensor:

@@ -111,8 +111,12 @@ class TransformGraph:
         Args:
           unused: features that the model does not take.
         """
+        return self.raw_spec_of([name for name in self._transform_io[1] if name not in (*self.not_inputs, *unused)])
+
+    def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
+        """Parsing spec of the raw features that these transformed ones depend on."""
         inputs, outputs = self._transform_io
-        wanted = [tensor for name, tensor in outputs.items() if name not in (*self.not_inputs, *unused)]
+        wanted = [outputs[name] for name in features]
         # Not by control dependencies: TensorFlow ties every output to every lookup table.
         sources = graph_tools.retrieve_sources([t.op for t in _parts(wanted)], ignore_control_dependencies=True)
         needed = {name for name, tensor in inputs.items() if any(part in sources for part in _parts(tensor))}
@@ -160,6 +164,10 @@ class RawExamples:
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
         """Parsing spec of what a client sends: all but label and weight, and what the model does not take."""
         return {name: spec for name, spec in self.raw_spec.items() if name not in (*self.not_inputs, *unused)}
+
+    def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
+        """Parsing spec of these features, which are the raw ones."""
+        return {name: self.raw_spec[name] for name in features}
 
     def transform(self, raw: Features) -> Features:
         """The features as they are."""

@@ -46,6 +46,7 @@ class TrainOptions:
       hparams: handed to `model_fn`; those of a Tuner, where the Trainer is given any, come on top.
       callbacks_fn: a function like `model_fn`, called as `function(spec: CallbackSpec)`; it returns Keras callbacks.
       class_weight: weight of a class's examples in the loss of training, by class name; classes left out weigh 1.
+        `balanced` is scikit-learn's: rows / (classes x rows of the class), by what ingest has counted.
       mixed_precision: `float16` (GPU) or `bfloat16` (TPU, newer GPUs and CPUs) computes in it; weights stay float32.
       xla: whether XLA compiles the training step; None leaves it to the model, True is for one device.
       checkpoint_seconds: seconds between two checkpoints, at least; None writes none. Writing takes at most a
@@ -75,7 +76,7 @@ class TrainOptions:
     steps_per_call: int | None = None
     hparams: Mapping[str, Any] = field(default_factory=dict)
     callbacks_fn: str | None = None
-    class_weight: Mapping[str, float] = field(default_factory=dict)
+    class_weight: Mapping[str, float] | Literal["balanced"] = field(default_factory=dict)
     mixed_precision: MixedPrecision | None = None
     xla: bool | None = None
     checkpoint_seconds: float | None = 60.0
@@ -99,8 +100,7 @@ class TrainOptions:
             require(self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None for none")
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
         if self.class_weight:
-            is_of_classes = self.task == "classification"
-            require(is_of_classes, self, "class_weight", "use it with the task classification alone")
+            self._check_class_weight()
         if self.profile_steps is not None and not _is_range(self.profile_steps):
             what = f"profile_steps is {list(self.profile_steps)}"
             raise refused(self, "profile_steps", "give the first and the last step, such as [20, 40]", what)
@@ -111,6 +111,15 @@ class TrainOptions:
             do = "change pictures in input_fn; augment is for the feed's batches"
             require(not self.input_fn, self, "augment", do)
             require(self.normalise, self, "normalise", "say how augmented pixels are normalised: normalise=Normalise()")
+
+    def _check_class_weight(self) -> None:
+        require(self.task == "classification", self, "class_weight", "use it with the task classification alone")
+        if not isinstance(self.class_weight, str):
+            return
+        require(self.class_weight == "balanced", self, "class_weight", "use balanced, or a weight for each class")
+        by_name = "give weights by the classes' names: what is trained on is not as frequent as what ingest has counted"
+        require(not self.input_fn, self, "class_weight", by_name)
+        require(not (self.feed.class_shares or self.feed.mix), self, "class_weight", by_name)
 
     @property
     def user_functions(self) -> dict[str, str]:

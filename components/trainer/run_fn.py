@@ -23,8 +23,8 @@ from infeed.components.trainer import cluster, distribution, loop
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.callbacks import CallbackSpec, ReportProgress, make_callbacks
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, export_error_context, remove
+from infeed.components.trainer.class_weights import class_weights, with_class_weights
 from infeed.components.trainer.cluster import OutputDirs, chief_writes
-from infeed.components.trainer.data import with_class_weights
 from infeed.components.trainer.export import ServingModel, load_weights
 from infeed.components.trainer.graph import Graph, open_graph
 from infeed.components.trainer.model import ModelSpec, make_model
@@ -73,6 +73,7 @@ class Training:
     max_steps: int | None
     eval_steps: int | None
     places: OutputDirs
+    class_weights: tuple[float, ...] = ()
     base_model: str | None = None
 
     @property
@@ -136,6 +137,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
             fn_args.model_run_dir,
             _checkpoints(fn_args, options, train.identity, evaluation.identity),
         ),
+        class_weights=class_weights(options, graph, fn_args.train_files),
         base_model=fn_args.base_model,
     )
 
@@ -218,7 +220,7 @@ def features_of(train: Batches, evaluation: tf.data.Dataset) -> dict[str, tf.Typ
 
 def _train_batches(training: Training, start_step: int, workers: WorkerContext) -> Batches:
     batches = training.train.batches(workers=workers, start_step=start_step)
-    return with_class_weights(batches, training.options.class_weight, training.graph.classes)
+    return with_class_weights(batches, training.class_weights)
 
 
 def _eval_batches(training: Training, workers: WorkerContext) -> tf.data.Dataset:

@@ -180,7 +180,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     import keras
     import keras_tuner
 
-    from infeed.components.trainer.data import with_class_weights
+    from infeed.components.trainer.class_weights import with_class_weights
     from infeed.components.trainer.model import make_model
     from infeed.components.trainer.run_fn import features_of, model_spec, prepare, read_options
 
@@ -221,7 +221,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
         distribution_strategy=training.strategy,
     )
     fit_kwargs: Mapping[str, Any] = {
-        "x": with_class_weights(train, options.class_weight, graph.classes),
+        "x": with_class_weights(train, training.class_weights),
         "steps_per_epoch": plan.steps_per_epoch,
         "epochs": training.epochs,
         "validation_data": evaluation,

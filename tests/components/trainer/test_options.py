@@ -37,11 +37,25 @@ def test_options_travel_as_json_and_come_back_equal():
         ({"checkpoint_seconds": 0}, "checkpoint_seconds is 0"),
         ({"profile_steps": [5, 2]}, r"profile_steps is \[5, 2\]"),
         ({"task": "regression", "class_weight": {"a": 2.0}}, "class_weight is"),
+        ({"task": "regression", "class_weight": "balanced"}, "class_weight is 'balanced'(.|\n)*classification alone"),
+        ({"class_weight": "equal"}, "class_weight is 'equal'(.|\n)*use balanced, or a weight for each class"),
+        ({"class_weight": "balanced", "input_fn": "m:f"}, "class_weight is 'balanced'(.|\n)*not as frequent"),
+        ({"class_weight": "balanced", "feed": FeedOptions(class_shares="equal")}, "(.|\n)*not as frequent"),
     ],
 )
 def test_options_out_of_range_are_refused_when_built(options, message):
     with pytest.raises(InfeedError, match=message):
         TrainOptions(model_fn="m:f", label="y", **options)
+
+
+def test_weights_of_classes_are_read_by_name_or_as_balanced():
+    plain = {"model_fn": "m:f", "label": "y"}
+    for given in ({"a": 2.0}, "balanced"):
+        assert schema.read(TrainOptions, {**plain, "class_weight": given}).class_weight == given
+    with pytest.raises(InfeedError, match="class_weight is 3"):
+        schema.read(TrainOptions, {**plain, "class_weight": 3})
+    with pytest.raises(InfeedError, match="class_weight is 'balance'"):
+        schema.read(TrainOptions, {**plain, "class_weight": "balance"})
 
 
 def test_an_option_that_does_not_exist_is_refused_with_those_that_do():
