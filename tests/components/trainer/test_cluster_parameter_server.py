@@ -76,7 +76,7 @@ OPTIONS = {"label": "kind", "epochs": 3, "strategy": "parameter_server", "callba
 def test_the_trainer_exports_what_the_servers_hold_and_all_processes_end(table, start, answers_alike, tmp_path):
     cluster = cluster_here()
     given = (tmp_path / "together", table[0], "class", "table")
-    processes = [start(*given, env=tf_config(task, cluster), class_weight={"big": 2.0}, **OPTIONS) for task in TASKS]
+    processes = [start(*given, env=tf_config(task, cluster), class_weight="balanced", **OPTIONS) for task in TASKS]
     for process in processes:
         code, output = process.finish()
         assert code == 0, output
