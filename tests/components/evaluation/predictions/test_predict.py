@@ -1,7 +1,4 @@
-"""What is written is what the model says of each row, beside what the row is called.
-
-Covers `output_files` too.
-"""
+"""What is written is what the model says of each row, beside what the row is called."""
 
 from __future__ import annotations
 
@@ -16,9 +13,8 @@ import pytest
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.records import read_records
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.predictions import output_files
 from infeed.components.evaluation.predictions.options import PredictOptions
-from infeed.components.evaluation.predictions.predict import predict, write_predictions
+from infeed.components.evaluation.predictions.predict import _filler, predict, write_predictions
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -85,7 +81,7 @@ def test_parquet_has_a_file_for_each_shard_and_can_be_read_as_one_table(
 
 
 def test_row_groups_are_bounded(dataset: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_files, "_GROUP_ROWS", 4)
+    monkeypatch.setattr("infeed.components.evaluation.predictions.predict._GROUP_ROWS", 4)
     options = PredictOptions(keys=("id",), outputs={}, splits=("eval",), batch_size=2)
     [file] = write_predictions(dataset, model, str(tmp_path), options)
     assert pq.ParquetFile(file).num_row_groups == 2
@@ -201,7 +197,7 @@ def test_tensor_protos_are_those_that_tensorflow_makes(dtype: str, shape: tuple[
     numbers = np.arange(np.prod(shape)).reshape(shape)
     array = numbers.astype("S").astype(object) if dtype == "string" else numbers.astype(kind.as_numpy_dtype)
     proto = tf.make_tensor_proto(1.0)
-    fill = output_files._filler(proto, array)
+    fill = _filler(proto, array)
     for row, values in enumerate(array):
         fill(row)
         assert proto == tf.make_tensor_proto(values, kind, (1, *shape[1:]))
