@@ -32,7 +32,7 @@ from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
 from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan, arguments
 from infeed.components.load.order import BatchOrder
-from infeed.components.load.spill import spill_records
+from infeed.components.load.spill import decoded_blocks, spill_records
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -51,7 +51,7 @@ def load(
     workers: WorkerContext | tuple[int, int] = SINGLE_WORKER,
     columns: Sequence[str] | None = None,
     start_step: int = 0,
-    cache_dir: str = CACHE_DIR,
+    cache_dir: str | os.PathLike[str] = CACHE_DIR,
 ) -> LoadedDataset:
     """Loads one split of a dataset, whoever wrote it.
 
@@ -195,7 +195,7 @@ class LoadedDataset:
                 yield batch if label is None else (batch, batch.pop(label))
 
     def _check(self, label: str | None) -> None:
-        if label is not None and label not in self._features.placed:
+        if label is not None and not (isinstance(label, str) and label in self._features.placed):
             raise _no_column(label, self._features.placed, self._found.place)
 
     def _numbers(self, rows: Any) -> npt.NDArray[np.int64]:
@@ -223,17 +223,20 @@ def _features(found: SplitFiles, options: LoadOptions) -> Features:
     made_of = [_FORMAT, found.identity, [repr(column) for column in found.schema], options.columns]
     key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
     write = partial(_write, found, options)
-    return kept(options.cache_dir, key, write, lambda entry, index: Features(str(entry), index), 2.0 * found.bytes)
+    folder = os.fspath(options.cache_dir)
+    return kept(folder, key, write, lambda entry, index: Features(str(entry), index), 2.0 * found.bytes)
 
 
 def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex:
     verify(found.expected, str(Path(options.cache_dir).expanduser()))
     spills = folder / "spills"
     spills.mkdir()
-    features, records = spill_records([file.path for file in found.files], spills, options.columns)
+    paths = [file.path for file in found.files]
+    features, records = spill_records(paths, spills, options.columns)
     for name in options.columns or ():
         if name not in features:
-            raise _no_column(name, features, found.place)
+            first = next(decoded_blocks(paths), None)
+            raise _no_column(name, first.columns if first else {}, found.place)
     if not features:
         what = "there is no record to read" if not sum(records) else "no record holds a value"
         raise InfeedError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class LoadOptions:
     workers: WorkerContext | tuple[int, int] = SINGLE_WORKER
     columns: Sequence[str] | None = None
     start_step: int = 0
-    cache_dir: str = CACHE_DIR
+    cache_dir: str | os.PathLike[str] = CACHE_DIR
 
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("seed", None), ("start_step", 0)):
@@ -63,8 +64,11 @@ class LoadOptions:
         require(isinstance(self.shuffle, bool), self, "shuffle", "use True or False")
         require(-(1 << 63) <= self.seed < 1 << 63, self, "seed", "use a number of 64 bits")
         as_tuples(self, "columns")
-        if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
-            raise refused(self, "columns", 'name features in a list, such as ["fare", "tips"]')
+        names = self.columns
+        are_names = isinstance(names, tuple) and names and all(isinstance(name, str) for name in names)
+        require(names is None or are_names, self, "columns", 'name features in a list, such as ["fare", "tips"]')
+        require(isinstance(self.cache_dir, str | os.PathLike), self, "cache_dir", "name a local folder")
+        object.__setattr__(self, "cache_dir", os.fspath(self.cache_dir))
         object.__setattr__(self, "workers", self._workers())
 
     @property

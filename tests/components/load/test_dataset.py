@@ -167,7 +167,9 @@ def test_the_plan_is_told(data):
         ({"workers": 2}, r"workers is 2(.|\n)*say which worker this is, and of how many: \(0, 4\)"),
         ({"workers": (0, 3), "batch_size": 4}, "cannot be shared evenly by 3 workers"),
         ({"columns": "x"}, r"columns is 'x'(.|\n)*name features in a list"),
-        ({"columns": ["x", "y"]}, r"there is no column 'y'(.|\n)*data\n(.|\n)*name one of x"),
+        ({"columns": {"x"}}, r"columns is {'x'}(.|\n)*name features in a list"),
+        ({"columns": ["x", 1]}, r"columns is \('x', 1\)(.|\n)*name features in a list"),
+        ({"columns": ["x", "y"]}, r"there is no column 'y'(.|\n)*data\n(.|\n)*name one of list, maybe, name, "),
         ({"split": "test"}, r"there is no split 'test'(.|\n)*choose by split= one of train"),
     ],
     ids=str,
@@ -190,8 +192,11 @@ def test_a_wrong_option_is_told_of_the_argument_that_gave_it(data):
 def test_where_may_be_a_path_and_nothing_else(data, cache):
     folder = Path(cache).parent / "data"
     assert len(data()) == len(load(folder, cache_dir=cache)) == 10
+    assert len(load(folder, cache_dir=Path(cache))) == 10
     with pytest.raises(InfeedError, match=r"where is None(.|\n)*as text or a path"):
         load(None)
+    with pytest.raises(InfeedError, match=r"cache_dir is None(.|\n)*name a local folder"):
+        load(folder, cache_dir=None)
 
 
 def test_a_start_step_beyond_the_epoch_is_refused_where_the_epoch_is_asked_for(data):
@@ -202,6 +207,8 @@ def test_a_start_step_beyond_the_epoch_is_refused_where_the_epoch_is_asked_for(d
 
 
 def test_a_label_that_does_not_exist_is_refused(data):
+    with pytest.raises(InfeedError, match=r"there is no column \['x'\]"):
+        data().numpy(label=["x"])
     with pytest.raises(InfeedError, match="there is no column 'tips'"):
         data().numpy(label="tips")
 
