@@ -167,7 +167,7 @@ def _batches(folder: str, size: int, *, by_rows: bool = False) -> Any:
     functions = BatchFunctions(parse, transform)
     shards = [ShardFile(path, RECORDS, Path(path).stat().st_size)]
     options = FeedOptions(batch_size=size, tier="columns")
-    spec = FeedSpec(True, measure_records(shards, functions), by_rows=by_rows)
+    spec = FeedSpec(True, measure_records(shards, functions), devices=("CPU:0",) if by_rows else ())
     return build(plan(shards, spec, options, Machine.here()), functions)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from infeed.components.feed.capacity import Machine, RecordSizes
-from infeed.components.feed.columns import can_keep, can_split, is_static, mapped, reading_options
+from infeed.components.feed.columns import can_keep, can_split, is_static, is_static_number, mapped, reading_options
 from infeed.components.feed.corrupt import Corrupt, check_files, corrupt_record_context, without_corrupt
 from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
@@ -83,7 +83,7 @@ def plan_feed(
     with corrupt_record_context(shards):
         sample = measure_records(shards, stages)
     fed = spec(sum(shard.records for shard in shards), sample, tuple(map(str, corrupt)))
-    made = plan(shards, fed, options, Machine.here(cache_dir=options.cache_dir))
+    made = plan(shards, fed, options, Machine.here(cache_dir=options.cache_dir, devices=fed.devices))
 
     def make(workers: WorkerContext, start_step: int) -> Batches:
         return build(made, stages, workers=workers, start_step=start_step)
@@ -104,6 +104,7 @@ def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> R
         can_split=can_split(made.element_spec[1]),
         can_keep=can_keep(made.element_spec[1]),
         is_dense=all(map(is_static, tf.nest.flatten(made.element_spec[1]))),
+        is_numeric=all(map(is_static_number, tf.nest.flatten(made.element_spec[1]))),
     )
 
 

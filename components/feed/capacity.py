@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.units import size
 
-Tier = Literal["columns", "disk", "stream"]
+Tier = Literal["device", "columns", "disk", "stream"]
 
 # A window is read before its first batch is made; a larger one makes the first step wait for seconds.
 _MAX_SHUFFLE = 100_000
@@ -28,24 +29,30 @@ _CALL_BYTES = 4 << 20
 _CHEAP_BYTES = 64 << 20
 # Neighbouring rows that are read from disk as one: enough that seeking between them costs little.
 _BLOCK_BYTES = 1 << 20
+_UNKNOWN = "the devices do not say how much memory they have"
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """CPU cores, bytes of memory and of free disk that the plan may count on."""
+    """CPU cores, bytes of memory and of free disk that the plan may count on.
+
+    `device_bytes` are free on each of the accelerators that train; None where there are none, or they do not tell.
+    """
 
     cpus: int
     memory_bytes: int
     disk_bytes: int = 0
+    device_bytes: int | None = None
 
     @classmethod
-    def here(cls, cgroup: Path = _CGROUP, cache_dir: str | None = None) -> Machine:
+    def here(cls, cgroup: Path = _CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
         """Reads this process's limits. A container that may use 4 of 96 cores must not start 96 readers.
 
         Args:
           cgroup: where the kernel tells the limits.
           cache_dir: the folder on whose disk columns may be kept; None counts on no disk.
+          devices: names of those that train.
         """
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -53,6 +60,7 @@ class Machine:
             cpus=min(cpus, _cpu_quota(cgroup) or cpus),
             memory_bytes=min(memory, _memory_limit(cgroup) or memory),
             disk_bytes=_disk_bytes(Path(cache_dir).expanduser()) if cache_dir else 0,
+            device_bytes=_free_device_bytes(accelerators(devices)),
         )
 
 
@@ -61,7 +69,8 @@ class RecordSizes:
     """Measured on the first records of a split (see `build.measure_records`): sizes in bytes a record.
 
     `can_split` says whether batches may be made several at once (see `columns.can_split`), `can_keep` whether rows may
-    be kept decoded (see `columns.can_keep`), `is_dense` whether every feature is dense and of a fixed shape.
+    be kept decoded (see `columns.can_keep`), `is_dense` whether every feature is dense and of a fixed shape,
+    `is_numeric` whether it is a number as well.
     """
 
     record_bytes: float
@@ -69,6 +78,7 @@ class RecordSizes:
     can_split: bool = True
     can_keep: bool = True
     is_dense: bool = True
+    is_numeric: bool = True
 
     @property
     def kept_bytes(self) -> float:
@@ -95,7 +105,15 @@ class Window:
 class Capacity:
     """What the split takes, beside what may be taken.
 
-    `remote` says that batches are not made on this machine, so that nothing can be kept here for them.
+    Attributes:
+      records: in the split.
+      sizes: of a record.
+      options: what the user says.
+      machine: what there is.
+      epochs: how often the split will be read, where that is known.
+      remote: whether batches are not made on this machine, so that nothing can be kept here for them.
+      devices: names of those whose steps can gather their rows themselves.
+      host_only: why no step can gather the rows of this split on its device; empty where it can.
     """
 
     records: int
@@ -104,6 +122,8 @@ class Capacity:
     machine: Machine
     epochs: int | None = None
     remote: bool = False
+    devices: tuple[str, ...] = ()
+    host_only: str = ""
 
     def __post_init__(self) -> None:
         if self.remote and (self.options.tier not in ("auto", "stream") or self.options.cache_records):
@@ -129,21 +149,56 @@ class Capacity:
         """Bytes of all that `columns` and `disk` keep: decoded features, or records where those cannot be kept."""
         return self.records * self.sizes.kept_bytes
 
+    @property
+    def device_memory(self) -> float | None:
+        """Bytes that may be taken of each device that trains; None where it does not say how much it has."""
+        if not accelerators(self.devices):  # CPUs share this machine's memory, and each has a copy of its own
+            return self.memory / max(1, len(self.devices))
+        free = self.machine.device_bytes
+        return None if free is None else free * self.options.device_fraction
+
     def tier(self) -> tuple[Tier, str]:
-        """Which tier, and why."""
+        """Which tier, and why.
+
+        Raises:
+          InfeedError: the tier `device` is asked for, and the columns cannot lie there.
+        """
         takes = f"{self.records:,} records take {size(self.kept)} {'decoded' if self.sizes.can_keep else 'serialized'}"
         memory, disk = f"{size(self.memory)} of memory may be used", f"{size(self.disk)} of disk may be used"
         if self.remote:
             return "stream", f"other processes make the batches, so nothing is kept in this one; {takes}"
+        if self.options.tier == "device":
+            return "device", f"asked for in FeedOptions.tier; {takes}, and {self._devices_hold(takes)}"
         if self.options.tier != "auto":
             return self.options.tier, f"asked for in FeedOptions.tier; {takes}, {memory} and {disk}"
         if self.epochs == 1 and self.kept > _CHEAP_BYTES:
             return "stream", f"{takes}, and a single epoch gains nothing from what is kept decoded"
+        why_not = ""
+        if accelerators(self.devices):
+            if not (why_not := self._why_not_on_devices()) and self.device_memory is not None:
+                return "device", f"{takes}, and {self._devices_hold(takes)}"
+            why_not = f"; not on the devices: {why_not or _UNKNOWN}"
         if self.kept <= self.memory:
-            return "columns", f"{takes}, and {memory}"
+            return "columns", f"{takes}, and {memory}{why_not}"
         if self.kept <= self.disk:
-            return "disk", f"{takes}, only {memory}, but {disk}"
-        return "stream", f"{takes}, only {memory}, and only {disk}"
+            return "disk", f"{takes}, only {memory}, but {disk}{why_not}"
+        return "stream", f"{takes}, only {memory}, and only {disk}{why_not}"
+
+    def _devices_hold(self, takes: str) -> str:
+        """What may be used of each device."""
+        if why := self._why_not_on_devices():
+            raise InfeedError(
+                f"tier is 'device', and {why}; {takes}", where="FeedOptions.tier", do="use the tier columns, or auto"
+            )
+        free = self.device_memory
+        return _UNKNOWN if free is None else f"{size(free)} of each device's memory may be used"
+
+    def _why_not_on_devices(self) -> str:
+        """Empty where the columns can lie there."""
+        free = self.device_memory
+        if self.host_only or free is None or self.kept <= free:
+            return self.host_only
+        return f"only {size(free)} of each device's memory may be used"
 
     def readers(self, shards: int) -> tuple[int, str]:
         """How many of the shards are read at a time, and why."""
@@ -189,6 +244,31 @@ class Capacity:
     def batches_a_call(self) -> int:
         """Batches of training that are made in one call."""
         return max(1, self.rows_a_call() // self.options.batch_size) if self.sizes.can_split else 1
+
+
+def accelerators(devices: Sequence[str]) -> tuple[str, ...]:
+    """Those of the devices that have memory of their own."""
+    return tuple(one for one in devices if "CPU" not in one)
+
+
+def _free_device_bytes(devices: Sequence[str]) -> int | None:
+    """Of the one that has least, as TensorFlow tells it for GPUs."""
+    if not devices:
+        return None
+    import tensorflow as tf
+    from tensorflow.python.client import device_lib  # the one place where limits are told
+
+    limits = {_short(one.name): one.memory_limit for one in device_lib.list_local_devices()}
+    try:
+        used = [tf.config.experimental.get_memory_info(_short(one))["current"] for one in devices]
+        return min(int(limits[_short(one)] - taken) for one, taken in zip(devices, used, strict=True))
+    except (KeyError, ValueError):  # a device that does not tell
+        return None
+
+
+def _short(device: str) -> str:
+    """`/job:worker/task:0/device:GPU:1` -> `GPU:1`"""
+    return ":".join(device.split(":")[-2:])
 
 
 def _cpu_quota(cgroup: Path) -> int | None:

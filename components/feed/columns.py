@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -77,6 +76,19 @@ class Columns:
         return self.layout.batch_of([column(rows) for column in self.columns], rows.shape[0])
 
 
+@dataclass(frozen=True)
+class HeldColumn:
+    """A column in memory. `values` are a dense tensor [rows, width] or a ragged one [rows, ...]."""
+
+    values: Any
+
+    def __call__(self, rows: tf.Tensor) -> Any:
+        if isinstance(self.values, tf.RaggedTensor):
+            return tf.gather(self.values, rows)
+        # `tf.gather` deals a thousand short rows out to threads, which then wait for each other longer than they copy.
+        return tf.gather_nd(self.values, rows[:, tf.newaxis])
+
+
 def can_split(spec: Any) -> bool:
     """Whether batches may be made several at once: sparse and padded ones are as wide as their values need."""
     return all(isinstance(one, tf.RaggedTensorSpec) or is_static(one) for one in tf.nest.flatten(spec))
@@ -120,7 +132,7 @@ def load_columns(batches: tf.data.Dataset) -> Columns:
     parts = list(mapped(batches, layout.columns_of))
     with tf.device("cpu:0"):  # where input is made; a GPU's memory is for the model
         columns = [tf.concat(column, axis=0) for column in zip(*parts, strict=True)]
-    return Columns(int(columns[0].shape[0]), layout, tuple(partial(_gathered, column) for column in columns))
+    return Columns(int(columns[0].shape[0]), layout, tuple(HeldColumn(column) for column in columns))
 
 
 def training_rows(
@@ -309,14 +321,6 @@ def is_static_number(spec: Any) -> bool:
 def _width(spec: tf.TensorSpec) -> int:
     """Values a row."""
     return int(spec.shape[1:].num_elements())
-
-
-def _gathered(column: Any, rows: tf.Tensor) -> Any:
-    """Rows of a dense or ragged column."""
-    if isinstance(column, tf.RaggedTensor):
-        return tf.gather(column, rows)
-    # `tf.gather` deals a thousand short rows out to threads, which then wait for each other longer than they copy.
-    return tf.gather_nd(column, rows[:, tf.newaxis])
 
 
 def _parted(tensor: tf.Tensor, count: int, width: int) -> list[tf.Tensor]:

@@ -10,7 +10,7 @@ from typing import Literal
 from infeed.components.checks import at_least, check_choices, refused, require
 from infeed.components.errors import InfeedError
 
-Tier = Literal["auto", "columns", "disk", "stream"]
+Tier = Literal["auto", "device", "columns", "disk", "stream"]
 Flip = Literal["none", "horizontal"]
 
 
@@ -22,12 +22,16 @@ class FeedOptions:
       batch_size: records in a global batch, over all replicas.
       seed: orders shards and records and drives augmentation; the same seed gives the same run.
       tier: `columns` decodes a split once and holds it in memory, `disk` holds it in files, `stream` reads it again
-        each epoch; `auto` takes the first in which the decoded split fits, but for one epoch of much data `stream`.
+        each epoch; `device` copies the columns of training to the accelerators, where each step gathers its own rows.
+        `auto` takes the first in which the decoded split fits, `device` only where accelerators train, and for one
+        epoch of much data `stream`.
       cache_records: whether `stream` keeps the serialized records in memory; None where they fit.
       shuffle_records: records that `stream` shuffles together; None fits them to the split and the memory there is.
       readers: shards read at a time; None means one per CPU core, at most one per shard.
       memory_fraction: share of the machine's (or the cgroup's) memory that columns, held records and windows may take.
         A third leaves room for the model, TensorFlow's own buffers and the page cache.
+      device_fraction: share of an accelerator's free memory that the columns of `device` may take. A quarter leaves
+        room for the model, its gradients and its activations.
       disk_fraction: share of the free disk under `cache_dir` that `disk` may take.
       cache_dir: local folder where `disk` keeps its files, for later trainings too, and where the counts of datasets
         without a manifest are kept; every host has its own. What no training has used for thirty days is removed, and
@@ -49,6 +53,7 @@ class FeedOptions:
     shuffle_records: int | None = None
     readers: int | None = None
     memory_fraction: float = 1 / 3
+    device_fraction: float = 1 / 4
     disk_fraction: float = 1 / 2
     cache_dir: str = "~/.cache/tfx-infeed"
     skip_corrupt: int = 0
@@ -66,7 +71,7 @@ class FeedOptions:
             self._check_weights("class_shares")
         if self.mix and self.class_shares:
             raise refused(self, "class_shares", "choose one of them", "mix and class_shares are given both")
-        for name in ("memory_fraction", "disk_fraction"):
+        for name in ("memory_fraction", "device_fraction", "disk_fraction"):
             require(0 < getattr(self, name) < 1, self, name, "use a share between 0 and 1")
 
     def _check_weights(self, name: str) -> None:

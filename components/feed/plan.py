@@ -8,12 +8,12 @@ read. A plan is made, printed and compared without TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from infeed.components.dataset.input_profile import PlanSummary, StepSummary
 from infeed.components.errors import InfeedError
-from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, Tier
+from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, Tier, accelerators
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.sampling import SamplingWeights, sampling_weights
 from infeed.components.feed.shards import ShardFile
@@ -35,6 +35,7 @@ from infeed.components.feed.stages.columns import (
     GatherInStep,
     GatherShuffled,
     LoadColumns,
+    PlaceColumns,
 )
 from infeed.components.feed.stages.reading import (
     InterleaveShards,
@@ -60,8 +61,8 @@ class FeedSpec:
 
     `left_out` says in words which corrupt records the shards no longer hold; `class_names` are those of the labels, by
     index; `epochs` says how often the split will be read, where that is known; `static_shapes` whether every batch has
-    to be of the same shape; `remote` whether other processes than this one make the batches; `by_rows` whether the loop
-    takes row numbers, where steps run beside the rows.
+    to be of the same shape; `remote` whether other processes than this one make the batches; `devices` names those of
+    this process whose steps take row numbers, and is empty where the loop that trains takes batches alone.
     """
 
     training: bool
@@ -73,7 +74,7 @@ class FeedSpec:
     epochs: int | None = None
     static_shapes: bool = False
     remote: bool = False
-    by_rows: bool = False
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,17 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     """Plans the reading of one split.
 
     Raises:
-      InfeedError: there is no record to read, or rows are to be drawn by share where that cannot be done.
+      InfeedError: there is no record to read, rows are to be drawn by share where that cannot be done, or the tier
+        `device` is asked for where the columns cannot lie there.
     """
     records = sum(shard.records for shard in shards)
     if not records:
         raise InfeedError("there is no record to read", do="check that the split is not empty")
-    capacity = Capacity(records, spec.sizes, options, machine, spec.epochs, spec.remote)
+    if not spec.training and options.tier == "device":  # rows in their order; the host gathers them
+        options = replace(options, tier="columns")
+    capacity = Capacity(
+        records, spec.sizes, options, machine, spec.epochs, spec.remote, spec.devices, _why_host_only(spec)
+    )
     tier, reason = capacity.tier()
     batches = records // options.batch_size if spec.training else -(-records // options.batch_size)
     return InputPlan(
@@ -138,6 +144,17 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
         stages=(*_source(tier, shards, spec, capacity), *_finish(tier, spec, capacity)),
         left_out=spec.left_out,
     )
+
+
+def _why_host_only(spec: FeedSpec) -> str:
+    """Why no step can gather the rows of this split itself; empty where it can."""
+    if not spec.devices:
+        return "the loop that trains takes batches, not row numbers"
+    if not spec.sizes.is_numeric:
+        return "a feature is text, ragged or sparse"
+    if spec.augmentation or spec.normalisation:
+        return "the host augments and normalises the pictures"
+    return ""
 
 
 def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity) -> Stages:
@@ -187,10 +204,16 @@ def _gather(
 
 
 def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
-    """Whether each step gathers its rows itself: small batches, to which nothing is done that takes long."""
+    """Whether each step gathers its rows itself.
+
+    It does on devices that hold them, and on CPUs small batches to which nothing is done that takes long.
+    """
+    if tier == "device":
+        return True
+    beside = bool(spec.devices) and not accelerators(spec.devices)
     small = spec.sizes.is_dense and capacity.batches_a_call() > 1
     as_kept = not (spec.augmentation or spec.normalisation)
-    return spec.by_rows and spec.training and tier == "columns" and small and as_kept
+    return beside and spec.training and tier == "columns" and small and as_kept
 
 
 def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, weights: SamplingWeights | None) -> Stages:
@@ -241,7 +264,7 @@ def _read_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> ReadShard
 def _finish(tier: Tier, spec: FeedSpec, capacity: Capacity) -> Stages:
     """The stages that are the same for all: they are done anew for every batch, so they come behind what is kept."""
     if _in_step(tier, spec, capacity):
-        return ()
+        return (PlaceColumns(spec.devices),) if tier == "device" else ()
     size, batches = capacity.options.batch_size, capacity.batches_a_call()
     split = (SplitBatches(batches, size),) if spec.training and batches > 1 else ()
     augment = (AugmentImages(spec.augmentation),) if spec.augmentation else ()

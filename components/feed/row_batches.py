@@ -1,20 +1,21 @@
 """Batches that each step gathers itself, where the rows of a split lie beside the step.
 
 To hand over a batch of twenty features costs a small step more than to compute it. So what is handed over is row
-numbers, those of all steps of a call in one element, and the step gathers its rows in its own graph. The numbers are
-those that `columns.training_rows` gives, so the batches are the same as those of the dataset that gathers for itself.
+numbers, those of all steps of a call in one element, and the step gathers its rows in its own graph: from the host's
+memory, or from a copy that lies on the step's own device. The numbers are always made on the host. They are those that
+`columns.training_rows` gives, so the batches are the same as those of the dataset that gathers for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from infeed.components.feed.columns import Batch, Columns, endless, mapped, reading_options
+from infeed.components.feed.columns import Batch, Columns, HeldColumn, endless, mapped, reading_options
 
 _CALLS_AHEAD = 2  # a call's numbers are made in microseconds
 
@@ -48,6 +49,12 @@ class RowBatches:
         """The same, where each step also applies `function` to its batch."""
         return replace(self, finish=(*self.finish, function))
 
+    def on_devices(self, devices: Sequence[str]) -> RowBatches:
+        """The same, of which each of the devices holds a copy; a step gathers from that of its own."""
+        held = [column for column in self.columns.columns if isinstance(column, HeldColumn)]
+        placed = tuple(PlacedColumn.on(devices, column) for column in held)
+        return replace(self, columns=replace(self.columns, columns=placed))
+
     def handed(self, steps: int) -> tf.data.Dataset:
         """What is handed over to calls of so many steps: `CallRows`, without end."""
         rows = self.calls(steps).map(CallRows).prefetch(_CALLS_AHEAD)
@@ -71,7 +78,45 @@ class RowBatches:
     @cached_property
     def element_spec(self) -> Any:
         """TypeSpecs of a batch, [batch, ...] each."""
-        return self.dataset().element_spec
+        specs: list[Any] = []
+
+        @tf.autograph.experimental.do_not_convert
+        def trace(numbers: tf.Tensor) -> None:  # a dataset would copy the columns that lie on a device back to the host
+            specs.append(tf.nest.map_structure(tf.type_spec_from_value, self.take(numbers)))
+
+        batch = self.calls(1).element_spec.shape[1]
+        tf.function(trace).get_concrete_function(tf.TensorSpec([batch], tf.int64))
+        return specs[0]
+
+
+@dataclass(frozen=True)
+class PlacedColumn:
+    """A column of which every device holds a copy.
+
+    Attributes:
+      copies: [rows, width] each, by the type and the number of the device, such as `("GPU", 0)`.
+    """
+
+    copies: dict[tuple[str | None, int | None], tf.Tensor]
+
+    @classmethod
+    def on(cls, devices: Sequence[str], column: HeldColumn) -> PlacedColumn:
+        """Copies the column to each of the devices."""
+        copies = {}
+        for device in devices:
+            with tf.device(device):
+                copies[_place(device)] = tf.identity(column.values)
+        return cls(copies)
+
+    def __call__(self, rows: tf.Tensor) -> tf.Tensor:
+        # A strategy traces the step of each replica where it places it. Where none does, each copy is as good.
+        here = _place(tf.identity(rows).device)
+        return tf.gather(self.copies.get(here, next(iter(self.copies.values()))), rows)
+
+
+def _place(device: str) -> tuple[str | None, int | None]:
+    spec = tf.DeviceSpec.from_string(device)
+    return spec.device_type, spec.device_index
 
 
 def deal_rows(calls: tf.data.Dataset, replicas: int) -> tf.data.Dataset:

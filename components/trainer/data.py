@@ -29,14 +29,14 @@ def make_feed(
     training: bool,
     num_steps: int | None = None,
     runs: int = 1,
-    by_rows: bool = False,
+    devices: tuple[str, ...] = (),
 ) -> Feed:
     """Plans the reading of TFX's file patterns.
 
     Args:
       num_steps: of the training, where that is not a number of epochs.
       runs: how often the whole training is gone through: what a search decodes once serves all of its trials.
-      by_rows: whether the loop takes row numbers, where its steps run beside the rows.
+      devices: names of those whose steps take row numbers; none where the loop takes batches alone.
 
     Raises:
       InfeedError: there is no record to read, or too many are corrupt.
@@ -59,7 +59,7 @@ def make_feed(
             epochs=runs * epochs,
             static_shapes=options.strategy == "tpu" if static_shapes is None else static_shapes,
             remote=options.strategy == "parameter_server",
-            by_rows=by_rows,
+            devices=devices,
         )
 
     return plan_feed(patterns, _stages(graph, options, training=training), options.feed, spec)

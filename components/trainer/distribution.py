@@ -158,9 +158,16 @@ def distributing(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
     return strategy
 
 
-def runs_beside_input(strategy: tf.distribute.Strategy) -> bool:
-    """Whether steps run in this process and on its CPUs, where input is made."""
-    return not is_coordinated(strategy) and strategy_name(strategy) != "tpu" and not accelerators(strategy)
+def gathering_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
+    """Names of the devices of this process whose steps can gather their rows themselves, one for each replica.
+
+    None where other processes train, and on TPUs, where a step is compiled as a whole.
+    """
+    if is_coordinated(strategy) or strategy_name(strategy) == "tpu":
+        return ()
+    if strategy_name(strategy) == "one_device":
+        return accelerators(strategy) or ("/device:CPU:0",)
+    return tuple(strategy.extended.worker_devices)
 
 
 def device_steps(strategy: tf.distribute.Strategy) -> tuple[PrefetchToDevice, ...]:

@@ -31,19 +31,19 @@ def make_input(
     workers: WorkerContext = SINGLE_WORKER,
     num_steps: int | None = None,
     runs: int = 1,
-    by_rows: bool = False,
+    devices: tuple[str, ...] = (),
 ) -> Feed:
     """What the user's input function gives, where the options name one, else the feed of TFX's file patterns.
 
     Args:
-      num_steps, runs, by_rows: as of `make_feed`; `num_steps` is an epoch where neither the function nor its dataset
+      num_steps, runs, devices: as of `make_feed`; `num_steps` is an epoch where neither the function nor its dataset
         tells how long one is.
 
     Raises:
       InfeedError: as `make_feed`, or the function gives what cannot be trained or evaluated on.
     """
     of_examples = partial(
-        make_feed, patterns, graph, options, training=training, num_steps=num_steps, runs=runs, by_rows=by_rows
+        make_feed, patterns, graph, options, training=training, num_steps=num_steps, runs=runs, devices=devices
     )
     function, batch_size = options.input_fn, options.feed.batch_size
     if not function:

@@ -108,7 +108,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     with strategy.scope() if distribution.is_coordinated(strategy) else nullcontext():
         graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.label, options.feed.weight)
     max_steps = fn_args.train_steps
-    by_rows = own_loop and distribution.runs_beside_input(strategy)
+    devices = distribution.gathering_devices(strategy) if own_loop else ()
     train = make_input(
         fn_args.train_files,
         graph,
@@ -117,7 +117,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
         workers=workers,
         num_steps=max_steps,
         runs=runs,
-        by_rows=by_rows,
+        devices=devices,
     )
     evaluation = make_input(fn_args.eval_files, graph, options, training=False, workers=workers, runs=runs)
     if options.input_fn and workers.count > 1:
@@ -128,7 +128,7 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
         workers=workers,
         strategy=strategy,
         graph=graph,
-        train=train.with_stages(*distribution.device_steps(strategy)),
+        train=train if train.plan.tier == "device" else train.with_stages(*distribution.device_steps(strategy)),
         evaluation=evaluation,
         max_steps=max_steps,
         eval_steps=fn_args.eval_steps,

@@ -189,6 +189,23 @@ class GatherInStep:
 
 
 @dataclass(frozen=True)
+class PlaceColumns:
+    """The columns that steps gather from, onto the devices where steps run. `devices` are their names."""
+
+    devices: tuple[str, ...]
+
+    name = "device"
+    reason = "each step gathers its rows where it runs, so only row numbers travel"
+
+    @property
+    def does(self) -> str:
+        return f"copies the columns to {', '.join(':'.join(one.split(':')[-2:]) for one in self.devices)}, once"
+
+    def apply(self, before: RowBatches, context: BuildContext) -> RowBatches:
+        return before.on_devices(self.devices)
+
+
+@dataclass(frozen=True)
 class GatherInOrder:
     """Every row once, for evaluation."""
 

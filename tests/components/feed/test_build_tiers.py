@@ -116,7 +116,7 @@ def dataset(tmp_path_factory):
             key=kinds,
         )
         options = FeedOptions(batch_size=BATCH, cache_dir=str(folder / "cache"), **TIERS[tier])
-        spec = FeedSpec(training, measure_records(shards, functions), by_rows=tier == "by rows")
+        spec = FeedSpec(training, measure_records(shards, functions), devices=("CPU:0",) if tier == "by rows" else ())
         return build(plan(shards, spec, options, Machine(cpus=2, memory_bytes=1 << 30)), functions)
 
     return make

@@ -10,7 +10,7 @@ from infeed.components.feed.options import Augment, FeedOptions, Normalise, Work
         ({"batch_size": 0}, "batch_size is 0"),
         ({"readers": 0}, "readers is 0"),
         ({"shuffle_records": -1}, "shuffle_records is -1"),
-        ({"tier": "cloud"}, r"tier is 'cloud'(.|\n)*auto, columns, disk, stream"),
+        ({"tier": "cloud"}, r"tier is 'cloud'(.|\n)*auto, device, columns, disk, stream"),
         ({"memory_fraction": 1.5}, "memory_fraction is 1.5"),
         ({"disk_fraction": 0}, "disk_fraction is 0"),
         ({"mix": {"a": -1.0, "b": 2.0}}, r"mix is \{'a': -1.0(.|\n)*shares of at least 0"),

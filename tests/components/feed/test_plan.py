@@ -59,7 +59,7 @@ def test_batches_that_are_as_wide_as_their_values_need_are_made_one_by_one():
 
 
 def by_rows(*, sizes=SAMPLE, batch_size=128, tier="auto", **told):
-    spec = FeedSpec(told.pop("training", True), sizes, by_rows=True, **told)
+    spec = FeedSpec(told.pop("training", True), sizes, devices=("CPU:0",), **told)
     return plan(shards(2, 1000), spec, FeedOptions(batch_size=batch_size, tier=tier), MACHINE)
 
 
@@ -95,6 +95,54 @@ def test_what_takes_long_or_is_not_held_decoded_is_made_while_steps_run(told):
     stages = by_rows(**told).stages
     assert not any(isinstance(stage, GatherInStep) for stage in stages)
     assert stages[-1].name == "prefetch"
+
+
+GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
+
+
+def on_gpu(*, free=1 << 40, sizes=SAMPLE, **told):
+    feed = FeedOptions(**told.pop("options", {}))
+    spec = FeedSpec(told.pop("training", True), sizes, devices=(GPU,), **told)
+    return plan(shards(2, 1000), spec, feed, Machine(4, 3_000_000, device_bytes=free))
+
+
+def test_columns_that_fit_on_the_gpu_are_copied_there_and_only_row_numbers_travel():
+    made = on_gpu()
+    assert made.tier == "device"
+    assert names(made) == [*DECODE, "gather", "device"]
+    assert step(made, "gather") == GatherInStep(128)
+    assert step(made, "device").does == "copies the columns to GPU:0, once"
+    assert on_gpu(options={"batch_size": 50_000}).stages[-2] == GatherInStep(50_000)
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"sizes": RecordSizes(100, 400, is_numeric=False)}, "a feature is text, ragged or sparse"),
+        ({"augmentation": "shifts"}, "the host augments and normalises the pictures"),
+        ({"normalisation": "normalises"}, "the host augments and normalises the pictures"),
+        ({"free": 1_000_000}, "only 250 kB of each device's memory may be used"),
+    ],
+    ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
+)
+def test_a_gpu_that_cannot_hold_the_columns_gets_batches(told, why):
+    made = on_gpu(**told)
+    assert made.tier == "columns"
+    assert made.reason.endswith(f"not on the devices: {why}")
+    assert made.stages[-1].name == "prefetch"
+    with pytest.raises(InfeedError, match=f"tier is 'device', and {why}"):
+        on_gpu(options={"tier": "device"}, **told)
+
+
+def test_evaluation_is_gathered_from_memory_in_its_order():
+    made = on_gpu(training=False, options={"tier": "device"})
+    assert made.tier == "columns"
+    assert step(made, "gather") == GatherInOrder(128)
+
+
+def test_a_loop_that_takes_batches_alone_cannot_have_columns_on_its_device():
+    with pytest.raises(InfeedError, match="tier is 'device', and the loop that trains takes batches, not row numbers"):
+        planned(tier="device")
 
 
 def test_decoding_takes_as_many_records_at_a_time_as_memory_likes():

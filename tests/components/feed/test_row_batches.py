@@ -88,6 +88,15 @@ def test_the_parts_of_all_replicas_end_to_end_are_the_batch():
         np.testing.assert_array_equal(np.concatenate([first.numbers, second.numbers], axis=1), call.numbers)
 
 
+def test_rows_gathered_from_a_copy_on_the_device_are_those_of_the_host():
+    held, placed = row_batches(), row_batches().on_devices(["/device:CPU:0"])
+    assert placed.element_spec == held.element_spec
+    for call, same in zip(held.handed(4).take(4), placed.handed(4), strict=False):
+        np.testing.assert_array_equal(call.numbers, same.numbers)
+        for one, other in zip(*(tf.nest.flatten(made.take(call.numbers[0])) for made in (held, placed)), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_what_is_handed_over_has_no_end():
     made = row_batches()
     for one in (made.handed(4), deal_rows(made.handed(4), 2), made.dataset()):

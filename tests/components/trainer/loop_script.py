@@ -37,6 +37,23 @@ def row_batches(start_step=0):
     return RowBatches(columns, partial(training_calls, STEPS * BATCH, BATCH, 0, start_step=start_step))
 
 
+def from_copies(strategy):
+    """Weights trained on columns of which each replica has a copy, where the copies lie, and where replicas gather."""
+    placed = row_batches().on_devices(strategy.extended.worker_devices)
+
+    @tf.function
+    def gathered(numbers):
+        return strategy.run(placed.take, args=(numbers,))
+
+    labels = strategy.experimental_local_results(gathered(tf.range(3, dtype=tf.int64))[1])
+    copies = [copy for column in placed.columns.columns for copy in column.copies.values()]
+    return {
+        "weights": [one.numpy().tolist() for one in train_ours(strategy, train=placed)[0].weights],
+        "lie": [copy.backing_device[-5:] for copy in copies],
+        "gather": [label.backing_device[-5:] for label in labels],
+    }
+
+
 def build(dropout=0.0, *, optimizer="sgd", jit_compile="auto"):
     keras.utils.set_random_seed(0)
     x = keras.Input([4], name="x")
@@ -104,6 +121,7 @@ if __name__ == "__main__":
         "waits": [epoch.wait_seconds for epoch in fitted.epochs],
         "resumed": [weight.numpy().tolist() for weight in broken_and_resumed(strategy).weights],
         "by_rows": [one.numpy().tolist() for one in train_ours(strategy, train=row_batches())[0].weights],
+        "from_copies": from_copies(strategy),
         "waiting_on": waiting_on("/CPU:1"),
     }
     ceiling = measure_ceiling(fitted.train_steps, fitted.meter, strategy, next(iter(data())), BATCH, seconds=0.2)

@@ -27,6 +27,15 @@ def test_on_the_host_nothing_is_copied():
     )
 
 
+def test_steps_gather_on_every_device_of_the_strategy_in_this_process(gpus):
+    default = tf.distribute.get_strategy()
+    assert distribution.gathering_devices(default) == ("/device:CPU:0",)
+    (cpu,) = distribution.gathering_devices(tf.distribute.MirroredStrategy(["/CPU:0"]))
+    assert cpu.endswith("device:CPU:0")
+    gpus(2)
+    assert distribution.gathering_devices(default) == ("/device:GPU:0",)
+
+
 def test_one_device_is_fed_on_the_first_gpu_and_the_plan_says_so(gpus):
     gpus(2)
     default = tf.distribute.get_strategy()

@@ -142,6 +142,14 @@ def test_mirrored_replicas_gather_their_own_rows(mirrored):
 
 
 @pytest.mark.tfx
+def test_mirrored_replicas_gather_from_copies_on_their_own_devices(mirrored):
+    for ours, theirs in zip(mirrored["from_copies"]["weights"], mirrored["by_rows"], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    assert mirrored["from_copies"]["lie"] == ["CPU:0", "CPU:1"] * 2  # of the features and of the label
+    assert mirrored["from_copies"]["gather"] == ["CPU:0", "CPU:1"]
+
+
+@pytest.mark.tfx
 def test_mirrored_goes_on_where_it_broke_off(mirrored):
     for ours, theirs in zip(mirrored["resumed"], mirrored["weights"], strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-7)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import Augment, Normalise
+from infeed.components.feed.options import Augment, FeedOptions, Normalise
 
 pytestmark = pytest.mark.tfx
 
@@ -58,6 +58,21 @@ def test_a_regression_answers_with_a_number(table, train, example):
     model = load(train(folder, "number", "number", label="n", task="regression", epochs=40))
     answer = answers(model, [example({"x": row["x"]}) for row in rows])
     assert np.corrcoef(answer["prediction"], [row["n"] for row in rows])[0, 1] > 0.9
+
+
+def test_columns_on_the_device_train_the_model_that_columns_in_memory_train(table, train, tmp_path, example):
+    folder, rows = table
+    profiles, answered = [], []
+    for tier in ("columns", "device"):
+        place = tmp_path / tier
+        options = {"label": "n", "task": "regression", "feed": FeedOptions(batch_size=16, tier=tier)}
+        train(folder, "number", "number", place=place, **options)
+        profiles.append(json.loads((place / "run" / "input_profile.json").read_text())["plan"])
+        given = [example({"x": row["x"]}) for row in rows]
+        answered.append(answers(load(place), given)["prediction"])
+    assert [profile["tier"] for profile in profiles] == ["columns", "device"]
+    assert [step["name"] for step in profiles[1]["steps"]][-2:] == ["gather", "device"]
+    np.testing.assert_allclose(*answered, rtol=1e-4)
 
 
 def test_pictures_are_augmented_in_training_and_only_normalised_in_serving(pictures, train):

@@ -33,7 +33,7 @@ def stages(tier, training):
 
 PLANS = [stages(tier, training) for tier in TIERS for training in (True, False)]
 BY_ROWS = plan(
-    SHARDS, FeedSpec(True, RecordSizes(100, 400), by_rows=True), FeedOptions(batch_size=8), Machine(2, 1 << 30)
+    SHARDS, FeedSpec(True, RecordSizes(100, 400), devices=("CPU:0",)), FeedOptions(batch_size=8), Machine(2, 1 << 30)
 ).stages
 
 
