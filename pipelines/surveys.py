@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.transform.feature import Feature
 
 Task = Literal["classification", "regression"]
+_SHOWN = 3  # values of a column, in an error
+_LONGEST = 40  # characters of one
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class ColumnSurvey:
       features: what it calls for; none where nothing can be learned from it.
       useless: why nothing can be learned from it; empty where something can.
       advice: what would make more of it; empty where there is nothing to say.
+      statistics: all that was counted of it.
     """
 
     name: str
@@ -40,6 +46,18 @@ class ColumnSurvey:
     features: tuple[Feature, ...] = ()
     useless: str = ""
     advice: str = ""
+    statistics: ColumnStatistics | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def sample(self) -> str:
+        """Some of its values, the commonest first: "'Bern', 'Basel'"."""
+        counts = self.statistics.counts.items() if self.statistics else ()
+        return ", ".join(_shown(value) for value, _ in islice(counts, _SHOWN))
+
+
+def _shown(value: bytes | float) -> str:
+    text = repr(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 @dataclass(frozen=True)
@@ -104,3 +122,11 @@ class ImageSurvey:
 
 
 Survey = TableSurvey | ImageSurvey
+
+
+def with_sample(error: InfeedError, survey: Survey) -> InfeedError:
+    """The error with some values of the columns that it names in quotes."""
+    columns = (*survey.columns, survey.label) if isinstance(survey, TableSurvey) else ()
+    named = [column for column in columns if f"'{column.name}'" in error.where or f'"{column.name}"' in error.where]
+    told = [f"column {column.name!r} holds {column.sample}" for column in named if column.sample]
+    return InfeedError(error.what, where="; ".join([error.where, *told]), do=error.do)

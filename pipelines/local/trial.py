@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from infeed.components import user_code
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.distribution import check_batch_size, check_xla, make_strategy
 from infeed.components.trainer.model import Head, ModelSpec, make_model, takes_logits
@@ -23,11 +24,13 @@ from infeed.components.transform.kinds.encode import Bucketize, Hash, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import Log, MinMax, Power, Robust, ZScore
+from infeed.components.transform.kinds.text import Subwords, tensorflow_text
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.surveys import Survey, TableSurvey
+from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, with_sample
 
 _OF_ONE_PROCESS = ("auto", "one_device", "mirrored", "tpu")  # the others need their cluster
 _ROWS = 2
+_SURELY_MISSING = 50  # rows without a value: of so many each split has some
 # Features of one number for each value of the column.
 _INDICES = (Vocabulary, Bucketize, Hash)
 _NUMBERS = (Fill, ZScore, MinMax, Robust, Log, Power)
@@ -47,6 +50,7 @@ def try_out(config: PipelineConfig) -> None:
         strategy = make_strategy(options.strategy)
         check_batch_size(options.feed.batch_size, strategy)
         check_xla(options.xla, strategy)
+    _check_files(config.features)
     if options.input_fn:  # which decides for itself what the model gets
         return
     if config.preprocessing_fn:
@@ -60,13 +64,19 @@ def try_out(config: PipelineConfig) -> None:
 
 
 def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> None:
-    """Traces the user's function, where the survey knows the shape of every column that it gets."""
+    """Traces the user's function, where the survey knows how each column comes: sparse if some of its rows miss it.
+
+    If so few miss it that they may all be of one split, SchemaGen may decide otherwise.
+    """
     columns = [*survey.columns, survey.label]
-    if any(column.missing or column.is_list for column in columns):
+    if any(column.is_list or 0 < column.missing < _SURELY_MISSING for column in columns):
         return
-    specs = {column.name: tf.TensorSpec([None, 1], _TYPES[column.type]) for column in columns}
-    with tempfile.TemporaryDirectory() as folder:
-        graph = Graph.of(user_code.load(named, "preprocessing_fn"), specs, folder, None)
+    specs = {column.name: _raw_spec(column) for column in columns}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            graph = Graph.of(user_code.load(named, "preprocessing_fn"), specs, folder, None)
+    except InfeedError as error:
+        raise with_sample(error, survey) from error
     given = {*graph.outputs, *(feature.output_name for feature in config.features)}
     if config.train.label not in given:
         raise InfeedError(
@@ -75,6 +85,21 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
             do=f"return it under that name, say how it is called by train: {{label: NAME}}, or declare it:"
             f" features: [{{kind: label, column: {survey.label.name}}}]",
         )
+
+
+def _raw_spec(column: ColumnSurvey) -> tf.TypeSpec:
+    type_ = _TYPES[column.type]
+    return tf.SparseTensorSpec([None, None], type_) if column.missing else tf.TensorSpec([None, 1], type_)
+
+
+def _check_files(features: Sequence[Feature]) -> None:
+    """What Transform will read is there, and so is the tokenizer of subwords."""
+    for feature in features:
+        for path in feature.files:
+            if not files.exists(path):
+                raise InfeedError(f"there is no file {path!r}", where=f"{feature}", do="correct the path")
+        if isinstance(feature, Subwords):
+            tensorflow_text(feature)
 
 
 def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature]) -> None:

@@ -280,6 +280,8 @@ def _remark(column: ColumnSurvey) -> str:
     """What a column that is used may not be meant for."""
     if column.type == "bytes" and column.advice:
         return f"taken as words; {column.advice}"
+    if column.distinct == 1 and not column.missing:
+        return f"every row has the same value, {column.sample}: nothing can be learned from it, leave it out"
     is_name = column.type == "int" and column.rows >= _MIN_NAMED and column.distinct == column.rows - column.missing
     return "every row has a number of its own; if that only names the row, leave it out" if is_name else ""
 

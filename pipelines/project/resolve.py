@@ -27,7 +27,7 @@ from infeed.pipelines.project.config_file import Project, Settings
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.survey import survey_images, survey_table
-from infeed.pipelines.surveys import ImageSurvey, Survey, TableSurvey, Task
+from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSurvey, Task, with_sample
 
 Part = TypeVar("Part")
 
@@ -179,14 +179,23 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
         )
     if all(isinstance(feature, Mapping) for feature in features):
         features = features_from_json(features)
-    types = _types(survey)
-    check_features(features, types)
-    check_types(features, types)
-    _check_values(features, survey, data)
+    _check_features(features, survey, data)
     alone = project.settings.preprocessing_fn is None and bool(features)
     if alone and isinstance(survey, TableSurvey) and all(isinstance(feature, Label) for feature in features):
         raise nothing_to_learn_from(survey, data)
     return tuple(features)
+
+
+def _check_features(features: Sequence[Feature], survey: Survey, data: str) -> None:
+    """Whatever Transform would find wrong with them after all rows are ingested, as far as the survey knows it."""
+    types = _types(survey)
+    check_features(features, types)
+    _check_values(features, survey, data)
+    try:
+        check_types(features, types)
+    except InfeedError as error:
+        raise with_sample(error, survey) from None
+    _check_found(features, survey)
 
 
 def _preprocessing_fn(project: Project) -> str | None:
@@ -224,9 +233,24 @@ def _types(survey: Survey) -> Mapping[str, str]:
     return IMAGE_COLUMNS
 
 
+def _columns(survey: Survey) -> Mapping[str, ColumnSurvey]:
+    return {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
+
+
+def _check_found(features: Sequence[Feature], survey: Survey) -> None:
+    """A vocabulary, say, that is empty of all rows is so of those that are trained on."""
+    columns = _columns(survey)
+    for feature in features:
+        column = columns.get(feature.column)
+        if column and column.statistics and feature.needs and feature.analyses_raw:
+            found = [need.of(column.statistics) for need in feature.needs]
+            if all(answer is not None for answer in found):
+                feature.domain(found)
+
+
 def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> None:
     """A feature of one value a row takes no lists, and of an empty column nothing reaches Transform."""
-    columns = {column.name: column for column in survey.columns} if isinstance(survey, TableSurvey) else {}
+    columns = _columns(survey)
     for feature in features:
         column = columns.get(feature.column)
         if not column:

@@ -200,4 +200,5 @@ def _survey(found: ColumnStatistics, is_list: bool, proposal: Proposal) -> Colum
         features=proposal.features,
         useless="" if proposal.features else proposal.reason,
         advice=proposal.advice,
+        statistics=found,
     )

@@ -168,7 +168,7 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
         versions = tuple(files.version(files.stat(one)) for one in (path, words) if one)
         return _read_file(path, versions, words, size)
     except FileNotFoundError as error:
-        raise InfeedError(f"there is no file {error}", where="word vectors", do="correct the path") from error
+        raise InfeedError(f"there is no file {str(error)!r}", where=path, do="correct the path") from error
 
 
 def _checked(found: WordVectors, path: str) -> WordVectors:

@@ -125,6 +125,32 @@ def test_a_preprocessing_fn_that_raises_is_told_with_its_line(project: Path, bod
         try_out(project)
 
 
+def test_a_column_that_many_rows_miss_is_traced_as_a_sparse_one(project: Path) -> None:
+    with (project.parent / "data.csv").open("a") as file:
+        file.write(",0t,a\n" * 60)
+    with_function(project, 'return {"x": tf.sparse.to_dense(inputs["x"]), "y": inputs["y"]}')
+    try_out(project)
+    (project / "own.py").write_text((project / "own.py").read_text().replace("tf.sparse.to_dense(", "tf.math.log("))
+    with pytest.raises(InfeedError, match=r"own\.py, line 4(.|\n)*; column 'x' holds \d, \d, \d"):
+        try_out(project)
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        '{kind: subwords, column: town, file: "/no/vocab.txt", length: 4}',
+        '{kind: pretrained_vectors, column: town, file: "/no/vocab.txt"}',
+    ],
+)
+def test_a_file_that_transform_would_not_find_is_told_before(project: Path, feature: str) -> None:
+    config = (project / "config.yaml").read_text()
+    (project / "config.yaml").write_text(
+        config.replace("features: features.py:features", f"features: [{feature}, {{kind: label, column: y}}]")
+    )
+    with pytest.raises(InfeedError, match=r"(?s)no file '/no/vocab.txt'.*column='town'"):
+        try_out(project)
+
+
 def test_nothing_is_traced_where_the_shape_of_a_column_is_not_known_before_the_data_are_ingested(project: Path) -> None:
     with (project.parent / "data.csv").open("a") as file:
         file.write(",0t,a\n")

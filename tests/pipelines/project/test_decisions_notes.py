@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import pyarrow as pa
 import pytest
 
 from infeed.components import Label, ZScore
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.pipelines.config import Blessing
 from infeed.pipelines.project.decisions import notes, nothing_to_learn_from
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Layout, TableSurvey
@@ -48,6 +50,14 @@ def test_a_number_of_its_own_in_every_row_may_be_a_name() -> None:
     number = dataclasses.replace(NUMBER, type="int", distinct=100)
     assert said(dataclasses.replace(TABLE, columns=(number,)), "note") == [
         "x: every row has a number of its own; if that only names the row, leave it out"
+    ]
+
+
+def test_a_column_that_is_used_and_always_the_same_is_told_with_its_value() -> None:
+    statistics = ColumnStatistics.of("x", pa.array([7] * 100))
+    always = dataclasses.replace(NUMBER, type="int", distinct=1, missing=0, statistics=statistics)
+    assert said(dataclasses.replace(TABLE, columns=(always,)), "note") == [
+        "x: every row has the same value, 7: nothing can be learned from it, leave it out"
     ]
 
 

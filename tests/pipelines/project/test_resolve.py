@@ -201,6 +201,17 @@ def test_a_feature_of_an_empty_column_or_of_lists_is_told(project):
         resolved(project, data=str(project / "other.parquet"))
 
 
+def test_what_the_survey_knows_to_fail_in_transform_is_told_with_values_of_the_column(project):
+    text = (project / "config.yaml").read_text()
+    (project / "config.yaml").write_text(text.replace("column: x}", "column: word}"))
+    with pytest.raises(InfeedError, match=r"ZScore needs (.|\n)*; column 'word' holds '\w+', '\w+'"):
+        resolved(project)
+    rare = "kind: vocabulary, column: word, min_count: 1000}"
+    (project / "config.yaml").write_text(text.replace("kind: z_score, column: x}", rare))
+    with pytest.raises(InfeedError, match=r"the vocabulary of 'word' is empty(.|\n)*values such as(.|\n)*min_count"):
+        resolved(project)
+
+
 def test_bad_rows_are_set_aside_where_that_is_asked_and_told(project):
     with (project / "data.csv").open("a") as file:
         file.write("4,no\n")
