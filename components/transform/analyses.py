@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.exact_sum import ExactSum, sums_of_floats, sums_of_ints
-from infeed.components.dataset.statistics.quantile_sketch import QuantileSketch
+from infeed.components.dataset.statistics.summaries import ExactSum, QuantileSketch, sums_of_floats, sums_of_ints
 from infeed.components.errors import InfeedError
 
 Array = npt.NDArray[Any]

@@ -19,8 +19,13 @@ from infeed.components import schema
 from infeed.components.annotations import Count
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.statistics.cells import MAX_BYTES, Cells, are_utf8
-from infeed.components.dataset.statistics.exact_sum import ExactSum, sums_of_floats, sums_of_ints
-from infeed.components.dataset.statistics.quantile_sketch import QuantileSketch, StoredRun
+from infeed.components.dataset.statistics.summaries import (
+    ExactSum,
+    QuantileSketch,
+    StoredRun,
+    sums_of_floats,
+    sums_of_ints,
+)
 from infeed.components.dataset.statistics.value_counts import StoredCounts, ValueCounts
 
 Ints = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics, Lengths
-from infeed.components.dataset.statistics.quantile_sketch import CAPACITY, QuantileSketch
+from infeed.components.dataset.statistics.summaries import CAPACITY, QuantileSketch
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]

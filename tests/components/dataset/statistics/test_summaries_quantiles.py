@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infeed.components.dataset.statistics.quantile_sketch import CAPACITY, QuantileSketch, StoredRun
+from infeed.components.dataset.statistics.summaries import CAPACITY, QuantileSketch, StoredRun
 
 FRACTIONS = [0, 0.001, 0.1, 0.25, 0.5, 0.9, 0.999, 1]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.dataset.statistics.exact_sum import ExactSum, sums_of_floats, sums_of_ints
+from infeed.components.dataset.statistics.summaries import ExactSum, sums_of_floats, sums_of_ints
 
 FLOATS = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=60)
 INTS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=60)
