@@ -113,7 +113,7 @@ class Report:
             units.number(profile.ceiling.examples_per_second) if profile.ceiling else "not measured",
         )
         if profile.floor_seconds:
-            yield "Handing over a batch", f"{1e6 * profile.floor_seconds:,.0f} µs a step, no waiting"
+            yield "Handing over a batch", f"{1e6 * profile.floor_seconds:,.0f} µs a step, not counted as waiting"
         if profile.workers_waited:
             yield "Waited, worker by worker", _shares(profile)
         if verdict.wait_fraction_after_first is not None:

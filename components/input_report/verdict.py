@@ -24,6 +24,8 @@ VerdictKind = Literal["input-bound", "compute-bound", "balanced"]
 INPUT_BOUND_FROM = 0.20
 # Under a twentieth, even perfect input could win no more than two runs of the same training differ by.
 COMPUTE_BOUND_BELOW = 0.05
+# Less than this is told as none.
+TOLD_FROM = 0.005
 # So far below the rate on constant data without waiting for it: the step itself is slower, for it shares its CPU.
 SHARED_FROM = 1.25
 # Waited for less than this in all, and what is measured is the start and the end of epochs: nothing to judge by.
@@ -176,8 +178,11 @@ def _too_short(waited: float) -> str:
 def _headline(kind: VerdictKind, judged: float, gain: float) -> str:
     faster = f"{times(gain)} as fast"
     if kind == "compute-bound":
-        best = "Free input would gain nothing." if gain < 1.005 else f"Free input would make it at most {faster}."
-        return f"Training does not wait for its input: the training step sets the pace. {best}"
+        waits = "does not wait for its input"
+        if judged >= TOLD_FROM:
+            waits = f"hardly waits for its input, {percent(judged)} of its time"
+        best = f"be at most {faster}" if gain >= 1.005 else "gain nothing"
+        return f"Training {waits}: the training step sets the pace. With input for free it would {best}."
     if gain < (WORTH_ACTING if kind == "input-bound" else 1.005):
         return (
             f"Training waits {percent(judged)} of its time, and yet was no faster on one constant batch: what else the "
@@ -185,7 +190,8 @@ def _headline(kind: VerdictKind, judged: float, gain: float) -> str:
         )
     if kind == "input-bound":
         return f"Training waits for its input. With input for free it would be up to {faster}."
-    return f"Input nearly keeps up: training waits {percent(judged)} of its time. Free input would make it {faster}."
+    waits = f"training waits {percent(judged)} of its time"
+    return f"Input nearly keeps up: {waits}. With input for free it would be {faster}."
 
 
 def _shared(profile: InputProfile, gain: float) -> str:
@@ -194,8 +200,8 @@ def _shared(profile: InputProfile, gain: float) -> str:
     if ratio is None or ratio < SHARED_FROM * gain:
         return ""
     return (
-        " What is left to the rate on constant data is no waiting: beside other work on the same CPU, such as "
-        "preparing input, callbacks and logs, the step itself takes longer."
+        " Alone, on one constant batch, the step was faster still: that is not waiting, but other work beside it on "
+        "the same CPU, such as preparing input, callbacks and logs."
     )
 
 

@@ -59,7 +59,7 @@ def test_the_page_says_it_all(profile: Make) -> None:
         "Not blessed: the limit is 10 %.",
         "Examples a second 1,000",
         "On constant data 2,000",
-        "Handing over a batch 250 µs a step, no waiting",
+        "Handing over a batch 250 µs a step, not counted as waiting",
         "Waited in the first epoch 75 %",
         "Trained 3 epochs of 100 steps",
         "Strategy mirrored, 2 replicas",
