@@ -27,10 +27,9 @@ from infeed.components.example_gen.spills import process_batch
 from infeed.components.schema import nearest
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Moments, Quantiles
 from infeed.components.transform.columns import Found, analyse, cleaned_stream, outputs_of
-from infeed.components.transform.feature import Feature
+from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.kinds.encode import Bucketize, Looked
 from infeed.components.transform.kinds.label import Label
-from infeed.components.transform.tables import GraphTables
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.project.sources import open_table
 
@@ -146,7 +145,7 @@ class Analysed:
         """What some of the features make of all rows, batch by batch."""
         with tempfile.TemporaryDirectory() as folder:
             for raw in self.rows:
-                yield outputs_of(features, raw, self.found, GraphTables(folder))
+                yield outputs_of(features, raw, self.found, Tables(folder))
 
     def first(self, count: int) -> list[ShownRow]:
         """The first training rows."""
@@ -158,7 +157,7 @@ class Analysed:
                     name: tf.sparse.slice(tensor, [0, 0], [some, tensor.shape[1]])
                     for name, tensor in block.tensors.items()
                 }
-                made = outputs_of(self.features, raw, self.found, GraphTables(folder))
+                made = outputs_of(self.features, raw, self.found, Tables(folder))
                 columns = block.columns.slice(0, some).to_pydict()
                 values = {name: plain(tensor) for name, tensor in made.items()}
                 shown += [

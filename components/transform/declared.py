@@ -31,11 +31,10 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.table_statistics import stored_statistics
 from infeed.components.errors import InfeedError
 from infeed.components.transform.columns import Found, Need, Raw, analyse, explained, outputs_of, raw_needs
-from infeed.components.transform.feature import Feature
+from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.features import check_features, check_types
 from infeed.components.transform.in_process.failures import with_sample
 from infeed.components.transform.rows import KINDS, Rows, paths_of
-from infeed.components.transform.tables import GraphTables
 
 Tensors = dict[str, Any]  # name -> tf.Tensor, tf.SparseTensor or tf.RaggedTensor
 Function = Callable[[Tensors], Tensors]
@@ -115,7 +114,7 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
     def preprocessing_fn(inputs: Tensors) -> Tensors:
         check_features(features, inputs)
         os.makedirs(vocabularies, exist_ok=True)  # wherever Beam runs it
-        tables = GraphTables(vocabularies)
+        tables = Tables(vocabularies)
         declared = outputs_of(features, inputs, found, tables)
         for name, file in tables.assets.items():
             tft.annotate_asset(name, file)
@@ -183,7 +182,7 @@ def write_graph(
       found: all analyses that the features need.
       vocabularies: an empty folder, for vocabulary files until they are copied into the SavedModel.
     """
-    tables = GraphTables(vocabularies)
+    tables = Tables(vocabularies)
     signature = raw_signature(raw_schema)
 
     @tf.function(input_signature=[signature], autograph=False)

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+import os
+import re
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Literal, NamedTuple
 
 from infeed.components.checks import check_choices, require
 from infeed.components.transform.analyses import Analysis
@@ -40,17 +42,56 @@ class FlatColumn(NamedTuple):
     keys: Any = None
 
 
-class Tables(Protocol):
-    """Lookup tables of the graph, made while it is traced."""
+class Tables:
+    """Lookup tables of a graph, made while it is traced.
+
+    Args:
+      folder: for vocabulary files, until the graph is saved.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.assets: dict[str, str] = {}  # name -> name of its file
+        self.held: list[Any] = []  # by the module that is saved
+        self._folder = folder
 
     def vocabulary(self, name: str, words: Sequence[bytes], tokens: Any) -> Any:
         """int64 like `tokens`: the place of each in `words`, else -1. The words become the asset called `name`.
 
         `TFTransformOutput.vocabulary_by_name(name)` lists them. They are unique and hold no line break.
         """
+        import tensorflow as tf
+
+        if name not in self.assets:
+            self.assets[name] = self._file_name(name)
+        path = os.path.join(self._folder, self.assets[name])
+        with open(path, "wb") as file:
+            file.write(b"\n".join(words) + b"\n")
+        whole_line, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+        return self._look(lambda: tf.lookup.TextFileInitializer(path, tf.string, whole_line, tf.int64, number), tokens)
 
     def places(self, keys: Sequence[bytes], of: Any) -> Any:
         """int64 like the strings `of`: the place of each in `keys`, else -1; kept within the graph."""
+        import tensorflow as tf
+
+        if not keys:
+            return tf.fill(tf.shape(of), tf.constant(-1, tf.int64))
+        return self._look(lambda: tf.lookup.KeyValueTensorInitializer(keys, range(len(keys)), tf.string, tf.int64), of)
+
+    def _look(self, content: Callable[[], Any], tokens: Any) -> Any:
+        import tensorflow as tf
+
+        with tf.init_scope():  # else each call of the graph would fill the table again
+            table = tf.lookup.StaticHashTable(content(), -1)
+        self.held.append(table)
+        return table.lookup(tokens)
+
+    def _file_name(self, name: str) -> str:
+        """Any column's name may be that of a vocabulary, and a file's name may not be any."""
+        stem = file = re.sub(r"\W+", "_", name)
+        number = 2
+        while file in self.assets.values():
+            file, number = f"{stem}_{number}", number + 1
+        return file
 
 
 class Step:

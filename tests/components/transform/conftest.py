@@ -31,12 +31,12 @@ def _transformed(
     import tensorflow as tf
 
     from infeed.components.transform.columns import analyse, outputs_of
-    from infeed.components.transform.tables import GraphTables
+    from infeed.components.transform.feature import Tables
 
     half = (len(next(iter(columns.values()))) + 1) // 2
     halves = [{name: column[part] for name, column in columns.items()} for part in (slice(half), slice(half, None))]
     found = analyse(features, [_batch(part, columns) for part in halves if next(iter(part.values()))], {})
-    tables = GraphTables(folder)
+    tables = Tables(folder)
     apply = tf.function(lambda raw: outputs_of(features, raw, found, tables), autograph=False)
     return {
         name: np.array(value.to_list(), object) if isinstance(value, tf.RaggedTensor) else value.numpy()

@@ -1,6 +1,6 @@
 """The component and its executor: what they write can be applied in tf.data, served, and read materialised.
 
-Covers `declared`, `tables` and `rows`, which do it.
+Covers `declared` and `rows`, which do it.
 """
 
 from __future__ import annotations
