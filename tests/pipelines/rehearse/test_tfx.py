@@ -96,7 +96,7 @@ def test_it_ends_with_the_same_pushed_model_as_the_run_on_this_machine(table: Si
 def test_both_models_predict_the_same(table: SimpleNamespace, warm: Mapping[str, str]) -> None:
     [data] = (table.here.parents[1] / "data").glob("*.csv")
     script = (
-        "import dataclasses, json, sys; from infeed.pipelines.predict import predict; "
+        "import dataclasses, json, sys; from infeed.pipelines.predict.predict import predict; "
         "print(json.dumps([[dataclasses.asdict(p) for p in predict(model, [sys.argv[1]])] for model in sys.argv[2:]]))"
     )
     command = [sys.executable, "-c", script, str(data), str(table.here), str(table.there)]
