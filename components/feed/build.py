@@ -11,11 +11,17 @@ import tensorflow as tf
 
 from infeed.components.feed.capacity import Machine, RecordSizes
 from infeed.components.feed.columns import can_keep, can_split, is_static, is_static_number, mapped, reading_options
-from infeed.components.feed.corrupt import Corrupt, check_files, corrupt_record_context, without_corrupt
 from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
 from infeed.components.feed.row_batches import RowBatches
-from infeed.components.feed.shards import ShardFile, shard_files
+from infeed.components.feed.shards import (
+    Corrupt,
+    ShardFile,
+    check_files,
+    corrupt_record_context,
+    shard_files,
+    without_corrupt,
+)
 from infeed.components.feed.stages.base import BatchFunctions, BuildContext, Made, Stage
 
 Batches: TypeAlias = tf.data.Dataset | RowBatches

@@ -17,8 +17,8 @@ from infeed.components import schema, user_code
 from infeed.components.dataset.input_profile import InputProfile
 from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Batches, Feed
-from infeed.components.feed.corrupt import corrupt_record_context
 from infeed.components.feed.options import WorkerContext
+from infeed.components.feed.shards import corrupt_record_context
 from infeed.components.trainer import cluster, distribution, loop
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.callbacks import CallbackSpec, ReportProgress, make_callbacks

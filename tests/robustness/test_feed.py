@@ -20,10 +20,9 @@ from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.errors import InfeedError
 from infeed.components.feed.build import build
 from infeed.components.feed.capacity import Machine, RecordSizes
-from infeed.components.feed.corrupt import check_files, corrupt_record_context
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.plan import FeedSpec, plan
-from infeed.components.feed.shards import shard_files
+from infeed.components.feed.shards import check_files, corrupt_record_context, shard_files
 from infeed.components.feed.stages.base import BatchFunctions
 
 pytestmark = pytest.mark.slow

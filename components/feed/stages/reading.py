@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.sampling import SamplingWeights, apportion
-from infeed.components.feed.shards import RecordRange
+from infeed.components.feed.shards import RecordRange, check_files
 from infeed.components.feed.stages.base import BuildContext, EpochReader
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ class VerifyFiles:
     reason = "a file that was damaged or replaced is reported, not read"
 
     def apply(self, before: None, context: BuildContext) -> None:
-        from infeed.components.feed.corrupt import check_files
-
         ranges = itertools.chain(*context.ranges_of_splits(self.weights)) if self.weights else context.ranges
         read = {one.path for one in ranges}
         check_files([shard for shard in context.shards if shard.path in read], self.cache_dir)

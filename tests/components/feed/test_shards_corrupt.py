@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from infeed.components.dataset.records import read_records
 from infeed.components.errors import InfeedError
-from infeed.components.feed.corrupt import corrupt_record_context, without_corrupt
-from infeed.components.feed.shards import ShardFile
+from infeed.components.feed.shards import ShardFile, corrupt_record_context, without_corrupt
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
