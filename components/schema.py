@@ -161,7 +161,9 @@ def _validated(kind: Any, text: bytes) -> tuple[Any, list[_Problem]]:
     try:
         return _adapter(kind).validate_json(b"[%b]" % text)[0], []
     except ValidationError as error:
-        return None, [_Problem.of(kind, one) for one in error.errors(include_url=False)]
+        problems = [_Problem.of(kind, one) for one in error.errors(include_url=False)]
+        words = {one.path: one.words for one in problems if one.words}
+        return None, [dataclasses.replace(one, words=words.get(one.path, "")) for one in problems]
 
 
 @functools.cache
@@ -183,6 +185,7 @@ class _Problem:
       hint: type that the value should have.
       value: what was found.
       cause: the error of a `__post_init__`.
+      words: that may stand there as well, where a union has a `Literal` beside other types.
     """
 
     kind: str
@@ -191,6 +194,7 @@ class _Problem:
     hint: Any
     value: Any
     cause: Any
+    words: str = ""
 
     @classmethod
     def of(cls, root: Any, error: Mapping[str, Any]) -> _Problem:
@@ -200,7 +204,8 @@ class _Problem:
             kind, path = "too_short", path[:-1]
         if kind == "union_tag_not_found":
             kind, path = "missing", (*path, tag_name(hint))
-        return cls(kind, path, holder, hint, error["input"], cause)
+        words = "" if choices_of(hint) else error.get("ctx", {}).get("expected", "")
+        return cls(kind, path, holder, hint, error["input"], cause, words if kind == "literal_error" else "")
 
     @property
     def rank(self) -> int:
@@ -237,7 +242,8 @@ class _Problem:
             return InfeedError(what, where=_path([tag_name(self.hint)], place), do=self._words[1])
         if self.kind == "dataclass_type":
             return InfeedError(f"{shown(self.value)} holds no settings", where=place, do=self._words[1])
-        return InfeedError(f"{_name(place)} is {shown(self.value)}", where=place, do=self._words[1])
+        do = f"{self._words[1]}, or {self.words}" if self.words else self._words[1]
+        return InfeedError(f"{_name(place)} is {shown(self.value)}", where=place, do=do)
 
     @property
     def sentence(self) -> str:
