@@ -63,7 +63,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"inner": {"size": 1, "kind": "oval"}},
         r"kind is 'oval'\n  where: here\.inner\.kind(.|\n)*round, square",
     ),
-    "either": ({"shares": "same"}, r"shares is 'same'\n  where: here\.shares(.|\n)*write a mapping there: \{name: value\}, or 'equal'"),
+    "either": (
+        {"shares": "same"},
+        r"shares is 'same'\n  where: here\.shares(.|\n)*write a mapping there: \{name: value\}, or 'equal'",
+    ),
     "mapping": ({"nodes": [1]}, r"nodes is \[1\]\n  where: here\.nodes\n  do:    write a mapping there"),
     "inside": ({"nodes": {"a": {"size": "x"}}}, r"size is 'x'\n  where: here\.nodes\.a\.size"),
     "list": ({"words": "--a"}, r"words is '--a'\n  where: here\.words\n  do:    write a list there"),
