@@ -1,9 +1,17 @@
-"""The one error a user is meant to read: what was wrong, where, and what to do about it."""
+"""The one error a user is meant to read: what was wrong, where, and what to do about it.
+
+Errors of others become it: what another process tells of, as text, and what is not installed. The core reads, writes
+and loads datasets; training needs TensorFlow, and pipelines need TFX. Their modules are imported when they are asked
+for, and the error then names the extra that brings them: `pip install 'tfx-infeed[tfx]'`.
+"""
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 _INDENT = " " * 9  # of the second line of `where` and `do` and those after it; tells them from what follows the error
 _LINES = rf"[^\n]*(?:\n{_INDENT}[^\n]*)*"
@@ -17,6 +25,34 @@ _STEP = re.compile(r" \[while running '[^\n]*")  # which Beam writes behind the 
 _QUOTE_ENDS = re.compile(r"['\"][)\]},]*$")
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|x[0-9a-f]{2}|.)", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+# Top-level module -> how people call it, and what brings it.
+_EXTRAS = {
+    "keras": ("Keras", "'tfx-infeed[tf]'"),
+    "tensorflow": ("TensorFlow", "'tfx-infeed[tf]'"),
+    "sqlalchemy": ("SQLAlchemy", "'tfx-infeed[sql]'"),
+    "tensorflow_text": ("tensorflow-text", "'tfx-infeed[text]'"),
+    "torch": ("PyTorch", "torch"),
+    "jax": ("JAX", "jax"),
+    **{
+        module: (name, "'tfx-infeed[tfx]'")
+        for module, name in {
+            "apache_beam": "Apache Beam",
+            "celpy": "cel-python",
+            "google": "Google Cloud's client",
+            "kfp": "Kubeflow Pipelines' SDK",
+            "matplotlib": "Matplotlib",
+            "ml_metadata": "ML Metadata",
+            "packaging": "packaging",
+            "sklearn": "scikit-learn",
+            "tensorflow_data_validation": "TensorFlow Data Validation",
+            "tensorflow_metadata": "tensorflow-metadata",
+            "tensorflow_model_analysis": "TensorFlow Model Analysis",
+            "tensorflow_transform": "TensorFlow Transform",
+            "tfx": "TFX",
+            "tfx_bsl": "tfx-bsl",
+        }.items()
+    },
+}
 
 
 class InfeedError(Exception):
@@ -74,6 +110,29 @@ def infeed_error(error: BaseException) -> InfeedError | None:
     links = list(_links(error))
     raised = (link for link in links if isinstance(link, InfeedError))
     return next(raised, None) or next(filter(None, (InfeedError.told_in(str(link)) for link in links)), None)
+
+
+def required(module: str) -> Any:
+    """The module of this name.
+
+    Raises:
+      InfeedError: it is not installed, and how it can be.
+    """
+    with naming_extras():
+        return importlib.import_module(module)
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """For imports inside: of what is not installed the error names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        top = (error.name or "").partition(".")[0]
+        if top not in _EXTRAS:
+            raise
+        name, brought_by = _EXTRAS[top]
+        raise InfeedError(f"{name} is not installed", do=f"pip install {brought_by}") from error
 
 
 def _links(error: BaseException | None) -> Iterator[BaseException]:

@@ -9,8 +9,7 @@ from importlib import import_module
 
 import click
 
-from infeed.components.errors import InfeedError
-from infeed.components.extras import naming_extras
+from infeed.components.errors import InfeedError, naming_extras
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, Command
 from infeed.pipelines.console.terminal import echo
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infeed.components.errors import InfeedError
-from infeed.components.extras import required
+from infeed.components.errors import InfeedError, required
 from infeed.components.load.columns import Features, Ragged
 from infeed.components.load.order import BatchOrder
 

@@ -16,8 +16,7 @@ from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 from tensorflow_transform.tf_metadata import schema_utils
 
 from infeed.components.dataset import files
-from infeed.components.errors import InfeedError
-from infeed.components.extras import required
+from infeed.components.errors import InfeedError, required
 
 Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ...]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from infeed.components.errors import InfeedError
-from infeed.components.extras import naming_extras
+from infeed.components.errors import InfeedError, naming_extras
 from infeed.pipelines.console.terminal import echo
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from infeed.components.errors import InfeedError
-from infeed.components.extras import naming_extras, required
+from infeed.components.errors import InfeedError, naming_extras, required
 
 
 def test_what_is_installed_is_given():
