@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from infeed.components import schema
 from infeed.components.dataset.example_types import kind_of
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
@@ -215,19 +214,13 @@ def explain(analysed: Analysed, name: str) -> Why:
         facts.append(("scaled by", f"(value - {centre:.6g}) / {width:.6g}" if width else "nothing: it is always 0"))
     facts += [fact for column in feature.columns for fact in _rows_of(analysed, column)]
     result, shares = _of_outputs(analysed, feature, found)
-    return Why(f"{feature.output_name}: {_in_words(feature)}", [*facts, *result], shares)
-
-
-def _in_words(step: Any) -> str:
-    """`ZScore(column='age', fill=0.0)`: what it is told, without what it would be anyway."""
-    told = {name: value for name, value in schema.to_plain(step, defaults=False).items() if name != "kind"}
-    return f"{type(step).__name__}({', '.join(f'{name}={value!r}' for name, value in told.items())})"
+    return Why(f"{feature.output_name}: {feature}", [*facts, *result], shares)
 
 
 def _of_steps(analysed: Analysed, feature: Feature) -> Iterator[Fact]:
     """What the steps of cleaning had to know, in front of the feature's own."""
     for number, step in enumerate(feature.steps):
-        yield f"step {number + 1}", _in_words(step)
+        yield f"step {number + 1}", str(step)
         stream = cleaned_stream(feature.column, feature.steps[:number], feature.values != "one")
         for need in step.needs:
             yield from _of_analysis(analysed.found[stream, need])
