@@ -276,6 +276,16 @@ def test_a_baseline_that_knew_fewer_classes_is_compared_and_the_log_says_so(
     assert blessing.get_string_custom_property("baseline_model") == baseline.uri
 
 
+def test_a_baseline_that_is_damaged_is_told_as_the_baseline(
+    run: Callable[..., Any], eval_config: Callable[..., Any], write_model: Callable[..., Any], tmp_path: Path
+) -> None:
+    baseline = write_model(tmp_path / "damaged")
+    [saved] = Path(baseline.uri).rglob("saved_model.pb")
+    saved.write_bytes(saved.read_bytes()[:100])
+    with pytest.raises(InfeedError, match="the baseline model cannot be loaded"):
+        run(eval_config(), baseline=baseline)
+
+
 def test_a_folder_without_a_model_is_an_error(
     run: Callable[..., Any], eval_config: Callable[..., Any], tmp_path: Path
 ) -> None:
