@@ -23,6 +23,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import open_patterns, open_source
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.spills import process_batch
+from infeed.components.schema import nearest
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Moments, Quantiles
 from infeed.components.transform.columns import Found, analyse, cleaned_stream, outputs_of
 from infeed.components.transform.feature import Feature, Tables
@@ -134,7 +135,7 @@ class Analysed:
                 return feature
         names = [feature.output_name for feature in self.features]
         raise InfeedError(
-            f"there is no feature {name!r}{schema.nearest(name, names)}",
+            f"there is no feature {name!r}{nearest(name, names)}",
             where="--why",
             do=f"name one of {', '.join(names)}",
         )
