@@ -15,10 +15,9 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.transform.date_formats import pieces_of, regex_of
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.clean import LowerCase, Tokens
-from infeed.components.transform.kinds.dates import DatePart
+from infeed.components.transform.kinds.dates import DatePart, pieces_of, regex_of
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.label import Label, Task
 from infeed.components.transform.kinds.scale import ZScore

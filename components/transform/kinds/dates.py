@@ -1,4 +1,4 @@
-"""Dates and timestamps to numbers.
+"""Dates and timestamps to numbers, and how they are written: formats as `strptime` has them, as regular expressions.
 
 Vocabulary("sold_on", output="weekday", clean=(DatePart("weekday", "%d.%m.%Y"),))
 Cycle("started_at", output="hour", period=24, clean=(DatePart("hour", "epoch_ms", utc_offset=1),))
@@ -6,11 +6,13 @@ Cycle("started_at", output="hour", period=24, clean=(DatePart("hour", "epoch_ms"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from infeed.components.checks import about, check_choices, require
+from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import Clean, FlatColumn, is_finite
 
 Part = Literal[
@@ -18,6 +20,28 @@ Part = Literal[
 ]
 EPOCHS = ("epoch_s", "epoch_ms", "epoch_us", "epoch_ns")
 _MICROS_OF_AN_HOUR = 3_600_000_000
+_LONGMONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
+_LONG_DAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+
+# What a directive of `strptime` matches. Values out of range do not match.
+_DIRECTIVES: Mapping[str, str] = {
+    "Y": r"\d{4}",
+    "y": r"\d{2}",
+    "m": r"1[0-2]|0[1-9]|[1-9]",
+    "d": r"3[01]|[12]\d|0[1-9]|[1-9]",
+    "j": r"36[0-6]|3[0-5]\d|[12]\d\d|0[1-9]\d|00[1-9]|[1-9]\d|0[1-9]|[1-9]",
+    "H": r"2[0-3]|[01]\d|\d",
+    "I": r"1[0-2]|0[1-9]|[1-9]",
+    "p": r"[ap]m",
+    "M": r"[0-5]\d|\d",
+    "S": r"[0-5]\d|\d",
+    "f": r"\d{1,9}",
+    "b": "|".join(month[:3] for month in _LONGMONTHS.split("|")),
+    "B": _LONGMONTHS,
+    "a": "|".join(day[:3] for day in _LONG_DAYS.split("|")),
+    "A": _LONG_DAYS,
+    "z": r"z|[+-]\d\d(?::?[0-5]\d)?",
+}
 
 
 @dataclass(frozen=True)
@@ -42,8 +66,6 @@ class DatePart(Clean):
     kind: Literal["date_part"] = field(default="date_part", kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        from infeed.components.transform.date_formats import pieces_of
-
         check_choices(self)
         is_offset = is_finite(self.utc_offset) and abs(self.utc_offset) <= 24
         require(is_offset, self, "utc_offset", "give it in hours, -24 to 24")
@@ -64,8 +86,88 @@ class DatePart(Clean):
 
         from infeed.components.transform.operators.dates import from_epoch, in_calendar, parse, part_of
 
-        read = from_epoch if self.format in EPOCHS else parse
-        micros, valid = read(column.values, self.format)
+        if self.format in EPOCHS:
+            micros, valid = from_epoch(column.values, self.format)
+        else:
+            micros, valid = parse(column.values, *regexes_of(self.format))
         micros += round(self.utc_offset * _MICROS_OF_AN_HOUR)
         present = column.present & valid & in_calendar(micros)
         return column._replace(values=tf.where(present, part_of(micros, self.part), 0), present=present)
+
+
+class Piece(NamedTuple):
+    """One part of the regular expression of a format; `directive` is empty where it holds no value."""
+
+    directive: str
+    pattern: str
+
+
+def _fixed(pattern: str) -> Piece:
+    return Piece("", pattern)
+
+
+def _value(directive: str) -> Piece:
+    return Piece(directive, _DIRECTIVES[directive])
+
+
+# ISO 8601's extended form: 2024-02-29, 2024-02-29T17:05, 2024-02-29 17:05:09.25+01:00.
+_ISO = (
+    *(Piece("Y", r"\d{4}"), _fixed("-"), Piece("m", r"0[1-9]|1[0-2]"), _fixed("-"), Piece("d", r"0[1-9]|[12]\d|3[01]")),
+    *(_fixed("(?:[t ]"), Piece("H", r"[01]\d|2[0-3]"), _fixed(":"), Piece("M", r"[0-5]\d")),
+    *(_fixed("(?::"), Piece("S", r"[0-5]\d"), _fixed(r"(?:[.,]"), _value("f"), _fixed(")?)?(?:")),
+    *(_value("z"), _fixed(")?)?")),
+)
+
+
+def pieces_of(form: str) -> tuple[Piece, ...]:
+    """What a text of this form is made of.
+
+    Args:
+      form: "iso", or directives of `strptime` such as "%d.%m.%Y %H:%M": Y y m b B d j H I p M S f z a A %.
+
+    Raises:
+      InfeedError: a directive that there is not, one that occurs twice, or no full date.
+    """
+    if form == "iso":
+        return _ISO
+    pieces = tuple(_piece(part, form) for part in re.findall(r"%.|[^%]+|%$", form, re.DOTALL))
+    held = [piece.directive for piece in pieces if piece.directive]
+    days = ({"d"} & set(held) and {"m", "b", "B"} & set(held)) or {"j"} & set(held)
+    if len(held) != len(set(held)) or not ({"Y", "y"} & set(held) and days):
+        raise InfeedError(
+            f"the format {form!r} does not say the day once",
+            where="the format of a date",
+            do='write one such as "%Y-%m-%d", with a year, a month and a day, or a year and %j',
+        )
+    return pieces
+
+
+def _piece(part: str, form: str) -> Piece:
+    if part == "%%":
+        return _fixed("%")
+    if not part.startswith("%"):
+        return _fixed(re.sub(r"(\\\s|\s)+", r"\\s+", re.escape(part.lower())))
+    if part[1:] not in _DIRECTIVES:
+        raise InfeedError(
+            f"the format {form!r} has {part!r}",
+            where="the format of a date",
+            do=f"use these: {' '.join('%' + name for name in _DIRECTIVES)} %%",
+        )
+    return _value(part[1:])
+
+
+def regex_of(pieces: Sequence[Piece], directive: str = "") -> str:
+    """Matches a whole text in lower case, and captures one directive: RE2 rewrites with nine groups at most."""
+    return "".join(
+        _grouped(piece, piece.directive == directive) if piece.directive else piece.pattern for piece in pieces
+    )
+
+
+def _grouped(piece: Piece, captured: bool) -> str:
+    return f"({piece.pattern})" if captured else f"(?:{piece.pattern})"
+
+
+def regexes_of(form: str) -> tuple[str, dict[str, str]]:
+    """What matches a whole text of this form (see `pieces_of`), and of each directive the same with a group around it."""
+    pieces = pieces_of(form)
+    return regex_of(pieces), {one.directive: regex_of(pieces, one.directive) for one in pieces if one.directive}

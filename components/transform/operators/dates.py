@@ -6,13 +6,12 @@ All functions work element by element on tensors of any shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from infeed.components.transform.date_formats import MONTHS, Piece, pieces_of, regex_of
-
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 _FIRST, _LAST = -719_162 * DAY, 2_932_897 * DAY  # 0001-01-01, and the day after 9999-12-31
@@ -146,7 +145,7 @@ _PARTS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
 PARTS = tuple(_PARTS)
 
 
-def parse(texts: tf.Tensor, form: str) -> Times:
+def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
     """Dates as text, in English where names are in them; case and white space around do not matter.
 
     A text without a time is midnight; one without `%z` is UTC. `%y` is 1969 to 2068, as POSIX says. Digits of a
@@ -154,21 +153,21 @@ def parse(texts: tf.Tensor, form: str) -> Times:
 
     Args:
       texts: string.
-      form: see `pieces_of`.
+      whole: regular expression of a text, in lower case.
+      parts: directive of `strptime` -> the same with a group around what it stands for.
     """
-    pieces = pieces_of(form)
     texts = tf.strings.strip(tf.strings.lower(texts))
-    matched = tf.strings.regex_full_match(texts, regex_of(pieces))
-    held = {piece.directive: _held(texts, matched, pieces, piece.directive) for piece in pieces if piece.directive}
+    matched = tf.strings.regex_full_match(texts, whole)
+    held = {directive: _held(texts, matched, regex) for directive, regex in parts.items()}
     days, exists = _days_of(held)
     micros = days * DAY + _time_of_day(held)
     valid = matched & exists & in_calendar(micros)
     return Times(tf.where(valid, micros, 0), valid)
 
 
-def _held(texts: tf.Tensor, matched: tf.Tensor, pieces: Sequence[Piece], directive: str) -> tf.Tensor:
-    """What stands in the directive's place; empty where nothing does."""
-    return tf.where(matched, tf.strings.regex_replace(texts, f"^{regex_of(pieces, directive)}$", r"\1"), "")
+def _held(texts: tf.Tensor, matched: tf.Tensor, regex: str) -> tf.Tensor:
+    """What stands in the group's place; empty where nothing does."""
+    return tf.where(matched, tf.strings.regex_replace(texts, f"^{regex}$", r"\1"), "")
 
 
 def _number(held: Mapping[str, tf.Tensor], directive: str) -> tf.Tensor | int:

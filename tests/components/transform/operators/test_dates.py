@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from infeed.components.transform.kinds.dates import regexes_of
 from infeed.components.transform.operators.dates import parse
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
@@ -20,7 +21,7 @@ SECONDS = [*RNG.uniform(-3e9, 4e9, 300), -62_135_596_800, 253_402_300_799, 951_7
 
 def micros(texts: list[str], form: str) -> list[int | None]:
     """What `parse` gives, None where it is not valid."""
-    times = parse(tf.constant(texts), form)
+    times = parse(tf.constant(texts), *regexes_of(form))
     assert times.micros.dtype == tf.int64
     return [time if valid else None for time, valid in zip(times.micros.numpy(), times.valid.numpy(), strict=True)]
 
@@ -108,5 +109,5 @@ def test_a_time_beyond_the_calendar_is_not_valid() -> None:
 
 
 def test_any_shape_is_kept() -> None:
-    times = parse(tf.constant([["2024-01-01", "x"], ["2024-01-02", ""]]), "%Y-%m-%d")
+    times = parse(tf.constant([["2024-01-01", "x"], ["2024-01-02", ""]]), *regexes_of("%Y-%m-%d"))
     assert times.valid.numpy().tolist() == [[True, False], [True, False]]

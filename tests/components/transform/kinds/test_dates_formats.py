@@ -1,4 +1,4 @@
-"""What formats of dates may say; what they read is in `operators/test_dates.py`."""
+"""What formats of dates may say; what they read is in `../operators/test_dates.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.transform.date_formats import pieces_of, regex_of
+from infeed.components.transform.kinds.dates import pieces_of, regex_of
 
 
 @pytest.mark.parametrize(
