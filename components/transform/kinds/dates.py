@@ -168,6 +168,6 @@ def _grouped(piece: Piece, captured: bool) -> str:
 
 
 def regexes_of(form: str) -> tuple[str, dict[str, str]]:
-    """What matches a whole text of this form (see `pieces_of`), and of each directive the same with a group around it."""
+    """What matches a text of this form (see `pieces_of`), and of each directive the same with a group around it."""
     pieces = pieces_of(form)
     return regex_of(pieces), {one.directive: regex_of(pieces, one.directive) for one in pieces if one.directive}
