@@ -258,11 +258,11 @@ def _free_device_bytes(devices: Sequence[str]) -> int | None:
     import tensorflow as tf
     from tensorflow.python.client import device_lib  # the one place where limits are told
 
-    limits = {_short(one.name): one.memory_limit for one in device_lib.list_local_devices()}
     try:
+        limits = {_short(one.name): one.memory_limit for one in device_lib.list_local_devices()}
         used = [tf.config.experimental.get_memory_info(_short(one))["current"] for one in devices]
         return min(int(limits[_short(one)] - taken) for one, taken in zip(devices, used, strict=True))
-    except (KeyError, ValueError):  # a device that does not tell
+    except (KeyError, ValueError, tf.errors.OpError):  # a device that does not tell, or one cut into several
         return None
 
 

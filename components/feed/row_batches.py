@@ -111,7 +111,9 @@ class PlacedColumn:
     def __call__(self, rows: tf.Tensor) -> tf.Tensor:
         # A strategy traces the step of each replica where it places it. Where none does, each copy is as good.
         here = _place(tf.identity(rows).device)
-        return tf.gather(self.copies.get(here, next(iter(self.copies.values()))), rows)
+        copy = self.copies.get(here, next(iter(self.copies.values())))
+        with tf.device(copy.device):  # else the column may be copied to the rows
+            return tf.gather(copy, rows)
 
 
 def _place(device: str) -> tuple[str | None, int | None]:

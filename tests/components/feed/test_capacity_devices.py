@@ -89,7 +89,8 @@ def tensorflow(monkeypatch, limits, used):
     config = SimpleNamespace(experimental=SimpleNamespace(get_memory_info=get_memory_info))
     told = [SimpleNamespace(name=f"/device:{name}", memory_limit=limit) for name, limit in limits.items()]
     client = SimpleNamespace(device_lib=SimpleNamespace(list_local_devices=lambda: told))
-    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
+    errors = SimpleNamespace(OpError=OSError)
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config, errors=errors))
     monkeypatch.setitem(sys.modules, "tensorflow.python.client", client)
 
 

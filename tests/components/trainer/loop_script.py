@@ -46,10 +46,12 @@ def from_copies(strategy):
         return strategy.run(placed.take, args=(numbers,))
 
     labels = strategy.experimental_local_results(gathered(tf.range(3, dtype=tf.int64))[1])
+    alone = tf.function(row_batches().on_devices(["/CPU:1"]).take).get_concrete_function(tf.TensorSpec([3], tf.int64))
     copies = [copy for column in placed.columns.columns for copy in column.copies.values()]
     return {
         "weights": [one.numpy().tolist() for one in train_ours(strategy, train=placed)[0].weights],
         "lie": [copy.backing_device[-5:] for copy in copies],
+        "gather_alone": [one.device[-5:] for one in alone.graph.get_operations() if one.type == "GatherV2"],
         "gather": [label.backing_device[-5:] for label in labels],
     }
 

@@ -147,6 +147,7 @@ def test_mirrored_replicas_gather_from_copies_on_their_own_devices(mirrored):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
     assert mirrored["from_copies"]["lie"] == ["CPU:0", "CPU:1"] * 2  # of the features and of the label
     assert mirrored["from_copies"]["gather"] == ["CPU:0", "CPU:1"]
+    assert mirrored["from_copies"]["gather_alone"] == ["CPU:1"] * 2  # where no strategy says where the step is
 
 
 @pytest.mark.tfx
