@@ -14,13 +14,16 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from coverage import Coverage
 from filelock import FileLock
 from hypothesis import settings
 
@@ -112,11 +115,43 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Orders the tests, and measures no coverage of those of TFX: to look at each of its calls takes a quarter more."""
+    """Orders the tests."""
     items.sort(key=_turn)
-    for item in items:
-        if item.get_closest_marker("tfx"):
-            item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Measures no coverage of tests of TFX, nor of what they set up: to look at each call takes two fifths more."""
+    measured = Coverage.current() if item.get_closest_marker("tfx") else None
+    with _of_imports_alone(measured) if measured else contextlib.nullcontext():
+        return (yield)
+
+
+@contextlib.contextmanager
+def _of_imports_alone(measured: Coverage) -> Iterator[None]:
+    """Meanwhile only the lines of our modules that an import runs are covered: any test may be the first to import."""
+    execute, importing = SourceFileLoader.exec_module, False
+
+    def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
+        nonlocal importing
+        is_first = module.__name__.startswith("infeed.") and not importing
+        if not is_first or threading.current_thread() is not threading.main_thread():
+            return execute(loader, module)
+        importing = True
+        measured.start()
+        try:
+            execute(loader, module)
+        finally:
+            measured.stop()
+            importing = False
+
+    measured.stop()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SourceFileLoader, "exec_module", exec_module)
+            yield
+    finally:
+        measured.start()
 
 
 def _turn(item: pytest.Item) -> int:
