@@ -42,3 +42,13 @@ def is_covered(module: Path) -> bool:
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_a_module_has_its_tests(module: Path) -> None:
     assert named_after(module) or is_covered(module)
+
+
+def test_files_that_are_begun_first_because_they_take_long_are_there() -> None:
+    (names,) = (
+        ast.literal_eval(node.value)
+        for node in ast.parse((ROOT / "tests" / "conftest.py").read_text()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_LONG"
+    )
+    files = [path.as_posix() for path in (ROOT / "tests").rglob("test_*.py")]
+    assert [name for name in names if not any(file.endswith(f"/{name}") for file in files)] == []
