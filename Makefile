@@ -4,6 +4,7 @@ BIN = .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file share what they set up, so they stay together.
 PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+QUICK = "not tfx and not slow"
 
 .DEFAULT_GOAL = help
 .PHONY: help setup run test test-image check bench clean
@@ -17,9 +18,10 @@ setup:  ## make .venv, or bring it up to date
 run: setup  ## digits to a pushed model: the image pipeline on real data
 	@$(BIN)/infeed run image
 
-test: setup  ## all tests, and what share of the lines is run by those that need no TFX
-	$(PYTEST) -n 3 --cov --cov-report= # on two cores: the long tests wait for processes that they start
-	@echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines, by the tests that need no TFX"
+test: setup  ## all tests, and what share of the lines is run by the quick ones: to watch the others takes minutes
+	$(PYTEST) -n 2 -m $(QUICK) --cov --cov-report=
+	@echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines, by the quick tests"
+	$(PYTEST) -n 3 -m "tfx or slow" # on two cores: the long tests wait for processes that they start
 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh
@@ -30,7 +32,7 @@ check: setup  ## lint, strict types, walls, and the quick tests that need no TFX
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks
 	$(BIN)/lint-imports --no-logo
-	$(PYTEST) -n 2 -m "not tfx and not slow"
+	$(PYTEST) -n 2 -m $(QUICK) --hypothesis-profile=quick
 
 bench: setup  ## every benchmark in small sizes, and one table: some six minutes
 	@$(BIN)/python benchmarks/run.py --short

@@ -14,16 +14,13 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
-from collections.abc import Callable, Generator, Iterator
-from importlib.machinery import SourceFileLoader
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from coverage import Coverage
 from filelock import FileLock
 from hypothesis import settings
 
@@ -97,6 +94,11 @@ _LONG = (
 )
 
 
+settings.register_profile("thorough", deadline=None)  # a busy machine takes over 200 ms for an example
+settings.register_profile("quick", max_examples=20, deadline=None)
+settings.load_profile("thorough")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     words = "Seeds of each test in tests/robustness; a few by default, thousands for a long run."
     parser.addoption("--robustness-rounds", type=int, metavar="N", help=words)
@@ -104,9 +106,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background, and by all that tests start
-    examples = 20 if "not slow" in session.config.option.markexpr else 100
-    settings.register_profile("any machine", max_examples=examples, deadline=None)  # a busy one takes over 200 ms each
-    settings.load_profile("any machine")
     os.environ["PIP_NO_DEPS"] = "1"  # TFX's wheels of users' modules need nothing, and to find that out takes 3 s each
 
 
@@ -124,8 +123,7 @@ def pytest_collection() -> Iterator[None]:
     """Collects no garbage meanwhile: to look for it among what is imported takes a third of the time."""
     gc.disable()
     try:
-        with _of_imports_alone(Coverage.current()):
-            yield
+        yield
     finally:
         gc.freeze()
         gc.enable()
@@ -134,43 +132,6 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Orders the tests."""
     items.sort(key=_turn)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Measures no coverage of tests of TFX, nor of what they set up: to look at each call takes two fifths more."""
-    with _of_imports_alone(Coverage.current() if item.get_closest_marker("tfx") else None):
-        return (yield)
-
-
-@contextlib.contextmanager
-def _of_imports_alone(measured: Coverage | None) -> Iterator[None]:
-    """Meanwhile only the lines of our modules that an import runs are covered: any test may be the first to import."""
-    if not measured:
-        yield
-        return
-    execute, importing = SourceFileLoader.exec_module, False
-
-    def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
-        nonlocal importing
-        is_first = module.__name__.startswith("infeed.") and not importing
-        if not is_first or threading.current_thread() is not threading.main_thread():
-            return execute(loader, module)
-        importing = True
-        measured.start()
-        try:
-            execute(loader, module)
-        finally:
-            measured.stop()
-            importing = False
-
-    measured.stop()
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(SourceFileLoader, "exec_module", exec_module)
-            yield
-    finally:
-        measured.start()
 
 
 def _turn(item: pytest.Item) -> int:
