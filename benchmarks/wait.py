@@ -81,7 +81,7 @@ def steps(name: str, size: int, turns: int) -> Result:
     constant = tf.data.Dataset.from_tensors(next(iter(batches))).repeat().prefetch(2)
     meter, handed = Meter(), (by_rows.handed(CALL), batches, constant)
     rows, fed, ready = (iter(distribute(one, strategy, size)) for one in handed)
-    train, gather = make_train_steps(model, strategy, meter), make_row_steps(model, strategy, meter, by_rows.take)
+    train, gather = make_train_steps(model, strategy, meter), make_row_steps(model, strategy, meter, by_rows)
     in_graph = _in_graph(model, strategy, next(ready))
     took = interleave(
         {

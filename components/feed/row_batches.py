@@ -1,9 +1,10 @@
 """Batches that each step gathers itself, where the rows of a split lie beside the step.
 
 To hand over a batch of twenty features costs a small step more than to compute it. So what is handed over is row
-numbers, those of all steps of a call in one element, and the step gathers its rows in its own graph: from the host's
-memory, or from a copy that lies on the step's own device. The numbers are always made on the host. They are those that
-`columns.training_rows` gives, so the batches are the same as those of the dataset that gathers for itself.
+numbers, those of several steps in one element, and the graph of the steps gathers their rows at once: from the host's
+memory, or from a copy that lies on the step's own device. A step takes its part of what was gathered. The numbers are
+always made on the host. They are those that `columns.training_rows` gives, so the batches are the same as those of the
+dataset that gathers for itself.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import tensorflow as tf
 from infeed.components.feed.columns import Batch, Columns, HeldColumn, endless, mapped, reading_options
 
 _CALLS_AHEAD = 2  # a call's numbers are made in microseconds
+_AT_ONCE_BYTES = 4 << 20  # of rows that are gathered together: what a processor's cache holds is at hand for the steps
 
 
 class CallRows(NamedTuple):
-    """The rows of each step of a call.
+    """The rows of each of some steps.
 
     Attributes:
       numbers: int64 [steps, batch].
@@ -56,18 +58,26 @@ class RowBatches:
         return replace(self, columns=replace(self.columns, columns=placed))
 
     def handed(self, steps: int) -> tf.data.Dataset:
-        """What is handed over to calls of so many steps: `CallRows`, without end."""
-        rows = self.calls(steps).map(CallRows).prefetch(_CALLS_AHEAD)
+        """What is handed over to calls of so many steps, without end: `CallRows` of all of them, or of an even part."""
+        rows = self.calls(self._steps_at_once(steps)).map(CallRows).prefetch(_CALLS_AHEAD)
         options = reading_options(rewrite=False)
         options.autotune.enabled = False  # there is nothing to tune
         return endless(rows).with_options(options)
 
+    def gather(self, numbers: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """int64 [steps, batch] -> what `batch_of` makes the batches of these steps of: [steps, batch, width] each."""
+        rows = tf.reshape(numbers, [-1])
+        gathered = [column(rows) for column in self.columns.columns]
+        return tuple(tf.reshape(one, [-1, numbers.shape[1], one.shape[1]]) for one in gathered)
+
+    def batch_of(self, gathered: Sequence[tf.Tensor], step: tf.Tensor) -> Batch:
+        """The batch of one step of those whose rows were gathered."""
+        size = gathered[0].shape[1]
+        return self._finished(self.columns.layout.batch_of([one[step] for one in gathered], size))
+
     def take(self, numbers: tf.Tensor) -> Batch:
         """The batch of these rows, int64 [batch]."""
-        batch = self.columns.take(numbers)
-        for function in self.finish:
-            batch = function(*batch)
-        return batch
+        return self._finished(self.columns.take(numbers))
 
     def dataset(self) -> tf.data.Dataset:
         """The same batches, gathered beforehand, for a loop that takes nothing else."""
@@ -84,9 +94,25 @@ class RowBatches:
         def trace(numbers: tf.Tensor) -> None:  # a dataset would copy the columns that lie on a device back to the host
             specs.append(tf.nest.map_structure(tf.type_spec_from_value, self.take(numbers)))
 
-        batch = self.calls(1).element_spec.shape[1]
-        tf.function(trace).get_concrete_function(tf.TensorSpec([batch], tf.int64))
+        tf.function(trace).get_concrete_function(tf.TensorSpec([self._batch_size], tf.int64))
         return specs[0]
+
+    @property
+    def _batch_size(self) -> int:
+        """Rows of a batch of this worker."""
+        return int(self.calls(1).element_spec.shape[1])
+
+    def _finished(self, batch: Batch) -> Batch:
+        for function in self.finish:
+            batch = function(*batch)
+        return batch
+
+    def _steps_at_once(self, steps: int) -> int:
+        """A divisor of `steps`, so that calls still begin with an element."""
+        specs = tf.nest.flatten(self.columns.layout.spec)
+        row_bytes = sum(spec.dtype.size * spec.shape[1:].num_elements() for spec in specs)
+        most = _AT_ONCE_BYTES // (self._batch_size * row_bytes)
+        return max(one for one in range(1, steps + 1) if steps % one == 0 and one <= max(1, most))
 
 
 @dataclass(frozen=True)

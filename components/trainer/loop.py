@@ -128,11 +128,12 @@ def fit(
     per_call = min(steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or float("inf"))
     prepare(model, strategy, train.element_spec)
-    handed, take = (train.handed(per_call), train.take) if isinstance(train, RowBatches) else (endless(train), None)
+    rows = train if isinstance(train, RowBatches) else None
+    handed = rows.handed(per_call) if rows else endless(train)
     if per_worker:
         calls = asynchronous.make_scheduled_functions(model, strategy, per_worker)
     else:
-        calls = make_step_functions(model, strategy, handed, evaluation, batch_size, take)
+        calls = make_step_functions(model, strategy, handed, evaluation, batch_size, rows)
     model.steps_per_execution = per_call
     model.train_function = _train_function(model, calls, progress)
     model.test_function = _test_function(model, calls.test, per_call)

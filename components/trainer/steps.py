@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.meter import Meter
+from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer.distribution import distribute
 
 TrainSteps = Callable[[Any, tf.Tensor], None]  # (iterator, how many steps)
@@ -89,15 +90,15 @@ def make_step_functions(
     train: tf.data.Dataset,
     evaluation: tf.data.Dataset,
     batch_size: int,
-    take: Callable[[tf.Tensor], Any] | None = None,
+    rows: RowBatches | None = None,
 ) -> StepFunctions:
     """Where this process makes the steps, alone or with others like it.
 
     Args:
-      take: where `train` is of `CallRows`, what makes a batch of row numbers; None where it is of batches.
+      rows: where `train` is of `CallRows`, what makes batches of row numbers; None where it is of batches.
     """
     meter = Meter()
-    train_steps = make_row_steps(model, strategy, meter, take) if take else make_train_steps(model, strategy, meter)
+    train_steps = make_row_steps(model, strategy, meter, rows) if rows else make_train_steps(model, strategy, meter)
     return StepFunctions(
         meter,
         train=train_steps,
@@ -141,28 +142,26 @@ def make_train_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter
     return train_steps  # type: ignore[no-any-return]
 
 
-def make_row_steps(
-    model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter, take: Callable[[tf.Tensor], Any]
-) -> TrainSteps:
-    """A graph that takes the row numbers of `count` steps from an iterator of `CallRows`; each step gathers its own.
+def make_row_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter, rows: RowBatches) -> TrainSteps:
+    """A graph that takes the row numbers of `count` steps from an iterator of `CallRows`, and gathers their rows.
 
-    Args:
-      take: row numbers, int64 [batch of a replica] -> the batch.
+    The rows of all steps of an element are gathered at once: one by one, steps wait longer for the threads that gather.
     """
     train_step = replica_step(model.train_step, model)
 
     @tf.autograph.experimental.do_not_convert
-    def step(numbers: tf.Tensor, number: tf.Tensor) -> None:
-        train_step(take(numbers[number]))
+    def step(gathered: Any, number: tf.Tensor) -> None:
+        train_step(rows.batch_of(gathered, number))
 
     @tf.function(reduce_retracing=True)
     def train_steps(iterator: Any, count: tf.Tensor) -> None:
         made = 0
         while made < count:
             call = meter.next(iterator)
+            gathered = strategy.run(rows.gather, args=(call.numbers,))
             steps = tf.minimum(tf.shape(strategy.experimental_local_results(call.numbers)[0])[0], count - made)
             for number in tf.range(steps):
-                strategy.run(step, args=(call.numbers, number))
+                strategy.run(step, args=(gathered, number))
             made += steps
 
     return train_steps  # type: ignore[no-any-return]

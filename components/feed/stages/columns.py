@@ -162,14 +162,14 @@ class GatherInStep:
     weights: SamplingWeights | None = None
 
     name = "gather"
-    reason = "the step finds its rows beside it, and row numbers cost less to hand over than batches"
+    reason = "steps find their rows beside them, and row numbers cost less to hand over than batches"
 
     @property
     def does(self) -> str:
         order = f"drawn by share: {self.weights.describe()}" if self.weights else "an exact shuffle"
         return (
             f"hands over the row numbers of all steps of a call, {order}, in an order made from seed and epoch; "
-            f"each step gathers its {self.batch_size:,} rows"
+            f"the graph of the steps gathers their rows, {self.batch_size:,} a step"
         )
 
     def apply(self, before: Columns, context: BuildContext) -> RowBatches:

@@ -70,7 +70,7 @@ def test_a_loop_that_takes_row_numbers_gathers_small_batches_in_its_steps():
     assert made.holds_rows
     assert step(made, "gather").does == (
         "hands over the row numbers of all steps of a call, an exact shuffle, in an order made from seed and epoch; "
-        "each step gathers its 128 rows"
+        "the graph of the steps gathers their rows, 128 a step"
     )
     assert by_rows(training=False).stages == planned_like_evaluation().stages
 

@@ -57,9 +57,9 @@ def test_a_step_makes_the_batch_that_a_dataset_makes():
     made = row_batches()
     handed = next(iter(made.handed(5)))
     assert isinstance(handed, CallRows)
-    take = tf.function(made.take)
-    for numbers, (features, label) in zip(handed.numbers, made.dataset(), strict=False):
-        own_features, own_label = take(numbers)
+    gathered, batch_of = made.gather(handed.numbers), tf.function(made.batch_of)
+    for step, (numbers, (features, label)) in enumerate(zip(handed.numbers, made.dataset(), strict=False)):
+        own_features, own_label = batch_of(gathered, tf.constant(step))
         assert (
             own_features["number"].numpy().tolist() == features["number"].numpy().tolist() == numbers.numpy().tolist()
         )
@@ -68,6 +68,16 @@ def test_a_step_makes_the_batch_that_a_dataset_makes():
     features, label = made.element_spec
     assert features["pair"] == tf.TensorSpec([BATCH, 2], tf.float32)
     assert label == tf.TensorSpec([BATCH], tf.int32)
+
+
+def test_rows_are_gathered_of_as_many_steps_at_once_as_a_cache_holds_and_of_an_even_part_of_a_call(monkeypatch):
+    made = row_batches()  # a row takes 16 bytes, a batch 64
+    for cache, steps in ((1 << 20, 6), (6 * 64, 6), (6 * 64 - 1, 3), (2 * 64, 2), (1, 1)):
+        monkeypatch.setattr("infeed.components.feed.row_batches._AT_ONCE_BYTES", cache)
+        calls = list(itertools.islice(made.handed(6), 12))
+        assert len(calls[0].numbers) == steps
+        rows = np.concatenate([call.numbers for call in calls])[:12]
+        np.testing.assert_array_equal(rows, steps_of(training_calls(ROWS, BATCH, 3, 6), 12))
 
 
 def test_what_is_mapped_is_done_in_the_step_in_its_order():
