@@ -296,7 +296,7 @@ def _jpeg_header(data: bytes) -> ImageHeader | None:
         if fill != 0xFF or (bits != 8 and marker in _JPEG_FRAMES):
             return None
         if marker in _JPEG_FRAMES:
-            return ImageHeader("jpeg", height, width, channels) if width and height else None
+            return ImageHeader("jpeg", height, width, channels) if width and height and channels else None
         place += 2 + length
     return None
 

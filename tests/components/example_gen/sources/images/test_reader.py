@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -81,6 +81,7 @@ def test_headers(mode: str, options: dict[str, Any], expected: ImageHeader) -> N
     assert codec.header_of(file.getvalue(), "x") == expected
 
 
+@example("JPEG", 167, 0, 0)  # no channels
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(["PNG", "JPEG"]), st.integers(0, 300), st.integers(0, 255), st.integers(0, 300))
 def test_a_damaged_header_never_makes_an_error_of_another_kind(form: str, place: int, byte: int, cut: int) -> None:
