@@ -103,6 +103,11 @@ class PipelineConfig:
         return {**own, **self.train.user_functions}
 
     @property
+    def judged_on(self) -> str:
+        """Split that the Evaluator scores the model on."""
+        return "eval"
+
+    @property
     def artifacts(self) -> str:
         """Folder of the artifacts."""
         return os.path.join(self.root, "artifacts")
