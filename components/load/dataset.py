@@ -28,6 +28,7 @@ from infeed.components.dataset.column_files import ColumnIndex, kept
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.load.columns import Features, FeatureSpec, pack_columns
+from infeed.components.load.dataset_columns import add_missing_features, dataset_columns
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
 from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan, arguments
@@ -37,7 +38,7 @@ from infeed.components.load.spill import decoded_blocks, spill_records
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_FORMAT = 1
+_FORMAT = 2
 _SHOWN = 8  # names in a message, at most
 
 
@@ -233,16 +234,18 @@ def _write(found: SplitFiles, options: LoadOptions, folder: Path) -> ColumnIndex
     spills.mkdir()
     paths = [file.path for file in found.files]
     features, records = spill_records(paths, spills, options.columns)
+    columns = dataset_columns(found, features, sum(records), options.columns)
+    add_missing_features(features, columns, sum(records), spills)
     for name in options.columns or ():
         if name not in features:
             first = next(decoded_blocks(paths), None)
             raise _no_column(name, first.columns if first else {}, found.place)
-    if not features:
+    if not (features and sum(records)):
         what = "there is no record to read" if not sum(records) else "no record holds a value"
         raise InfeedError(
             what, where=f"{found.place}, split {found.split}", do="check what wrote it, or choose another split"
         )
-    index = pack_columns(features, records, {column.name: column for column in found.schema}, folder)
+    index = pack_columns(features, records, columns, folder)
     shutil.rmtree(spills)
     return index
 

@@ -8,8 +8,8 @@ mnist/mnist-train*, one.tfrecord.gz        files by a pattern, or one
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import google_crc32c
 import numpy as np
@@ -38,6 +38,7 @@ class SplitFiles:
       place: what was looked at: a folder, a file or a pattern.
       expected: what each has to be, where a manifest tells.
       schema: of the dataset, where its manifest tells; of nulls it counts those of all splits.
+      others: files of the other splits by name, if no manifest lists the columns.
     """
 
     place: str
@@ -45,13 +46,15 @@ class SplitFiles:
     files: tuple[FileStat, ...]
     expected: tuple[Expected, ...] = ()
     schema: tuple[Column, ...] = ()
+    others: Mapping[str, tuple[FileStat, ...]] = field(default_factory=dict)
 
     @property
     def identity(self) -> list[list[str]]:
         """Another one for files of other content, in plain values."""
+        others = [[file.path, files.version(file)] for beside in self.others.values() for file in beside]
         if self.expected:
-            return [[files.name(one.path), str(one.bytes), one.crc32c] for one in self.expected]
-        return [[file.path, files.version(file)] for file in self.files]
+            return [*([files.name(one.path), str(one.bytes), one.crc32c] for one in self.expected), *others]
+        return [*([file.path, files.version(file)] for file in self.files), *others]
 
     @property
     def bytes(self) -> int:
@@ -78,7 +81,7 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
     else:
         by_split = _by_split(place)
         name = _choose(by_split, split, place)
-        found = SplitFiles(place, name, tuple(by_split[name]))
+        found = SplitFiles(place, name, tuple(by_split[name]), others=_others(by_split, name))
         if files.is_folder(place):  # a file or a pattern names what is wanted
             _check_numbers(found)
     _check_compression(found.files)
@@ -92,7 +95,13 @@ def _of_manifest(root: str, split: str | None) -> SplitFiles:
     expected = tuple(shard.expected(root) for shard in manifest.splits[name].shards)
     check_listed(names.split_dir(root, name), {files.name(one.path) for one in expected})
     found = tuple(files.stat(one.path) for one in expected)
-    return SplitFiles(root, name, found, expected, manifest.schema)
+    others = {} if manifest.schema else _others(_folders(root), name)
+    return SplitFiles(root, name, found, expected, manifest.schema, others)
+
+
+def _others(by_split: Mapping[str, Sequence[FileStat]], name: str) -> dict[str, tuple[FileStat, ...]]:
+    """Files of all splits but one, in the order of their names."""
+    return {split: tuple(by_split[split]) for split in sorted(by_split) if split != name}
 
 
 def _has_splits(root: str) -> bool:

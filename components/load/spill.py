@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +42,14 @@ _ONES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 
 @dataclass
-class SpilledFeature:
-    """One feature, as far as it is known: its files, and how many values a record has at least and at most."""
+class FeatureCounts:
+    """The type of one feature, and how many values its records have.
 
-    stem: str
+    Attributes:
+      least, most: values of one record.
+      nulls: records without a value.
+    """
+
     kind: Kind
     rows: int = 0
     values: int = 0
@@ -54,23 +58,51 @@ class SpilledFeature:
     nulls: int = 0
 
     def add(self, column: pa.Array) -> None:
-        """A column of lists, [records]."""
-        counts, items = example_types.item_counts(column), column.flatten()
-        self._append("counts", counts)
+        """Count a column of lists, [records]."""
+        counts = example_types.item_counts(column)
+        self.rows, self.values = self.rows + len(counts), self.values + int(counts.sum())
+        self.least = min(self.least, int(counts.min(initial=self.least)))
+        self.most, self.nulls = max(self.most, int(counts.max(initial=0))), self.nulls + int((counts == 0).sum())
+
+    def add_missing(self, rows: int) -> None:
+        """Count records that lack the feature."""
+        if rows:
+            self.rows, self.nulls, self.least = self.rows + rows, self.nulls + rows, 0
+
+    def merge(self, other: FeatureCounts) -> None:
+        """Count the records of another split; values of another type are taken for missing ones."""
+        if other.kind != self.kind:
+            self.add_missing(other.rows)
+            return
+        self.rows, self.values, self.nulls = (
+            self.rows + other.rows,
+            self.values + other.values,
+            self.nulls + other.nulls,
+        )
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+
+
+@dataclass
+class SpilledFeature(FeatureCounts):
+    """One feature whose values lie in files that begin with `stem`."""
+
+    stem: str = ""
+
+    def add(self, column: pa.Array) -> None:
+        """Append a column of lists, [records]."""
+        super().add(column)
+        items = column.flatten()
+        self._append("counts", example_types.item_counts(column))
         if self.kind == "bytes":
             self._append("sizes", pc.binary_length(items).to_numpy(zero_copy_only=False).astype(np.int64))
             self._append("values", data_of(items))
         else:
             self._append("values", items.to_numpy(zero_copy_only=False))
-        self.rows, self.values = self.rows + len(counts), self.values + len(items)
-        self.least = min(self.least, int(counts.min(initial=self.least)))
-        self.most, self.nulls = max(self.most, int(counts.max(initial=0))), self.nulls + int((counts == 0).sum())
 
     def add_missing(self, rows: int) -> None:
-        """So many records that do not have it."""
-        if rows:
-            self._append("counts", np.zeros(rows, np.int64))
-            self.rows, self.nulls, self.least = self.rows + rows, self.nulls + rows, 0
+        """Append records that lack the feature."""
+        super().add_missing(rows)
+        self._append("counts", np.zeros(rows, np.int64))
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
@@ -85,11 +117,10 @@ class SpilledFeature:
     @property
     def data(self) -> npt.NDArray[Any]:
         """The values end to end; of bytes uint8 [all of them]."""
-        path = Path(f"{self.stem}.values")
-        return mapped(str(path), "uint8", path.stat().st_size) if self.kind == "bytes" else self._numbers()
-
-    def _numbers(self) -> npt.NDArray[Any]:
-        return mapped(f"{self.stem}.values", self.kind, self.values)
+        if self.kind != "bytes":
+            return mapped(f"{self.stem}.values", self.kind, self.values)
+        size = Path(f"{self.stem}.values").stat().st_size if self.values else 0
+        return mapped(f"{self.stem}.values", "uint8", size)
 
     def _append(self, name: str, values: Any) -> None:
         # Not held open: there may be more features than a process may have open files.
@@ -111,26 +142,51 @@ def spill_records(
     Raises:
       InfeedError: a file is corrupt, a record is no tf.Example, or a feature changes its type; with file and record.
     """
-    features: dict[str, SpilledFeature] = {}
+
+    def added(number: int, kind: Kind) -> SpilledFeature:
+        return SpilledFeature(kind, stem=f"{folder}/{number}")
+
+    return _read_features(paths, added, wanted, threads)
+
+
+def count_features(
+    paths: Sequence[str], wanted: Sequence[str] | None = None
+) -> tuple[dict[str, FeatureCounts], list[int]]:
+    """Count the values of each feature as `spill_records` does, and write none of them."""
+    return _read_features(paths, lambda _, kind: FeatureCounts(kind), wanted)
+
+
+F = TypeVar("F", bound=FeatureCounts)
+
+
+def _read_features(
+    paths: Sequence[str], new: Callable[[int, Kind], F], wanted: Sequence[str] | None, threads: int | None = None
+) -> tuple[dict[str, F], list[int]]:
+    features: dict[str, F] = {}
     held = [0] * len(paths)
     for block in decoded_blocks(paths, threads):
-        _add(features, block, folder, wanted, paths[block.file])
+        _add(features, block, sum(held), new, wanted, paths[block.file])
         held[block.file] += block.records
     return dict(sorted(features.items())), held
 
 
 def _add(
-    features: dict[str, SpilledFeature], block: DecodedBlock, folder: Path, wanted: Sequence[str] | None, path: str
+    features: dict[str, F],
+    block: DecodedBlock,
+    before: int,
+    new: Callable[[int, Kind], F],
+    wanted: Sequence[str] | None,
+    path: str,
 ) -> None:
-    rows = next((one.rows for one in features.values()), 0)
+    """Add one block, which `before` records of all files precede."""
     for name, column in block.columns.items():
         if wanted is not None and name not in wanted:
             continue
         kind = _KINDS[column.type.value_type]
         feature = features.get(name)
         if feature is None:
-            feature = features[name] = SpilledFeature(f"{folder}/{len(features)}", kind)
-            feature.add_missing(rows)
+            feature = features[name] = new(len(features), kind)
+            feature.add_missing(before)
         if feature.kind != kind:
             number = next(number for number, one in enumerate(column) if one.is_valid)
             what = f"feature {name!r} is {kind}, and {feature.kind} in the records before"
