@@ -51,8 +51,12 @@ class ColumnSurvey:
     @property
     def sample(self) -> str:
         """Some of its values, the commonest first: "'Bern', 'Basel'"."""
-        counts = self.statistics.counts.items() if self.statistics else ()
-        return ", ".join(_shown(value) for value, _ in islice(counts, _SHOWN))
+        return sample_of(self.statistics) if self.statistics else ""
+
+
+def sample_of(column: ColumnStatistics) -> str:
+    """Some of the values of a column, the commonest first."""
+    return ", ".join(_shown(value) for value, _ in islice(column.counts.items(), _SHOWN))
 
 
 def _shown(value: bytes | float) -> str:

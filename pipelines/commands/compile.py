@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 
 import click
 
+from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.compile import compile_config, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions
@@ -15,7 +16,6 @@ from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.terminal import quiet, show_facts
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target
 from infeed.pipelines.project.config_file import read_project
-from infeed.pipelines.project.resolve import Overrides, resolve
 
 
 @click.command(name="compile", cls=Command)
@@ -38,7 +38,7 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
     """
     read = read_project(project)
     options = CompileOptions(output, cast(Target, target), cast(Schema, schema), str(read.folder))
-    config = resolve(read, Overrides(**overrides))
+    config = decided(read, overrides)
     deploy = dataclasses.replace(config.deploy, image=image or config.deploy.image)
     config = dataclasses.replace(config, deploy=deploy)
     with quiet(Path(config.logs) / "compile.log") as console:

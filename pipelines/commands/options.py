@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from functools import wraps
-from shlex import quote
 from typing import Any
 
 import click
@@ -23,7 +23,7 @@ def project_options(command: Any) -> Any:
             "--data", help="Pictures in class folders, or a table: CSV, JSON Lines, Parquet or Avro.", metavar="PATH"
         ),
         source_options,
-        click.option("--label", help="Column to learn, for a table.", metavar="COLUMN"),
+        click.option("--label", help="Label column (tables only).  [asked for on a terminal]", metavar="COLUMN"),
         click.option(
             "--task", type=click.Choice(["classification", "regression"]), help="By default the label decides."
         ),
@@ -65,7 +65,7 @@ def as_flags(options: Mapping[str, Any]) -> list[str]:
     shown = {name: "tab" if value == "\t" else value for name, value in options.items()}
     values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in shown.items()}
     return [
-        f"--delimiter {quote(value)}" if name == "delimiter" else f"--set {quote(f'{name}={value}')}"
+        f"--delimiter {shlex.quote(value)}" if name == "delimiter" else f"--set {shlex.quote(f'{name}={value}')}"
         for name, value in values.items()
     ]
 

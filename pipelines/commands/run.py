@@ -19,6 +19,7 @@ from rich.text import Text
 
 from infeed.components.errors import InfeedError
 from infeed.components.units import short_path
+from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import as_flags, project_options
 from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
@@ -26,7 +27,6 @@ from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunR
 from infeed.pipelines.console.terminal import command_line, in_lines, quiet, show_facts
 from infeed.pipelines.local.outcome import digest_of, remember, same_run
 from infeed.pipelines.project.config_file import read_project
-from infeed.pipelines.project.resolve import Overrides, resolve
 
 if TYPE_CHECKING:
     from infeed.pipelines.local.outcome import RunOutcome
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(project: str, from_node: str | None, as_json: bool, **overrides: Any) -> None:
     """Run a pipeline on this machine, from data to a pushed model."""
-    config = resolve(read_project(project), Overrides(**overrides))
+    config = decided(read_project(project), overrides, may_ask=not as_json)
     _check_root(config.root)
     log = Path(config.logs) / "run.log"
     with quiet(log) as console:

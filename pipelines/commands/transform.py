@@ -12,11 +12,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.console.exit_codes import Command, importing
 from infeed.pipelines.console.terminal import quiet, show_facts
 from infeed.pipelines.project.config_file import read_project
-from infeed.pipelines.project.resolve import Overrides, resolve
 
 if TYPE_CHECKING:
     from infeed.components.transform.feature import Feature
@@ -42,7 +42,7 @@ def command(project: str, show: int, name: str | None, as_json: bool, **override
     infeed transform tabular --show 3
     infeed transform taxi/config.yaml --why fare
     """
-    config = resolve(read_project(project), Overrides(**overrides))
+    config = decided(read_project(project), overrides, may_ask=not as_json)
     with quiet(os.devnull) as console:
         with importing():
             from infeed.pipelines.transform import Analysed, explain

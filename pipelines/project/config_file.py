@@ -33,6 +33,7 @@ class Settings:
     """What stands in the file; docs/config.md explains the settings.
 
     Attributes:
+      label: the column to learn; None: the command line names it.
       name: of the pipeline; by default that of the folder.
       train: the options of training and of its feed, by name.
       features, hparams, augment, blessing: as they are, or the function that makes them of the survey.
@@ -42,8 +43,8 @@ class Settings:
 
     source: Source
     data: str
-    label: str
     model: str
+    label: str | None = None
     features: Any = None
     preprocessing_fn: str | None = None
     name: str | None = None

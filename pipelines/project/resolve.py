@@ -40,9 +40,10 @@ _AS_GIVEN = {f.name for f in dataclasses.fields(PipelineConfig)} & {
     f.name for f in dataclasses.fields(Settings)
 } - _DECIDED
 
+LABEL_OF_PICTURES = "label/text"
 # Columns that ImageExampleGen writes, with their types; features name them.
 IMAGE_COLUMNS = {
-    **dict.fromkeys(("image/encoded", "image/format", "image/filename", "label/text"), "bytes"),
+    **dict.fromkeys(("image/encoded", "image/format", "image/filename", LABEL_OF_PICTURES), "bytes"),
     **dict.fromkeys(("image/height", "image/width", "image/channels", "label"), "int"),
 }
 
@@ -75,9 +76,10 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     name, root = _name_and_root(project, given)
     data = _data(given.data or settings.data, local_root(root, name))
     source = source_of(data, settings.source) if given.data else settings.source
-    label, source_options = given.label or settings.label, _source_options(project, given, source)
+    named, source_options = _label(project, given), _source_options(project, given, source)
     ingest = _ingest_options(project, given)
-    survey = _survey(source, data, label, given.task or settings.task, source_options, ingest)
+    survey = _survey(source, data, named, given.task or settings.task, source_options, ingest)
+    label = survey.label.name if isinstance(survey, TableSurvey) else named or LABEL_OF_PICTURES
     _check_enough(survey, data)
     function = _preprocessing_fn(project)
     features = _features(project, survey, label, data) if settings.features is not None else ()
@@ -107,6 +109,12 @@ def _name_and_root(project: Project, given: Overrides) -> tuple[str, str]:
     """Each data set gets a pipeline of its own: a model of other data is nothing to compare with."""
     name = f"{project.name}-{Path(os.path.realpath(given.data)).stem}" if given.data else project.name
     return name, _absolute(given.root or project.settings.root or os.path.join("runs", name))
+
+
+def _label(project: Project, given: Overrides) -> str | None:
+    """The label of a template is a column of its own data, and says nothing of a user's."""
+    is_own = not project.package or given.data in (None, project.settings.data)
+    return given.label or (project.settings.label if is_own else None)
 
 
 def _data(data: str, root: str) -> str:
@@ -147,7 +155,7 @@ def _ingest_options(project: Project, given: Overrides) -> IngestOptions:
 def _survey(
     source: Source,
     data: str,
-    label: str,
+    label: str | None,
     task: Task | None,
     source_options: Mapping[str, Any],
     ingest: IngestOptions,

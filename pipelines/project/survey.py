@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
@@ -20,21 +19,21 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, BadRows
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
-from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task, is_number
+from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task
 from infeed.pipelines.config import Source
+from infeed.pipelines.project.labels import label_needed
 from infeed.pipelines.project.sources import find_layout
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
 
 # Fewer rows a class on average, and most classes are not seen in training or not in evaluation.
 _MIN_ROWS_OF_A_CLASS = 2
-_SHOWN = 20  # names in an error
 _STRICT = IngestOptions()
 
 
 def survey_table(
     path: str,
-    label: str,
+    label: str | None,
     task: Task | None = None,
     source: Source = "csv",
     settings: Mapping[str, Any] = MappingProxyType({}),
@@ -44,7 +43,7 @@ def survey_table(
 
     Args:
       path: file or folder of files.
-      label: the column to learn.
+      label: the column to learn; None where nobody has named one yet.
       task: what the label is; None tells it from the values: text and up to 20 different integers are classes.
       source: kind of the files.
       settings: options of the kind, such as the delimiter of a CSV.
@@ -52,11 +51,11 @@ def survey_table(
 
     Raises:
       InfeedError: no file, no rows, no such label column, rows without a label, or a label that has one value only.
+        A missing label is a `LabelNeededError` with the columns that could be it.
     """
     table = Table(path, source, settings, options)
-    names = [column.name for column in table.columns]
-    if label not in names:
-        raise _no_label(label, names, path)
+    if label is None or label not in (column.name for column in table.columns):
+        raise label_needed(table, path, label)
     found, rejected = table.statistics()
     surveyed, of_label = _surveys(table.columns, found, label), found[label]
     target = surveyed.pop(label)
@@ -75,17 +74,6 @@ def survey_table(
 
 def _in_words(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _no_label(label: str, names: Sequence[str], path: str) -> InfeedError:
-    shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
-    numbers = [name for name in names if is_number(name)]
-    data = "; if the first line is data: --set header=false --set 'names=[\"a\", ...]'" if numbers else ""
-    return InfeedError(
-        f"there is no column {label!r} to learn{schema.nearest(label, names)}",
-        where=path,
-        do=f"say which column is to be learned: --label, or label in the config; the columns are {shown}{data}",
-    )
 
 
 def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:

@@ -1,0 +1,46 @@
+"""From a project to its config, as commands do it: without a label, a terminal is asked for one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from infeed.components.errors import InfeedError
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.console.questions import Choice, can_ask, choose
+from infeed.pipelines.console.terminal import command_line
+from infeed.pipelines.project.config_file import Project
+from infeed.pipelines.project.labels import Candidate, LabelNeededError
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+_TYPES = {"int": "whole numbers", "float": "numbers", "bytes": "text"}
+
+
+def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
+    """`resolve`, which on a terminal asks for the label where none is given.
+
+    Args:
+      given: the fields of `Overrides`.
+      may_ask: False where the output is for a program.
+
+    Raises:
+      InfeedError: as `resolve` does; without a label and a terminal, with the command line that names the likeliest.
+    """
+    try:
+        return resolve(project, Overrides(**given))
+    except LabelNeededError as error:
+        if given.get("label") or not error.candidates:
+            raise
+        if not (may_ask and can_ask()):
+            again = shlex.join([command_line(), *sys.argv[1:], "--label", error.candidates[0].name])
+            raise InfeedError(error.what, where=error.where, do=f"{error.do}; for example:\n{again}") from error
+        label = choose("Which column should the model learn?", [_choice(one) for one in error.candidates])
+    sys.argv += ["--label", label]  # so that the lines that say how to go on have it
+    return resolve(project, Overrides(**{**given, "label": label}))
+
+
+def _choice(of: Candidate) -> Choice:
+    facts = {"type": _TYPES[of.type], "different values": f"{of.distinct:,}", "examples": of.examples}
+    return Choice(of.name, facts, ", ".join(of.reasons))

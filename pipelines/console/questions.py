@@ -1,0 +1,73 @@
+"""Questions on a terminal: a table of choices, and a prompt that takes a number or a name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from infeed.pipelines.console.terminal import Terminal
+
+_SHOWN = 30  # choices in the table; a name is taken of all
+
+
+class Choice(NamedTuple):
+    """One possible answer.
+
+    Attributes:
+      name: what is chosen.
+      facts: what the table shows of it, by the heading.
+      likely: why it is a likely answer; empty where it is not.
+    """
+
+    name: str
+    facts: Mapping[str, str]
+    likely: str = ""
+
+
+def can_ask() -> bool:
+    """Whether somebody sees a question and can answer it."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def choose(question: str, choices: Sequence[Choice]) -> str:
+    """The name of the choice that the user makes; the first one, if it is likely, needs no more than Enter.
+
+    Raises:
+      KeyboardInterrupt: Ctrl-C, or the end of the input.
+    """
+    console = Terminal()
+    console.print(_table(choices))
+    if len(choices) > _SHOWN:
+        console.print(f"and {len(choices) - _SHOWN:,} more, which can be named")
+    default = choices[0].name if choices[0].likely else None
+    try:
+        answer: str = click.prompt(
+            f"{question} Number or name", default=default, value_proc=lambda given: _answer(given, choices)
+        )
+    except click.Abort as error:
+        raise KeyboardInterrupt from error
+    return answer
+
+
+def _answer(given: str, choices: Sequence[Choice]) -> str:
+    names = [choice.name for choice in choices]
+    if given in names:  # a name may well be a number
+        return given
+    if given.strip() in names:
+        return given.strip()
+    if given.strip().isdecimal() and 1 <= int(given) <= len(names):
+        return names[int(given) - 1]
+    raise click.UsageError(f"there is no {given!r}: give a number from 1 to {len(names)}, or a name")
+
+
+def _table(choices: Sequence[Choice]) -> Table:
+    table = Table("", "column", *choices[0].facts, "likely", box=None, header_style="bold", pad_edge=False)
+    for number, choice in enumerate(choices[:_SHOWN], start=1):
+        name = Text(choice.name, style="bold" if choice.likely else "")
+        table.add_row(str(number), name, *(Text(fact) for fact in choice.facts.values()), Text(choice.likely))
+    return table

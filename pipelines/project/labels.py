@@ -1,0 +1,104 @@
+"""Which column of a table a model may be meant to learn: the likely ones, for an error or a question.
+
+The names, the position and the values of the columns decide what is likely. Nobody but the user decides the label.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from shlex import quote
+from typing import NamedTuple
+
+from infeed.components import schema
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.errors import InfeedError
+from infeed.components.transform.infer import MAX_INTEGER_CLASSES, infer_features, is_number
+from infeed.pipelines.project.tables import Column, Table
+from infeed.pipelines.surveys import sample_of
+
+# Names that people give the column to learn, alone or as the last word of a name such as `loan_status`.
+_NAMES = re.compile(
+    r"(.*[\W_])?(labels?|targets?|class(es)?|y|outcome|response|result|status|category|type|diagnosis|species|churn(ed)?|"
+    r"survived|default(ed)?|quality|price|score|rating|grade|sentiment|bought|sold|fraud|spam)",
+    re.IGNORECASE,
+)
+_BY_NAME, _BY_PLACE, _BY_VALUES = 4, 2, 1  # what a sign of a label weighs
+_LIKELY = 5  # columns that an error names as likely
+_SHOWN = 20  # columns that an error names at all
+
+
+class Candidate(NamedTuple):
+    """A column that could be the label.
+
+    Attributes:
+      name: of the column.
+      type: "int", "float" or "bytes", as a tf.Example has it.
+      distinct: how many values differ; more than 10,000 are an estimate.
+      examples: some of the values, the commonest first.
+      reasons: why it is likely; empty where it is not.
+      weight: the larger, the likelier.
+    """
+
+    name: str
+    type: str
+    distinct: int
+    examples: str
+    reasons: tuple[str, ...]
+    weight: int
+
+
+class LabelNeededError(InfeedError):
+    """No label is given, or the table has no such column.
+
+    Args:
+      candidates: the columns that could be the label, the likeliest first.
+    """
+
+    def __init__(self, what: str, *, where: str, do: str, candidates: Sequence[Candidate]) -> None:
+        super().__init__(what, where=where, do=do)
+        self.candidates = tuple(candidates)
+
+
+def label_needed(table: Table, path: str, label: str | None) -> LabelNeededError:
+    """The error of a table without a label, or without the column `label`."""
+    names = [column.name for column in table.columns]
+    found = candidates(table.columns, table.statistics()[0])
+    likely = [one for one in found if one.reasons][:_LIKELY]
+    what = "no label is given" if label is None else f"there is no column {label!r} to learn"
+    flag = f", such as --label {quote(likely[0].name)}" if likely else " by --label"
+    told = ", ".join(f"{one.name!r} ({', '.join(one.reasons)})" for one in likely)
+    shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    parts = [f"name the column to learn{flag}, or label in the config", f"the columns are {shown}"]
+    parts.append(f"likely ones are {told}" if told else "")
+    if any(map(is_number, names)):
+        parts.append("if the first line is data: --set header=false --set 'names=[\"a\", ...]'")
+    return LabelNeededError(
+        what + (schema.nearest(label, names) if label else ""),
+        where=path,
+        do="; ".join(filter(None, parts)),
+        candidates=found,
+    )
+
+
+def candidates(columns: Sequence[Column], found: Mapping[str, ColumnStatistics]) -> list[Candidate]:
+    """The columns that could be the label, the likeliest first; no lists, and none that nothing can be learned from."""
+    lists = {column.name for column in columns if column.is_list}
+    proposed = infer_features({column.name: found[column.name].type for column in columns}, found)
+    useful = [found[one.column] for one in proposed if one.features and one.column not in lists]
+    weighed = [_candidate(one, last=one.name == columns[-1].name) for one in useful]
+    return sorted(weighed, key=lambda one: -one.weight)
+
+
+def _candidate(column: ColumnStatistics, *, last: bool) -> Candidate:
+    counts = column.counts
+    named = _NAMES.fullmatch(column.name) is not None
+    few = column.type != "float" and 2 <= counts.distinct <= MAX_INTEGER_CLASSES and not column.missing
+    signs = (
+        (named, _BY_NAME, "its name"),
+        (last, _BY_PLACE, "the last column"),
+        (few, _BY_VALUES, f"{counts.distinct} different values"),
+    )
+    reasons = tuple(why for holds, _, why in signs if holds)
+    weight = sum(weight for holds, weight, _ in signs if holds)
+    return Candidate(column.name, column.type, counts.distinct, sample_of(column), reasons, weight)
