@@ -31,6 +31,7 @@ MAX_INTEGER_CLASSES = 20  # an integer label with at most so many values is a cl
 # A text of which more than half of the values are different names rows; it does not describe them.
 _IDENTIFIER_SHARE = 0.5
 _MIN_IDENTIFIERS = 100
+_FEW_VALUES, _FEW_SHARE = 10, 0.1  # of fewer values than both, one split may hold all
 _MIN_NUMBERED = 20  # in fewer rows, numbers may be those from the first to the last by chance
 _SAMPLE = 1_000  # different values of a text that are looked at
 _WORDS_OF_A_SENTENCE = 4
@@ -152,6 +153,8 @@ def _useless(column: ColumnStatistics) -> str:
     """Why nothing can be learned from the column; empty where something may."""
     if not values_in(column):
         return "it is empty"
+    if column.present < min(_FEW_VALUES, _FEW_SHARE * column.rows):
+        return f"only {column.present:,} of {column.rows:,} rows have a value"
     if column.counts.distinct + column.counts.uncounted == 1 and values_in(column) == column.rows:
         return "every row has the same value"
     if _numbers_rows(column):

@@ -42,6 +42,8 @@ def proposal(values: Any) -> Proposal:
     [
         (pa.array([None] * 5, pa.float32()), "it is empty"),
         (pa.array([math.nan, math.inf, None], pa.float32()), "it is empty"),
+        (pa.array([7.5] * 9 + [None] * 391, pa.float32()), "only 9 of 400 rows have a value"),
+        (pa.array(["x", *[None] * 20]), "only 1 of 21 rows have a value"),
         ([3] * 30, "every row has the same value"),
         (["a"] * 30, "every row has the same value"),
         (list(range(7, 37)), "it numbers the rows"),
