@@ -30,7 +30,6 @@ _MESSAGES = {
     "FeatureLists": {"feature_list": "repeated FeatureListPair"},
     "SequenceExample": {"features": "Features", "feature_lists": "FeatureLists"},
     # The same on the outside alone, unread within.
-    "ExampleOutside": {"features": "repeated bytes"},
     "SequenceExampleOutside": {"features": "repeated bytes", "feature_lists": "repeated bytes"},
 }
 _ONE_OF = "Feature"  # has one of its fields, and no other
@@ -70,15 +69,42 @@ def decode_example(record: bytes) -> Example:
     return Example(dict(sorted(features.items())), dict(sorted(steps.items())))
 
 
-def is_example(record: bytes, *, sequence: bool) -> bool:
-    """Whether a record has the fields of a tf.Example, or, with `sequence`, of a SequenceExample, and no others."""
+def rewrite_example(record: bytes) -> bytes:
+    """Write a tf.Example in the usual form: known fields in their order, numbers packed, each feature once.
+
+    Raises:
+      ValueError: not a serialized tf.Example.
+    """
     try:
-        parsed = _parse("SequenceExampleOutside" if sequence else "ExampleOutside", record)
+        parsed = _parse("SequenceExample", record)
+    except DecodeError as error:
+        raise ValueError(f"not a serialized tf.Example: {error}") from error
+    parsed.DiscardUnknownFields()
+    pairs, seen = parsed.features.feature, set[bytes]()
+    for place in reversed(range(len(pairs))):
+        pair = pairs[place]
+        if pair.key in seen:  # of a key that occurs twice in a protobuf map, the last value stays
+            del pairs[place]
+            continue
+        seen.add(pair.key)
+        pair.key = pair.key  # a field that is left out becomes one that is empty
+        pair.value.SetInParent()
+    return bytes(parsed.SerializeToString())
+
+
+def is_example(record: bytes, *, sequence: bool) -> bool:
+    """Whether a record is a tf.Example or, with `sequence`, a SequenceExample.
+
+    Unknown fields beside the features are ignored, as TensorFlow does: a later version may have added them. A record of
+    unknown fields alone is refused, because arbitrary bytes often parse as those.
+    """
+    try:
+        parsed = _parse("SequenceExampleOutside", record)
     except DecodeError:
         return False
-    size = parsed.ByteSize()
-    parsed.DiscardUnknownFields()
-    return bool(parsed.ByteSize() == size)
+    if parsed.feature_lists and not sequence:
+        return False
+    return bool(parsed.features or parsed.feature_lists or not record)
 
 
 def _values_of(feature: Any) -> DecodedFeature:
@@ -99,7 +125,7 @@ def _parse(name: str, record: bytes) -> Any:
 @functools.cache
 def _message_class(name: str) -> Any:
     """The class of a message, whose fields are attributes."""
-    file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto2")
     file.message_type.extend(_describe(message, fields.items()) for message, fields in _MESSAGES.items())
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
@@ -115,6 +141,7 @@ def _describe(name: str, fields: Iterable[tuple[str, str]]) -> descriptor_pb2.De
         added = message.field.add(name=field, number=number)
         *repeated, plain = kind.split()
         added.label = added.LABEL_REPEATED if repeated else added.LABEL_OPTIONAL
+        added.options.packed = bool(repeated) and plain in ("float", "int64")
         if plain in _MESSAGES:
             added.type, added.type_name = added.TYPE_MESSAGE, f".{_PACKAGE}.{plain}"
         else:

@@ -1,8 +1,8 @@
 """Serialized tf.Examples -> Arrow columns, all records at a time: the way back of `encode`.
 
-The records are walked side by side: in each step NumPy reads the next field of every record that has one. What that
-does not know, such as numbers that are not packed or a feature that stands there twice, is valid as well, and rare:
-such records are decoded one by one by `decode`.
+The records are walked side by side: in each step NumPy reads the next field of every record that has one. That reads
+records in the usual form alone. Numbers that are not packed, a feature that occurs twice and unknown fields are valid
+too, and rare: `decode` first rewrites such records one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.dataset.decode import decode_example
+from infeed.components.dataset.decode import rewrite_example
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.record_blocks import PADDING, RecordBlock
 
@@ -63,8 +63,10 @@ def decode_columns(records: Sequence[bytes] | RecordBlock) -> dict[str, pa.Array
         plain[rows[unknown]] = False
     if not plain.all():
         others = np.flatnonzero(~plain)
-        alone = _decode_alone(block.payloads(others))
-        columns = _merge((columns, len(rows)), (alone, len(others)), np.argsort(np.concatenate([rows, others])))
+        usual = RecordBlock.of([rewrite_example(record) for record in block.payloads(others)])
+        rewritten, unknown = _decode_together(usual, np.arange(len(others)))
+        assert not len(unknown), "records in the usual form are known"
+        columns = _merge((columns, len(rows)), (rewritten, len(others)), np.argsort(np.concatenate([rows, others])))
     return dict(sorted(columns.items()))
 
 
@@ -81,19 +83,6 @@ def _merge(one: _Part, other: _Part, order: Ints) -> dict[str, pa.Array]:
         parts = [columns.get(name, pa.nulls(rows, kind)) for columns, rows in (one, other)]
         merged[name] = pa.concat_arrays(parts).take(pa.array(order))
     return merged
-
-
-def _decode_alone(records: Sequence[bytes]) -> dict[str, pa.Array]:
-    """Record by record."""
-    kinds, values = dict[str, ColumnType](), dict[str, list[object]]()
-    for row, record in enumerate(records):
-        for name, feature in decode_example(record).features.items():
-            if feature.type is None:
-                continue
-            if kinds.setdefault(name, feature.type) != feature.type:
-                raise ValueError(f"feature {name!r} is {kinds[name]} and {feature.type}")
-            values.setdefault(name, [None] * len(records))[row] = feature.values
-    return {name: pa.array(found, pa.large_list(_TYPES[kinds[name]])) for name, found in values.items()}
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,7 @@ def _decoded(paths: Sequence[str], file: int, first: int, block: RecordBlock) ->
 
 
 def _check_examples(block: RecordBlock) -> None:
-    """Raises ValueError for a record that has other fields than an Example, as a SequenceExample has."""
+    """Raises ValueError for a record that is no tf.Example, such as a SequenceExample."""
     # One field that ends where the record does: whatever else is valid is rare.
     lengths, which = np.unique(block.stops - block.starts, return_inverse=True)
     heads = [_head(length) for length in lengths.tolist()]
@@ -278,7 +278,7 @@ def _check_examples(block: RecordBlock) -> None:
     which = which.reshape(-1)
     others = np.flatnonzero((words[block.starts] & masks[which]) != wanted[which])
     if not all(is_example(record, sequence=False) for record in block.payloads(others)):
-        raise ValueError("not a serialized tf.Example: it has other fields")
+        raise ValueError("not a serialized tf.Example")
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -297,7 +297,8 @@ def _culprit(block: list[bytes], what: str) -> tuple[int, str]:
         except ValueError as error:
             return number, str(error)
         if not is_example(record, sequence=False):
-            return number, "not a serialized tf.Example: it has other fields"
+            has = "it is a SequenceExample" if found.features or found.steps else "it has no features, but other fields"
+            return number, f"not a serialized tf.Example: {has}"
         for name, feature in found.features.items():
             if feature.type and kinds.setdefault(name, feature.type) != feature.type:
                 return number, f"feature {name!r} is {feature.type}, and {kinds[name]} in the records before"

@@ -138,3 +138,42 @@ def test_a_feature_of_two_types_is_an_error() -> None:
         decode_columns([odd, records[1]])
     with pytest.raises(ValueError, match="feature 'x' is float and int"):
         decode_columns([odd, records[1] + field(0x2A, b"")])
+
+
+WIRE = {0: b"\x96\x01", 1: bytes(8), 2: b"\x03abc", 3: b"", 5: bytes(4)}
+UNKNOWN = st.builds(
+    lambda number, wire: (
+        varint(number << 3 | wire) + WIRE[wire] + (varint(number << 3 | 4) if wire == 3 else b"")  # a group has an end
+    ),
+    st.integers(16, 1 << 20),
+    st.sampled_from(sorted(WIRE)),
+)
+ANYWHERE = st.lists(UNKNOWN | st.just(b""), min_size=10, max_size=10)
+KIND = st.sampled_from([(0x0A, b"\x0a\x02ab\x0a\x00"), (0x12, b"\x0a\x04\0\0\x80\x3f"), (0x1A, b"\x0a\x02\x96\x01")])
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), KIND, ANYWHERE), min_size=1, max_size=4))
+def test_unknown_fields_are_skipped_at_every_level_as_tensorflow_skips_them(rows: list[Any]) -> None:
+    from tensorflow.train import Example
+
+    records = []
+    for name, (tag, values), (a, b, c, d, e, f, g, h, i, j) in rows:
+        feature = c + field(tag, d + values + e) + f
+        pair = g + field(0x0A, name) + h + field(0x12, feature) + b
+        records.append(a + field(0x0A, i + field(0x0A, pair) + j) + a)
+    read = [Example.FromString(record).features.feature for record in records]
+    theirs = {
+        name: [_their_values(one[name]) if name in one else None for one in read]
+        for name in {n for o in read for n in o}
+    }
+    kinds = [{one[name].WhichOneof("kind") for one in read if name in one} for name in theirs]
+    if all(len(kind) == 1 for kind in kinds):
+        assert together(records) == theirs == one_by_one(records)
+    else:
+        with pytest.raises(ValueError, match=r"feature .* is .* and"):
+            decode_columns(records)
+
+
+def _their_values(feature: Any) -> list[Any]:
+    return list(getattr(feature, feature.WhichOneof("kind")).value)
