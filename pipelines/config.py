@@ -25,12 +25,13 @@ from infeed.pipelines.surveys import Survey
 Source = Literal["csv", "jsonl", "parquet", "avro", "images"]  # of the formats that `infeed ingest --format` knows
 
 EXAMPLE_GENS: Mapping[Source, str] = {kind: FORMATS[kind].component for kind in get_args(Source)}
+TRAIN, EVAL, TEST = SPLITS = ("train", "eval", "test")
 Metric = Literal["accuracy", "auc", "recall", "precision", "f1", "mse"]
 
 
 @dataclass(frozen=True)
 class Blessing:
-    """What a model must reach on the evaluation split to be pushed.
+    """What a model must reach on the split that it is scored on, to be pushed.
 
     Attributes:
       metric: "accuracy", "auc" (of two classes), "recall", "precision", "f1" (at least `bound`), or "mse" (at most).
@@ -60,7 +61,8 @@ class PipelineConfig:
       data: its file or folder.
       source_options: how the files are written, by the names of the format's own options, such as CsvOptions.
       ingest: what becomes of bad rows, and how the others become shards.
-      splits: pattern below `data` for the splits train and eval; none where rows are split by their hash.
+      patterns: split -> pattern of its files below `data`; empty if all files are divided.
+      splits: split -> share, of all rows, or of the pattern that is named train; empty if every split has a pattern.
       features: what becomes of each column, the label among them.
       preprocessing_fn: the user's function that makes features, of all columns, besides them; None for none.
       train: how to train.
@@ -90,7 +92,8 @@ class PipelineConfig:
     deploy: Deploy = field(default_factory=Deploy)
     notes: tuple[tuple[str, str], ...] = ()
     ingest: IngestOptions = field(default_factory=IngestOptions)
-    splits: Mapping[str, str] = field(default_factory=dict)
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    splits: Mapping[str, int] = field(default_factory=lambda: {TRAIN: 2, EVAL: 1})
     preprocessing_fn: str | None = None
 
     def __post_init__(self) -> None:
@@ -104,8 +107,8 @@ class PipelineConfig:
 
     @property
     def judged_on(self) -> str:
-        """Split that the Evaluator scores the model on."""
-        return "eval"
+        """Split that the Evaluator scores the model on: one that has not decided when training stops, if any."""
+        return TEST if TEST in {*self.patterns, *self.splits} else EVAL
 
     @property
     def artifacts(self) -> str:

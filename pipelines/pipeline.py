@@ -22,7 +22,7 @@ from infeed import components
 from infeed.components import Evaluator, InputReport, StatisticsGen, Trainer, Transform
 from infeed.components.example_gen.formats import options_of
 from infeed.components.example_gen.sources.images.reader import default_pattern
-from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
+from infeed.pipelines.config import EVAL, EXAMPLE_GENS, Blessing, PipelineConfig, split_data
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.vertex import VertexOptions
 
@@ -134,6 +134,7 @@ def create_pipeline(
         model=trainer.outputs["model"],
         baseline_model=blessed[0].outputs["model"] if blessed else None,
         eval_config=_eval_config(config),
+        example_splits=None if config.judged_on == EVAL else [config.judged_on],
     )
     pusher = _pusher(config, trainer.outputs["model"], evaluator.outputs["blessing"], on_vertex)
     report = InputReport(
@@ -159,13 +160,20 @@ def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) 
     folder, files = _input_of(config)
     own = options_of(config.source, config.source_options)
     options: dict[str, Any] = {"options": config.ingest, **({config.source: own} if own else {})}
-    return getattr(components, EXAMPLE_GENS[config.source])(given.get("data", folder), files, **options)
+    example_gen = getattr(components, EXAMPLE_GENS[config.source])
+    return example_gen(given.get("data", folder), files, _output_of(config), **options)
+
+
+def _output_of(config: PipelineConfig) -> example_gen_pb2.Output:
+    """The shares that rows are divided by; none if every split has files of its own."""
+    splits = [{"name": name, "hash_buckets": share} for name, share in config.splits.items()]
+    return example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
 
 
 def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input | None]:
     """The folder, and the pattern of the files in it, or one for each split; no patterns for every file."""
-    if config.splits:
-        splits = [{"name": name, "pattern": pattern} for name, pattern in config.splits.items()]
+    if config.patterns:
+        splits = [{"name": name, "pattern": pattern} for name, pattern in config.patterns.items()]
         return config.data, example_gen_pb2.Input(splits=splits)
     folder, pattern = split_data(config.data)
     if config.source == "images" and not pattern:

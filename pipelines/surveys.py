@@ -66,7 +66,7 @@ def _shown(value: bytes | float) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """`splits` has a pattern for train and eval where folders say which is which; `unused` is a split beside them."""
+    """`splits` has a pattern for each split if folders name them; `unused` says what lies beside them, and why."""
 
     images: tuple[FileRef, ...]
     splits: Mapping[str, str]
@@ -78,7 +78,8 @@ class TableSurvey:
     """A table: its columns without the label, the label, and whether that is a class or a quantity.
 
     `classes` are in the order of their index, each with its rows in `class_rows`; none of a quantity. `rejected` are
-    bad rows, which are counted nowhere else.
+    bad rows, which are counted nowhere else. `patterns` has a pattern for each split that has files of its own, and
+    `of_train` are about the rows of those of train.
     """
 
     columns: tuple[ColumnSurvey, ...]
@@ -88,6 +89,13 @@ class TableSurvey:
     classes: tuple[str, ...] = ()
     class_rows: tuple[int, ...] = ()
     rejected: int = 0
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    of_train: int | None = None
+
+    @property
+    def undivided(self) -> int:
+        """About how many rows are in files that do not say which are trained on."""
+        return self.rows if self.of_train is None else self.of_train
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -118,6 +126,17 @@ class ImageSurvey:
 
     rejected: int = 0
     task: Task = "classification"
+
+    @property
+    def patterns(self) -> Mapping[str, str]:
+        """A pattern for each split that has a folder of its own."""
+        return self.layout.splits
+
+    @property
+    def undivided(self) -> int:
+        """Pictures in folders that do not say which are trained on."""
+        folder = self.patterns.get("train", "/").partition("/")[0]
+        return sum(image.filename.startswith(folder) for image in self.layout.images)
 
     @property
     def guess(self) -> float:

@@ -29,11 +29,9 @@ from infeed.components.transform.columns import Found, analyse, cleaned_stream, 
 from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.kinds.encode import Bucketize, Looked
 from infeed.components.transform.kinds.label import Label
-from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.config import TRAIN, PipelineConfig
 from infeed.pipelines.project.sources import open_table
 
-TRAIN = "train"
-_BUCKETS = Buckets(((TRAIN, 2), ("eval", 1)))  # as TFX splits where nobody says otherwise
 _DTYPES = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
 _HEAD = 10  # of a vocabulary, of keys
 _ROWS = 3  # without a value
@@ -51,22 +49,29 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The rows of the split train; going through them reads the data again."""
+    """The rows of the split train; going through them reads the data again.
+
+    Attributes:
+      source: the data of the project.
+      ingest: how rows go to splits.
+      buckets: shares of the splits; None if the data come in splits.
+    """
 
     source: OpenedSource
     ingest: IngestOptions
+    buckets: Buckets | None
 
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainingRows:
         """Opens the data that a project names."""
-        if config.splits:
-            patterns: dict[str | None, str] = {split: pattern for split, pattern in config.splits.items()}  # noqa: C416 - wider keys
+        if config.patterns:
+            patterns = {None if split in config.splits else split: path for split, path in config.patterns.items()}
             source = open_patterns(config.source, config.data, patterns, config.ingest, config.source_options)
         elif config.source == "images":
             source = open_source(config.data, config.source, config.ingest, config.source_options)
         else:
             source = open_table(config.data, config.source, config.source_options, config.ingest)
-        return cls(source, config.ingest)
+        return cls(source, config.ingest, Buckets(tuple(config.splits.items())) if config.splits else None)
 
     def __iter__(self) -> Iterator[Mapping[str, tf.SparseTensor]]:
         """Batches of all columns, as an analysis takes them."""
@@ -78,9 +83,10 @@ class TrainingRows:
         for task in self.source.tasks:
             for batch in self.source.read(task.payload, bad_rows=bad_rows):
                 made = process_batch(
-                    batch, task.split, buckets=_BUCKETS, options=self.ingest, serialized=self.source.serialized
+                    batch, task.split, buckets=self.buckets, options=self.ingest, serialized=self.source.serialized
                 )
-                rows = made.rows.get(TRAIN)
+                # Stratified splits are known once all rows are counted: until then each row may be of train.
+                rows = made.rows.get(TRAIN, made.rows.get(None))
                 if rows is not None and len(rows):
                     parsed = tf.io.parse_example(made.examples.take(pa.array(rows)).to_pylist(), self._spec)
                     yield Block((rows + read + 1).tolist(), made.written.take(pa.array(rows)), parsed)

@@ -47,6 +47,7 @@ class Request:
     Attributes:
       format: a name in `formats.FORMATS`; empty where the executor opens its source itself.
       patterns: split -> pattern under `input_base`, or query; the split is None where `buckets` splits the rows.
+      splits: all that are written, those that the input has as they are after those of the buckets.
       source: the source's own options, of JSON's types.
     """
 
@@ -69,12 +70,13 @@ class Request:
         input_config = _proto(exec_properties[properties.INPUT_CONFIG_KEY], example_gen_pb2.Input())
         output_config = _proto(exec_properties[properties.OUTPUT_CONFIG_KEY], example_gen_pb2.Output())
         buckets = _buckets(output_config.split_config)
+        patterns, splits = _splits(input_config, output_config, buckets)
         custom = _unpack(exec_properties.get(properties.CUSTOM_CONFIG_KEY))
         return cls(
             format=custom.get("format", ""),
             input_base=exec_properties.get(properties.INPUT_BASE_KEY, ""),  # a query has none
-            patterns={None if buckets else split.name: split.pattern for split in input_config.splits},
-            splits=tuple(utils.generate_output_split_names(input_config, output_config)),
+            patterns=patterns,
+            splits=splits,
             buckets=buckets,
             options=schema.read(IngestOptions, custom.get("options", {}), "options"),
             source=custom.get("source", {}),
@@ -201,6 +203,31 @@ def _describe(artifact: types.Artifact, request: Request) -> None:
     artifact.split_names = artifact_utils.encode_split_names(list(request.splits))
     examples_utils.set_payload_format(artifact, request.payload_format)
     examples_utils.set_file_format(artifact, write_split.to_file_format_str(request.file_format))
+
+
+def _splits(
+    input_config: example_gen_pb2.Input, output_config: example_gen_pb2.Output, buckets: Buckets | None
+) -> tuple[dict[str | None, str], tuple[str, ...]]:
+    """The patterns, None being the split that the buckets divide, and the names of all splits that are written.
+
+    TFX divides the rows of one input split only. Of several, the buckets divide the one that is called as one of them,
+    such as train into train and eval, and the others stay as they are.
+    """
+    if not buckets or len(input_config.splits) < 2:
+        names = tuple(utils.generate_output_split_names(input_config, output_config))
+        return {None if buckets else split.name: split.pattern for split in input_config.splits}, names
+    divided, whole = list[str](), list[str]()
+    for split in input_config.splits:
+        (divided if split.name in buckets.names else whole).append(split.name)
+    if len(divided) != 1 or len(set(whole)) < len(whole):
+        raise InfeedError(
+            f"the splits of the output, {', '.join(buckets.names)}, divide {len(divided)} of those of the input,"
+            f" {', '.join(split.name for split in input_config.splits)}",
+            where="output_config",
+            do="give one split of the input the name of one of the output, which its rows are divided into",
+        )
+    patterns = {None if split.name in divided else split.name: split.pattern for split in input_config.splits}
+    return patterns, (*buckets.names, *whole)
 
 
 def _buckets(config: example_gen_pb2.SplitConfig) -> Buckets | None:

@@ -112,7 +112,8 @@ def _plan_splits(
 ) -> tuple[dict[str, tuple[Spill, ...]], Balanced]:
     """Split -> what it holds, once labels are divided and balanced."""
     if buckets is not None and isinstance(options.split_by, ByLabel):
-        spills = divide_by_label(spills, buckets)
+        whole = [spill for spill in spills if spill.split is not None]
+        spills = whole + divide_by_label([spill for spill in spills if spill.split is None], buckets)
     by_split = {split: [spill for spill in spills if spill.split == split] for split in splits}
     balanced = Balanced()
     if options.balance is not None:

@@ -20,13 +20,12 @@ _IMBALANCED = 2 / 3
 _SEE_CLASSES = ("auc", "recall", "precision", "f1")
 _MAX_QUANTITY_CLASSES = 20
 _FEW_ROWS = 20  # of a class, on average
-_RARE = 5  # rows of a class, of which a third are evaluated on
+_RARE = 5  # rows of a class, of which few are evaluated on
 _MIN_NAMED = 20  # in fewer rows, numbers may all be different by chance
 _SHOWN = 12  # columns or classes by name
 
 # Of training: an epoch of few rows has few steps, so there are many epochs; one of many rows has hundreds, of larger
 # batches, so that a step's fixed cost is shared by more rows.
-_TRAINED_ON = 2 / 3  # of the rows, where no folder says which: the rest is evaluated on
 _STEPS_PER_EPOCH = 128  # wanted: enough that one epoch is worth an evaluation
 _STEPS = 3_000  # after which a small model has mostly stopped to get better, Adam's steps being as large as they are
 _LEAST_EPOCHS = 10
@@ -149,14 +148,15 @@ class Schedule:
         return {**chosen, **{name: value for name, value in train.items() if value is not None or name not in chosen}}
 
 
-def choose_schedule(survey: Survey, given: Mapping[str, Any]) -> Schedule:
+def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> Schedule:
     """What fits the rows, around what is given.
 
     Args:
-      survey: counts the rows.
+      survey: of the data.
+      rows: about how many of them are trained on.
       given: `batch_size`, `epochs` and `patience` as far as somebody has said them; None for `patience` is said, too.
     """
-    rows, unit = training_rows(survey), "pictures" if isinstance(survey, ImageSurvey) else "rows"
+    unit = "pictures" if isinstance(survey, ImageSurvey) else "rows"
     said = {name: given[name] for name in ("batch_size", "epochs", "patience") if given.get(name) is not None}
     batch_size = _count(said.get("batch_size")) or _batch_size(rows, _LARGEST_BATCH[unit])
     steps = max(rows // batch_size, 1)
@@ -169,14 +169,6 @@ def choose_schedule(survey: Survey, given: Mapping[str, Any]) -> Schedule:
         f"{rows:,} {unit} is {steps:,} steps, {epochs * steps:,} in all{', given ' if said else ''}{' and '.join(said)}"
     )
     return Schedule(batch_size, epochs, patience, reason)
-
-
-def training_rows(survey: Survey) -> int:
-    """About how many are trained on."""
-    if isinstance(survey, ImageSurvey) and survey.layout.splits:
-        folder = survey.layout.splits["train"].partition("/")[0]
-        return sum(image.filename.startswith(f"{folder}/") for image in survey.layout.images)
-    return round(_TRAINED_ON * survey.rows)
 
 
 def _count(given: Any) -> int:
@@ -227,11 +219,10 @@ def _of_pictures(survey: ImageSurvey, data: str) -> Iterator[Note]:
     size = f"{survey.height} x {survey.width} px, {'grey' if survey.channels == 1 else 'RGB'}"
     others = survey.rows - survey.most
     yield "data", f"{data}: {survey.rows:,} pictures of {size}" + (f"; {others:,} others are made so" if others else "")
-    if survey.layout.splits:
-        train, evaluation = (pattern.partition("/")[0] for pattern in survey.layout.splits.values())
-        yield "splits", f"{train}/ is trained on, {evaluation}/ evaluated on"
     if survey.layout.unused:
-        yield "left out", f"{survey.layout.unused}: it is yours to judge the model by"
+        yield "left out", f"{survey.layout.unused}: neither trained on nor scored; `infeed predict` takes pictures"
+    if survey.layout.unused:
+        yield "left out", f"{survey.layout.unused}: neither trained on nor scored; `infeed predict` takes pictures"
     yield "label", _classes(survey)
 
 

@@ -26,12 +26,13 @@ from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
 from infeed.pipelines.project.config_file import Project, Settings
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
+from infeed.pipelines.project.splits import choose_shares, splits_note, stratified, trained_on
 from infeed.pipelines.project.survey import survey_images, survey_table
-from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSurvey, Task, with_sample
+from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, Task, with_sample
 
 Part = TypeVar("Part")
 
-# One row in three is evaluated on. With 20 rows, one hash in three thousand leaves none of them for that.
+# With 20 rows, one hash in 150 leaves one of the splits empty.
 _MIN_ROWS = 20
 
 # Settings of the file that a pipeline has, too. It has the others, such as `deploy`, as they stand there.
@@ -86,7 +87,9 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
     said = _said_of_training(settings.train, given)
-    schedule = choose_schedule(survey, said)
+    shares = choose_shares(survey.undivided, survey.patterns)
+    ingest = stratified(survey, label, shares, ingest)
+    schedule = choose_schedule(survey, trained_on(survey, shares), said)
     return PipelineConfig(
         name=name,
         root=root,
@@ -99,8 +102,13 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         survey=survey,
         ingest=ingest,
         preprocessing_fn=function,
-        splits=survey.layout.splits if isinstance(survey, ImageSurvey) else {},
-        notes=(*notes(survey, data, features, blessing, function), ("training", schedule.reason)),
+        patterns=survey.patterns,
+        splits=shares,
+        notes=(
+            *notes(survey, data, features, blessing, function),
+            splits_note(survey, shares, ingest),
+            ("training", schedule.reason),
+        ),
         **{name: getattr(settings, name) for name in _AS_GIVEN},
     )
 

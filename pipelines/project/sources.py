@@ -33,7 +33,7 @@ from infeed.components.example_gen.formats import (
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
 from infeed.components.example_gen.sources.images.reader import default_pattern, find_images, list_images
-from infeed.pipelines.config import EXAMPLE_GENS, Source
+from infeed.pipelines.config import EVAL, EXAMPLE_GENS, TEST, TRAIN, Source
 from infeed.pipelines.surveys import Layout
 
 _OTHER = {
@@ -43,8 +43,11 @@ _OTHER = {
 }
 
 # Names of folders of a split, the likeliest first.
-_TRAIN = ("train", "training")
-_EVAL = ("val", "valid", "validation", "eval", "dev", "test", "testing")
+_NAMES = {
+    TRAIN: ("train", "training"),
+    EVAL: ("val", "valid", "validation", "eval", "evaluation", "dev"),
+    TEST: ("test", "testing"),
+}
 _DEPTH = 4
 _DO = "make a folder for each class, as in {0}/cat/1.png and {0}/dog/2.png, or a CSV with the columns path and label"
 # One value in fifty is left empty, so that the pipeline meets what real tables are like.
@@ -141,28 +144,25 @@ def find_layout(root: str) -> Layout:
         if is_picture(root):
             raise InfeedError("this is one picture", where=root, do="give the folder of the folders of the classes")
         return Layout(find_images(root).images, {})
-    train, *evaluations = _split_folders(root)
-    if not train:
+    folders = _split_folders(root)
+    if TRAIN not in folders:
         _check_depth(root)
         return Layout(find_images(root).images, {})
-    if not evaluations:
-        raise InfeedError(
-            f"the pictures lie in {train}/CLASS/, and there is no folder to evaluate on beside it",
-            where=root,
-            do=f"give {files.join(root, train)}: a third of it is then held out; or add a folder val/CLASS/",
-        )
-    splits = {"train": f"{train}/{CLASS_FOLDERS}", "eval": f"{evaluations[0]}/{CLASS_FOLDERS}"}
+    splits = {split: f"{folder}/{CLASS_FOLDERS}" for split, folder in folders.items()}
     found = [list_images(root, pattern, files.glob(root, pattern), BadRows()).refs for pattern in splits.values()]
-    return Layout(tuple(ref for refs in found for ref in refs), splits, ", ".join(evaluations[1:]))
+    others = [name for name in files.list_folders(root) if name not in folders.values() and not files.is_hidden(name)]
+    return Layout(tuple(ref for refs in found for ref in refs), splits, ", ".join(others))
 
 
-def _split_folders(root: str) -> list[str]:
-    """The folder to train on, "" where there is none, then those to evaluate on; each with class folders in it."""
-    if default_pattern(root) != CLASS_FOLDERS or files.glob(root, CLASS_FOLDERS):
-        return [""]
+def _split_folders(root: str) -> dict[str, str]:
+    """Split -> its folder, which has class folders in it; none if the folders are classes themselves."""
+    known = {name for names in _NAMES.values() for name in names}
+    flat = {files.relative(file.path, root).partition("/")[0].lower() for file in files.glob(root, CLASS_FOLDERS)}
+    if flat - known or default_pattern(root).endswith(".csv"):
+        return {}
     there = {name.lower(): name for name in files.list_folders(root) if files.glob(root, f"{name}/{CLASS_FOLDERS}")}
-    train = next((there[name] for name in _TRAIN if name in there), "")
-    return [train, *(there[name] for name in _EVAL if name in there)]
+    named = {split: [there[name] for name in names if name in there] for split, names in _NAMES.items()}
+    return {split: found[0] for split, found in named.items() if found}
 
 
 def _check_depth(root: str) -> None:

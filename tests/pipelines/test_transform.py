@@ -35,7 +35,7 @@ def project(tmp_path: Path) -> Path:
     """The path of its config file. In each tenth row the fare is missing."""
     rows = ["fare,miles,company,tipped"]
     companies = (*["Blue"] * 6, *["Red"] * 3, "Green")
-    for number in range(30):
+    for number in range(300):
         fare = "" if number % 10 == 4 else f"{number}.5"
         rows.append(f"{fare},{number % 7},{companies[number % 10]},{'yes' if number % 3 else 'no'}")
     (tmp_path / "rides.csv").write_text("\n".join(rows) + "\n")
@@ -52,8 +52,8 @@ def config(project: Path) -> PipelineConfig:
 def training_rows(project: Path) -> list[int]:
     """Numbers of the rows that ExampleGen puts into the split train, from 1."""
     (batch,) = pyarrow.csv.read_csv(project.with_name("rides.csv")).to_batches()
-    examples = encode_examples(batch).to_pylist()
-    splits = assign_splits(iter(examples), Buckets((("train", 2), ("eval", 1))))
+    examples = encode_examples(batch, empty_lists=True).to_pylist()
+    splits = assign_splits(iter(examples), Buckets((("train", 12), ("eval", 4), ("test", 4))))
     return [number for number, split in enumerate(splits, 1) if split == 0]
 
 
@@ -70,7 +70,7 @@ def test_values_are_made_with_the_constants_of_all_training_rows(config: Pipelin
     from infeed.pipelines.transform import Analysed
 
     fares = np.array([n - 0.5 for n in training_rows(project) if n % 10 != 5])
-    for row in Analysed.of(config).first(100):
+    for row in Analysed.of(config).first(300):
         fare = row.raw["fare"]
         expected = 0.0 if fare is None else (fare - fares.mean()) / fares.std()
         assert row.transformed["fare"] == pytest.approx(expected, rel=1e-5, abs=1e-6)
@@ -98,7 +98,7 @@ def analysed(project: Path):
 def test_scaling_is_told_with_the_rows_that_shaped_it(analysed) -> None:
     from infeed.pipelines.transform import explain
 
-    rows = analysed.first(100)
+    rows = analysed.first(300)
     fares = {row.raw["fare"]: row.number for row in rows if row.raw["fare"] is not None}
     missing = [row.number for row in rows if row.raw["fare"] is None]
     why = explain(analysed, "fare")
@@ -117,7 +117,7 @@ def test_scaling_is_told_with_the_rows_that_shaped_it(analysed) -> None:
 def test_a_vocabulary_is_told_with_its_words_and_their_shares(analysed) -> None:
     from infeed.pipelines.transform import explain
 
-    companies = [row.raw["company"] for row in analysed.first(100)]
+    companies = [row.raw["company"] for row in analysed.first(300)]
     why = explain(analysed, "company")
     assert dict(why.facts)["different values"] == "3"
     told = {share.of: (share.index, share.count) for share in why.shares}
@@ -132,7 +132,7 @@ def test_a_vocabulary_is_told_with_its_words_and_their_shares(analysed) -> None:
 def test_buckets_are_told_with_their_bounds(analysed) -> None:
     from infeed.pipelines.transform import explain
 
-    miles = [row.raw["miles"] for row in analysed.first(100)]
+    miles = [row.raw["miles"] for row in analysed.first(300)]
     why = explain(analysed, "distance")
     first, middle, last = why.shares
     low, high = map(float, middle.of.split(" to "))

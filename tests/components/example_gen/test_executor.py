@@ -11,7 +11,7 @@ import pytest
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
-from infeed.components.dataset.splits import Buckets
+from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 
@@ -78,6 +78,48 @@ def test_input_that_is_split_keeps_its_splits() -> None:
     request = executor.Request.of(properties("/data", input_config=config, output_config=example_gen_pb2.Output()))
     assert request.patterns == {"train": "train/*", "test": "test/*"}
     assert (request.splits, request.buckets) == (("train", "test"), None)
+
+
+def test_of_several_input_splits_one_is_divided_further() -> None:
+    from tfx.proto import example_gen_pb2
+
+    from infeed.components.example_gen import executor
+
+    def request(*names: str) -> Any:
+        inputs = example_gen_pb2.Input(splits=[{"name": name, "pattern": f"{name}/*"} for name in names])
+        shares = [{"name": "train", "hash_buckets": 4}, {"name": "eval", "hash_buckets": 1}]
+        output = example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=shares))
+        return executor.Request.of(properties("/data", input_config=inputs, output_config=output))
+
+    found = request("train", "test")
+    assert found.patterns == {None: "train/*", "test": "test/*"}
+    assert found.splits == ("train", "eval", "test")
+    for names in (("a", "b"), ("train", "eval"), ("train", "test", "test")):
+        with pytest.raises(InfeedError, match="train, eval"):
+            request(*names)
+
+
+def test_a_split_of_the_input_keeps_its_rows_while_another_is_divided(tmp_path: Path) -> None:
+    from tfx.proto import example_gen_pb2
+
+    from infeed.components.example_gen import executor
+
+    for name, rows in (("train", 40), ("test", 7)):
+        lines = "".join(f"{name}{number},{'ab'[number % 2]}\n" for number in range(rows))
+        (tmp_path / f"{name}.csv").write_text("x,y\n" + lines)
+    inputs = example_gen_pb2.Input(splits=[{"name": name, "pattern": f"{name}.csv"} for name in ("train", "test")])
+    shares = [{"name": "train", "hash_buckets": 3}, {"name": "eval", "hash_buckets": 1}]
+    output = example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=shares))
+    for rule in (None, ByLabel("y")):
+        root = tmp_path / f"out-{rule and rule.how}"
+        asked = properties(
+            str(tmp_path), options=IngestOptions(split_by=rule), input_config=inputs, output_config=output
+        )
+        execute(executor.Executor, root, asked)
+        found = {name: split.records for name, split in Manifest.read(str(root)).splits.items()}
+        assert found["test"] == 7
+        assert found["train"] + found["eval"] == 40
+        assert found["eval"] == 10 if rule else found["eval"] > 0
 
 
 def test_without_options_of_ours_the_defaults_hold() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components.example_gen.sources.folders import FileRef
-from infeed.pipelines.project.decisions import choose_schedule, training_rows
+from infeed.pipelines.project.decisions import choose_schedule
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Layout, TableSurvey
 
 LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
@@ -32,8 +32,8 @@ SPLIT = {"train": "training/*/*", "eval": "val/*/*"}
     ("rows", "batch_size", "epochs", "patience"),
     [
         (569, 64, 100, 12),
-        (10_000, 64, 28, 4),
-        (100_000, 512, 23, 3),
+        (6_667, 64, 28, 4),
+        (66_667, 512, 23, 3),
         (1_000_000, 1024, 10, 2),
         (100_000_000, 1024, 10, 2),
     ],
@@ -41,24 +41,24 @@ SPLIT = {"train": "training/*/*", "eval": "val/*/*"}
 def test_many_rows_are_trained_on_in_larger_batches_and_fewer_epochs(
     rows: int, batch_size: int, epochs: int, patience: int
 ) -> None:
-    chosen = choose_schedule(table(rows), {})
+    chosen = choose_schedule(table(rows), rows, {})
     assert (chosen.batch_size, chosen.epochs, chosen.patience) == (batch_size, epochs, patience)
 
 
 @given(rows=st.integers(20, 10**9), more=st.integers(0, 10**9))
 def test_more_rows_never_mean_smaller_batches_or_more_epochs_than_the_bounds(rows: int, more: int) -> None:
-    few, many = choose_schedule(table(rows), {}), choose_schedule(table(rows + more), {})
+    few, many = choose_schedule(table(rows), rows, {}), choose_schedule(table(rows + more), rows + more, {})
     assert few.batch_size <= many.batch_size
     assert {few.batch_size & (few.batch_size - 1), many.batch_size & (many.batch_size - 1)} == {0}  # powers of two
     assert all(64 <= one.batch_size <= 1024 and 10 <= one.epochs <= 100 for one in (few, many))
 
 
 def test_the_choice_is_told_with_its_reason() -> None:
-    assert choose_schedule(table(100_000), {}).reason == (
+    assert choose_schedule(table(100_000), 66_667, {}).reason == (
         "batches of 512 and at most 23 epochs, fewer once 3 in a row bring no better validation loss: "
         "an epoch of about 66,667 rows is 130 steps, 2,990 in all"
     )
-    assert choose_schedule(table(100_000), {"batch_size": 64, "epochs": 2}).reason == (
+    assert choose_schedule(table(100_000), 66_667, {"batch_size": 64, "epochs": 2}).reason == (
         "batches of 64 and 2 epochs: an epoch of about 66,667 rows is 1,041 steps, 2,082 in all, "
         "given batch_size and epochs"
     )
@@ -76,15 +76,9 @@ def test_the_choice_is_told_with_its_reason() -> None:
     ],
 )
 def test_what_is_given_wins(said: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert choose_schedule(table(100_000), said).fill(said) == expected
+    assert choose_schedule(table(100_000), 66_667, said).fill(said) == expected
 
 
 def test_pictures_are_trained_on_in_smaller_batches() -> None:
-    assert choose_schedule(pictures(90_000, 10_000, SPLIT), {}).batch_size == 256
-    assert choose_schedule(pictures(1_200, 0, SPLIT), {}).epochs == 60
-
-
-def test_the_rows_to_train_on_are_those_of_their_folder_or_two_thirds() -> None:
-    assert training_rows(pictures(80, 20, SPLIT)) == 80
-    assert training_rows(pictures(80, 20, {})) == 67
-    assert training_rows(table(300)) == 200
+    assert choose_schedule(pictures(90_000, 10_000, SPLIT), 90_000, {}).batch_size == 256
+    assert choose_schedule(pictures(1_200, 0, SPLIT), 1_200, {}).epochs == 60

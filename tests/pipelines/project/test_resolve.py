@@ -338,9 +338,14 @@ def test_what_is_decided_from_the_data_is_told_and_nothing_is_left_out_in_silenc
         ("left out", "user: nearly every row has a value of its own"),
         ("judged by", "accuracy, at least 0.5"),
         (
+            "splits",
+            "train (60%): trained on; eval (20%): decides when training stops; test (20%): scored once, at the end; "
+            "about 40 rows to score on are few: the score may be far off",
+        ),
+        (
             "training",
             "batches of 64 and at most 100 epochs, fewer once 12 in a row bring no better validation loss: "
-            "an epoch of about 133 rows is 2 steps, 200 in all",
+            "an epoch of about 120 rows is 1 steps, 100 in all",
         ),
     )
 

@@ -22,6 +22,9 @@ def both(split: str, count: int = 1) -> list[str]:
     return [f"{split}/{name}/{number}.png" for name in ("cat", "dog") for number in range(count)]
 
 
+WHOLE = {"train": "train", "eval": "validation", "test": "test"}
+
+
 def test_class_folders_are_split_by_hash(tmp_path: Path) -> None:
     layout = find_layout(pictures(tmp_path, "cat/1.png", "train/1.png"))  # a class may well be called train
     assert [image.text for image in layout.images] == ["cat", "train"]
@@ -32,8 +35,10 @@ def test_class_folders_are_split_by_hash(tmp_path: Path) -> None:
     ("names", "splits", "unused"),
     [
         (["train", "val"], {"train": "train/*/*", "eval": "val/*/*"}, ""),
-        (["Training", "test"], {"train": "Training/*/*", "eval": "test/*/*"}, ""),
-        (["train", "test", "validation"], {"train": "train/*/*", "eval": "validation/*/*"}, "test"),
+        (["train"], {"train": "train/*/*"}, ""),
+        (["Training", "test"], {"train": "Training/*/*", "test": "test/*/*"}, ""),
+        (["train", "test", "validation"], {k: f"{v}/*/*" for k, v in WHOLE.items()}, ""),
+        (["train", "extra", "val"], {"train": "train/*/*", "eval": "val/*/*"}, "extra"),
     ],
 )
 def test_folders_of_splits_are_told_by_their_names(
@@ -58,7 +63,6 @@ def test_what_other_tools_left_behind_is_no_picture_and_no_class(tmp_path: Path)
     [
         (["1.png", "2.png"], r"no classes: 1.png lies in the folder itself(.|\n)*folder for each class"),
         (["a/b/cat/1.png"], r"deeper than in folders of classes: a/b/cat/1.png(.|\n)*whose folders are the classes"),
-        (both("train"), r"train/CLASS/, and there is no folder to evaluate on(.|\n)*give .*/train: a third"),
     ],
 )
 def test_another_layout_says_what_to_do(tmp_path: Path, names: list[str], message: str) -> None:
@@ -72,12 +76,33 @@ def test_one_picture_is_no_data(tmp_path: Path) -> None:
         find_layout(str(tmp_path / "cat" / "1.png"))
 
 
+def test_pictures_of_a_test_without_classes_are_left_out(tmp_path: Path) -> None:
+    layout = find_layout(pictures(tmp_path, *both("train"), "test/1.png", "test/2.png"))
+    assert (layout.splits, layout.unused) == ({"train": "train/*/*"}, "test")
+
+
 def test_the_pipeline_takes_the_splits_as_they_lie_and_says_so(tmp_path: Path) -> None:
-    data = pictures(tmp_path / "pets", *both("train", 10), *both("val"), *both("test"))
+    data = pictures(tmp_path / "pets", *both("train", 10), *both("val"), *both("test"), *both("more"))
     config = resolve(read_project("image"), Overrides(data=data, root=str(tmp_path / "runs")))
-    assert config.splits == {"train": "train/*/*", "eval": "val/*/*"}
-    assert ("splits", "train/ is trained on, val/ evaluated on") in config.notes
-    assert ("left out", "test: it is yours to judge the model by") in config.notes
+    assert config.patterns == {"train": "train/*/*", "eval": "val/*/*", "test": "test/*/*"}
+    assert (config.splits, config.judged_on) == ({}, "test")
+    assert dict(config.notes)["splits"].startswith("train (train/): trained on; eval (val/): ")
+    assert dict(config.notes)["left out"].startswith("more: ")
+
+
+@pytest.mark.parametrize(
+    ("beside", "patterns", "shares"),
+    [
+        ("test", {"train": "train/*/*", "test": "test/*/*"}, {"train": 16, "eval": 4}),
+        ("val", {"train": "train/*/*", "eval": "val/*/*"}, {"train": 16, "test": 4}),
+    ],
+)
+def test_the_split_that_has_no_folder_is_cut_out_of_train(
+    tmp_path: Path, beside: str, patterns: dict[str, str], shares: dict[str, int]
+) -> None:
+    data = pictures(tmp_path / "pets", *both("train", 40), *both(beside))
+    config = resolve(read_project("image"), Overrides(data=data, root=str(tmp_path / "runs")))
+    assert (config.patterns, config.splits, config.judged_on) == (patterns, shares, "test")
 
 
 @pytest.mark.tfx
@@ -88,4 +113,5 @@ def test_the_example_gen_gets_the_splits(tmp_path: Path) -> None:
     config = resolve(read_project("image"), Overrides(data=data, root=str(tmp_path / "runs")))
     example_gen = create_pipeline(config).components[0]
     assert example_gen.exec_properties["input_config"].count('"pattern"') == 2
+    assert example_gen.exec_properties["output_config"].count('"hash_buckets"') == 2
     assert example_gen.exec_properties["input_base"] == data

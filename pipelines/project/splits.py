@@ -1,0 +1,116 @@
+"""Which rows train, which decide when training stops, and which are scored once, at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime, SplitBy
+from infeed.pipelines.config import EVAL, SPLITS, TEST, TRAIN
+from infeed.pipelines.surveys import Survey
+
+# Twentieths of the rows for train, eval and test, up to so many rows. Few rows need larger shares to be scored on at
+# all. The ranges of a hash nest, so that rows of train stay in train while a table grows.
+_SHARES = (
+    (60, (10, 5, 5)),
+    (1_000, (12, 4, 4)),
+    (10_000, (14, 3, 3)),
+    (1_000_000, (16, 2, 2)),
+)
+_SHARES_OF_MANY = (18, 1, 1)
+_SURELY_SEEN = 7  # rows of a class expected in a split: the hash leaves the split without the class once in 1,000 times
+_ROWS_OF_A_CLASS = 8  # on average: of fewer, exact shares would be rounded to nothing in the last split
+_FEW_SCORED = 100  # rows, of which an accuracy is known to about 10 %
+
+Note = tuple[str, str]
+_DOES = {
+    TRAIN: "trained on",
+    EVAL: "decides when training stops",
+    TEST: "scored once, at the end",
+}
+
+
+def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
+    """The shares that divide rows into all splits that have no files of their own.
+
+    Args:
+      rows: rows that are divided.
+      patterns: splits that have files of their own.
+
+    Returns:
+      Split -> share, train among them; empty if every split has files of its own.
+    """
+    wanted = dict(zip(SPLITS, _shares(rows), strict=True))
+    if set(patterns) >= set(SPLITS):
+        return {}
+    given = sum(share for name, share in wanted.items() if name in patterns and name != TRAIN)
+    return {
+        name: share + (given if name == TRAIN else 0)
+        for name, share in wanted.items()
+        if name == TRAIN or name not in patterns
+    }
+
+
+def _shares(rows: int) -> tuple[int, int, int]:
+    return next((shares for most, shares in _SHARES if rows < most), _SHARES_OF_MANY)
+
+
+def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: IngestOptions) -> IngestOptions:
+    """The options, with splits that have their share of every class if the hash might leave a class out of one."""
+    if options.split_by or options.shuffle_seed is None or not shares or not survey.classes:
+        return options
+    seen = min(survey.class_rows) * min(shares.values()) / sum(shares.values())
+    if seen >= _SURELY_SEEN or survey.rows < _ROWS_OF_A_CLASS * len(survey.classes):
+        return options
+    return replace(options, split_by=ByLabel(label))
+
+
+def trained_on(survey: Survey, shares: Mapping[str, int]) -> int:
+    """About how many rows are trained on."""
+    return round(survey.undivided * shares[TRAIN] / sum(shares.values())) if shares else survey.undivided
+
+
+def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOptions) -> Note:
+    """What each split is made of, and what for.
+
+    Args:
+      survey: of the data.
+      shares: split -> share of the rows that are divided.
+      options: how rows go to splits.
+    """
+    patterns = survey.patterns
+    names = [name for name in SPLITS if name in {*patterns, *shares}]
+    words = "; ".join(f"{name}{_made_of(name, patterns, shares, options)}: {_DOES[name]}" for name in names)
+    if rule := options.split_by:
+        words += f"; {_by(rule)}"
+    if TEST not in names:
+        return "splits", f"{words}, and scored: a score of the rows that decide when training stops is too good"
+    scored = survey.undivided * shares[TEST] // sum(shares.values()) if TEST in shares else _FEW_SCORED
+    if scored < _FEW_SCORED:
+        words += f"; about {scored} rows to score on are few: the score may be far off"
+    return "splits", words
+
+
+def _made_of(name: str, patterns: Mapping[str, str], shares: Mapping[str, int], options: IngestOptions) -> str:
+    """` (80%)`, ` (20% of train/)` or ` (test/)`; nothing if no share says how many rows the split has."""
+    if name not in shares:
+        return f" ({_place(patterns[name])})"
+    if isinstance(options.split_by, ByTime | ByName):
+        return ""
+    share = f"{shares[name] / sum(shares.values()):.0%}"
+    return f" ({share} of {_place(patterns[TRAIN])})" if patterns else f" ({share})"
+
+
+def _by(rule: SplitBy) -> str:
+    if isinstance(rule, ByColumns):
+        return f"rows that agree in {', '.join(rule.columns)} are in one split"
+    if isinstance(rule, ByLabel):
+        return f"each has its share of every {rule.column}"
+    return f"rows go by the time in {rule.column}" if isinstance(rule, ByTime) else f"{rule.column} names them"
+
+
+def _place(pattern: str) -> str:
+    """The folder, or the file."""
+    folder, slash, _ = pattern.partition("/")
+    return folder + slash

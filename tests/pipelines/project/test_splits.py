@@ -1,0 +1,88 @@
+"""Which rows train, stop and are scored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByTime
+from infeed.pipelines.project.splits import choose_shares, splits_note, stratified, trained_on
+from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
+
+LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
+
+
+def table(rows: int, *class_rows: int, **more: Any) -> TableSurvey:
+    task: Any = "classification" if class_rows else "regression"
+    classes = tuple(map(str, range(len(class_rows))))
+    return TableSurvey((), LABEL, task, rows, classes=classes, class_rows=class_rows, **more)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shares"),
+    [
+        (25, {"train": 10, "eval": 5, "test": 5}),
+        (569, {"train": 12, "eval": 4, "test": 4}),
+        (5_000, {"train": 14, "eval": 3, "test": 3}),
+        (100_000, {"train": 16, "eval": 2, "test": 2}),
+        (10**8, {"train": 18, "eval": 1, "test": 1}),
+    ],
+)
+def test_few_rows_are_held_out_in_larger_shares(rows: int, shares: dict[str, int]) -> None:
+    assert choose_shares(rows, []) == shares
+
+
+@given(rows=st.integers(20, 10**9), more=st.integers(0, 10**9))
+def test_rows_that_train_are_never_held_out_later_as_a_table_grows(rows: int, more: int) -> None:
+    few, many = choose_shares(rows, []), choose_shares(rows + more, [])
+    assert sum(few.values()) == sum(many.values()) == 20
+    assert few["train"] <= many["train"]
+    assert few["test"] >= many["test"]
+
+
+def test_splits_with_files_of_their_own_leave_train_its_rows() -> None:
+    assert choose_shares(500, ["train", "test"]) == {"train": 16, "eval": 4}
+    assert choose_shares(500, ["train", "eval"]) == {"train": 16, "test": 4}
+    assert choose_shares(500, ["train", "eval", "test"]) == {}
+
+
+def test_a_class_that_the_hash_might_miss_is_divided_exactly() -> None:
+    def rule(survey: TableSurvey, options: IngestOptions | None = None) -> Any:
+        return stratified(survey, "y", choose_shares(survey.rows, []), options or IngestOptions()).split_by
+
+    assert rule(table(500, 490, 10)) == ByLabel("y")
+    assert rule(table(25, 13, 12)) == ByLabel("y")
+    assert rule(table(500, 300, 200)) is None  # the hash of TFX, which needs no second look at the rows
+    assert rule(table(30, *[2] * 15)) is None  # of two rows a class, none would be scored
+    assert rule(table(500)) is None
+    assert rule(table(500, 490, 10), IngestOptions(split_by=ByColumns(("user",)))) == ByColumns(("user",))
+    assert rule(table(500, 490, 10), IngestOptions(shuffle_seed=None)) is None
+
+
+def test_the_rows_to_train_on_are_a_share_of_those_that_are_divided() -> None:
+    assert trained_on(table(300), {"train": 2, "eval": 1}) == 200
+    assert trained_on(table(300, of_train=200), {"train": 16, "eval": 4}) == 160
+    assert trained_on(table(300, of_train=200), {}) == 200
+
+
+def test_the_note_says_what_each_split_is_for_and_warns_of_few_rows() -> None:
+    shares = {"train": 12, "eval": 4, "test": 4}
+    assert splits_note(table(1_000), shares, IngestOptions()) == (
+        "splits",
+        "train (60%): trained on; eval (20%): decides when training stops; test (20%): scored once, at the end",
+    )
+    assert "about 12 rows" in splits_note(table(60), shares, IngestOptions())[1]
+    assert "too good" in splits_note(table(900), {"train": 2, "eval": 1}, IngestOptions())[1]
+    by_time = IngestOptions(split_by=ByTime("day", ("2020-01-01", "2020-02-01")))
+    assert "time in day" in splits_note(table(900), shares, by_time)[1]
+
+
+def test_the_note_names_the_files_of_a_split() -> None:
+    patterns = {"train": "train/*", "test": "test.csv"}
+    words = splits_note(table(900, of_train=600, patterns=patterns), {"train": 16, "eval": 4}, IngestOptions())[1]
+    assert words.startswith("train (80% of train/): ")
+    assert "test (test.csv): " in words
