@@ -57,6 +57,7 @@ class IngestOptions:
       compat: "tfx" writes an empty cell as a present but empty list, byte for byte as TFX's CsvExampleGen does;
         "none" leaves the feature out, which is what `FixedLenFeature` with a default needs.
       block_bytes: how much input is held at a time, in bytes.
+      max_row_mb: a row that decodes to more megabytes is an error; readers use at most four times as much memory.
       statistics: whether what is known of the columns is counted on the way, into `statistics-SPLIT.json`.
     """
 
@@ -72,6 +73,7 @@ class IngestOptions:
     bad_row_limit: int = 1_000
     compat: Compat = "none"
     block_bytes: int = 8 << 20
+    max_row_mb: int = 256
     statistics: bool = True
 
     def __post_init__(self) -> None:
@@ -80,6 +82,7 @@ class IngestOptions:
         require(0 <= self.level <= 9, self, "level", "use a gzip level from 0 to 9")
         at_least(self, 0, "shuffle_seed", "bad_row_limit")
         at_least(self, 1 << 10, "block_bytes")
+        at_least(self, 1, "max_row_mb")
         if self.columns is not None:
             named_once = 0 < len(self.columns) == len(set(self.columns))
             require(named_once, self, "columns", "name one or more, each once, or leave it None for all")

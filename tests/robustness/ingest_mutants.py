@@ -74,6 +74,34 @@ def write_parquet() -> bytes:
     return file.getvalue()
 
 
+def write_rich_parquet() -> bytes:
+    """Every way in which values are packed: dictionaries, run lengths, deltas, codecs, nesting, fixed sizes."""
+    file = io.BytesIO()
+    table = pa.table(
+        {
+            "id": pa.array(range(400)),
+            "word": pa.array([f"word {n % 7}" if n % 5 else None for n in range(400)]),
+            "delta": pa.array([f"prefix {n}" for n in range(400)]),
+            "when": pa.array([n * 1_000_000 for n in range(400)], pa.timestamp("us")),
+            "price": pa.array(range(400), pa.int64()).cast(pa.decimal128(25, 2)),
+            "pair": pa.array([[n, n + 1] for n in range(400)], pa.list_(pa.int32(), 2)),
+            "tags": pa.array([[f"t{n % 4}"] * (n % 3) if n % 7 else None for n in range(400)]),
+            "deep": pa.array([{"flag": n % 2 == 0, "of": {"half": n / 2}} if n % 4 else None for n in range(400)]),
+            "nothing": pa.nulls(400),
+        }
+    )
+    pq.write_table(
+        table,
+        file,
+        row_group_size=150,
+        data_page_size=512,
+        data_page_version="2.0",
+        compression={"id": "none", "word": "zstd", "delta": "gzip"},
+        use_dictionary=["word", "tags.list.item"],
+    )
+    return file.getvalue()
+
+
 def write_avro(codec: str) -> bytes:
     fields: list[dict[str, Any]] = [
         {"name": "id", "type": "long"},
@@ -106,6 +134,7 @@ VALID: dict[str, Callable[[], bytes]] = {
     "crlf.csv.gz": lambda: gzip.compress(write_csv(csv.QUOTE_MINIMAL), mtime=0),
     "a.jsonl": write_jsonl,
     "a.parquet": write_parquet,
+    "rich.parquet": write_rich_parquet,
     "a.avro": lambda: write_avro("null"),
     "deflated.avro": lambda: write_avro("deflate"),
     "a.tfrecord": write_tfrecord,

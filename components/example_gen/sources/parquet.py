@@ -1,4 +1,8 @@
-"""Parquet files -> record batches: row groups are the tasks, and a big one is read block by block."""
+"""Parquet files -> record batches: row groups are the tasks, and a big one is read block by block.
+
+A child process reads the files; see `reader_process`. A block is bounded by what it decodes to: a few kilobytes of
+dictionary or of run lengths may decode to gigabytes, so texts stay dictionary-encoded until a block is cut.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from infeed.components.checks import as_tuples, require
-from infeed.components.dataset import files, schemas
+from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.records import Ints
 from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.sources.reader_process import batches_apart, call_apart
 
 _ROWS_PER_BLOCK = 1 << 16  # at most: a file's own sizes say little about values that it repeats
 _READ_AHEAD = 1 << 20  # bytes of each column; without it Arrow loads whole row groups
+_NUMBER = 8  # bytes of a number
+_READER_BYTES = 256 << 20  # of buffers and pages
+_COPIES = 3  # of the largest row, while it is decoded
 
 
 @dataclass(frozen=True)
@@ -55,13 +66,31 @@ def open_parquet(
     root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
 ) -> OpenedSource:
     """Parquet files whose columns go together."""
-    footers = inputs.look(inputs.find(root, patterns), lambda path: read_footer(path, options.block_bytes))
+    limits = Limits(options.block_bytes, options.max_row_mb << 20)
+
+    def look(path: str) -> Footer:
+        footer: Footer = call_apart(read_footer, path, limits.block, where=path, memory=limits.memory)
+        return footer
+
+    footers = inputs.look(inputs.find(root, patterns), look)
     found, kept = [footer.schema for _, _, footer in footers], parquet.columns if parquet else None
     _check_kept(kept, found)
     schema = schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
-    read = partial(read_groups, schema=schema, block_bytes=options.block_bytes)
+    read = partial(read_groups, schema=schema, limits=limits)
     parts = [(split, file, footer.groups) for split, file, footer in footers]
     return inputs.of_parts("parquet", root, schema, parts, read)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes of a block and of the largest row, both decoded."""
+
+    block: int
+    row: int
+
+    @property
+    def memory(self) -> int:
+        return _READER_BYTES + _COPIES * self.row
 
 
 def read_footer(path: str, block_bytes: int) -> Footer:
@@ -69,7 +98,19 @@ def read_footer(path: str, block_bytes: int) -> Footer:
     with _open(path) as file:
         sizes = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         groups = plan_groups(path, [Part(group.num_rows, group.total_byte_size) for group in sizes], block_bytes)
-        return Footer(schemas.FileSchema(path, file.schema_arrow), tuple(groups))
+        columns = pa.schema([(field.name, _plain(field.type)) for field in schemas.flatten_schema(file.schema_arrow)])
+        return Footer(schemas.FileSchema(path, columns), tuple(groups))
+
+
+def _plain(column: pa.DataType) -> pa.DataType:
+    """The type that a block holds: dictionaries are decoded."""
+    if pa.types.is_dictionary(column):
+        return column.value_type
+    return (
+        pa.list_(column.value_type.value_type)
+        if example_types.is_list(column) and pa.types.is_dictionary(column.value_type)
+        else column
+    )
 
 
 def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[RowGroups]:
@@ -85,29 +126,120 @@ def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[
         yield RowGroups(path, tuple(groups), first_row)
 
 
-def read_groups(what: RowGroups, schema: pa.Schema, block_bytes: int, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_groups(what: RowGroups, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The rows of some row groups in order, with the columns of `schema` and no others."""
-    wanted = set(schema.names)
-    with _open(what.path) as file:
-        size = sum(file.metadata.row_group(group).total_byte_size for group in what.groups)
-        rows = sum(file.metadata.row_group(group).num_rows for group in what.groups)
-        batches = file.iter_batches(
-            batch_size=min(max(1, rows * block_bytes // max(size, 1)), _ROWS_PER_BLOCK),
-            row_groups=list(what.groups),
-            columns=[name for name in schemas.flatten_schema(file.schema_arrow).names if name in wanted],
-        )
+    batches = batches_apart(decode_groups, what.path, what, schema.names, limits, where=what.path, memory=limits.memory)
+    yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row)
+
+
+def decode_groups(path: str, what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
+    """The same rows as flat batches of about `limits.block` bytes, with the file's own types.
+
+    Raises:
+      InfeedError: a part that cannot be decoded, or a row that decodes to more than `limits.row`.
+    """
+    with _open(path) as file:
+        names = set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
+        rows = _rows_of_a_batch(file, what, names, limits.block)
+        packed = _dictionary_columns(file, what, names)
+        columns = sorted(names)
+    with _open(path, packed) as file:
+        batches = file.iter_batches(rows, list(what.groups), columns, use_threads=False)
+        first_row = what.first_row
         try:
-            yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row)
+            for batch in batches:
+                yield from _cut(schemas.flatten_batch(batch), limits, path, first_row)
+                first_row += batch.num_rows
         except (OSError, pa.ArrowException) as error:
-            groups = f"{what.path}, row groups {what.groups[0]} to {what.groups[-1]}"
+            if isinstance(error, MemoryError):
+                raise
+            groups = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
             raise InfeedError(f"unreadable Parquet: {error}", where=groups, do="write the file again") from error
 
 
+def _rows_of_a_batch(file: pq.ParquetFile, what: RowGroups, names: set[str], block_bytes: int) -> int:
+    """How many rows take about a block by the file's own sizes, or by the number of values if these take more."""
+    groups = [file.metadata.row_group(group) for group in what.groups]
+    rows = sum(group.num_rows for group in groups)
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    values = sum(chunk.num_values for chunk in chunks if any(_is_under(chunk.path_in_schema, name) for name in names))
+    size = max(sum(group.total_byte_size for group in groups), values * _NUMBER, 1)
+    return min(max(1, int(rows * block_bytes // size)), _ROWS_PER_BLOCK)
+
+
+def _dictionary_columns(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> list[str]:
+    """Paths of the text columns whose values repeat: Arrow can leave these encoded."""
+    found = list[str]()
+    for number in range(file.metadata.num_columns):
+        column = file.schema.column(number)
+        chunks = [file.metadata.row_group(group).column(number) for group in what.groups]
+        is_text = column.physical_type == "BYTE_ARRAY" and column.logical_type.type in ("STRING", "NONE")
+        repeats = any("DICTIONARY" in encoding for chunk in chunks for encoding in chunk.encodings)
+        if is_text and repeats and any(_is_under(column.path, name) for name in names):
+            found.append(column.path)
+    return found
+
+
+def _cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of about a block each, its dictionaries decoded."""
+    sizes = sum((_bytes_of_rows(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
+    if batch.num_rows and sizes.max() > limits.row:
+        row = int(sizes.argmax())
+        raise InfeedError(
+            f"a row of {int(sizes[row]) >> 20:,} MB",
+            where=f"{path}, row {first_row + row}",
+            do="leave out its column (--set columns=...), or raise max_row_mb (--max-row-mb)",
+        )
+    ends = np.cumsum(sizes)
+    starts = np.flatnonzero(np.diff((ends - sizes) // limits.block, prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+        piece = batch.slice(start, stop - start)
+        columns = [_without_dictionary(column) for column in piece.columns]
+        yield pa.RecordBatch.from_arrays(columns, names=piece.schema.names) if columns else piece
+
+
+def _bytes_of_rows(column: pa.Array) -> Ints:
+    """What the values of each row take once they are decoded: [rows]."""
+    items = example_types.items_of(column)
+    if pa.types.is_dictionary(items.type):
+        lengths = np.append(_byte_lengths(items.dictionary), 0)  # the last for a null
+        sizes: Ints = lengths[pc.fill_null(items.indices, len(lengths) - 1).to_numpy()]
+    elif example_types.kind_of(items.type) == "bytes" and not pa.types.is_fixed_size_binary(items.type):
+        sizes = _byte_lengths(items)
+    else:
+        sizes = np.full(len(items), _NUMBER)
+    if not example_types.is_list(column.type):
+        return sizes
+    ends = np.cumsum(example_types.item_counts(column))
+    return np.diff(np.append(0, np.append(0, np.cumsum(sizes))[ends]))
+
+
+def _byte_lengths(items: pa.Array) -> Ints:
+    return np.asarray(pc.fill_null(pc.binary_length(items), 0), np.int64)
+
+
+def _without_dictionary(column: pa.Array) -> pa.Array:
+    items = example_types.items_of(column)
+    if not pa.types.is_dictionary(items.type):
+        return column
+    if not example_types.is_list(column.type):
+        return column.dictionary_decode()
+    counts = example_types.item_counts(column)
+    offsets = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, items.dictionary_decode())
+    return pc.if_else(column.is_valid(), lists, pa.scalar(None, lists.type)) if column.null_count else lists
+
+
 @contextmanager
-def _open(path: str) -> Iterator[pq.ParquetFile]:
+def _open(path: str, read_dictionary: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     with files.open_input(path) as raw:
         try:
-            file = pq.ParquetFile(raw, buffer_size=_READ_AHEAD, coerce_int96_timestamp_unit="us")
+            file = pq.ParquetFile(
+                raw,
+                buffer_size=_READ_AHEAD,
+                coerce_int96_timestamp_unit="us",
+                read_dictionary=list(read_dictionary),
+            )
         except (OSError, pa.ArrowException) as error:
             raise InfeedError(
                 f"not Parquet, or cut short: {error}", where=path, do="write the file again, or leave it out"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
@@ -135,3 +136,52 @@ def test_what_is_lost_is_told(tmp_path: Path, job: Callable[..., Job]) -> None:
     assert manifest.warnings == ("column 'x': double values rounded to float32: 2",)
     assert (manifest.rows_read, manifest.rejected.rows) == (4, 1)
     assert Manifest.read(f"{tmp_path}/out") == manifest
+
+
+def dictionary(values: list[str], picks: list[int]) -> pa.Array:
+    """Text of which a Parquet file holds each value once."""
+    return pa.DictionaryArray.from_arrays(pa.array(picks, pa.int32()), pa.array(values)).dictionary_decode()
+
+
+def read_all(folder: Path, options: IngestOptions) -> list[pa.RecordBatch]:
+    opened = parquet.open_parquet(str(folder), {None: "*"}, options)
+    return [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
+
+
+def test_blocks_are_cut_by_what_texts_decode_to_and_not_by_the_file(tmp_path: Path) -> None:
+    texts = dictionary(["a" * 30_000, "b" * 10], [0, 1] * 500)
+    pq.write_table(pa.table({"text": texts, "n": range(1_000)}), tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 20_000
+    batches = read_all(tmp_path, IngestOptions(block_bytes=1 << 20))
+    assert max(batch.nbytes for batch in batches) < 1.2 * (1 << 20)
+    assert pa.Table.from_batches(batches).column("text").combine_chunks().equals(texts)
+
+
+def test_lists_of_repeated_texts_come_back_with_their_nulls(tmp_path: Path) -> None:
+    rows = [["x" * 5_000, "y"], None, [], ["y"]] * 200
+    pq.write_table(pa.table({"tags": pa.array(rows)}), tmp_path / "a.parquet")
+    batches = read_all(tmp_path, IngestOptions(block_bytes=100_000))
+    assert len(batches) > 5
+    assert [row for batch in batches for row in batch.column(0).to_pylist()] == rows
+
+
+def test_a_column_of_arrows_dictionary_type_is_read_as_text(tmp_path: Path) -> None:
+    words = pa.array(["a", None, "b", "a"]).dictionary_encode()
+    pq.write_table(pa.table({"word": words}), tmp_path / "a.parquet")
+    (batch,) = read_all(tmp_path, IngestOptions())
+    assert batch.to_pydict() == {"word": ["a", None, "b", "a"]}
+
+
+def test_numbers_that_repeat_come_in_blocks_of_what_they_decode_to(tmp_path: Path) -> None:
+    pq.write_table(pa.table({f"c{n}": np.zeros(20_000) for n in range(20)}), tmp_path / "a.parquet")
+    batches = read_all(tmp_path, IngestOptions(block_bytes=1 << 20))
+    assert max(batch.nbytes for batch in batches) < 1.2 * (1 << 20)
+
+
+def test_a_row_beyond_the_limit_is_named_and_the_limit_can_be_raised(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": dictionary(["a", "b" * 3_000_000], [0, 0, 1])}), tmp_path / "a.parquet")
+    with pytest.raises(InfeedError, match="a row of 2 MB") as raised:
+        read_all(tmp_path, IngestOptions(max_row_mb=1))
+    assert raised.value.where.endswith("a.parquet, row 3")
+    assert "--max-row-mb" in raised.value.do
+    assert sum(batch.num_rows for batch in read_all(tmp_path, IngestOptions(max_row_mb=16))) == 3

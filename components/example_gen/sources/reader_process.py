@@ -1,0 +1,212 @@
+"""Run a file's reader in a child process, so that a file that crashes it or exhausts memory ends the child alone.
+
+Arrow's C++ readers trust more of a Parquet file than a damaged file deserves: some mutations end the process by a
+signal (apache/arrow CVE-2024-52338 and others of their kind). The child runs one function of ours at a time and sends
+back record batches as Arrow IPC streams. It has a limit on its memory, ends when it has been idle for a while, and ends
+with its parent. A process keeps idle children, so that many files cost one start of about 0.3 s.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import resource
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+
+from infeed.components.errors import InfeedError
+
+_IDLE = 60.0  # seconds after which a child without work ends
+_HEAD = struct.Struct("<cQ")  # kind and length of a message
+_BATCH, _RESULT, _ERROR, _NO_MEMORY, _END = b"B", b"R", b"E", b"M", b"."
+# The parent's own path: the current folder may hold another `infeed`.
+_START = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import serve; serve()"
+_DO = "write the file again, or set it aside: leave it out of the folder or the pattern"
+
+
+def batches_apart(
+    function: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any, where: str, memory: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `function(*arguments)` yields in a child process.
+
+    Args:
+      function: a function of a module, which both processes import.
+      where: file that the function reads, for errors.
+      memory: bytes that the child may use beyond what it takes to start.
+
+    Raises:
+      InfeedError: the error that the function raises; the child crashed; the child needs more memory.
+    """
+    with _child(where, memory) as child:
+        for kind, data in child.run(function, arguments, memory):
+            if kind == _BATCH:
+                with pa.ipc.open_stream(data) as stream:
+                    yield from stream
+
+
+def call_apart(function: Callable[..., Any], *arguments: Any, where: str, memory: int) -> Any:
+    """Return what `function(*arguments)` returns in a child process; see `batches_apart`."""
+    with _child(where, memory) as child:
+        (result,) = [pickle.loads(data) for kind, data in child.run(function, arguments, memory) if kind == _RESULT]
+        return result
+
+
+class _Child:
+    def __init__(self) -> None:
+        # Arrow's default allocators reserve far more address space than they use. The limit counts all of it.
+        pool = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # what C libraries print when they abort
+            env={**os.environ, **pool},
+        )
+        self._requests = cast(BinaryIO, self._process.stdin)
+        self._replies = cast(BinaryIO, self._process.stdout)
+        self.owner = os.getpid()
+
+    def run(self, function: Callable[..., Any], arguments: tuple[Any, ...], memory: int) -> Iterator[tuple[bytes, Any]]:
+        """Yield (kind, data) of each message until the last; an error is the last.
+
+        Raises:
+          EOFError, BrokenPipeError: the child has ended.
+          MemoryError: the child needs more memory.
+        """
+        _send(self._requests, _RESULT, pickle.dumps((function, arguments, memory)))
+        while (message := _receive(self._replies))[0] != _END:
+            if message[0] == _NO_MEMORY:
+                raise MemoryError
+            if message[0] == _ERROR:
+                raise pickle.loads(message[1])
+            yield message
+
+    def kill(self) -> None:
+        self._process.kill()
+        with suppress(OSError):
+            self._process.communicate()
+
+    def died_of(self) -> str:
+        """Wait for the end of a process whose pipe is closed, and return the name of its signal or its exit status."""
+        status = self._process.wait()
+        return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+    @property
+    def is_alive(self) -> bool:
+        return self.owner == os.getpid() and self._process.poll() is None
+
+
+_idle: list[_Child] = []
+_lock = threading.Lock()
+
+
+@contextmanager
+def _child(where: str, memory: int) -> Iterator[_Child]:
+    """An idle child or a new one. A child that failed, or whose reader stopped early, is not used again."""
+    with _lock:
+        usable = [child for child in _idle if child.is_alive]
+        child = usable.pop() if usable else _Child()
+        if not _idle and not usable:
+            atexit.register(_end_idle)
+        _idle[:] = usable
+    try:
+        yield child
+    except (EOFError, BrokenPipeError) as error:
+        raise InfeedError(f"the file crashed its reader ({child.died_of()})", where=where, do=_DO) from error
+    except MemoryError as error:
+        child.kill()
+        raise InfeedError(
+            f"reading takes more than {memory >> 20:,} MB of memory",
+            where=where,
+            do="write the file with smaller values and row groups, or raise max_row_mb (--max-row-mb)",
+        ) from error
+    except InfeedError:
+        _idle.append(child)
+        raise
+    except BaseException:
+        child.kill()
+        raise
+    _idle.append(child)
+
+
+def _end_idle() -> None:
+    for child in _idle:
+        if child.owner == os.getpid():
+            child.kill()
+
+
+def _send(pipe: BinaryIO, kind: bytes, data: Any = b"") -> None:
+    pipe.write(_HEAD.pack(kind, len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _receive(pipe: BinaryIO) -> tuple[bytes, Any]:
+    head = pipe.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        raise EOFError
+    kind, size = _HEAD.unpack(head)
+    data = pipe.read(size)
+    if len(data) < size:
+        raise EOFError
+    return kind, data
+
+
+def serve() -> None:
+    """The child's main loop: requests come by standard input, and messages leave by what was standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints stays out of the messages
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    started_with = 0
+    while select.select([requests], [], [], _IDLE)[0]:
+        try:
+            function, arguments, memory = pickle.loads(_receive(requests)[1])
+        except EOFError:
+            return
+        started_with = started_with or _address_space()  # with the modules that the first request imports
+        _limit_memory(started_with + memory)
+        _reply(replies, function, arguments)
+
+
+def _reply(replies: BinaryIO, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        result = function(*arguments)
+        if isinstance(result, Iterator):
+            for batch in result:
+                _send(replies, _BATCH, _as_stream(batch))
+        else:
+            _send(replies, _RESULT, pickle.dumps(result))
+        _send(replies, _END)
+    except MemoryError:
+        _send(replies, _NO_MEMORY)
+    except Exception as error:
+        _send(replies, _ERROR, pickle.dumps(error))
+
+
+def _as_stream(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _limit_memory(size: int) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size if most == resource.RLIM_INFINITY else min(size, most), most))

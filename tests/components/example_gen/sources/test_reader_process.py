@@ -1,0 +1,79 @@
+"""Readers in a child process: results and errors come back, and a child that dies is an error that names the file."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import os
+import threading
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources.reader_process import call_apart
+
+MEMORY = 256 << 20
+
+
+def test_a_result_comes_back_from_another_process() -> None:
+    assert call_apart(os.getpid, where="a.parquet", memory=MEMORY) != os.getpid()
+
+
+def test_one_child_serves_many_calls() -> None:
+    children = {call_apart(os.getpid, where="a.parquet", memory=MEMORY) for _ in range(5)}
+    assert len(children) == 1
+
+
+def test_calls_from_several_threads_have_children_of_their_own() -> None:
+    inside = threading.Barrier(2)
+    found: list[int] = []
+
+    def call() -> None:
+        inside.wait()
+        found.append(call_apart(operator.add, 1, 2, where="a.parquet", memory=MEMORY))
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [3, 3]
+
+
+def test_a_crash_names_the_file_and_the_signal_and_the_next_call_works() -> None:
+    with pytest.raises(InfeedError, match="SIGABRT") as raised:
+        call_apart(os.abort, where="folder/a.parquet", memory=MEMORY)
+    assert raised.value.where == "folder/a.parquet"
+    assert call_apart(operator.add, 1, 2, where="a.parquet", memory=MEMORY) == 3
+
+
+def test_an_exit_names_the_file() -> None:
+    with pytest.raises(InfeedError, match="exit status 3") as raised:
+        call_apart(os._exit, 3, where="a.parquet", memory=MEMORY)
+    assert raised.value.where == "a.parquet"
+
+
+def test_an_error_is_raised_as_it_is_and_the_child_goes_on() -> None:
+    child = call_apart(os.getpid, where="a.parquet", memory=MEMORY)
+    with pytest.raises(ZeroDivisionError):
+        call_apart(operator.truediv, 1, 0, where="a.parquet", memory=MEMORY)
+    assert call_apart(operator.add, 1, 2, where="a.parquet", memory=MEMORY) == 3
+    assert child
+
+
+def test_memory_beyond_the_limit_is_an_error_that_names_the_file_and_the_option() -> None:
+    with pytest.raises(InfeedError, match="64 MB") as raised:
+        call_apart(bytes, 1 << 30, where="a.parquet", memory=64 << 20)
+    assert raised.value.where == "a.parquet"
+    assert "--max-row-mb" in raised.value.do
+
+
+def test_a_limit_can_be_raised_for_the_next_call() -> None:
+    with pytest.raises(InfeedError):
+        call_apart(bytes, 128 << 20, where="a.parquet", memory=64 << 20)
+    assert len(call_apart(bytes, 128 << 20, where="a.parquet", memory=512 << 20)) == 128 << 20
+
+
+def test_what_a_reader_prints_is_no_part_of_its_answer() -> None:
+    assert call_apart(os.system, "echo noise", where="a.parquet", memory=MEMORY) == 0
+    assert call_apart(list, itertools.repeat(1, 3), where="a.parquet", memory=MEMORY) == [1, 1, 1]
