@@ -57,7 +57,7 @@ class IngestOptions:
       compat: "tfx" writes an empty cell as a present but empty list, byte for byte as TFX's CsvExampleGen does;
         "none" leaves the feature out, which is what `FixedLenFeature` with a default needs.
       block_bytes: how much input is held at a time, in bytes.
-      max_row_mb: a row that decodes to more megabytes is an error; readers use at most four times as much memory.
+      max_row_mb: a row that decodes to more megabytes is an error; readers use a few times as much memory.
       statistics: whether what is known of the columns is counted on the way, into `statistics-SPLIT.json`.
     """
 

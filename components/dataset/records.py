@@ -66,19 +66,22 @@ def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_leve
     return Written(size, checksum.digest().hex())
 
 
-def read_records(path: str) -> Iterator[bytes]:
+def read_records(path: str, most_bytes: int | None = None) -> Iterator[bytes]:
     """The payloads of one file, both checksums verified; `.gz` in the name means gzip, as it does to TensorFlow.
+
+    Args:
+      most_bytes: a longer record is an error, found before memory is taken for it.
 
     Raises:
       InfeedError: a truncated or corrupt file, with its name and the record's number, from 0.
     """
-    for number, payload in enumerate(scan_records(path)):
+    for number, payload in enumerate(scan_records(path, most_bytes)):
         if payload is None:
             raise InfeedError("corrupt record: wrong checksum", where=f"{path}, record {number}", do=_REMEDY)
         yield payload
 
 
-def scan_records(path: str) -> Iterator[bytes | None]:
+def scan_records(path: str, most_bytes: int | None = None) -> Iterator[bytes | None]:
     """As `read_records`, but goes on after a record whose payload is corrupt; None stands in its place.
 
     Raises:
@@ -86,6 +89,12 @@ def scan_records(path: str) -> Iterator[bytes | None]:
     """
     with open_framing(path) as file:
         for number, length in _lengths(file, path):
+            if most_bytes is not None and length > most_bytes:
+                raise InfeedError(
+                    f"a record of {length >> 20:,} MB",
+                    where=f"{path}, record {number}",
+                    do="write smaller records, or raise max_row_mb (--max-row-mb)",
+                )
             payload, crc = read_from(file, length, path), read_from(file, _CRC_BYTES, path)
             if len(crc) < _CRC_BYTES:
                 raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)

@@ -2,7 +2,9 @@
 
 
 A file's blocks are found by hopping from length to length, so that a task reads its own bytes alone. It decodes them
-behind a header made anew, which leaves out the logical types that Arrow reads faster from plain numbers.
+behind a header made anew, which leaves out the logical types that Arrow reads faster from plain numbers. The decoder
+runs in a child process with a limit on its memory, since a block of any codec may unpack to gigabytes; see
+`reader_process`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
-from infeed.components.example_gen.sources.streams import exceeds, may_exceed
+from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
 # Avro types -> Arrow types.
 #
@@ -187,7 +189,6 @@ _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _LONG_BYTES = 10  # of Avro's longest variable-length integer
 _ROWS_PER_BATCH = 1 << 14
-_MOST_BLOCK_BYTES = 256 << 20  # of one block, unpacked; writers make them of kilobytes
 _REMEDY = "write the file again, or leave it out"
 
 
@@ -215,15 +216,22 @@ class Blocks:
 
 def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
     """Avro files whose columns go together."""
+    limits = Limits.of(options)
 
     def look(path: str) -> tuple[AvroHeader, list[Blocks]]:
-        header = read_header(path)
-        return header, list(plan_blocks(header, options.block_bytes))
+        header, blocks = call_apart(plan_file, path, limits.block, where=path, memory=limits.memory)
+        return header, blocks
 
     seen = inputs.look(inputs.find(root, patterns), look)
     schema = schemas.unify([schemas.FileSchema(header.path, header.arrow) for _, _, (header, _) in seen])
     parts = [(split, file, blocks) for split, file, (_, blocks) in seen]
-    return inputs.of_parts("avro", root, schema, parts, partial(read_blocks, schema=schema))
+    return inputs.of_parts("avro", root, schema, parts, partial(read_blocks, schema=schema, limits=limits))
+
+
+def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
+    """The header of a file, and its blocks as tasks."""
+    header = read_header(path)
+    return header, list(plan_blocks(header, block_bytes))
 
 
 def read_header(path: str) -> AvroHeader:
@@ -252,7 +260,7 @@ def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:
         size, at = file.size(), header.stop
         while at < size:
             rows, stop = _hop(file, at, header, row)
-            _check_size(file, at, stop, header, row)
+            _check_rows(file, at, stop, header, row)
             if at > start and stop - start > block_bytes:
                 yield Blocks(header, start, at, first_row)
                 start, first_row = at, row
@@ -261,10 +269,30 @@ def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:
             yield Blocks(header, start, at, first_row)
 
 
-def read_blocks(what: Blocks, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The rows of some blocks in order, with the columns of `schema`."""
-    batches = (_to_batch(rows, what.header) for rows in _read_rows(what))
-    yield from conform(batches, schema, what.header.path, bad_rows, first_row=what.first_row)
+    path = what.header.path
+    batches = batches_apart(decode_blocks, what, limits, where=path, memory=limits.memory)
+    yield from conform(batches, schema, path, bad_rows, first_row=what.first_row)
+
+
+def decode_blocks(what: Blocks, limits: Limits) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about `limits.block` bytes, with the file's own columns.
+
+    Raises:
+      InfeedError: a part that cannot be decoded, or a row that decodes to more than `limits.row`.
+    """
+    row = what.first_row
+    for rows in _read_rows(what, limits.block):
+        batch = _to_batch(rows, what.header)
+        row += batch.num_rows
+        if batch.nbytes > limits.row + limits.block:  # only the last row can be so large
+            raise InfeedError(
+                f"a row of {batch.nbytes >> 20:,} MB",
+                where=f"{what.header.path}, row {row - 1}",
+                do="write the file with smaller values, or raise max_row_mb (--max-row-mb)",
+            )
+        yield batch
 
 
 def _to_batch(rows: list[dict[str, Any]], header: AvroHeader) -> pa.RecordBatch:
@@ -276,18 +304,23 @@ def _to_batch(rows: list[dict[str, Any]], header: AvroHeader) -> pa.RecordBatch:
         ) from error
 
 
-def _read_rows(what: Blocks) -> Iterator[list[dict[str, Any]]]:
+def _read_rows(what: Blocks, block_bytes: int) -> Iterator[list[dict[str, Any]]]:
     with files.open_input(what.header.path) as file:
         file.seek(what.start)
         data = file.read(what.stop - what.start)
     rows: list[dict[str, Any]] = []
-    done = 0
+    done, size = 0, 0.0
     try:
-        for row in fastavro.reader(io.BytesIO(_plain_header(what.header) + data)):
-            rows.append(cast("dict[str, Any]", row))
-            if len(rows) == _ROWS_PER_BATCH:
-                yield rows
-                done, rows = done + len(rows), []
+        for block in cast(Any, fastavro.block_reader(io.BytesIO(_plain_header(what.header) + data))):
+            of_row = block.bytes_.getbuffer().nbytes / max(block.num_records, 1)
+            for row in block:
+                rows.append(cast("dict[str, Any]", row))
+                size += of_row
+                if size >= block_bytes or len(rows) == _ROWS_PER_BATCH:
+                    yield rows
+                    done, rows, size = done + len(rows), [], 0
+    except MemoryError:
+        raise
     except Exception as error:  # whatever a codec or a decoder makes of broken bytes
         where = f"{what.header.path}, row {what.first_row + done + len(rows)}"
         raise InfeedError(f"unreadable Avro: {error!r}", where=where, do=_REMEDY) from error
@@ -314,22 +347,11 @@ def _hop(file: pa.NativeFile, at: int, header: AvroHeader, row: int) -> tuple[in
     return rows, stop
 
 
-def _check_size(file: pa.NativeFile, at: int, stop: int, header: AvroHeader, row: int) -> None:
-    """A few kilobytes may unpack to more than any memory holds: refused, before a decoder tries."""
+def _check_rows(file: pa.NativeFile, at: int, stop: int, header: AvroHeader, row: int) -> None:
+    """Rows without values take no bytes, so that a forged number of them would never end."""
     file.seek(at)
     if (rows := _read_long(io.BytesIO(file.read(_LONG_BYTES)))) > stop - at and all(map(_is_empty, header.arrow.types)):
         raise InfeedError(f"{rows:,} rows without values", where=f"{header.path}, row {row}", do=_REMEDY)
-    if not may_exceed(header.codec, stop - at, _MOST_BLOCK_BYTES):
-        return
-    file.seek(at)
-    packed = io.BytesIO(file.read(stop - at - _SYNC_BYTES))
-    _read_long(packed), _read_long(packed)
-    if exceeds(header.codec, packed.read(), _MOST_BLOCK_BYTES):
-        raise InfeedError(
-            f"a block of more than {_MOST_BLOCK_BYTES >> 20} MB unpacked",
-            where=f"{header.path}, row {row}",
-            do="write the file in smaller blocks",
-        )
 
 
 def _bytes_at(file: pa.NativeFile, at: int) -> bytes:

@@ -24,13 +24,11 @@ from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
-from infeed.components.example_gen.sources.reader_process import batches_apart, call_apart
+from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
 _ROWS_PER_BLOCK = 1 << 16  # at most: a file's own sizes say little about values that it repeats
 _READ_AHEAD = 1 << 20  # bytes of each column; without it Arrow loads whole row groups
 _NUMBER = 8  # bytes of a number
-_READER_BYTES = 256 << 20  # of buffers and pages
-_COPIES = 3  # of the largest row, while it is decoded
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def open_parquet(
     root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
 ) -> OpenedSource:
     """Parquet files whose columns go together."""
-    limits = Limits(options.block_bytes, options.max_row_mb << 20)
+    limits = Limits.of(options)
 
     def look(path: str) -> Footer:
         footer: Footer = call_apart(read_footer, path, limits.block, where=path, memory=limits.memory)
@@ -79,18 +77,6 @@ def open_parquet(
     read = partial(read_groups, schema=schema, limits=limits)
     parts = [(split, file, footer.groups) for split, file, footer in footers]
     return inputs.of_parts("parquet", root, schema, parts, read)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bytes of a block and of the largest row, both decoded."""
-
-    block: int
-    row: int
-
-    @property
-    def memory(self) -> int:
-        return _READER_BYTES + _COPIES * self.row
 
 
 def read_footer(path: str, block_bytes: int) -> Footer:

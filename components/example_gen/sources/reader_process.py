@@ -20,18 +20,39 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 
 _IDLE = 60.0  # seconds after which a child without work ends
+_READER_BYTES = 256 << 20
+_COPIES = 3
 _HEAD = struct.Struct("<cQ")  # kind and length of a message
 _BATCH, _RESULT, _ERROR, _NO_MEMORY, _END = b"B", b"R", b"E", b"M", b"."
 # The parent's own path: the current folder may hold another `infeed`.
 _START = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import serve; serve()"
 _DO = "write the file again, or set it aside: leave it out of the folder or the pattern"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes of a block and of the largest row, both decoded."""
+
+    block: int
+    row: int
+
+    @classmethod
+    def of(cls, options: IngestOptions) -> Limits:
+        return cls(options.block_bytes, options.max_row_mb << 20)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a reader may use: buffers and pages, and copies of the largest row while it is decoded."""
+        return _READER_BYTES + _COPIES * self.row
 
 
 def batches_apart(

@@ -1,22 +1,18 @@
 """Bytes a bounded piece at a time: decompressed, and text as blocks of whole rows, recoded to UTF-8.
 
 A plain UTF-8 file can be read from any row on: a big one becomes several spans, for as many workers. A compressed or
-recoded file is one span. A file's first bytes tell its compression; its name does not. How large a block becomes once
-it is unpacked is told without room for it: a few kilobytes may become gigabytes.
+recoded file is one span. A file's first bytes tell its compression; its name does not.
 """
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import lzma
 import threading
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -34,13 +30,6 @@ _SHOWN_BYTES = 200  # of a bad row
 _PATIENCE = 1.0  # seconds; some millionths are enough
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BAD_COMPRESSION: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error)
-_PIECE = 1 << 20
-_INFLATE = 1_032  # deflate makes at most so many bytes of one; bzip2 and xz have no such bound
-_UNPACK: dict[str, Callable[[], Any]] = {
-    "deflate": partial(zlib.decompressobj, -zlib.MAX_WBITS),
-    "bzip2": bz2.BZ2Decompressor,
-    "xz": lzma.LZMADecompressor,
-}
 
 
 @dataclass(frozen=True)
@@ -236,25 +225,3 @@ class _Recoder:
             self._recoded += self._decoder.decode(piece, final=self._ended).encode(errors="surrogateescape")
         piece, self._recoded = self._recoded[:size], self._recoded[size:]
         return piece
-
-
-def may_exceed(codec: str, packed: int, most: int) -> bool:
-    """Whether so many packed bytes of a codec, by Avro's name, can become more than `most`, which few blocks can."""
-    return codec in _UNPACK and (codec != "deflate" or packed * _INFLATE > most)
-
-
-def exceeds(codec: str, packed: bytes, most: int) -> bool:
-    """Whether they become more than `most` bytes. Broken ones do not: their decoder says what is wrong with them."""
-    size, unpacker = 0, _UNPACK[codec]()
-    try:
-        while size <= most and not (unpacker.eof and not unpacker.unused_data):
-            if unpacker.eof:  # one stream behind another
-                packed, unpacker = unpacker.unused_data, _UNPACK[codec]()
-            piece = unpacker.decompress(packed, _PIECE)
-            packed = getattr(unpacker, "unconsumed_tail", b"")  # the others keep it themselves
-            if not piece and not unpacker.eof:
-                break
-            size += len(piece)
-    except (zlib.error, lzma.LZMAError, OSError, EOFError):
-        return False
-    return size > most

@@ -31,12 +31,15 @@ def open_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions)
         if listed := listed_files(folder):
             check_listed(folder, listed)
     parts = inputs.look(found, lambda path: [path])
-    read = partial(read_blocks, block_bytes=options.block_bytes)
+    read = partial(read_blocks, block_bytes=options.block_bytes, most_bytes=options.max_row_mb << 20)
     return inputs.of_parts("tfrecord", root, SCHEMA, parts, read, serialized=True)
 
 
-def read_blocks(path: str, block_bytes: int, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_blocks(path: str, block_bytes: int, most_bytes: int, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The records of one file in order, as batches of about `block_bytes`.
+
+    Args:
+      most_bytes: a longer record is an error.
 
     Raises:
       InfeedError: a file that is not what its dataset's manifest tells; a truncated or corrupt one, with the record's
@@ -47,7 +50,7 @@ def read_blocks(path: str, block_bytes: int, *, bad_rows: BadRows) -> Iterator[p
         verify([expected])
     block: list[bytes] = []
     size = 0
-    for record in records.read_records(path):
+    for record in records.read_records(path, most_bytes):
         if block and size + len(record) > block_bytes:
             yield _batch(block)
             block, size = [], 0

@@ -64,8 +64,8 @@ def write(folder: Path, schema: Any, rows: list[dict[str, Any]], name: str = "a.
     return folder / name
 
 
-def open_(folder: Path, block_bytes: int = 8 << 20) -> OpenedSource:
-    return avro.open_avro(str(folder), {None: "*"}, IngestOptions(block_bytes=block_bytes))
+def open_(folder: Path, block_bytes: int = 8 << 20, **options: Any) -> OpenedSource:
+    return avro.open_avro(str(folder), {None: "*"}, IngestOptions(block_bytes=block_bytes, **options))
 
 
 def rows_of(opened: OpenedSource) -> Iterator[dict[str, Any]]:
@@ -214,14 +214,31 @@ def test_a_block_of_forged_length(tmp_path: Path, rows: int, size: int) -> None:
         list(rows_of(open_(tmp_path)))
 
 
-@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz"])
-def test_a_block_that_unpacks_to_too_much_is_refused_before_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
-) -> None:
-    monkeypatch.setattr(avro, "_MOST_BLOCK_BYTES", 100_000)
-    write(tmp_path, schema_of(a="string"), [{"a": "x"}, {"a": "y" * 200_000}], codec=codec, sync_interval=1)
-    with pytest.raises(InfeedError, match=r"(?s)a block of more than 0 MB unpacked.*a\.avro, row 2"):
-        open_(tmp_path)
+@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
+def test_a_row_beyond_the_limit_is_named(tmp_path: Path, codec: str) -> None:
+    rows = [{"a": "x"}, {"a": "y" * 3_000_000}, {"a": "z"}]
+    write(tmp_path, schema_of(a="string"), rows, codec=codec, sync_interval=1)
+    with pytest.raises(InfeedError, match="a row of 2 MB") as raised:
+        list(rows_of(open_(tmp_path, 1 << 12, max_row_mb=1)))
+    assert raised.value.where.endswith("a.avro, row 2")
+    assert "--max-row-mb" in raised.value.do
+
+
+def test_a_block_that_unpacks_to_more_than_the_memory_limit_is_refused(tmp_path: Path) -> None:
+    rows = [{"a": "y" * 300_000_000}]
+    write(tmp_path, schema_of(a="string"), rows, codec="deflate", codec_compression_level=1)
+    with pytest.raises(InfeedError, match="MB of memory") as raised:
+        list(rows_of(open_(tmp_path, max_row_mb=1)))
+    assert raised.value.where.endswith("a.avro")
+
+
+def test_large_values_come_row_by_row(tmp_path: Path) -> None:
+    rows = [{"a": str(number) * 1_000_000} for number in range(5)]
+    write(tmp_path, schema_of(a="string"), rows, codec="deflate")
+    opened = open_(tmp_path, 1 << 20)
+    sizes = [batch.num_rows for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
+    assert sizes == [2, 2, 1]
+    assert list(rows_of(opened)) == rows
 
 
 def test_more_rows_without_values_than_bytes_are_refused(tmp_path: Path) -> None:
