@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import multiprocessing
 import os
 import signal
@@ -17,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.ingest import MapFn
+from infeed.components.locks import alone
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -180,7 +180,11 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
         return
     path = Path(os.path.realpath(output))  # a link stays, and leads to the new dataset
     folder = path.with_name(f".{path.name}.unfinished")
-    with _alone(path, output):
+    with _told(output):
+        _make_folder(path.parent)
+    lock = path.with_name(f".{path.name}.lock")
+    do = "wait for it, or choose another OUTPUT"
+    with alone(lock, doing="another process is writing there", where=output, do=do):
         mend(str(path))
         check_output(output, overwrite)
         folder.mkdir(exist_ok=True)
@@ -191,36 +195,6 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
                 put_folder(str(folder), str(path))
         finally:
             files.remove(str(folder))
-
-
-@contextmanager
-def _alone(path: Path, output: str) -> Iterator[None]:
-    """Locks a file beside `path` until the end of this process, however that comes."""
-    lock = path.with_name(f".{path.name}.lock")
-    with _told(output):
-        _make_folder(path.parent)
-        handle = _locked(lock, output)
-    try:
-        yield
-    finally:
-        lock.unlink()
-        os.close(handle)
-
-
-def _locked(lock: Path, output: str) -> int:
-    # By hand: filelock leaves its file behind, and beside OUTPUT nothing shall stay.
-    while True:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(handle)
-            do = "wait for it, or choose another OUTPUT"
-            raise InfeedError("another process is writing there", where=output, do=do) from error
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.stat(lock)):
-                return handle
-        os.close(handle)  # whoever had it has just removed it
 
 
 def _make_folder(folder: Path) -> None:

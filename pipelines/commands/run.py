@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from infeed.components.errors import InfeedError
+from infeed.components.locks import alone
 from infeed.components.units import short_path
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import as_flags, project_options
@@ -43,7 +44,7 @@ def command(project: str, from_node: str | None, as_json: bool, **overrides: Any
     config = decided(read_project(project), overrides, may_ask=not as_json)
     _check_root(config.root)
     log = Path(config.logs) / "run.log"
-    with quiet(log) as console:
+    with _only_run(config.root), quiet(log) as console:
         for about, words in config.notes:
             _log.info("%s: %s", about, words)
         if not as_json:
@@ -61,6 +62,19 @@ def _check_root(root: str) -> None:
             where="root",
             do="give a folder of this machine; deploy.root is that of a compiled pipeline",
         )
+
+
+@contextlib.contextmanager
+def _only_run(root: str) -> Iterator[None]:
+    """Two runs in one root would take each other's checkpoints and metadata."""
+    try:
+        Path(root).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        do = "give another --root, or change the permissions"
+        raise InfeedError(f"cannot write there: {error.strerror}", where=f"root {root}", do=do) from error
+    do = "wait for it, end it, or give another --root"
+    with alone(Path(root, ".lock"), doing="another run is at work there", where=f"root {root}", do=do):
+        yield
 
 
 def _run(

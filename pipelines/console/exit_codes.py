@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import signal
 import sys
+import tempfile
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +19,13 @@ from infeed.pipelines.console.terminal import echo
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
 EXIT_LOST = 3  # a run elsewhere was or may have been started, and how it ends was not seen
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: an exception that nobody foresaw
 EXIT_INTERRUPTED = 130  # Ctrl-C, as shells have it
+# What the system says of a path that a user gave: one that is missing, taken, too long, or not allowed.
+_OF_PATHS = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.ENODEV),
+}
 _DEBUG = "infeed.debug"
 _NO_MEMORY = InfeedError(
     "there is not enough memory", do="end other programs, or give smaller files or batches; --debug shows where"
@@ -30,7 +39,10 @@ class LostError(InfeedError):
 
 @contextlib.contextmanager
 def errors(as_json: bool, debug: bool) -> Iterator[None]:
-    """Tells of bad input without a traceback, and exits with 2; with 3 for a `LostError`, with 130 at Ctrl-C."""
+    """Print errors without a traceback and exit: see the codes above.
+
+    A path that the system refuses is bad input. Any other exception is a defect of ours.
+    """
     try:
         with naming_extras():
             yield
@@ -38,14 +50,37 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
         if debug:
             raise
         error = raised if isinstance(raised, InfeedError) else _NO_MEMORY
-        if as_json:
-            echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
-        else:
-            echo(f"error: {error}", err=True)
+        _print(error, as_json)
         sys.exit(EXIT_LOST if isinstance(error, LostError) else EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         echo("interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as raised:
+        if debug or (isinstance(raised, OSError) and raised.errno in (errno.EPIPE, errno.ENOSPC)):
+            raise
+        if isinstance(raised, OSError) and raised.filename and raised.errno in _OF_PATHS:
+            do = "give another path, or change its permissions"
+            _print(InfeedError(str(raised.strerror), where=str(raised.filename), do=do), as_json)
+            sys.exit(EXIT_BAD_INPUT)
+        _print(_defect(raised), as_json)
+        sys.exit(EXIT_DEFECT)
+
+
+def _print(error: InfeedError, as_json: bool) -> None:
+    if as_json:
+        echo(json.dumps({"error": {"what": error.what, "where": error.where, "do": error.do}}))
+    else:
+        echo(f"error: {error}", err=True)
+
+
+def _defect(raised: Exception) -> InfeedError:
+    """The traceback goes to a file, which a report can include."""
+    with tempfile.NamedTemporaryFile("w", prefix="infeed-defect-", suffix=".log", delete=False) as log:
+        log.write("".join(traceback.format_exception(raised)))
+    what = f"this is a defect of infeed: {type(raised).__name__}: {raised}"
+    return InfeedError(what, where=f"traceback in {log.name}", do="report it with that file")
 
 
 class Command(click.Command):

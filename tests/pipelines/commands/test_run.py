@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from infeed.pipelines.cli import main
 from infeed.pipelines.commands import run
+from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT
 from infeed.pipelines.console.nodes import NodeReport, NodeState
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
@@ -45,6 +49,21 @@ def _interrupted(config: Any, console: Console) -> None:
     with run._told_at_interrupt(config, console, False) as watch:
         watch(NODES)
         raise KeyboardInterrupt
+
+
+def test_a_second_run_in_one_root_is_refused_and_names_the_first(tmp_path: Path) -> None:
+    arguments = ["run", "tabular", "--root", str(tmp_path)]
+    with run._only_run(str(tmp_path)):
+        result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert f"process {os.getpid()} on host" in result.output
+    assert str(tmp_path) in result.output
+
+
+def test_a_root_that_cannot_be_written_is_an_error() -> None:
+    result = CliRunner().invoke(main, ["run", "tabular", "--root", "/proc/none"])
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert "/proc/none" in result.output
 
 
 def outcome(**given: Any) -> Any:
