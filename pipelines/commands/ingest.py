@@ -159,6 +159,13 @@ _NEEDS = {"cuts": "split_time", "split_salt": "by_columns", "beam_options": "run
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the input.")
 @click.option("--on-bad-row", type=click.Choice(["fail", "reject"]), default="fail", show_default=True)
 @click.option("--bad-row-limit", type=click.IntRange(min=0), default=1_000, show_default=True)
+@click.option(
+    "--max-row-mb",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Refuse a row that decodes to more megabytes.",
+)
 @click.option("--compat", type=click.Choice(["none", "tfx"]), default="none", show_default=True)
 @click.option("--no-statistics", is_flag=True, help="Do not count what is in the columns on the way.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as pay by default.")
@@ -229,7 +236,10 @@ def _options(given: Mapping[str, Any]) -> IngestOptions:
         filter=given["row_filter"],
         balance=balance,
         statistics=not given["no_statistics"],
-        **{name: given[name] for name in ("compression", "level", "on_bad_row", "bad_row_limit", "compat")},
+        **{
+            name: given[name]
+            for name in ("compression", "level", "on_bad_row", "bad_row_limit", "max_row_mb", "compat")
+        },
     )
 
 
