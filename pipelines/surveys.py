@@ -18,6 +18,26 @@ _LONGEST = 40  # characters of one
 
 
 @dataclass(frozen=True)
+class Leak:
+    """Why a column alone gives the label away.
+
+    Attributes:
+      why: in words, for people.
+      score: how much of each class the column alone predicts, or R squared of a quantity.
+      sure: whether the way in which it predicts is itself a sign; if not, the column may be an honest measurement.
+    """
+
+    why: str
+    score: float
+    sure: bool = True
+
+    @property
+    def reason(self) -> str:
+        """Why the column is left out."""
+        return f"it gives the label away: {self.why}"
+
+
+@dataclass(frozen=True)
 class ColumnSurvey:
     """One column of a table. `type` is what it becomes in a tf.Example: "int", "float" or "bytes".
 
@@ -31,6 +51,7 @@ class ColumnSurvey:
       features: what it calls for; none where nothing can be learned from it.
       useless: why nothing can be learned from it; empty where something can.
       advice: what would make more of it; empty where there is nothing to say.
+      leak: how it gives the label away; None if it does not.
       statistics: all that was counted of it.
     """
 
@@ -46,7 +67,13 @@ class ColumnSurvey:
     features: tuple[Feature, ...] = ()
     useless: str = ""
     advice: str = ""
+    leak: Leak | None = None
     statistics: ColumnStatistics | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether nothing is learned from it because it gives the label away."""
+        return self.leak is not None and self.useless == self.leak.reason
 
     @property
     def sample(self) -> str:

@@ -28,6 +28,15 @@ def project_options(command: Any) -> Any:
             "--task", type=click.Choice(["classification", "regression"]), help="By default the label decides."
         ),
         click.option(
+            "--keep",
+            multiple=True,
+            help="Learn from this column even if it gives the label away. Repeat for several columns.",
+            metavar="COLUMN",
+        ),
+        click.option(
+            "--strict", is_flag=True, default=None, help="Stop if a column that is not kept gives the label away."
+        ),
+        click.option(
             "--on-bad-row", type=click.Choice(["fail", "reject"]), help="Set bad rows aside.  [default: fail]"
         ),
         click.option("--bad-row-limit", type=click.IntRange(min=0), help="Most of them.  [default: 1000]"),

@@ -36,6 +36,8 @@ class Settings:
       label: the column to learn; None: the command line names it.
       name: of the pipeline; by default that of the folder.
       train: the options of training and of its feed, by name.
+      keep: columns that are learned from even if they give the label away.
+      strict: whether a column that gives the label away, and is not kept, is an error.
       features, hparams, augment, blessing: as they are, or the function that makes them of the survey.
       preprocessing_fn: a function as tft has it, in place of features or beside them; of a file alone its function of
         that name.
@@ -53,6 +55,8 @@ class Settings:
     on_bad_row: OnBadRow = "fail"
     bad_row_limit: int = 1_000
     task: Task | None = None
+    keep: tuple[str, ...] = ()
+    strict: bool = False
     root: str | None = None
     hparams: Any = field(default_factory=dict)
     train: Mapping[str, Any] = field(default_factory=dict)

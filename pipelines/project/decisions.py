@@ -259,12 +259,14 @@ def _of_columns(survey: TableSurvey, features: Sequence[Feature]) -> Iterator[No
     used = {feature.column for feature in features}
     names = [column.name for column in survey.columns if column.name in used]
     yield "learned from", f"{len(names)} of {len(survey.columns)} columns: {_listed(names)}"
-    yield from _grouped("left out", {c.name: _left_out(c) for c in survey.columns if c.name not in used})
+    unused = [column for column in survey.columns if column.name not in used and not column.is_withheld]
+    yield from _grouped("left out", {column.name: _left_out(column) for column in unused})
     yield from _grouped("note", {c.name: _remark(c) for c in survey.columns if c.name in used})
 
 
 def _left_out(column: ColumnSurvey) -> str:
-    return "; ".join(words for words in (column.useless or "no feature names it", column.advice) if words)
+    leak = column.leak.reason if column.useless and column.leak and column.leak.sure else ""
+    return "; ".join(words for words in (column.useless or "no feature names it", leak, column.advice) if words)
 
 
 def _remark(column: ColumnSurvey) -> str:

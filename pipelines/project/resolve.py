@@ -25,6 +25,7 @@ from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
 from infeed.pipelines.project.config_file import Project, Settings
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
+from infeed.pipelines.project.leak_notes import LeaksInUse
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.splits import choose_shares, splits_note, stratified, trained_on
 from infeed.pipelines.project.survey import survey_images, survey_table
@@ -57,6 +58,8 @@ class Overrides:
     source_options: Mapping[str, Any] = field(default_factory=dict)
     label: str | None = None
     task: Task | None = None
+    keep: tuple[str, ...] = ()
+    strict: bool | None = None
     root: str | None = None
     epochs: int | None = None
     batch_size: int | None = None
@@ -79,7 +82,9 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     source = source_of(data, settings.source) if given.data else settings.source
     named, source_options = _label(project, given), _source_options(project, given, source)
     ingest = _ingest_options(project, given)
-    survey = _survey(source, data, named, given.task or settings.task, source_options, ingest)
+    keep = (*settings.keep, *given.keep)
+    by_survey = isinstance(settings.features, str)
+    survey = _survey(source, data, named, given.task or settings.task, source_options, ingest, keep, by_survey)
     label = survey.label.name if isinstance(survey, TableSurvey) else named or LABEL_OF_PICTURES
     _check_enough(survey, data)
     function = _preprocessing_fn(project)
@@ -89,6 +94,9 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     said = _said_of_training(settings.train, given)
     shares = choose_shares(survey.undivided, survey.patterns)
     ingest = stratified(survey, label, shares, ingest)
+    leaks = LeaksInUse(survey, features, function, by_survey, keep)
+    if settings.strict if given.strict is None else given.strict:
+        leaks.check(data)
     schedule = choose_schedule(survey, trained_on(survey, shares), said)
     return PipelineConfig(
         name=name,
@@ -107,6 +115,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         notes=(
             *notes(survey, data, features, blessing, function),
             splits_note(survey, shares, ingest),
+            *leaks.notes(),
             ("training", schedule.reason),
         ),
         **{name: getattr(settings, name) for name in _AS_GIVEN},
@@ -167,10 +176,14 @@ def _survey(
     task: Task | None,
     source_options: Mapping[str, Any],
     ingest: IngestOptions,
+    keep: Sequence[str],
+    by_survey: bool,
 ) -> Survey:
     if source == "images":
+        if keep:
+            raise InfeedError(f"pictures have no column {keep[0]!r}", where="keep", do="leave it out: it is for tables")
         return survey_images(data, ingest)
-    return survey_table(data, label, task, source, source_options, ingest)
+    return survey_table(data, label, task, source, source_options, ingest, keep, withhold=by_survey)
 
 
 def _check_enough(survey: Survey, data: str) -> None:

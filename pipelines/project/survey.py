@@ -7,7 +7,8 @@ again, if they are large. The templates decide on features and model from what i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +21,10 @@ from infeed.components.example_gen.inputs import BadRow, BadRows
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task
+from infeed.components.transform.kinds.dates import DatePart
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.labels import label_needed
+from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.project.sources import find_layout
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
@@ -38,6 +41,8 @@ def survey_table(
     source: Source = "csv",
     settings: Mapping[str, Any] = MappingProxyType({}),
     options: IngestOptions = _STRICT,
+    keep: Collection[str] = (),
+    withhold: bool = True,
 ) -> TableSurvey:
     """Reads a table once.
 
@@ -48,18 +53,25 @@ def survey_table(
       source: kind of the files.
       settings: options of the kind, such as the delimiter of a CSV.
       options: what becomes of bad rows.
+      keep: columns that are learned from even if they give the label away.
+      withhold: propose no feature of other columns that surely give the label away.
 
     Raises:
-      InfeedError: no file, no rows, no such label column, rows without a label, or a label that has one value only.
+      InfeedError: no file, no rows, no such column, rows without a label, or a label that has one value only.
         A missing label is a `LabelNeededError` with the columns that could be it.
     """
     table = Table(path, source, settings, options)
-    if label is None or label not in (column.name for column in table.columns):
+    names = [column.name for column in table.columns]
+    if label is None or label not in names:
         raise label_needed(table, path, label)
+    _check_kept(keep, names, path)
     found, rejected = table.statistics()
     surveyed, of_label = _surveys(table.columns, found, label), found[label]
     target = surveyed.pop(label)
     learned = _checked_task(target, task or infer_task(of_label), path)
+    leaks = find_leaks(table.sample().cells, label, learned, _times(table.columns, surveyed))
+    surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in surveyed.items()}
+    surveyed |= _withheld(surveyed, keep) if withhold else {}
     counts = sorted(of_label.counts.items()) if learned == "classification" else []
     return TableSurvey(
         tuple(surveyed.values()),
@@ -74,6 +86,34 @@ def survey_table(
 
 def _in_words(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _check_kept(keep: Collection[str], names: Sequence[str], path: str) -> None:
+    for name in keep:
+        if name not in names:
+            raise InfeedError(
+                f"there is no column {name!r} to keep{schema.nearest(name, names)}",
+                where=path,
+                do="name a column of the table in --keep, or keep in the config",
+            )
+
+
+def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:
+    """The columns of dates and timestamps, by their types or their texts."""
+    typed = {column.name for column in columns if column.type.startswith(("date", "timestamp", "time"))}
+    steps = {name: [step for one in column.features for step in one.steps] for name, column in surveyed.items()}
+    return typed | {name for name, used in steps.items() if any(isinstance(step, DatePart) for step in used)}
+
+
+def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> dict[str, ColumnSurvey]:
+    """Nothing is learned from columns that surely give the label away, unless no other column is left."""
+    leaking = {
+        name: replace(column, features=(), useless=column.leak.reason)
+        for name, column in surveyed.items()
+        if column.features and column.leak and column.leak.sure and name not in keep
+    }
+    others = [name for name, column in surveyed.items() if column.features and name not in leaking]
+    return leaking if others else {}
 
 
 def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:

@@ -1,6 +1,6 @@
-"""The columns of a table and their statistics, kept between one look and the next.
+"""The columns of a table, their statistics and a sample of the rows, kept between one look and the next.
 
-Of a large table both are kept, by the names, sizes and times of change of its files, as TFX's cache goes by them: the
+Of a large table all are kept, by the names, sizes and times of change of its files, as TFX's cache goes by them: the
 next look reads the files that are new, unless these change the type of a column.
 """
 
@@ -34,9 +34,11 @@ from infeed.components.dataset.statistics.table_statistics import (
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.pipelines.config import Source
+from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
 from infeed.pipelines.project.sources import files_of_table, open_table
 
 _KEPT_BYTES = 1 << 20  # of a file or a table; a smaller one is read in no time
+_LEAST_SAMPLED = 8_192  # rows of a file
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,15 @@ class _Look:
 
     columns: tuple[Column, ...]
     files: tuple[files.FileStat, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What one pass over the rows of some files gives."""
+
+    statistics: TableStatistics
+    sample: Sample
+    rejected: int = 0
 
 
 class Table:
@@ -99,39 +110,63 @@ class Table:
 
     def statistics(self) -> tuple[dict[str, ColumnStatistics], int]:
         """Of every column, in their order, and how many rows are bad; one without a type is of missing texts."""
-        found, rejected = self._kept(self._files), 0
-        if found is None:
-            bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
-            parts = [self._of_file(file, bad_rows) for file in self._files]
-            found, rejected = add([of_file for of_file, _ in parts]).collapse(), sum(bad for _, bad in parts)
-            if not rejected:
-                self._keep_look(found)
+        found = self._found.statistics
         none = {column.name: ColumnStatistics.none(column.name, "bytes", found.rows) for column in self.columns}
-        return {**none, **found.columns}, rejected
+        return {**none, **found.columns}, self._found.rejected
 
-    def _of_file(self, file: files.FileStat, bad_rows: BadRows) -> tuple[TableStatistics, int]:
+    def sample(self) -> Sample:
+        """Some of the rows, from all files; without the columns that have no type."""
+        return self._found.sample
+
+    @cached_property
+    def _found(self) -> _Found:
+        if kept := self._kept(self._files):
+            return kept
+        bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
+        parts = [self._of_file(file, bad_rows) for file in self._files]
+        statistics = add([of_file.statistics for of_file in parts]).collapse()
+        found = _Found(statistics, merge([of_file.sample for of_file in parts]), sum(one.rejected for one in parts))
+        if not found.rejected:
+            self._keep_look(found)
+        return found
+
+    def _of_file(self, file: files.FileStat, bad_rows: BadRows) -> _Found:
         """What is kept had no bad rows: those are told of each time."""
         if kept := self._kept([file]):
-            return kept, 0
+            return kept
+        # The samples of the files together have as many rows as that of the table, and some more where they are few.
+        sampler = Sampler(file.path, max(_LEAST_SAMPLED, 2 * ROWS // len(self._files)))
         gatherer, rejected = Gatherer(), 0
         for block in _blocks((self._added or {}).get(file) or self._whole, file.path, bad_rows):
             cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
-            gatherer.add(block.num_rows, {name: one for name, one in cells.items() if one is not None})
+            typed = {name: one for name, one in cells.items() if one is not None}
+            gatherer.add(block.num_rows, typed)
+            sampler.add(block.num_rows, typed)
             rejected += len(bad_rows.take())
         rejected += len(bad_rows.take())
-        found = gatherer.statistics().collapse()
+        found = _Found(gatherer.statistics().collapse(), sampler.sample(), rejected)
         if not rejected:
             self._keep([file], found)
-        return found, rejected
+        return found
 
-    def _kept(self, of: Sequence[files.FileStat]) -> TableStatistics | None:
-        return kept_statistics(self._key(of), _cache()) if _is_worth_keeping(of) else None
+    def _kept(self, of: Sequence[files.FileStat]) -> _Found | None:
+        if not _is_worth_keeping(of) or (statistics := kept_statistics(self._key(of), _cache())) is None:
+            return None
+        try:
+            return _Found(statistics, from_bytes(files.read_bytes(self._sample_file(of))))
+        except (OSError, ValueError):  # there is none, or it is damaged
+            return None
 
-    def _keep(self, of: Sequence[files.FileStat], found: TableStatistics) -> None:
+    def _keep(self, of: Sequence[files.FileStat], found: _Found) -> None:
         if _is_worth_keeping(of):
-            keep_statistics(found, self._key(of), _cache())
+            keep_statistics(found.statistics, self._key(of), _cache())
+            with suppress(OSError, InfeedError):  # where the folder cannot be written
+                files.write_bytes(self._sample_file(of), to_bytes(found.sample))
 
-    def _keep_look(self, found: TableStatistics) -> None:
+    def _sample_file(self, of: Sequence[files.FileStat]) -> str:
+        return files.join(_cache(), f"sample-{self._key(of)}.arrow")
+
+    def _keep_look(self, found: _Found) -> None:
         if len(self._files) > 1:
             self._keep(self._files, found)
         if _is_worth_keeping(self._files):

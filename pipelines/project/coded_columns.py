@@ -1,0 +1,122 @@
+"""The values of a column as numbers in their order, which is all that the models of a single column look at."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.dataset.statistics.cells import Cells
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+_NO_NUMBER = r"[^0-9.eE+-]"
+_LONGEST = 40  # characters of a value in a message
+
+
+class CodedColumn:
+    """Cells of some rows.
+
+    Args:
+      name: of the column.
+      cells: of the rows.
+      is_time: whether the values are dates or timestamps.
+
+    Attributes:
+      present: bool [rows], whether the row has a value; NaN, an empty text and an empty list are none.
+      is_list: whether a row has several values.
+      is_text: whether the values are bytes.
+      values: int64, float32 or bytes, those of all rows end to end.
+    """
+
+    def __init__(self, name: str, cells: Cells, is_time: bool = False) -> None:
+        self.name, self.is_time, self.lengths = name, is_time, cells.lengths
+        self.is_text = cells.kind == "bytes"
+        self.is_list = bool(len(cells.lengths)) and bool(cells.lengths.max() > 1)
+        self.present: Bools = cells.lengths > 0
+        self.values: Any = cells.values
+        if not self.is_list:
+            self._drop_nothings(cells)
+
+    def _drop_nothings(self, cells: Cells) -> None:
+        there = cells.byte_lengths > 0 if self.is_text else ~np.isnan(self.values)
+        if there.all():
+            return
+        self.present = self.present.copy()
+        self.present[self.present] = there
+        self.values = self.values.filter(pa.array(there)) if self.is_text else self.values[there]
+
+    @cached_property
+    def _coded(self) -> tuple[Ints, Any]:
+        if not self.is_text:
+            different, numbers = np.unique(self.values, return_inverse=True)
+            return numbers.reshape(-1), different
+        encoded = self.values.dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks[encoded.indices.to_numpy()], encoded.dictionary.take(pa.array(order))
+
+    @property
+    def numbers(self) -> Ints:
+        """int64 [values], the number of each value in the order of the different values."""
+        return self._coded[0]
+
+    @property
+    def different(self) -> int:
+        """How many values differ."""
+        return len(self._coded[1])
+
+    def shown(self, number: int) -> str:
+        """The value of this number, for people."""
+        value = self._coded[1][number]
+        if isinstance(value, pa.Scalar):
+            text = value.as_py().decode("utf-8", "replace")
+            return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+        return f"{value:.6g}" if isinstance(value, np.floating) else str(value)
+
+    def texts(self) -> pa.LargeStringArray | None:
+        """The values as texts; None if some are none."""
+        try:
+            return self.values.cast(pa.large_string()) if self.is_text else None
+        except pa.ArrowInvalid:
+            return None
+
+    def quantities(self) -> npt.NDArray[np.float64] | None:
+        """The values as numbers, also if they are texts such as "12.50 CHF"; None if some are no numbers."""
+        if not self.is_text:
+            return np.asarray(self.values, np.float64)
+        texts = self.texts()
+        try:
+            digits = None if texts is None else pc.replace_substring_regex(texts, _NO_NUMBER, "")
+            return None if digits is None else digits.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            return None
+
+    def lists(self) -> tuple[Ints, CodedColumn]:
+        """Of a column of lists: the row of each value, and the values as a column of one value a row."""
+        rows = np.repeat(np.arange(len(self.lengths)), np.maximum(self.lengths, 0))
+        return _there(rows, _flat(self.name, self.values))
+
+    def words(self) -> tuple[Ints, CodedColumn] | None:
+        """Of a column of texts: the row of each word in lower case, and the words; None if the values are no texts."""
+        if (texts := self.texts()) is None:
+            return None
+        words = pc.split_pattern_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}]+")
+        rows = np.repeat(np.flatnonzero(self.present), pc.list_value_length(words).to_numpy())
+        return _there(rows, _flat(self.name, words.flatten().cast(pa.large_binary())))
+
+
+def _there(rows: Ints, items: CodedColumn) -> tuple[Ints, CodedColumn]:
+    return rows[items.present], items
+
+
+def _flat(name: str, values: Any) -> CodedColumn:
+    ones = np.ones(len(values), np.int64)
+    if isinstance(values, np.ndarray):
+        return CodedColumn(name, Cells("int" if values.dtype == np.int64 else "float", ones, values, ones[:0]))
+    return CodedColumn(name, Cells("bytes", ones, values, pc.binary_length(values).to_numpy().astype(np.int64)))

@@ -1,0 +1,284 @@
+"""Columns that alone give the label away: copies of it, columns that are filled for one class, numbers sorted by class.
+
+A finding is sure if the way in which the column predicts is itself a sign, such as a cell that is filled for one class
+only. A number that a threshold divides perfectly may be an honest measurement, so that finding is a question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.pipelines.project.coded_columns import CodedColumn
+from infeed.pipelines.project.separation import CrossTable, gains, smooth
+from infeed.pipelines.surveys import Leak, Task
+
+# Of the rows of each class. The best honest columns of scikit-learn's data sets predict 0.9 of them.
+_NEARLY_ALL = 0.995
+_FILLED = 0.97  # by empty cells alone: a measurement has no reason to be missing for one class
+_SORTED = 0.998  # `CrossTable.neighboured` is kind to rows at boundaries
+_LINEAR = 0.99999  # R squared
+_SMOOTH = 0.999  # R squared
+_LEAST_ROWS = 20
+_ASKED_ROWS = 200  # an honest measurement may divide fewer rows without a mistake
+_CATEGORIES = 50  # a text of more different values names something
+_FEW_CATEGORIES = 10  # of more, each may stand for one class by nature
+_MOST_CLASSES = 20  # whose names are searched for in texts
+_PART = 0.1  # of a class: a smaller part that is filled for no other class is not worth a note
+_CHANCE = 1e-6  # that filled rows all fall into one class
+_COLLISIONS = 5  # equal values that random numbers of the same range would have, and identifiers have not
+_CHANGES = 0.02  # of the different values, at which the class may change in a column that is sorted by class
+_EVEN = 1e-9
+_ROUNDED = 1e-3
+_SHOWN = 3
+
+_NAMES_ROWS = re.compile(r"(^|[_\W])(id|ID|nr|no|number|key|index|row|uuid)$|[a-z]I[dD]$")
+
+Floats = npt.NDArray[np.float64]
+
+
+def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collection[str] = ()) -> dict[str, Leak]:
+    """The columns that give the label away, by name.
+
+    Args:
+      rows: cells of each column, the label among them, in the order of the rows.
+      label: the column to learn; rows without a label are ignored.
+      task: whether the label is a class or a quantity.
+      times: columns of dates and timestamps.
+    """
+    target = CodedColumn(label, rows[label])
+    labeled = np.flatnonzero(target.present)
+    if target.is_list or len(labeled) < _LEAST_ROWS:
+        return {}
+    judge = (_Classes if task == "classification" else _Quantity)(CodedColumn(label, rows[label].take(labeled)))
+    columns = (CodedColumn(name, cells.take(labeled), name in times) for name, cells in rows.items() if name != label)
+    found = ((column.name, judge.leak_of(column)) for column in columns if column.present.any())
+    return {name: leak for name, leak in found if leak}
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """The rows of a class, and all other rows, that have something."""
+
+    within: float
+    outside: float
+    name: str
+
+    def __str__(self) -> str:
+        return f"in {self.within:.1%} of the rows of {self.name} and in {self.outside:.1%} of the others"
+
+
+class _Classes:
+    """Finds what gives a class away."""
+
+    def __init__(self, label: CodedColumn) -> None:
+        self._label, self._labels = label, label.numbers
+        self._rows = np.bincount(self._labels)
+
+    def leak_of(self, column: CodedColumn) -> Leak | None:
+        return next((leak for check in self._checks(column) if (leak := check(column))), None)
+
+    def _checks(self, column: CodedColumn) -> Iterator[Callable[[CodedColumn], Leak | None]]:
+        yield self._filled
+        if 2 * np.count_nonzero(column.present) < len(column.present):
+            pass  # what few rows hold predicts few rows
+        elif column.is_list:
+            yield self._in_list
+        else:
+            yield from (self._copied, self._one_value, self._decided, self._named, self._in_text, self._sorted)
+        yield self._partly_filled
+
+    def _table(self, column: CodedColumn) -> CrossTable:
+        """Of the rows that have a value."""
+        return CrossTable.of(column.numbers, self._labels[column.present], len(self._rows))
+
+    def _filled(self, column: CodedColumn) -> Leak | None:
+        gain, of_class = self._told_by(column.present)
+        if _score(gain) < _FILLED:
+            return None
+        return Leak(f"it is filled {self._shares(column.present, of_class)}", _score(gain))
+
+    def _told_by(self, has: npt.NDArray[np.bool_]) -> tuple[float, int]:
+        """The largest gain of the classes, and the class; of two the one that has it."""
+        gain = gains(has, self._labels, self._rows)
+        best = int(gain.argmax()) if gain.max() >= -gain.min() - _EVEN else int(gain.argmin())
+        return abs(float(gain[best])), best
+
+    def _copied(self, column: CodedColumn) -> Leak | None:
+        """A value of its own for each class."""
+        table = self._table(column)
+        if column.different < 2 or (score := table.recall(table.voted())) < _NEARLY_ALL:
+            return None
+        own = {int(one): int(value) for one, value in table.owners(_NEARLY_ALL)}
+        if len(own) < np.count_nonzero(table.of_class) or len(set(own.values())) < len(own):
+            return None
+        if all(column.shown(value) == self._label.shown(one) for one, value in own.items()):
+            return Leak("it equals the label", score)
+        pairs = [f"{column.shown(value)} for {self._label.shown(one)}" for one, value in list(own.items())[:_SHOWN]]
+        return Leak(f"each class has a value of its own: {', '.join(pairs)}", score)
+
+    def _one_value(self, column: CodedColumn) -> Leak | None:
+        """A value that stands exactly where one class is, such as 0."""
+        values = np.full(len(column.present), column.different)
+        values[column.present] = column.numbers
+        gain, value, of_class = CrossTable.of(values, self._labels, len(self._rows)).purest()
+        if _score(gain) < _NEARLY_ALL:
+            value = int(np.bincount(column.numbers).argmax())
+            gain, of_class = self._told_by(values == value)
+        if _score(gain) < _NEARLY_ALL or value == column.different:
+            return None
+        return Leak(f"it is {column.shown(value)} {self._shares(values == value, of_class)}", _score(gain))
+
+    def _decided(self, column: CodedColumn) -> Leak | None:
+        """Words that each stand for one class, several for the same class."""
+        if not column.is_text or not 2 < column.different <= _CATEGORIES:
+            return None
+        table = self._table(column)
+        score = table.recall(table.voted())
+        few = column.different <= _FEW_CATEGORIES and not column.is_time
+        return Leak("each of its values stands for one class", score, sure=few) if score >= _NEARLY_ALL else None
+
+    def _named(self, column: CodedColumn) -> Leak | None:
+        """A text that says the class."""
+        names = [self._label.shown(number).strip("'\"") for number in range(min(len(self._rows), _MOST_CLASSES + 1))]
+        texts = column.texts()
+        if texts is None or len(names) > _MOST_CLASSES or column.different <= _CATEGORIES:
+            return None
+        found = np.zeros(len(texts), np.int64)
+        for place, name in enumerate(name for name in names if re.search(r"[^\W\d]{2}", name)):
+            there = pc.match_substring_regex(texts, rf"\b{re.escape(name)}\b", ignore_case=True)
+            found += there.to_numpy(zero_copy_only=False).astype(np.int64) << place
+        table = CrossTable.of(found, self._labels[column.present], len(self._rows))
+        score = table.recall(table.voted())
+        return Leak("its text names the class", score) if score >= _NEARLY_ALL else None
+
+    def _in_text(self, column: CodedColumn) -> Leak | None:
+        """A word that stands in the texts of one class only."""
+        if column.different <= _CATEGORIES or (words := column.words()) is None:
+            return None
+        return self._telling(*words, sure=False)
+
+    def _in_list(self, column: CodedColumn) -> Leak | None:
+        """A value that stands in the lists of one class only."""
+        return self._telling(*column.lists(), sure=True)
+
+    def _telling(self, rows: npt.NDArray[np.int64], items: CodedColumn, *, sure: bool) -> Leak | None:
+        once = np.unique(items.numbers * len(self._labels) + rows)
+        item, row = once // len(self._labels), once % len(self._labels)
+        gain, found, of_class = CrossTable.within(item, self._labels[row], self._rows).purest()
+        if _score(gain) < _NEARLY_ALL or len(row) == 0:
+            return None
+        has = np.zeros(len(self._labels), bool)
+        has[row[item == found]] = True
+        return Leak(f"{items.shown(found)} is in it {self._shares(has, of_class)}", _score(gain), sure=sure)
+
+    def _sorted(self, column: CodedColumn) -> Leak | None:
+        """Values that a few thresholds divide into the classes."""
+        table = self._table(column)
+        score = table.recall(table.neighboured())
+        if score < _SORTED or (column.is_text and column.different <= _CATEGORIES):
+            return None
+        changes = int(np.count_nonzero(np.diff(table.ruling())))
+        if changes > max(2 * len(self._rows), _CHANGES * column.different):
+            return None  # each value stands for one class, in no order
+        words = f"sorted by it, the class changes {changes:,} time{'s' * (changes != 1)} in {len(self._labels):,} rows"
+        if column.is_time or _identifies(column):
+            return Leak(words, score)
+        return Leak(words, score, sure=False) if len(self._labels) >= _ASKED_ROWS and not column.is_text else None
+
+    def _partly_filled(self, column: CodedColumn) -> Leak | None:
+        """Cells that are filled in a part of one class, and in no other."""
+        filled = np.bincount(self._labels[column.present], minlength=len(self._rows))
+        one = int(filled.argmax())
+        pure = filled[one] >= _NEARLY_ALL * filled.sum()
+        chance = (self._rows[one] / self._rows.sum()) ** filled.sum()
+        if not pure or chance > _CHANCE or filled[one] < _PART * self._rows[one]:
+            return None
+        return Leak(
+            f"it is filled {self._shares(column.present, one)}", float(filled[one] / self._rows[one]), sure=False
+        )
+
+    def _shares(self, has: npt.NDArray[np.bool_], of_class: int) -> _Shares:
+        mine = self._labels == of_class
+        return _Shares(float(has[mine].mean()), float(has[~mine].mean()), self._label.shown(of_class))
+
+
+class _Quantity:
+    """Finds what gives a quantity away."""
+
+    def __init__(self, label: CodedColumn) -> None:
+        self._label = label
+        self._values = label.quantities()
+
+    def leak_of(self, column: CodedColumn) -> Leak | None:
+        if self._values is None or column.is_list or 2 * np.count_nonzero(column.present) < len(column.present):
+            return None
+        given, wanted = column.quantities(), self._values[column.present]
+        if given is None or np.isnan(given).any() or not np.isfinite(given).all():
+            return None
+        if np.isclose(given, wanted, rtol=1e-5, atol=1e-6 * float(wanted.std())).mean() >= _NEARLY_ALL:
+            return Leak("it equals the label", 1.0)
+        orders = self._label.numbers[column.present]
+        if min(column.different, len(np.unique(orders))) <= _CATEGORIES:
+            return None  # two counts agree by nature, such as rooms and a price by the room
+        return _computed(given, wanted) or _ordered(column.numbers, orders)
+
+
+def _computed(given: Floats, wanted: Floats) -> Leak | None:
+    fit = _r_squared(given, wanted)
+    if fit < _LINEAR:
+        return None
+    slope, offset = np.polyfit(wanted, given, 1)
+    none = abs(offset) < _ROUNDED * abs(slope) * float(wanted.std())
+    if none and abs(slope - 1) < _ROUNDED:
+        return Leak("it equals the label but for the rounding", fit)
+    return Leak(f"it is the label x {slope:.4g}" + ("" if none else f" {offset:+.4g}"), fit)
+
+
+def _ordered(numbers: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> Leak | None:
+    ranks = np.unique(wanted, return_inverse=True)[1].reshape(-1)
+    fit = _r_squared(numbers, ranks)
+    if fit >= _LINEAR:
+        return Leak("it orders the rows as the label does", fit)
+    near = smooth(numbers, ranks.astype(np.float64))
+    words = "rows next to each other by it have nearly the same label"
+    return Leak(words, near, sure=False) if near >= _SMOOTH and len(numbers) >= _ASKED_ROWS else None
+
+
+def _r_squared(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> float:
+    a, b = (values.astype(np.float64) - values.astype(np.float64).mean() for values in (one, other))
+    spread = float((a * a).sum() * (b * b).sum())
+    return float((a * b).sum()) ** 2 / spread if spread else 0.0
+
+
+def _identifies(column: CodedColumn) -> bool:
+    """Whether each row has a value of its own that names the row: by the name, the order, or the density of the values.
+
+    Random numbers of the same range would collide.
+    """
+    rows = len(column.numbers)
+    if column.different < rows:
+        return False
+    steps = np.diff(column.numbers)
+    if (
+        (steps > 0).all()
+        or (steps < 0).all()
+        or re.search(r"(^|[_\W])(id|nr|no|key|index|row|uuid)$", column.name.lower())
+    ):
+        return True
+    values = column.values
+    if column.is_text or values.dtype != np.int64:
+        return False
+    span = float(values.max()) - float(values.min()) + 1
+    return rows * rows / (2 * span) >= _COLLISIONS
+
+
+def _score(gain: float) -> float:
+    """Balanced accuracy of a yes-or-no question from Youden's J."""
+    return (1 + gain) / 2

@@ -1,0 +1,131 @@
+"""A random sample of the rows of a table, drawn while its files are read, in bounded memory.
+
+Each row draws a number, its key, and the rows with the smallest keys stay. Samples of several files therefore merge
+into a sample of all files, and a sample that was kept in a file merges with the sample of a new file.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infeed.components.dataset.statistics.cells import MISSING, Cells, concat
+
+ROWS = 32_768
+_CELLS = 1 << 23  # of a wide table, fewer rows
+_BYTES = 64 << 20
+_LEAST_ROWS = 256
+_KEY = "\0key"  # a name that no column of a file has
+
+Keys = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows of a table, in the order of the files.
+
+    Attributes:
+      keys: float64 [n], the number that each row has drawn, below `threshold`.
+      cells: by column, n rows each.
+      threshold: all rows of the table with a smaller key are in the sample.
+    """
+
+    keys: Keys
+    cells: Mapping[str, Cells]
+    threshold: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def below(self, threshold: float) -> Sample:
+        """The rows whose key is smaller."""
+        rows = np.flatnonzero(self.keys < threshold)
+        return Sample(
+            self.keys[rows],
+            {name: cells.take(rows) for name, cells in self.cells.items()},
+            min(threshold, self.threshold),
+        )
+
+    def cut(self, rows: int) -> Sample:
+        """At most `rows` rows, and fewer if the sample has many columns or long texts."""
+        size = sum(cells.nbytes for cells in self.cells.values())
+        fit = min(_CELLS // max(len(self.cells), 1), len(self) * _BYTES // max(size, 1))
+        limit = min(rows, max(fit, _LEAST_ROWS))
+        return self if len(self) <= limit else self.below(float(np.partition(self.keys, limit)[limit]))
+
+
+class Sampler:
+    """Takes the blocks of a file, and keeps a sample of their rows.
+
+    Args:
+      seed: differs between the files of a table.
+      rows: of the sample, at most.
+    """
+
+    def __init__(self, seed: str, rows: int = ROWS) -> None:
+        self._random = np.random.default_rng(zlib.crc32(seed.encode("utf-8", "surrogateescape")))
+        self._rows = rows
+        self._parts: list[Sample] = []
+        self._threshold = 1.0
+
+    def add(self, rows: int, cells: Mapping[str, Cells]) -> None:
+        block = Sample(self._random.random(rows), cells)
+        self._parts.append(block.below(self._threshold))
+        if sum(map(len, self._parts)) > 2 * self._rows:
+            self._parts = [self.sample()]
+            self._threshold = self._parts[0].threshold
+
+    def sample(self) -> Sample:
+        """Of all rows so far."""
+        return merge(self._parts, self._rows)
+
+
+def merge(parts: Sequence[Sample], rows: int = ROWS) -> Sample:
+    """A sample of the rows of all parts, whose columns are the same, of at most `rows` rows."""
+    if not parts:
+        return Sample(np.empty(0), {})
+    threshold = min(part.threshold for part in parts)
+    thinned = [part.below(threshold) for part in parts]
+    names = [name for name in thinned[0].cells if all(name in part.cells for part in thinned)]
+    cells = {name: concat([part.cells[name] for part in thinned]) for name in names}
+    return Sample(np.concatenate([part.keys for part in thinned]), cells, threshold).cut(rows)
+
+
+def to_bytes(sample: Sample) -> bytes:
+    """The sample as an Arrow file."""
+    columns = {_KEY: pa.array(sample.keys), **{name: _as_lists(cells) for name, cells in sample.cells.items()}}
+    fields = [(name, column.type) for name, column in columns.items()]
+    schema = pa.schema(fields, metadata={"threshold": repr(sample.threshold)})
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(list(columns.values()), schema=schema))
+    return sink.getvalue()
+
+
+def from_bytes(data: bytes) -> Sample:
+    """
+    Raises:
+      ValueError: not what `to_bytes` gives.
+    """
+    with pa.ipc.open_file(pa.py_buffer(data)) as reader:
+        batch, threshold = reader.get_batch(0), (reader.schema.metadata or {}).get(b"threshold", b"")
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if _KEY not in columns:
+        raise ValueError("a file without keys")
+    keys = columns.pop(_KEY).to_numpy(zero_copy_only=False)
+    cells = {name: found for name, column in columns.items() if (found := Cells.of(column)) is not None}
+    return Sample(keys, cells, float(threshold))
+
+
+def _as_lists(cells: Cells) -> pa.LargeListArray:
+    """A list for each row, and null for a row without the feature."""
+    offsets = np.concatenate([[0], np.cumsum(np.maximum(cells.lengths, 0))])
+    missing = np.append(cells.lengths == MISSING, False)
+    values = pa.array(cells.values) if isinstance(cells.values, np.ndarray) else cells.values
+    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64(), mask=missing), values)

@@ -1,0 +1,185 @@
+"""Planted leaks are found, each with its reason; honest columns of scikit-learn's data sets are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn import datasets
+
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.pipelines.project.leaks import find_leaks
+from infeed.pipelines.surveys import Leak, Task
+
+Columns = Mapping[str, Any]
+
+
+def leaks(columns: Columns, task: Task = "classification", times: tuple[str, ...] = ()) -> dict[str, Leak]:
+    cells = {name: Cells.of(pa.array(values)) for name, values in columns.items()}
+    return find_leaks({name: one for name, one in cells.items() if one}, "y", task, times)
+
+
+def some(values: Any, there: Any) -> list[Any]:
+    return [value if one else None for value, one in zip(values, there, strict=True)]
+
+
+def classes(rows: int, share: float) -> tuple[Any, Any, Any]:
+    """Random numbers, whether a row is of the class 'yes', and the label."""
+    random = np.random.default_rng(0)
+    yes = random.random(rows) < share
+    return random, yes, np.where(yes, "yes", "no")
+
+
+def sorted_by(yes: Any) -> Any:
+    numbers = np.empty(len(yes), np.int64)
+    numbers[np.argsort(yes, kind="stable")] = np.arange(len(yes))
+    return numbers
+
+
+def planted(rows: int, share: float) -> tuple[Columns, dict[str, str]]:
+    """Columns that surely give the label away, and a part of the reason."""
+    random, yes, label = classes(rows, share)
+    amounts, numbers = random.integers(5, 500, rows), sorted_by(yes)
+    days = np.datetime64("2024-01-01") + numbers * 1_000 // rows
+    columns = {
+        "same": (label, "equals the label"),
+        "flag": (yes.astype(int), "0 for 'no', 1 for 'yes'"),
+        "renamed": (np.where(yes, "churned", "active"), "'active' for 'no'"),
+        "nearly": (np.where(random.random(rows) < 0.002, ~yes, yes).astype(int), "0 for 'no'"),
+        "with_gaps": (some(np.where(yes, "c", "a"), random.random(rows) < 0.8), "'a' for 'no'"),
+        "filled": (some(amounts, yes), "filled in 100.0% of the rows of 'yes'"),
+        "empty": (some(random.normal(size=rows), ~yes), "filled in 100.0% of the rows of 'no'"),
+        "blank": (np.where(yes, random.choice(["R1", "R2", "R3"], rows), ""), "filled in 100.0% of the rows of 'yes'"),
+        "zero": (np.where(yes, amounts, 0), "it is 0 in 100.0% of the rows of 'no'"),
+        "zero_float": (np.where(yes, random.normal(size=rows), 0.0), "it is 0 in 100.0% of the rows of 'no'"),
+        "none": (np.where(yes, random.choice(["a", "b"], rows), "none"), "it is 'none' in 100.0%"),
+        "reason": (
+            np.where(yes, random.choice(["a", "b"], rows), random.choice(["c", "d"], rows)),
+            "each of its values stands for one class",
+        ),
+        "number_id": (100 + 3 * numbers, "the class changes 1 time"),
+        "order_id": (random.permutation(10**9 + numbers * 10**6) * 0 + 10**9 + numbers * 10**6, "changes 1 time"),
+        "day": ([str(day) for day in days], "the class changes 1 time"),
+        "comment": ([f"row {i} says {word} today" for i, word in enumerate(label)], "names the class"),
+        "tags": ([[f"t{i % 7}", *(["closed"] if one else [])] for i, one in enumerate(yes)], "'closed' is in it"),
+        "codes": ([[i % 7, *([99] if one else [])] for i, one in enumerate(yes)], "99 is in it"),
+    }
+    given = {name: values for name, (values, _) in columns.items()}
+    return {**given, "y": label}, {name: why for name, (_, why) in columns.items()}
+
+
+@pytest.mark.parametrize(("rows", "share"), [(300, 0.4), (4_000, 0.01), (2_000, 0.97)])
+def test_columns_that_surely_give_a_class_away_are_found_with_the_reason(rows: int, share: float) -> None:
+    columns, reasons = planted(rows, share)
+    found = leaks(columns, times=("day",))
+    assert {name: why for name, why in reasons.items() if name not in found} == {}
+    assert [name for name, why in reasons.items() if why not in found[name].why] == []
+    assert all(leak.sure and leak.score >= 0.97 for leak in found.values())
+
+
+@pytest.mark.parametrize(("rows", "share"), [(300, 0.4), (4_000, 0.01)])
+def test_what_may_be_honest_is_asked(rows: int, share: float) -> None:
+    random, yes, label = classes(rows, share)
+    columns = {
+        "measured": np.where(yes, random.uniform(5, 9, rows), random.uniform(1, 5, rows)),
+        "review": [f"film {i} was {'bad' if one else 'good'} to see" for i, one in enumerate(yes)],
+        "partly": some(random.normal(size=rows), yes & (random.random(rows) < 0.6)),
+        "town": [f"{'east' if one else 'west'} {i % 7}" for i, one in enumerate(yes)],
+        "y": label,
+    }
+    found = leaks(columns)
+    assert {name: leak.sure for name, leak in found.items()} == dict.fromkeys(columns.keys() - {"y"}, False)
+    assert "in 0.0% of the others" in found["partly"].why
+
+
+@pytest.mark.parametrize(("rows", "share"), [(300, 0.4), (4_000, 0.01), (20, 0.5)])
+def test_columns_that_predict_well_and_not_all_are_left_alone(rows: int, share: float) -> None:
+    random, yes, label = classes(rows, share)
+    numbers = random.permutation(rows)
+    columns = {
+        "noise": random.normal(size=rows),
+        "strong": yes * 3 + random.normal(size=rows),
+        "often": np.where(random.random(rows) < 0.05, ~yes, yes).astype(int),
+        "id": numbers,
+        "name": [f"u{number}" for number in random.integers(0, 10**12, rows)],
+        "town": random.choice(["Bern", "Basel", "Chur"], rows),
+        "gaps": some(random.normal(size=rows), random.random(rows) < 0.5),
+        "user": random.integers(0, rows // 5, rows),
+        "list": [[int(number) % 5] * (number % 3) for number in numbers],
+        "mostly_zero": np.where(random.random(rows) < 0.9, 0, 1),
+        "y": label,
+    }
+    assert leaks(columns) == {}
+
+
+def test_of_three_classes_one_may_be_given_away() -> None:
+    random = np.random.default_rng(0)
+    label = random.integers(0, 3, 900)
+    columns = {
+        "filled": some(random.normal(size=900), label == 2),
+        "zero": np.where(label == 1, 0, random.integers(1, 9, 900)),
+        "not_zero": np.where(label == 1, random.integers(1, 9, 900), 0),
+        "copy": np.array(["x", "y", "z"])[label],
+        "order_id": sorted_by(label) * 7,
+        "noise": random.normal(size=900),
+        "y": label,
+    }
+    found = leaks(columns)
+    assert found.keys() == columns.keys() - {"noise", "y"}
+    assert "of the rows of 1" in found["not_zero"].why
+    assert "2 times" in found["order_id"].why
+
+
+def test_a_user_whose_rows_are_all_of_one_class_does_not_sort_the_table() -> None:
+    random = np.random.default_rng(0)
+    user = random.integers(0, 200, 2_000)
+    assert leaks({"user_id": user, "y": (random.random(200) < 0.5)[user].astype(int)}) == {}
+
+
+def test_a_copy_of_a_quantity_is_found_in_other_units_and_in_words() -> None:
+    random = np.random.default_rng(0)
+    price = random.lognormal(size=1_000) * 100
+    copies = {
+        "same": (price, "equals"),
+        "euro": (price * 0.93, "label x 0.93"),
+        "fahrenheit": (price * 1.8 + 32, "label x 1.8 +32"),
+        "minus": (-price, "x -1"),
+        "log": (np.log(price), "orders the rows"),
+        "text": ([f"{value:.2f} CHF" for value in price], "rounding"),
+        "rank": (np.argsort(np.argsort(price)), "orders the rows"),
+    }
+    honest = {
+        "near": price * (1 + random.normal(size=1_000) / 20),
+        "noise": random.normal(size=1_000),
+        "rooms": (price // 20).clip(0, 9),
+        "town": random.choice(["a", "b"], 1_000),
+        "list": [[value] * 2 for value in price],
+    }
+    found = leaks({**{name: values for name, (values, _) in copies.items()}, **honest, "y": price}, "regression")
+    assert found.keys() == copies.keys()
+    assert [name for name, (_, why) in copies.items() if why not in found[name].why] == []
+    assert all(leak.sure for leak in found.values())
+
+
+def test_neighbours_in_time_are_asked_about() -> None:
+    time = np.random.default_rng(0).permutation(2_000)
+    found = leaks({"time": time, "y": np.sin(time / 200)}, "regression")
+    assert not found["time"].sure
+
+
+def test_rows_without_a_label_say_nothing() -> None:
+    random, yes, label = classes(300, 0.5)
+    columns = {"copy": yes.astype(int), "y": some(label, random.random(300) < 0.7)}
+    assert leaks(columns)["copy"].sure
+    assert leaks({"x": [1, 2] * 5, "y": ["a", "b"] * 5}) == {}  # too few rows to tell
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "digits", "diabetes"])
+def test_real_data_has_no_leaks(name: str) -> None:
+    data = getattr(datasets, f"load_{name}")()
+    columns = {str(column): data.data[:, place] for place, column in enumerate(data.feature_names)}
+    task: Task = "regression" if name == "diabetes" else "classification"
+    assert leaks({**columns, "y": data.target}, task) == {}
