@@ -83,7 +83,8 @@ class CrossTable:
         ruling = self.ruling()
         before, behind = np.append(-1, ruling[:-1])[self.values], np.append(ruling[1:], -1)[self.values]
         near = (before == self.classes) | (behind == self.classes)
-        return self.voted() | (near & (self.of_value[self.values] <= _RARE))
+        found: Bools = self.voted() | (near & (self.of_value[self.values] <= _RARE))
+        return found
 
     def ruling(self) -> Ints:
         """The class of each value: the one that most of it belongs to, each class weighted alike."""

@@ -37,6 +37,7 @@ def features(survey: TableSurvey) -> list[Feature]:
       commonest    rows that hold the commonest value
       features     what `infer_features` proposes for it
       useless      why it proposes nothing
+      leak         how it gives the label away; None if it does not
     """
     proposed = [feature for column in survey.columns if column.name not in OWN for feature in column.features]
     own = [feature for of_column in OWN.values() for feature in of_column]

@@ -66,6 +66,21 @@ def test_a_root_that_cannot_be_written_is_an_error() -> None:
     assert "/proc/none" in result.output
 
 
+def test_a_column_that_gives_the_label_away_stops_a_strict_run_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text(
+        "x,code,refunded\n" + "".join(f"{i % 7},{'' if i % 3 else 'R'},{int(not i % 3)}\n" for i in range(90))
+    )
+    words = ["tabular", "--data", str(path), "--label", "refunded", "--root", str(tmp_path / "runs")]
+    done = CliRunner().invoke(run.command, [*words, "--strict"])
+    assert done.exit_code == 2
+    assert "code" in done.output
+    assert not (tmp_path / "runs").exists()
+    done = CliRunner().invoke(run.command, [*words, "--strict", "--keep", "cod"])
+    assert done.exit_code == 2
+    assert "'cod'" in done.output
+
+
 def outcome(**given: Any) -> Any:
     class Outcome:
         metrics = {"accuracy": 0.5}
