@@ -49,21 +49,12 @@ class FeatureSpec:
     Attributes:
       type: of its values: `float32`, `int64` or `bytes`.
       shape: of a row; `()` is one value, `(n,)` n values, None a number that varies: such a feature comes as `Ragged`.
-      nulls: rows without a value. Where numbers of type float32 are at most one a row, they are NaN there.
+      nulls: rows without a value.
     """
 
     type: Kind
     shape: tuple[Count, ...] | None
     nulls: Count = 0
-
-    @classmethod
-    def of(cls, feature: SpilledFeature, declared: Column | None) -> FeatureSpec:
-        """What a feature is by its values, and by what its manifest says, which holds for other splits too."""
-        may_vary = declared is not None and (declared.shape is None or declared.nulls > 0)
-        if feature.least == feature.most and feature.most and not may_vary:
-            return cls(feature.kind, () if feature.most == 1 else (feature.most,))
-        is_single = feature.most <= 1 if declared is None else declared.shape == (1,)
-        return cls(feature.kind, () if is_single and feature.kind == "float32" else None, feature.nulls)
 
     @property
     def width(self) -> int:
@@ -73,11 +64,16 @@ class FeatureSpec:
 
 @dataclass(frozen=True)
 class PlacedFeature:
-    """Where a feature lies: the number of its column, and in a packed one the first of its places."""
+    """Where a feature lies: the number of its column, and in a packed one the first of its places.
+
+    Attributes:
+      is_optional: whether a row has one value or none. Missing numbers of type float32 are NaN; others lie in lists.
+    """
 
     spec: FeatureSpec
     column: Count
     place: Count
+    is_optional: bool = False
 
     @property
     def pick(self) -> tuple[Any, ...]:
@@ -148,7 +144,6 @@ class Features:
         self._about = schema.read_json(_About, json.dumps(index.about).encode())
         self.placed = dict(zip(self._about.names, self._about.features, strict=True))
         self._columns = [_opened(stem, column) for stem, column in self.files]
-        self._picks = {name: (one.column, one.pick) for name, one in self.placed.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Features, (self.entry, self._index)
@@ -173,26 +168,18 @@ class Features:
         """Of all columns."""
         return sum(file.bytes for column in self._index.columns for file in column.files)
 
-    @property
-    def are_dense(self) -> bool:
-        """Whether every row has as many values as the others."""
-        return all(placed.spec.shape is not None for placed in self.placed.values())
-
     def batches_a_call(self, batch: int) -> int:
         """How many batches of so many rows are best taken at a time."""
         rows = min(_ROWS_A_CALL, _BYTES_A_CALL * self.rows // max(1, self.bytes))
         return max(1, rows // batch)
 
-    def take(self, rows: Ints, batches: int = 1) -> Iterator[dict[str, Any]]:
-        """The rows of the given numbers, int64 [batches * batch], as so many batches, [batch, ...] each feature.
+    def take(self, rows: Ints, batches: int = 1) -> Iterator[tuple[Any, ...]]:
+        """The rows of the given numbers, int64 [batches * batch], as so many batches, [batch, ...] each column.
 
         Raises:
           IndexError: there is no such row.
         """
-        taken = [column.take(rows, batches) for column in self._columns]
-        picks = list(self._picks.items())
-        for batch in zip(*taken, strict=True):
-            yield {name: batch[column][pick] if pick else batch[column] for name, (column, pick) in picks}
+        return zip(*(column.take(rows, batches) for column in self._columns), strict=True)
 
 
 @dataclass(frozen=True)
@@ -233,22 +220,44 @@ def pack_columns(
       declared: what the dataset's manifest says of them, which holds for its other splits too.
       folder: where the files go.
     """
-    specs = {name: FeatureSpec.of(feature, declared.get(name)) for name, feature in features.items()}
+    specs = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
+    optional = {name for name in specs if _is_optional(features[name], declared.get(name))}
     placed, columns = dict[str, PlacedFeature](), list[CachedColumn]()
     for kind in ("float32", "int64"):
         packed = {name: one for name, one in specs.items() if one.type == kind and one.shape is not None}
         place = 0
         for name, spec in packed.items():
-            placed[name] = PlacedFeature(spec, len(columns), place)
+            placed[name] = PlacedFeature(spec, len(columns), place, name in optional)
             place += spec.width
         if packed:
             widths = {name: spec.width for name, spec in packed.items()}
             columns.append(_write_packed(features, widths, f"{folder}/{len(columns)}"))
     for name in sorted(specs.keys() - placed.keys()):
-        placed[name] = PlacedFeature(specs[name], len(columns), 0)
+        placed[name] = PlacedFeature(specs[name], len(columns), 0, name in optional)
         columns.append(_write_alone(features[name], specs[name], f"{folder}/{len(columns)}"))
     about = _About(tuple(sorted(placed)), tuple(placed[name] for name in sorted(placed)), tuple(records))
     return ColumnIndex.of(columns, asdict(about))
+
+
+def _spec_of(feature: SpilledFeature, declared: Column | None) -> FeatureSpec:
+    """What a feature is by its values, and by what is declared, which holds for other splits too."""
+    if _is_optional(feature, declared):
+        return FeatureSpec(feature.kind, () if feature.kind == "float32" else None, feature.nulls)
+    if _may_vary(feature, declared):
+        return FeatureSpec(feature.kind, None, feature.nulls)
+    return FeatureSpec(feature.kind, () if feature.most == 1 else (feature.most,), feature.nulls)
+
+
+def _may_vary(feature: SpilledFeature, declared: Column | None) -> bool:
+    """Whether rows may have different numbers of values."""
+    may_by_name = declared is not None and (declared.shape is None or declared.nulls > 0)
+    return feature.least < feature.most or not feature.most or may_by_name
+
+
+def _is_optional(feature: SpilledFeature, declared: Column | None) -> bool:
+    """Whether a row has one value or none."""
+    is_single = feature.most <= 1 if declared is None else declared.shape == (1,)
+    return is_single and _may_vary(feature, declared)
 
 
 def _write_packed(features: Mapping[str, SpilledFeature], widths: Mapping[str, int], stem: str) -> CachedColumn:

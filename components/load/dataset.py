@@ -29,6 +29,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.load.columns import Features, FeatureSpec, pack_columns
 from infeed.components.load.dataset_columns import add_missing_features, dataset_columns
+from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
 from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan, arguments
@@ -38,7 +39,8 @@ from infeed.components.load.spill import decoded_blocks, spill_records
 if TYPE_CHECKING:
     import tensorflow as tf
 
-_FORMAT = 2
+_FORMAT = 3
+_NUMPY = NumpyArrays()
 _SHOWN = 8  # names in a message, at most
 
 
@@ -52,6 +54,7 @@ def load(
     workers: WorkerContext | tuple[int, int] = SINGLE_WORKER,
     columns: Sequence[str] | None = None,
     start_step: int = 0,
+    on_missing: Rule | Mapping[str, str | bytes | float] = "mark",
     cache_dir: str | os.PathLike[str] = CACHE_DIR,
 ) -> LoadedDataset:
     """Loads one split of a dataset, whoever wrote it.
@@ -60,7 +63,7 @@ def load(
       where: folder of a dataset of ours or an Examples artifact of TFX, a flat folder of TFRecords as TFDS names them,
         one file, or a pattern such as `mnist/mnist-train*`.
       split: by default `train`, or the only one there is.
-      batch_size, seed, shuffle, workers, columns, start_step, cache_dir: as in LoadOptions.
+      batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir: as in LoadOptions.
 
     Raises:
       InfeedError: an option, no such dataset, split or column, a file that is damaged, or a record that is no
@@ -68,9 +71,12 @@ def load(
     """
     place = files.path_text(where, "infeed.load, where")
     with arguments():
-        options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, cache_dir)
+        options = LoadOptions(batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir)
     found = find_split(place, split)
-    return LoadedDataset(found, _features(found, options), options)
+    loaded = LoadedDataset(found, _features(found, options), options)
+    if options.on_missing != "ragged":
+        loaded._delivery.warn(found.place)
+    return loaded
 
 
 class LoadedDataset:
@@ -83,6 +89,11 @@ class LoadedDataset:
     def __init__(self, found: SplitFiles, features: Features, options: LoadOptions) -> None:
         self._found, self._features, self._options = found, features, options
         options.order(features.rows)  # says what cannot be, before anybody waits for a batch
+        self._delivery = Delivery.of(features.placed, options.on_missing, found.place)
+        self._recipe = self._delivery.recipe()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LoadedDataset, (self._found, self._features, self._options)
 
     def __len__(self) -> int:
         """Rows of the split."""
@@ -98,12 +109,12 @@ class LoadedDataset:
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))
         if np.ndim(rows):
-            return next(self._features.take(self._numbers(rows)))
-        return _row(next(self._features.take(self._numbers([rows]))), 0)
+            return self._taken(rows)
+        return _row(self._taken([rows]), 0)
 
     def __getitems__(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         """Rows one by one, as PyTorch's DataLoader asks for those of a batch."""
-        batch = next(self._features.take(self._numbers(rows)))
+        batch = self._taken(rows)
         return [_row(batch, number) for number in range(len(rows))]
 
     def __repr__(self) -> str:
@@ -112,7 +123,16 @@ class LoadedDataset:
     @property
     def schema(self) -> Mapping[str, FeatureSpec]:
         """What each feature is, by name."""
-        return {name: placed.spec for name, placed in self._features.placed.items()}
+        return self._delivery.schema
+
+    def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
+        """The names of the columns in batches with `pack=True`: {type: a name for each place of [batch, places]}.
+
+        Args:
+          label: as for `numpy`; the label is not packed.
+        """
+        self._check(label)
+        return self._delivery.packed_columns(label)
 
     @property
     def plan(self) -> LoadPlan:
@@ -141,7 +161,7 @@ class LoadedDataset:
         """The batches of the first epoch, or what `start_step` leaves of it."""
         return self.numpy(epochs=1)
 
-    def numpy(self, label: str | None = None, epochs: int | None = None) -> Iterator[Any]:
+    def numpy(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> Iterator[Any]:
         """Batches of NumPy arrays: {name: [batch, ...]}.
 
         Values of which each row has its own number come as `Ragged`; bytes are objects.
@@ -149,50 +169,66 @@ class LoadedDataset:
         Args:
           label: of the features; batches are then (features, label), as Keras's `fit` takes them.
           epochs: as for `rows`.
+          pack: {type: [batch, places]} for the features of which every row has as many values: one array for each of
+            float32, int64 and bytes. `packed_columns` names the places.
 
         Raises:
           InfeedError: there is no such feature, or no batch left, from `start_step` on.
         """
         self._check(label)
         order = self.rows(epochs)
-        return self._batches(order, label)
+        return self._batches(order, label, self._delivery.recipe(pack=pack, label=label))
 
-    def torch(self, label: str | None = None, epochs: int | None = None, device: Any = None) -> Iterator[Any]:
+    def torch(
+        self, label: str | None = None, epochs: int | None = None, device: Any = None, *, pack: bool = False
+    ) -> Iterator[Any]:
         """The same as PyTorch's tensors, which share the arrays' memory; bytes stay arrays of objects.
 
         Args:
-          label, epochs: as for `numpy`.
+          label, epochs, pack: as for `numpy`.
           device: where the tensors go; None leaves them on the CPU.
         """
-        return to_torch(self.numpy(label, epochs), device)
+        return to_torch(self.numpy(label, epochs, pack=pack), device)
 
     def jax(
-        self, label: str | None = None, epochs: int | None = None, device: Any = None, ahead: int = 2
+        self,
+        label: str | None = None,
+        epochs: int | None = None,
+        device: Any = None,
+        ahead: int = 2,
+        *,
+        pack: bool = False,
     ) -> Iterator[Any]:
         """The same as JAX's arrays, on their way to the device before they are asked for.
 
         Args:
-          label, epochs: as for `numpy`.
+          label, epochs, pack: as for `numpy`.
           device: a device or a sharding of JAX's; None is its default device.
           ahead: batches that are on their way.
 
         Raises:
           InfeedError: as for `numpy`; or an integer does not fit into 32 bits where JAX has no others.
         """
-        return to_jax(self.numpy(label, epochs), device, ahead)
+        return to_jax(self.numpy(label, epochs, pack=pack), device, ahead)
 
-    def tf(self, label: str | None = None, epochs: int | None = None) -> tf.data.Dataset:
+    def tf(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> tf.data.Dataset:
         """The same as a `tf.data.Dataset`, for Keras's `fit`; where rows vary they come as a RaggedTensor.
 
         Args:
           label, epochs: as for `numpy`; an endless one needs `steps_per_epoch=data.steps_per_epoch`.
+          pack: as for `numpy`. To hand over twenty tensors costs several times as much as one.
         """
         self._check(label)
-        return to_tensorflow(self._features, self.rows(epochs), label)
+        self._delivery.warn_of_empty_text(self._found.place)
+        return to_tensorflow(self._features, self.rows(epochs), self._delivery.recipe(pack=pack, label=label), label)
 
-    def _batches(self, order: BatchOrder, label: str | None) -> Iterator[Any]:
+    def _taken(self, rows: Any) -> dict[str, Any]:
+        return self._recipe.batch(next(self._features.take(self._numbers(rows))), _NUMPY)
+
+    def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe) -> Iterator[Any]:
         for rows, batches in order.chunks(self._features.batches_a_call(order.part)):
-            for batch in self._features.take(rows, batches):
+            for columns in self._features.take(rows, batches):
+                batch = recipe.batch(columns, _NUMPY)
                 yield batch if label is None else (batch, batch.pop(label))
 
     def _check(self, label: str | None) -> None:

@@ -7,14 +7,17 @@ of objects.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from infeed.components.errors import InfeedError, required
 from infeed.components.load.columns import Features, Ragged
+from infeed.components.load.delivery import Recipe
 from infeed.components.load.order import BatchOrder
+from infeed.components.load.spill import Kind
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -76,7 +79,7 @@ def _as_int32(array: Any) -> Any:
     return array.astype(np.int32)
 
 
-def to_tensorflow(features: Features, order: BatchOrder, label: str | None) -> tf.data.Dataset:
+def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: str | None) -> tf.data.Dataset:
     """The batches of `order`, gathered by TensorFlow's own threads from the same files: no Python runs there."""
     required("tensorflow")
     import tensorflow as tf
@@ -84,12 +87,10 @@ def to_tensorflow(features: Features, order: BatchOrder, label: str | None) -> t
     from infeed.components.feed import columns
     from infeed.components.feed.disk import MappedColumn
 
-    places = list(features.placed.items())
     mapped_columns = [MappedColumn(stem, column) for stem, column in features.files]
 
     def gather(rows: tf.Tensor) -> Any:  # int64 [rows]
-        taken = [column(rows) for column in mapped_columns]
-        batch = {name: taken[one.column][one.pick] if one.pick else taken[one.column] for name, one in places}
+        batch = recipe.batch([column(rows) for column in mapped_columns], TensorFlowArrays(rows.shape[0]))
         return batch if label is None else (batch, batch.pop(label))
 
     def gather_several(rows: tf.Tensor) -> Any:  # int64 [batches, batch]
@@ -99,13 +100,40 @@ def to_tensorflow(features: Features, order: BatchOrder, label: str | None) -> t
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # which would copy the columns
     several = features.batches_a_call(order.part)
-    if several > 1 and order.shuffled and features.are_dense:  # unshuffled ones may be short
+    if several > 1 and order.shuffled and recipe.is_dense:  # unshuffled ones may be short
         # Several batches are handed from thread to thread at a time: for small ones that costs more than the gather.
         calls = _calls(columns, order, several).map(tf.autograph.experimental.do_not_convert(gather_several))
         batches = _ended(columns, calls.prefetch(_CALLS_AHEAD).unbatch(), order)
     else:
         batches = columns.mapped(_row_numbers(columns, order), gather).prefetch(tf.data.AUTOTUNE)
     return batches.with_options(options)
+
+
+@dataclass(frozen=True)
+class TensorFlowArrays:
+    """Delivery of TensorFlow's tensors, which have no None: a missing text is empty.
+
+    Attributes:
+      rows: of a batch; None where the last one may be short.
+    """
+
+    rows: int | None
+
+    def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
+        """As `Arrays.fill`."""
+        import tensorflow as tf
+
+        if kind == "float32":
+            return tf.where(tf.math.is_nan(values), tf.constant(fill, tf.float32), values)
+        filled = values.to_tensor(b"" if fill is None else fill, shape=[None, 1])
+        return tf.reshape(filled, [-1 if self.rows is None else self.rows])
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """As `Arrays.join`."""
+        import tensorflow as tf
+
+        columns = [part if len(part.shape) == 2 else part[:, tf.newaxis] for part in parts]
+        return columns[0] if len(columns) == 1 else tf.concat(columns, axis=1)
 
 
 def _calls(columns: Any, order: BatchOrder, several: int) -> tf.data.Dataset:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
 from infeed.components.checks import as_tuples, at_least, refused, require
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.load.delivery import Rule
 from infeed.components.load.find import SplitFiles
 from infeed.components.load.order import BatchOrder
 from infeed.components.units import counted, size
@@ -42,6 +44,10 @@ class LoadOptions:
       workers: which worker this is, and of how many: (index, count). Each makes its part of every global batch.
       columns: names of the features that are read; None for all.
       start_step: number of the first batch, counted from the beginning of training.
+      on_missing: what stands for a missing value of a column of single values. "mark": NaN of floats; None of text, in
+        TensorFlow an empty text; integers come as Ragged. "fill": 0 and an empty text. "ragged": text and
+        integers come as Ragged. "error": a missing value is an error. {column: value}: that value; other columns as
+        with "mark".
       cache_dir: local folder where the columns are kept, for the next time too.
     """
 
@@ -51,6 +57,7 @@ class LoadOptions:
     workers: WorkerContext | tuple[int, int] = SINGLE_WORKER
     columns: Sequence[str] | None = None
     start_step: int = 0
+    on_missing: Rule | Mapping[str, str | bytes | float] = "mark"
     cache_dir: str | os.PathLike[str] = CACHE_DIR
 
     def __post_init__(self) -> None:
@@ -67,6 +74,9 @@ class LoadOptions:
         names = self.columns
         are_names = isinstance(names, tuple) and names and all(isinstance(name, str) for name in names)
         require(names is None or are_names, self, "columns", 'name features in a list, such as ["fare", "tips"]')
+        is_rule = isinstance(self.on_missing, Mapping) or self.on_missing in get_args(Rule)
+        do = f"use one of {', '.join(get_args(Rule))}, or {{column: value}}"
+        require(is_rule, self, "on_missing", do)
         require(isinstance(self.cache_dir, str | os.PathLike), self, "cache_dir", "name a local folder")
         object.__setattr__(self, "cache_dir", os.fspath(self.cache_dir))
         object.__setattr__(self, "workers", self._workers())

@@ -1,0 +1,233 @@
+"""What a batch holds for each feature: what stands for a missing value, and which features share an array.
+
+NumPy and TensorFlow deliver the same, each by its own `Arrays`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from infeed.components.errors import InfeedError
+from infeed.components.load.columns import FeatureSpec, PlacedFeature
+from infeed.components.load.spill import Kind
+from infeed.components.units import counted
+
+Rule = Literal["mark", "fill", "ragged", "error"]
+_ZERO: dict[Kind, Any] = {"bytes": b"", "float32": 0.0, "int64": 0}
+_INT64 = np.iinfo(np.int64)
+_log = logging.getLogger(__name__)
+
+
+class Arrays(Protocol):
+    """What delivery does with the arrays of a framework."""
+
+    def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
+        """[batch], of float32 [batch] with NaN or of ragged values, at most one a row; with `fill` for the missing."""
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """[batch, n] from [batch, ...] each."""
+
+
+class NumpyArrays:
+    """Delivery of NumPy arrays."""
+
+    def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
+        if kind == "float32":
+            return np.where(np.isnan(values), np.float32(fill), values)
+        present = np.diff(values.row_splits) > 0
+        filled = np.full(len(present), fill, object if kind == "bytes" else kind)
+        filled[present] = values.values
+        return filled
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        columns = [part if part.ndim == 2 else part[:, np.newaxis] for part in parts]
+        return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How the features of a split are delivered.
+
+    Attributes:
+      placed: where each feature lies, by name.
+      fills: what stands for a missing value, by the name of the feature.
+    """
+
+    placed: Mapping[str, PlacedFeature]
+    fills: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, placed: Mapping[str, PlacedFeature], rule: Rule | Mapping[str, Any], place: str) -> Delivery:
+        """Decide what stands for missing values.
+
+        Args:
+          placed: where each feature lies, by name.
+          rule: as in LoadOptions.on_missing.
+          place: the dataset, for errors.
+
+        Raises:
+          InfeedError: a value for a column does not fit, or `rule` is "error" and a value is missing.
+        """
+        if not isinstance(rule, str):
+            given = {name: _fill(name, value, placed) for name, value in rule.items()}
+            marked = cls.of(placed, "mark", place).fills
+            return cls(placed, {**marked, **{name: value for name, value in given.items() if placed[name].is_optional}})
+        if rule == "error":
+            _check_complete(placed, place)
+        if rule == "ragged":
+            return cls(placed)
+        optional = {name: one.spec.type for name, one in placed.items() if one.is_optional}
+        if rule == "mark":
+            return cls(placed, {name: None for name, kind in optional.items() if kind == "bytes"})
+        return cls(placed, {name: _ZERO[kind] for name, kind in optional.items()})
+
+    @property
+    def schema(self) -> dict[str, FeatureSpec]:
+        """What each feature is in a batch, by name."""
+        return {
+            name: replace(one.spec, shape=()) if name in self.fills else one.spec for name, one in self.placed.items()
+        }
+
+    def warn(self, place: str) -> None:
+        """Log the columns of single numbers that are ragged because some are missing."""
+        ragged = [name for name, one in self.placed.items() if one.is_optional and self.schema[name].shape is None]
+        if ragged:
+            names = ", ".join(map(repr, ragged))
+            do = f"on_missing={{{ragged[0]!r}: -1}} fills it, and on_missing='ragged' leaves out this line"
+            _log.warning("%s: cells of %s are missing, so each comes as Ragged; %s", place, names, do)
+
+    def warn_of_empty_text(self, place: str) -> None:
+        """Log the columns whose missing values TensorFlow cannot mark."""
+        marked = [name for name, fill in self.fills.items() if fill is None]
+        if marked:
+            names, do = ", ".join(map(repr, marked)), f"on_missing={{{marked[0]!r}: ...}} chooses another"
+            _log.warning("%s: TensorFlow has no None, so missing cells of %s are empty texts; %s", place, names, do)
+
+    def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
+        """The name at each place of a packed array, by its type; n values of a row have n places."""
+        groups: dict[str, list[str]] = {}
+        schema = self.schema
+        for name in sorted(self.placed, key=lambda name: (self.placed[name].column, self.placed[name].place)):
+            if name != label and schema[name].shape is not None:
+                groups.setdefault(schema[name].type, []).extend([name] * schema[name].width)
+        return {kind: tuple(names) for kind, names in groups.items()}
+
+    def recipe(self, *, pack: bool = False, label: str | None = None) -> Recipe:
+        """How batches are put together.
+
+        Args:
+          pack: whether features of one type share an array.
+          label: a feature that stays alone.
+
+        Raises:
+          InfeedError: with `pack`, a feature that stays alone is called like a type.
+        """
+        names = self.packed_columns(label) if pack else {}
+        packed = {kind: tuple(self._parts(group)) for kind, group in names.items()}
+        named = {part for parts in packed.values() for part in parts if isinstance(part, str)}
+        sliced = {name for group in names.values() for name in group} - named
+        alone = {name: one for name, one in self.placed.items() if name not in sliced}
+        if taken := packed.keys() & (alone.keys() - named):
+            what = f"the ragged column {min(taken)!r} has the name of a packed array"
+            raise InfeedError(what, where="pack", do="leave it out: columns=[...], or write it under another name")
+        return Recipe(alone, {name: fill for name, fill in self.fills.items() if name in alone}, packed)
+
+    def _parts(self, names: Iterable[str]) -> Iterable[str | Slice]:
+        """The names of features that are joined, and slices of those that already lie side by side."""
+        parts: list[str | Slice] = []
+        for name in dict.fromkeys(names):
+            one = self.placed[name]
+            before, end = parts[-1] if parts else None, one.place + one.spec.width
+            if name in self.fills or one.spec.type == "bytes":
+                parts.append(name)
+            elif isinstance(before, Slice) and (before.column, before.stop) == (one.column, one.place):
+                parts[-1] = before._replace(stop=end)
+            else:
+                parts.append(Slice(one.column, one.place, end))
+        return parts
+
+
+class Slice(NamedTuple):
+    """Neighbouring places of a stored column: [batch, stop - start]."""
+
+    column: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a batch is put together.
+
+    Attributes:
+      alone: where each feature lies that is needed under its name.
+      fills: what stands for a missing value, by name.
+      packed: names of features and slices that are joined, by their type.
+    """
+
+    alone: Mapping[str, PlacedFeature]
+    fills: Mapping[str, Any]
+    packed: Mapping[str, tuple[str | Slice, ...]]
+    _picks: tuple[tuple[str, int, tuple[Any, ...]], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        picks = tuple((name, one.column, one.pick) for name, one in self.alone.items())
+        object.__setattr__(self, "_picks", picks)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every row has as many values as the others."""
+        return all(one.spec.shape is not None or name in self.fills for name, one in self.alone.items())
+
+    def batch(self, columns: Sequence[Any], arrays: Arrays) -> dict[str, Any]:
+        """{name: [batch, ...]}, of what was taken from each stored column."""
+        found = {name: columns[column][pick] if pick else columns[column] for name, column, pick in self._picks}
+        for name, fill in self.fills.items():
+            found[name] = arrays.fill(found[name], self.alone[name].spec.type, fill)
+        joined = {
+            kind: arrays.join([_part(part, columns, found) for part in parts]) for kind, parts in self.packed.items()
+        }
+        return found | joined if joined else found
+
+
+def _part(part: str | Slice, columns: Sequence[Any], found: dict[str, Any]) -> Any:
+    return found.pop(part) if isinstance(part, str) else columns[part.column][:, part.start : part.stop]
+
+
+def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
+    """The value as the column holds it.
+
+    Raises:
+      InfeedError: there is no such column, it holds more than one value a row, or the value is of another type.
+    """
+    where = f"infeed.load, on_missing[{name!r}]"
+    if name not in placed:
+        raise InfeedError(f"there is no column {name!r}", where=where, do=f"name one of {', '.join(sorted(placed))}")
+    one = placed[name]
+    if not (one.is_optional or one.spec.shape == ()):
+        raise InfeedError(f"column {name!r} holds lists", where=where, do="leave it out: an empty list is a value")
+    if one.spec.type == "bytes" and isinstance(value, str | bytes):
+        return value.encode() if isinstance(value, str) else value
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if one.spec.type == "float32" and is_number:
+        return float(value)
+    is_whole = is_number and math.isfinite(value) and value == int(value)
+    if one.spec.type == "int64" and is_whole and _INT64.min <= value <= _INT64.max:
+        return int(value)
+    do = {"bytes": "give text or bytes", "float32": "give a number", "int64": "give a whole number of 64 bits"}
+    raise InfeedError(f"{value!r} does not fit into {one.spec.type}", where=where, do=do[one.spec.type])
+
+
+def _check_complete(placed: Mapping[str, PlacedFeature], place: str) -> None:
+    for name, one in placed.items():
+        if one.is_optional and one.spec.nulls:
+            what = f"{counted(one.spec.nulls, 'cell')} of column {name!r} are missing"
+            do = f"choose a value: on_missing={{{name!r}: ...}}, or leave the column out"
+            raise InfeedError(what, where=place, do=do)
