@@ -139,22 +139,22 @@ class Delivery:
             raise InfeedError(what, where="pack", do="leave it out: columns=[...], or write it under another name")
         return Recipe(alone, {name: fill for name, fill in self.fills.items() if name in alone}, packed)
 
-    def _parts(self, names: Iterable[str]) -> Iterable[str | Slice]:
+    def _parts(self, names: Iterable[str]) -> Iterable[str | PlaceRange]:
         """The names of features that are joined, and slices of those that already lie side by side."""
-        parts: list[str | Slice] = []
+        parts: list[str | PlaceRange] = []
         for name in dict.fromkeys(names):
             one = self.placed[name]
             before, end = parts[-1] if parts else None, one.place + one.spec.width
             if name in self.fills or one.spec.type == "bytes":
                 parts.append(name)
-            elif isinstance(before, Slice) and (before.column, before.stop) == (one.column, one.place):
+            elif isinstance(before, PlaceRange) and (before.column, before.stop) == (one.column, one.place):
                 parts[-1] = before._replace(stop=end)
             else:
-                parts.append(Slice(one.column, one.place, end))
+                parts.append(PlaceRange(one.column, one.place, end))
         return parts
 
 
-class Slice(NamedTuple):
+class PlaceRange(NamedTuple):
     """Neighbouring places of a stored column: [batch, stop - start]."""
 
     column: int
@@ -174,7 +174,7 @@ class Recipe:
 
     alone: Mapping[str, PlacedFeature]
     fills: Mapping[str, Any]
-    packed: Mapping[str, tuple[str | Slice, ...]]
+    packed: Mapping[str, tuple[str | PlaceRange, ...]]
     _picks: tuple[tuple[str, int, tuple[Any, ...]], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -197,7 +197,7 @@ class Recipe:
         return found | joined if joined else found
 
 
-def _part(part: str | Slice, columns: Sequence[Any], found: dict[str, Any]) -> Any:
+def _part(part: str | PlaceRange, columns: Sequence[Any], found: dict[str, Any]) -> Any:
     return found.pop(part) if isinstance(part, str) else columns[part.column][:, part.start : part.stop]
 
 
