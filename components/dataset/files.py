@@ -15,6 +15,7 @@ import fnmatch
 import functools
 import os
 import posixpath
+import stat as stat_module
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -43,6 +44,20 @@ class FileStat:
     path: str
     size: int
     mtime_ns: int
+
+
+@dataclass(frozen=True)
+class Irregular:
+    """A name that stands for no file: a link that leads nowhere, or else a pipe, a socket or a device."""
+
+    path: str
+    is_link: bool
+
+    @property
+    def what(self) -> str:
+        if not self.is_link:
+            return "a pipe, a socket or a device, not a file"
+        return f"a link that leads nowhere: it points to {os.readlink(self.path)!r}"
 
 
 def path_text(path: str | os.PathLike[str], argument: str) -> str:
@@ -147,7 +162,18 @@ def glob(root: str, pattern: str) -> list[FileStat]:
     """
     if (exact := _exact(root, pattern)) is not None:
         return [exact]
-    return sorted(_glob(root, *pattern.split("/")), key=lambda file: file.path)
+    found = [(path, info) for path, info in _matching(root, *pattern.split("/")) if info.type == fs.FileType.File]
+    return sorted((FileStat(path, info.size, info.mtime_ns or 0) for path, info in found), key=lambda file: file.path)
+
+
+def find_irregular(root: str, pattern: str) -> list[Irregular]:
+    """What `glob` passes over although its name matches, sorted by path: dangling links, pipes, sockets, devices."""
+    if _exact(root, pattern) is not None:
+        return []
+    found = [(path, info.type) for path, info in _matching(root, *pattern.split("/")) if info.type != fs.FileType.File]
+    return sorted(
+        (Irregular(path, is_link=kind == fs.FileType.NotFound) for path, kind in found), key=lambda one: one.path
+    )
 
 
 def relative(path: str, root: str) -> str:
@@ -171,9 +197,32 @@ def open_input(path: str, *, mapped: bool = False) -> Iterator[pa.NativeFile]:
     """
     system, inner = _resolve(path)
     with _refusals(path):
-        opened = pa.memory_map(inner) if mapped and _is_local(system) else system.open_input_file(inner)
+        opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
     with opened as file:
         yield file
+
+
+def _open_local(path: str, mapped: bool) -> pa.NativeFile:
+    with _regular(path) as handle:
+        # The same file by its handle: under its name a pipe may lie by now, which would block.
+        same = f"/proc/self/fd/{handle}"
+        return (pa.memory_map if mapped else pa.OSFile)(same if os.path.exists(same) else path)
+
+
+@contextmanager
+def _regular(path: str) -> Iterator[int]:
+    """The handle of a file that is open for reading; a pipe is opened without waiting for its writer.
+
+    Raises:
+      InfeedError: it is no regular file.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat_module.S_ISREG(os.fstat(handle).st_mode):
+            raise InfeedError("a pipe, a device or a folder, not a file", where=path, do="write its content to a file")
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -211,7 +260,7 @@ def read_bytes(path: str) -> bytes:
     """The whole content of a small file."""
     if "://" not in path:
         # Three times faster than pyarrow on files of a few kilobytes.
-        with _refusals(path), open(path, "rb", buffering=0) as local:
+        with _refusals(path), _regular(path) as handle, open(handle, "rb", buffering=0, closefd=False) as local:
             return local.read()
     system, inner = _resolve(path)
     with system.open_input_stream(inner, compression=None) as file:
@@ -314,9 +363,7 @@ def _children(folder: str) -> list[fs.FileInfo]:
     if system.type_name != "gcs":
         with _refusals(folder):
             found = list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
-        if found and _is_local(system):
-            _check_names(inner)
-        return found
+        return [*found, *_unlisted(inner, found)] if _is_local(system) else found
     # Of Google's store Arrow lists a folder only where an object marks it, so this asks what lies in them.
     below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
     names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}
@@ -325,11 +372,20 @@ def _children(folder: str) -> list[fs.FileInfo]:
     return files + [fs.FileInfo(posixpath.join(inner, folder), fs.FileType.Directory) for folder in folders]
 
 
-def _check_names(folder: str) -> None:
-    """Raises InfeedError for a name that is not UTF-8, which Arrow lists and cannot tell."""
-    for found in os.listdir(folder):
+def _unlisted(folder: str, listed: list[fs.FileInfo]) -> list[fs.FileInfo]:
+    """Links that lead nowhere, which Arrow leaves out of a folder's list.
+
+    Raises:
+      InfeedError: a name that is not UTF-8, which Arrow lists and cannot decode.
+    """
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    for found in names:
         if not found.isascii() and not _is_utf8(found):
             raise _not_utf8(found, folder)
+    if len(names) == len(listed):
+        return []
+    missing = sorted(set(names) - {info.base_name for info in listed})
+    return [fs.FileInfo(posixpath.join(folder, found), fs.FileType.NotFound) for found in missing]
 
 
 def _is_utf8(name: str) -> bool:
@@ -356,14 +412,16 @@ def _exact(root: str, pattern: str) -> FileStat | None:
     return FileStat(path, info.size, info.mtime_ns or 0) if info and info.type == fs.FileType.File else None
 
 
-def _glob(folder: str, part: str, *rest: str) -> Iterator[FileStat]:
+def _matching(folder: str, part: str, *rest: str) -> Iterator[tuple[str, fs.FileInfo]]:
+    """Visible names that match, but folders; names on the way to a match are folders, unless they lead nowhere."""
     for info in _children(folder):
         if not fnmatch.fnmatchcase(info.base_name, part) or is_hidden(info.base_name):
             continue
-        if rest and info.type == fs.FileType.Directory:
-            yield from _glob(join(folder, info.base_name), *rest)
-        elif not rest and info.type == fs.FileType.File:
-            yield FileStat(join(folder, info.base_name), info.size, info.mtime_ns or 0)
+        path = join(folder, info.base_name)
+        if info.type == fs.FileType.Directory:
+            yield from _matching(path, *rest) if rest else ()
+        elif not rest or info.type == fs.FileType.NotFound:
+            yield path, info
 
 
 def _delete_quietly(system: fs.FileSystem, path: str) -> None:

@@ -12,7 +12,7 @@ from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import OpenedSource, Patterns
+from infeed.components.example_gen.inputs import OpenedSource, Patterns, check_irregular, with_tasks
 
 _SOURCES = "infeed.components.example_gen.sources"
 _WILDCARDS = set("*?[")
@@ -126,8 +126,9 @@ def open_patterns(
     found = FORMATS[kind]
     own = options_of(kind, settings, where)
     place = (patterns,) if found.is_query else (root, patterns)
+    set_aside, left_out = ([], ()) if found.is_query else check_irregular(root, patterns, options.on_bad_row)
     opened: OpenedSource = _member(found, found.open)(*place, options, *([own] if own else []))
-    return opened
+    return with_tasks(opened, set_aside, left_out)
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:
@@ -192,6 +193,8 @@ def guess_format(source: str) -> str:
     """
     shown = formats_shown(source)
     if not shown:
+        if files.is_folder(source):
+            check_irregular(source, {None: "*"}, "fail")
         raise UnknownFormatError(
             "cannot tell the format", where=source, do=f"give --format: one of {', '.join(FORMATS)}"
         )

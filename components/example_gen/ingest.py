@@ -298,7 +298,7 @@ def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
         rejected=Rejected(len(plan.rejected), names.REJECTS if plan.rejected else None),
         filtered=plan.filtered,
         balanced=plan.balanced,
-        warnings=tuple(_warnings(plan, job)),
+        warnings=(*job.source.warnings, *_warnings(plan, job)),
         rows_read=plan.rows,
     )
     publish_statistics(job.temporary, job.root, [(split, manifest.splits[split]) for split in job.analysed_splits])

@@ -20,6 +20,7 @@ from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import OnBadRow
 from infeed.components.errors import InfeedError
+from infeed.components.units import counted
 
 _SHOWN = 300  # characters of a bad row
 A = TypeVar("A")
@@ -165,6 +166,7 @@ class OpenedSource:
     """An opened source: everything that is known before the first row is read.
 
     Attributes:
+      warnings: what was left out of it, for people.
       serialized: the only column holds records that are written as they are.
       decimals: floats were written as decimals; see `example_types.count_rounded`.
     """
@@ -175,6 +177,51 @@ class OpenedSource:
     read: Read
     serialized: bool = False
     decimals: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tuple[list[Task], tuple[str, ...]]:
+    """Look for names that match and are no files.
+
+    Returns:
+      A task for each dangling link, which reports it as a bad row; and a warning that names the pipes and devices.
+
+    Raises:
+      InfeedError: a dangling link, unless bad rows are rejected.
+    """
+    found = [(split, one) for split, pattern in patterns.items() for one in files.find_irregular(root, pattern)]
+    links = [(split, one) for split, one in found if one.is_link]
+    if links and on_bad_row == "fail":
+        raise InfeedError(
+            links[0][1].what
+            + (f"; the same holds for {counted(len(links) - 1, 'other link')}" if len(links) > 1 else ""),
+            where=links[0][1].path,
+            do="fetch its content (git annex get, dvc pull), remove the link, or set such links aside: "
+            "--on-bad-row reject",
+        )
+    parts = [
+        (split, FilePart(files.FileStat(one.path, 0, 0), BadRow(one.path, None, None, one.what, "")))
+        for split, one in links
+    ]
+    left_out = tuple(f"{one.path} is left out: {one.what}" for _, one in found if not one.is_link)
+    return [Task(0, part, split) for split, part in parts], left_out
+
+
+def with_tasks(opened: OpenedSource, more: Sequence[Task], warnings: tuple[str, ...]) -> OpenedSource:
+    """The source with the findings of `check_irregular`."""
+    if not more and not warnings:
+        return opened
+    orders = range(len(opened.tasks), len(opened.tasks) + len(more))
+    added = [dataclasses.replace(task, order=order) for order, task in zip(orders, more, strict=True)]
+    read = partial(_read_or_report, read=opened.read)
+    return dataclasses.replace(opened, tasks=(*opened.tasks, *added), read=read, warnings=warnings)
+
+
+def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    if isinstance(payload, FilePart) and isinstance(payload.piece, BadRow):
+        bad_rows.report(payload.piece)
+    else:
+        yield from read(payload, bad_rows=bad_rows)
 
 
 def find(root: str, patterns: Patterns) -> dict[str | None, list[files.FileStat]]:
@@ -195,7 +242,10 @@ def all_files(found: Mapping[str | None, list[files.FileStat]]) -> list[files.Fi
 
 @dataclass(frozen=True)
 class FilePart:
-    """The file as it was found, and the piece of it that a task reads, as the format knows it."""
+    """The file as it was found, and the piece of it that a task reads, as the format knows it.
+
+    A bad row in place of the piece: the task reports it and reads nothing.
+    """
 
     file: files.FileStat
     piece: Any
@@ -219,7 +269,7 @@ def look(found: Mapping[str | None, list[files.FileStat]], at: Callable[[str], A
 
 
 def of_parts(
-    kind: str, root: str, schema: pa.Schema, parts: Seen[Iterable[Any]], read: Read, **flags: bool
+    kind: str, root: str, schema: pa.Schema, parts: Seen[Iterable[Any]], read: Read, **flags: Any
 ) -> OpenedSource:
     """An input whose tasks read parts of files, and fail where a file is no longer the one that was looked at.
 

@@ -67,8 +67,8 @@ def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
       InfeedError: a record that cannot be a tf.Example, or, with `sequences`, a SequenceExample.
     """
     name = "SequenceExample" if sequences else "tf.Example"
-    for task in opened.tasks:
-        path = task.payload.piece
+    paths = [task.payload.piece for task in opened.tasks if isinstance(task.payload.piece, str)]
+    for path in paths:
         first = next(records.read_records(path), None)
         if first is not None and not is_example(first, sequence=sequences):
             raise InfeedError(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,14 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, error: OSError) -> No
 
 @pytest.mark.parametrize("refused", [errno.EACCES, errno.EROFS])
 def test_what_is_not_allowed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
-    class Closed(fs.LocalFileSystem):  # whoever runs the tests may be root, to whom nothing is closed
-        def open_input_file(self, path: str, **_: Any) -> Any:
-            raise OSError(refused, "refused")
+    def refuse(*_: Any, **__: Any) -> Any:  # whoever runs the tests may be root, to whom nothing is closed
+        raise OSError(refused, "refused")
 
-        open_output_stream = open_input_file  # type: ignore[assignment]
+    class Closed(fs.LocalFileSystem):
+        open_output_stream = refuse
 
     monkeypatch.setattr(files, "_resolve", lambda path: (Closed(), path))
+    monkeypatch.setattr(os, "open", refuse)
     for use in (files.open_input, files.open_output):
         with pytest.raises(InfeedError, match=rf"(?s){os.strerror(refused)}.*/a\n.*do:"), use(f"{tmp_path}/a"):
             pass
@@ -168,3 +170,13 @@ def test_a_name_that_is_not_utf8_is_told_and_one_beside_it_does_no_harm(tmp_path
     for look in (lambda: found(tmp_path, "*"), lambda: files.exists(f"{tmp_path}/\udcff.csv")):
         with pytest.raises(InfeedError, match=rf"a name that is not UTF-8: b'\\xff\.csv'\n  where: {tmp_path}\n"):
             look()
+
+
+@pytest.mark.parametrize("read", [files.read_bytes, lambda path: files.open_input(path).__enter__()])
+def test_a_pipe_in_place_of_a_file_is_an_error_and_is_not_waited_for(
+    tmp_path: Path, read: Callable[[str], object]
+) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    with pytest.raises(InfeedError, match="a pipe") as raised:
+        read(str(tmp_path / "a.csv"))
+    assert raised.value.where == str(tmp_path / "a.csv")

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from infeed.components.dataset import records
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset import files, records
+from infeed.components.dataset.options import IngestOptions, OnBadRow
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
-from infeed.components.example_gen.inputs import BadRows, open_files
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, open_files
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.images.reader import open_images
@@ -167,3 +167,46 @@ def test_a_whole_file_that_is_removed_before_it_is_read(tmp_path: Path, kind: st
     (tmp_path / "a.png").unlink()
     with pytest.raises(InfeedError, match=r"removed while it was read(?s:.*)a\.png"):
         [list(opened.read(task.payload, bad_rows=BadRows())) for task in opened.tasks]
+
+
+def open_rows(folder: Path, on_bad_row: OnBadRow = "fail") -> OpenedSource:
+    return open_source(str(folder), "csv", IngestOptions(on_bad_row=on_bad_row, bad_row_limit=10), {})
+
+
+def irregular(folder: Path) -> None:
+    (folder / "a.csv").write_text("x\n1\n2\n")
+    (folder / "b.csv").symlink_to("not-fetched")
+    os.mkfifo(folder / "c.csv")
+
+
+def test_a_link_that_leads_nowhere_is_an_error_that_names_it_and_the_remedy(tmp_path: Path) -> None:
+    irregular(tmp_path)
+    with pytest.raises(InfeedError, match="not-fetched") as raised:
+        open_rows(tmp_path)
+    assert raised.value.where == str(tmp_path / "b.csv")
+    assert "--on-bad-row reject" in raised.value.do
+
+
+def test_rejected_links_are_counted_and_pipes_are_named(tmp_path: Path) -> None:
+    irregular(tmp_path)
+    opened, bad_rows = open_rows(tmp_path, "reject"), BadRows("reject", 10)
+    rows = sum(batch.num_rows for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows))
+    assert rows == 2
+    assert [row.file for row in bad_rows.take()] == [str(tmp_path / "b.csv")]
+    (warning,) = opened.warnings
+    assert str(tmp_path / "c.csv") in warning
+
+
+def test_a_folder_of_nothing_but_dangling_links_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "b.csv").symlink_to("not-fetched")
+    with pytest.raises(InfeedError, match="leads nowhere"):
+        open_rows(tmp_path)
+    with pytest.raises(InfeedError, match="leads nowhere"):
+        guess_format(str(tmp_path))
+
+
+def test_a_dangling_link_in_place_of_a_class_folder_is_found(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "dog").symlink_to("not-fetched")
+    found = files.find_irregular(str(tmp_path), "*/*")
+    assert [(one.path, one.is_link) for one in found] == [(str(tmp_path / "dog"), True)]
