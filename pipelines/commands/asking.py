@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +33,7 @@ def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True)
         if given.get("label") or not error.candidates:
             raise
         if not (may_ask and can_ask()):
-            again = shlex.join([command_line(), *sys.argv[1:], "--label", error.candidates[0].name])
+            again = command_line(*sys.argv[1:], "--label", error.candidates[0].name)
             raise InfeedError(error.what, where=error.where, do=f"{error.do}; for example:\n{again}") from error
         label = choose("Which column should the model learn?", [_choice(one) for one in error.candidates])
     sys.argv += ["--label", label]  # so that the lines that say how to go on have it

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command, interruptible
-from infeed.pipelines.console.terminal import Terminal, in_lines
+from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.image.build import BASE, BuiltImage, ImageOptions, OnStep, build_image
 from infeed.pipelines.image.context import Accelerator
 from infeed.pipelines.project.config_file import TEMPLATES, Project, read_project
@@ -84,7 +83,6 @@ def _summary(built: BuiltImage, project: str, name: str, log: Path) -> Text:
         lines.append(("", f"{built.engine} knows no digest of it: another build may get another one under that name"))
     lines.append(("log", str(log)))
     if not built.pushed:
-        lines.append(("push with", shlex.join([built.engine, "push", built.tag])))
-    compiling = ["infeed", "compile", project, "--image", built.tag, "--output", f"{name}.json"]
-    lines.append(("next", shlex.join(compiling)))
+        lines.append(("push with", command_line("push", built.tag, program=built.engine)))
+    lines.append(("next", command_line("compile", project, "--image", built.tag, "--output", f"{name}.json")))
     return in_lines(lines, width=12)

@@ -27,7 +27,7 @@ from infeed.components.example_gen.formats import FORMATS, formats_shown
 from infeed.components.example_gen.sources.images.codec import UNREADABLE
 from infeed.components.units import size
 from infeed.pipelines.console.exit_codes import Command
-from infeed.pipelines.console.terminal import Terminal, echo, in_lines
+from infeed.pipelines.console.terminal import Terminal, command_line, echo, in_lines
 
 _SHOWN = 60  # characters of a value
 _PICTURES = 32
@@ -81,7 +81,7 @@ def _no_dataset(path: str) -> InfeedError:
     if shown and shown != ["tfrecord"]:
         kinds = " and ".join(shown)
         return InfeedError(
-            f"no dataset yet, but {kinds}", where=path, do=f"write one first: infeed ingest {path} OUTPUT"
+            f"no dataset yet, but {kinds}", where=path, do=f"write one first: {command_line('ingest', path, 'OUTPUT')}"
         )
     return InfeedError("not a TFRecord dataset", where=path, do=do)
 

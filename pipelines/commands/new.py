@@ -49,4 +49,4 @@ def command(template: str, folder: str) -> None:
     """
     for path in create_project(template, folder):
         echo(f"wrote {path}")
-    echo(f"next: {command_line()} run {os.path.join(folder, 'config.yaml')}")
+    echo(f"next: {command_line('run', os.path.join(folder, 'config.yaml'))}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
@@ -70,13 +69,14 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_flags(options: Mapping[str, Any]) -> list[str]:
-    """The options as they can be pasted behind a command."""
+    """The options as words of a command line, not quoted."""
     shown = {name: "tab" if value == "\t" else value for name, value in options.items()}
     values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in shown.items()}
-    return [
-        f"--delimiter {shlex.quote(value)}" if name == "delimiter" else f"--set {shlex.quote(f'{name}={value}')}"
+    flags = [
+        ["--delimiter", value] if name == "delimiter" else ["--set", f"{name}={value}"]
         for name, value in values.items()
     ]
+    return [word for words in flags for word in words]
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -17,7 +17,7 @@ from rich.text import Text
 from infeed.components.units import short_path, stopwatch
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, interruptible
 from infeed.pipelines.console.nodes import RunReport, format_state, show_nodes
-from infeed.pipelines.console.terminal import Terminal, in_lines
+from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.job.compiled import CompiledJob, Target
 from infeed.pipelines.rehearse.launch import Faults, last_lines
 from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, RehearseOptions, rehearse
@@ -119,8 +119,9 @@ def failure(rehearsal: Rehearsal, root: Path, image: str | None) -> Text:
     log = root / "logs" / rehearsal.name / f"{failed.name}.log"
     end = [(f"  {line}\n", "dim") for line in last_lines(log)]
     script = log.with_suffix(".sh")
-    where = [f"log: {short_path(log)}", *([f"again by hand: sh {short_path(script)}"] if script.exists() else [])]
-    look = [f"compare the image with this machine: infeed doctor --image {image}"] if image else []
+    again_by_hand = f"again by hand: {command_line(short_path(script), program='sh')}"
+    where = [f"log: {short_path(log)}", *([again_by_hand] if script.exists() else [])]
+    look = [f"compare the image with this machine: {command_line('doctor', '--image', image)}"] if image else []
     again = "the next rehearsal takes what succeeded from the cache, where the job allows that"
     words = "\n".join([*where, *look, again])
     return Text.assemble("\n", (f"{failed.name} failed", "bold red"), f"\n{failed.error}\n\n", *end, words)

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,9 +50,15 @@ class Terminal(Console):
             yield segment if control else Segment(plain(text), style)
 
 
-def command_line() -> str:
-    """How this program was called, so that the line can be pasted."""
-    return "infeed" if shutil.which("infeed") else os.path.relpath(sys.argv[0])
+def command_line(*words: object, program: str = "") -> str:
+    """Return a command for people to paste: each word is quoted for a POSIX shell.
+
+    Args:
+      words: arguments, not quoted.
+      program: what to run; by default this program, as it was called.
+    """
+    own = "infeed" if shutil.which("infeed") else os.path.relpath(sys.argv[0])
+    return shlex.join([program or own, *map(str, words)])
 
 
 def in_lines(facts: Iterable[tuple[str, ...]], width: int = 20) -> Text:

@@ -26,6 +26,7 @@ from kfp.client.token_credentials_base import TokenCredentialsBase
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
+from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
 from infeed.pipelines.submit.steps import kubeflow_steps
@@ -268,9 +269,8 @@ class KubeflowRun:
         self.link = f"{page.rstrip('/')}/#/runs/details/{run_id}"
         self._patient, self._unrepeated = client.api_with(PATIENT), client.api_with(ONCE)
         # By the label that the API server gives to every pod of a run.
-        self._command = (
-            f"kubectl logs --namespace {namespace} --selector pipeline/runid={run_id} --prefix --tail 100 -c main"
-        )
+        pods = ["--namespace", namespace, "--selector", f"pipeline/runid={run_id}"]
+        self._command = command_line("logs", *pods, "--prefix", "--tail", 100, "-c", "main", program="kubectl")
         self._steps = steps
         self._lines_seen: dict[str, int] = {}
 

@@ -19,6 +19,7 @@ from rich.text import Text
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_LOST, LostError
 from infeed.pipelines.console.nodes import NodeReport, NodeState
+from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob
 
 POLL_SECONDS = 5.0
@@ -201,7 +202,7 @@ class SubmissionOutcome:
         said = [self.status.error if self.status else None, failed.error if failed else None, *self.log_tail]
         if self.state != RunState.FAILED.value or not images or not blames_image(said):
             return None
-        return f"compare the image with this machine: infeed doctor --image {images[0]}"
+        return f"compare the image with this machine: {command_line('doctor', '--image', images[0])}"
 
     def as_json(self, images: Sequence[str]) -> dict[str, Any]:
         return {

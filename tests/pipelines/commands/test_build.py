@@ -43,7 +43,7 @@ def test_it_says_what_was_built_how_large_it_is_and_what_comes_next(engines, pro
     assert result.exit_code == 0, result.output
     assert "FROM debian\nRUN pip install --upgrade tfx\n" in result.output
     assert "taxi:1, 3.4GB, with docker" in result.output
-    assert f"next        infeed compile {project} --image taxi:1 --output taxi.json" in result.output
+    assert f"compile {project} --image taxi:1 --output taxi.json" in result.output
     (build,) = (call for call in engines.calls("docker") if call[0] == "build")
     assert "--build-arg=BASE=debian:13" in build
     assert "docker knows no digest of it" in result.output

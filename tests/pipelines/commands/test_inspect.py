@@ -106,7 +106,7 @@ def test_flat_files_as_tfds_names_them(here: Path) -> None:
     [
         (["nowhere"], "no such file or folder"),
         (["a.csv"], "no dataset yet, but csv"),
-        (["pictures"], "write one first: infeed ingest pictures OUTPUT"),
+        (["pictures"], "ingest pictures OUTPUT"),
         (["empty"], "not a TFRecord dataset"),
         (["out", "--split", "x"], "no split 'x'"),
     ],

@@ -7,10 +7,10 @@ from infeed.pipelines.commands.options import as_flags
     ("options", "flags"),
     [
         ({}, []),
-        ({"delimiter": ";"}, ["--delimiter ';'"]),
-        ({"delimiter": "\t", "encoding": "latin-1"}, ["--delimiter tab", "--set encoding=latin-1"]),
-        ({"nulls": ["", "NA"]}, ["""--set 'nulls=["", "NA"]'"""]),
+        ({"delimiter": ";"}, ["--delimiter", ";"]),
+        ({"delimiter": "\t", "encoding": "latin-1"}, ["--delimiter", "tab", "--set", "encoding=latin-1"]),
+        ({"nulls": ["", "NA"]}, ["--set", 'nulls=["", "NA"]']),
     ],
 )
-def test_options_can_be_pasted_behind_a_command(options, flags):
+def test_options_as_words_of_a_command_line(options, flags):
     assert as_flags(options) == flags

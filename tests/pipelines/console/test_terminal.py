@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 import infeed.pipelines.console.terminal
-from infeed.pipelines.console.terminal import Terminal, echo, plain
+from infeed.pipelines.console.terminal import Terminal, command_line, echo, plain
 
 SEQUENCES = ["\x1b[2J", "\x1b]0;title\x07", "\x9b2J", "\rover", "\x08", "\x00", "\x7f", "\u202etxt.exe", "\udcff"]
 
@@ -38,6 +40,35 @@ def test_tables_and_lines_hold_no_control_characters(text: str, capsys: pytest.C
     said = capsys.readouterr()
     for shown in (file.getvalue(), said.out, said.err):
         assert shown.replace("\n", "").isprintable()
+
+
+WORDS = [
+    "my file.csv",
+    "it's",
+    'nulls=["", "NA"]',
+    "a\nb",
+    "$HOME",
+    "*.csv",
+    "~",
+    "",
+    "a;b",
+    "\\",
+    "größe",
+    Path("a b/c"),
+]
+
+
+def test_a_shell_reads_the_words_of_a_command_line_as_they_were() -> None:
+    line = command_line(*WORDS, program="my printf")
+    assert shlex.split(line) == ["my printf", *map(str, WORDS)]
+    shown = subprocess.run(["sh", "-c", line.replace("'my printf'", "printf '%s\\0'")], capture_output=True, check=True)
+    assert shown.stdout.decode().split("\0")[:-1] == [str(word) for word in WORDS]
+
+
+def test_the_program_of_a_command_line_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sys.argv", [str(Path.cwd() / "my env" / "bin" / "infeed"), "run"])
+    assert shlex.split(command_line("doctor")) == ["my env/bin/infeed", "doctor"]
 
 
 def test_styles_stay() -> None:
