@@ -7,7 +7,6 @@ import dataclasses
 import gc
 import json
 import logging
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from infeed.components.units import short_path
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import as_flags, project_options
 from infeed.pipelines.config import PipelineConfig, resumable
-from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
+from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_NOT_BLESSED, Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, show_nodes
 from infeed.pipelines.console.terminal import command_line, in_lines, quiet, show_facts
 from infeed.pipelines.local.outcome import digest_of, remember, same_run
@@ -40,7 +39,11 @@ _log = logging.getLogger(__name__)
 @click.option("--from", "from_node", help="Run only this node and what depends on it.", metavar="NODE")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(project: str, from_node: str | None, as_json: bool, **overrides: Any) -> None:
-    """Run a pipeline on this machine, from data to a pushed model."""
+    """Run a pipeline on this machine, from data to a pushed model.
+
+    The exit code is 0 if the model is blessed and pushed, 3 if it is not good enough to be blessed, 1 if a node failed,
+    and 2 if an option or the data is wrong.
+    """
     config = decided(read_project(project), overrides, may_ask=not as_json)
     _check_root(config.root)
     log = Path(config.logs) / "run.log"
@@ -52,7 +55,14 @@ def command(project: str, from_node: str | None, as_json: bool, **overrides: Any
         with _told_at_interrupt(config, console, as_json) as watch:
             report, outcome = _run(config, console, log, from_node, as_json, watch)
         _tell(report, outcome, config, log, console, as_json)
-    sys.exit(0 if report.succeeded else EXIT_FAILED)
+    sys.exit(_exit_code(outcome))
+
+
+def _exit_code(outcome: RunOutcome | None) -> int:
+    """Return the code of docs/exit-codes.md; a failed run has no outcome."""
+    if outcome is None:
+        return EXIT_FAILED
+    return 0 if outcome.blessed else EXIT_NOT_BLESSED
 
 
 def _check_root(root: str) -> None:
@@ -147,7 +157,7 @@ def _checkpoint(config: PipelineConfig) -> int:
 
 
 def _again() -> str:
-    return shlex.join([command_line(), *sys.argv[1:]])
+    return command_line(*sys.argv[1:])
 
 
 @contextlib.contextmanager
@@ -172,6 +182,7 @@ def _tell(
             "notes": config.notes,
             "outcome": dataclasses.asdict(outcome) if outcome else None,
             "log": str(log),
+            "exit_code": _exit_code(outcome),
         }
         console.out(json.dumps(result, indent=1), highlight=False)
     elif outcome:
@@ -192,7 +203,7 @@ def _summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
     waited = f"{outcome.wait_fraction:.1%} of training time after the first epoch: {outcome.verdict}"
     lines += [("waited for input", waited), ("report", short_path(outcome.report))]
     asked = short_path(outcome.pushed or outcome.model)
-    lines.append(("predict with", f"{command_line()} predict {asked} {_example(config)}", "bold"))
+    lines.append(("predict with", command_line("predict", asked, *_example(config)), "bold"))
     return Text("\n").join([Text(""), in_lines(lines)])
 
 
@@ -209,23 +220,28 @@ def _advice(outcome: RunOutcome) -> str:
 def _failure(report: RunReport, log: Path) -> Text:
     failed = report.failed
     assert failed is not None, "this is for failed runs"
-    words = [word for word in sys.argv[1:] if word != "--json"]
-    if "--from" in words:
-        at = words.index("--from")
-        del words[at : at + 2]
     return Text.assemble(
         "\n",
         (f"{failed.name} failed", "bold red"),
         f"\n{failed.error}\n\n",
         f"log: {short_path(log)}\n",
-        f"once that is mended, run from there on: {' '.join([command_line(), *words])} --from {failed.name}",
+        f"once that is mended, run from there on: {_again_from(failed.name)}",
     )
 
 
-def _example(config: PipelineConfig) -> str:
+def _again_from(node: str) -> str:
+    """The same command, which begins at a node."""
+    words = [word for word in sys.argv[1:] if not word.startswith("--from=")]
+    if "--from" in words:
+        at = words.index("--from")
+        del words[at : at + 2]
+    return command_line(*words, "--from", node)
+
+
+def _example(config: PipelineConfig) -> list[str]:
     """Something to predict that is there: a picture of the data, or the table."""
     if config.source != "images":
-        return " ".join([shlex.quote(short_path(config.data)), *as_flags(config.source_options)])
+        return [short_path(config.data), *as_flags(config.source_options)]
     from infeed.pipelines.project.sources import find_layout
 
-    return shlex.quote(short_path(find_layout(config.data).images[0].path))
+    return [short_path(find_layout(config.data).images[0].path)]

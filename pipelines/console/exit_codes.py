@@ -1,4 +1,4 @@
-"""How commands end: with exit codes that scripts can use, and with errors that show no traceback."""
+"""How commands end: with the exit codes of docs/exit-codes.md, and with errors that show no traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from infeed.components.errors import InfeedError, naming_extras
 from infeed.pipelines.console.terminal import echo
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
-EXIT_LOST = 3  # a run elsewhere was or may have been started, and how it ends was not seen
+EXIT_NOT_BLESSED = 3  # the run succeeded, and its model is not good enough
+EXIT_LOST = 4  # a run elsewhere was or may have been started, and how it ends was not seen
 EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: an exception that nobody foresaw
 EXIT_INTERRUPTED = 130  # Ctrl-C, as shells have it
 # What the system says of a path that a user gave: one that is missing, taken, too long, or not allowed.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rich.console import Console
 from infeed.pipelines.cli import main
 from infeed.pipelines.commands import run
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT
-from infeed.pipelines.console.nodes import NodeReport, NodeState
+from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
@@ -43,6 +44,35 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(
     assert lines[0].split(maxsplit=1) == ["kept", "2 of 4 nodes: they come from the cache the next time"]
     assert [line.strip().partition(":")[0] for line in lines[1:-1]] == training
     assert lines[-1].endswith("run tabular --data 'my file.csv'")
+
+
+FAILED = RunReport([NodeReport("Trainer", NodeState.FAILED, error="ValueError: no")], 1.0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["tabular", "--data", "my file.csv", "--set", 'nulls=["", "NA"]'],
+        ["--from", "Transform", "--label", "it's"],
+        ["--from=Transform", "--delimiter", ";"],
+    ],
+)
+def test_a_failed_run_proposes_a_command_that_a_shell_can_run(
+    given: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["infeed", "run", *given])
+    line = run._failure(FAILED, Path("run.log")).plain.rpartition(": ")[2]
+    kept = [word for word in given if word not in ("--from", "Transform", "--from=Transform")]
+    assert shlex.split(line)[1:] == ["run", *kept, "--from", "Trainer"]
+
+
+def test_the_example_of_a_prediction_is_quoted(tmp_path: Path) -> None:
+    data = tmp_path / "my file.csv"
+    data.write_text("a;b;c\n" + "".join(f"{i};{i % 7};{i % 2}\n" for i in range(40)))
+    given = Overrides(root=str(tmp_path), data=str(data), label="c", source_options={"delimiter": ";"})
+    line = run._summary(outcome(), resolve(read_project("tabular"), given)).plain.splitlines()[-1]
+    assert shlex.split(line[20:])[1:] == ["predict", "runs/model", str(data), "--delimiter", ";"]
 
 
 def _interrupted(config: Any, console: Console) -> None:

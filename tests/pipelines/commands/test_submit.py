@@ -155,7 +155,7 @@ def test_a_run_that_fails_ends_with_1_and_where_to_look(submit: Submit, serve: A
     found = json.loads(out)
     assert (code, found["state"]) == (1, "failed")
     assert found["log_tail"] == ["ModuleNotFoundError: No module named 'infeed'"]
-    assert found["advice"].endswith("infeed doctor --image registry.example/taxi:1")
+    assert found["advice"].endswith("doctor --image registry.example/taxi:1")
 
 
 @pytest.mark.slow
@@ -186,12 +186,12 @@ def test_ctrl_c_stops_the_waiting_and_not_the_run(submit: Submit, serve: Any, mo
 
 
 @pytest.mark.slow
-def test_a_server_that_cannot_be_asked_any_more_ends_with_3(submit: Submit, serve: Any) -> None:
+def test_a_server_that_cannot_be_asked_any_more_ends_with_4(submit: Submit, serve: Any) -> None:
     server = serve()
     server.fail("GET", "/runs/", server.refusal(401, "token expired"))
     code, out, _ = submit("--host", server.url, "--wait", "--json")
     found = json.loads(out)
-    assert (code, found["state"], found["run"]["id"]) == (3, "unknown", "run-0")
+    assert (code, found["state"], found["run"]["id"]) == (4, "unknown", "run-0")
     assert "no valid credentials: token expired" in found["error"]
 
 
