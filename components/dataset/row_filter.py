@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 from infeed.components import user_code
 from infeed.components.errors import InfeedError
 
+_DEEPEST = 100
+_SHOWN = 200  # characters of a filter, in an error
 _FUNCTION = re.compile(r"[\w./-]+:\w+")
 _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -54,9 +56,22 @@ def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
 def parse(text: str) -> pc.Expression:
     """Raises InfeedError on what is not an expression of the kind that this module's head describes."""
     try:
-        return _translate(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, _UnknownError, pa.ArrowInvalid) as error:
-        raise InfeedError(f"cannot read the filter: {error}", where=f"filter {text!r}", do=_EXAMPLE) from error
+        body = ast.parse(text.strip(), mode="eval").body
+        _check_depth(body)
+        return _translate(body)
+    except (SyntaxError, RecursionError, MemoryError, _UnknownError, pa.ArrowInvalid) as error:
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise InfeedError(f"cannot read the filter: {error}", where=f"filter {shown!r}", do=_EXAMPLE) from error
+
+
+def _check_depth(body: ast.expr) -> None:
+    """Arrow evaluates an expression by recursion, which a deep one ends by a signal."""
+    level: list[ast.AST] = [body]
+    for _ in range(_DEEPEST):
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    raise _UnknownError(f"nested more than {_DEEPEST} deep")
 
 
 class _UnknownError(Exception):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infeed.components.dataset.row_filter import passes
+from infeed.components.dataset.row_filter import parse, passes
 from infeed.components.errors import InfeedError
 
 BATCH = pa.RecordBatch.from_pydict(
@@ -69,3 +69,14 @@ def test_a_function_of_the_users(tmp_path: Path) -> None:
 def test_a_filter_that_cannot_be(text: str, message: str) -> None:
     with pytest.raises(InfeedError, match=message):
         passes(BATCH, text)
+
+
+@pytest.mark.parametrize("depth", [101, 3_000, 100_000])
+def test_a_filter_that_is_nested_too_deep_is_an_error(depth: int) -> None:
+    with pytest.raises(InfeedError, match="cannot read the filter") as raised:
+        parse("not " * depth + "a")
+    assert len(raised.value.where) < 300
+
+
+def test_many_conditions_side_by_side_are_no_nesting() -> None:
+    assert parse(" and ".join(f"a != {number}" for number in range(500))) is not None
