@@ -92,6 +92,16 @@ def check_limit(rows: int, limit: int, where: str) -> None:
         )
 
 
+def check_any_good(bad: Sequence[BadRow]) -> None:
+    """Raise InfeedError where these are bad rows of an input that has no good ones."""
+    if bad:
+        raise InfeedError(
+            f"every row is rejected; of the first: {bad[0].reason}",
+            where=bad[0].where,
+            do="give the options of the format (--set encoding=latin-1, --set nulls=...), or mend the input",
+        )
+
+
 def to_jsonl(rows: Iterable[BadRow]) -> bytes:
     """One JSON object a line."""
     return "".join(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n" for row in rows).encode()

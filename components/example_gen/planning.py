@@ -19,7 +19,7 @@ from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRow, check_limit
+from infeed.components.example_gen.inputs import BadRow, check_any_good, check_limit
 from infeed.components.example_gen.spills import Spill
 
 
@@ -77,7 +77,7 @@ def plan_writes(
     rejected = tuple(row for block in blocks for row in block.rejected)
     check_limit(len(rejected), options.bad_row_limit, rejected[-1].where if rejected else "")
     rows, filtered = sum(block.rows for block in blocks), sum(block.filtered for block in blocks)
-    _check_any_left(rows, filtered, len(rejected))
+    _check_any_left(rows, filtered, rejected)
     by_split, balanced = _plan_splits([spill for block in blocks for spill in block.spills], splits, buckets, options)
     return WritePlan(
         rows=rows,
@@ -97,13 +97,14 @@ def shard_tasks(plan: WritePlan) -> list[ShardTask]:
     ]
 
 
-def _check_any_left(rows: int, filtered: int, rejected: int) -> None:
+def _check_any_left(rows: int, filtered: int, rejected: Sequence[BadRow]) -> None:
     if not rows:
         raise InfeedError("no rows in the input", do="check the input's path and pattern")
-    if rows == filtered + rejected:
+    if rows == len(rejected):
+        check_any_good(rejected)
+    if rows == filtered + len(rejected):
         raise InfeedError(
-            f"no rows left of {rows}: {filtered} filtered out, {rejected} rejected",
-            do="check the filter, and the options of the input's format",
+            f"no rows left of {rows}: {filtered} filtered out, {len(rejected)} rejected", do="check the filter"
         )
 
 

@@ -31,7 +31,7 @@ from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import kinds, streams
 from infeed.components.example_gen.sources.kinds import MismatchError
 from infeed.components.example_gen.sources.streams import Span, TextBlock
@@ -78,27 +78,34 @@ def open_jsonl(
 ) -> OpenedSource:
     """JSON Lines files whose columns go together; the first value of a column decides what it holds."""
     encoding = (jsonl or JsonlOptions()).encoding
-    known, parts = kinds.Object(), list[tuple[str | None, FileStat, list[Span]]]()
+    known, parts, bad = kinds.Object(), list[tuple[str | None, FileStat, list[Span]]](), list[BadRow]()
     for split, matched in inputs.find(root, patterns).items():
         for file in matched:
             with files.unchanged(file):
-                known, spans = scan(file.path, known, encoding, options)
+                known, spans = scan(file.path, known, encoding, options, bad)
             parts.append((split, file, spans))
     row = kinds.to_arrow(known)
     schema = schemas.unify([schemas.FileSchema(root, pa.schema(list(row)))])
     if not schema.names:
+        inputs.check_any_good(bad)
         raise InfeedError("no rows with values", where=root, do="give files with one JSON object a line")
     read = partial(read_span, form=_JsonlReading(known, row, schema, encoding, options.block_bytes))
     return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True)
 
 
-def scan(path: str, known: kinds.Object, encoding: str, options: IngestOptions) -> tuple[kinds.Object, list[Span]]:
-    """One pass over one file: `known`, widened to hold its rows, and where to cut the file."""
+def scan(
+    path: str, known: kinds.Object, encoding: str, options: IngestOptions, bad: list[BadRow]
+) -> tuple[kinds.Object, list[Span]]:
+    """One pass over one file: `known`, widened to hold its rows, and where to cut the file.
+
+    Args:
+      bad: gets the first bad row.
+    """
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     blocks = list[TextBlock]()
     for block in _blocks(Span(path), encoding, options.block_bytes):
         known = _widen(known, block, bad_rows)
-        bad_rows.take()
+        bad += bad_rows.take()[: not bad]
         blocks.append(replace(block, data=b""))
     plain = streams.is_plain(path, encoding)
     return known, streams.split_spans(path, blocks, options.block_bytes) if plain else [Span(path)]

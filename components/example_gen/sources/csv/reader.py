@@ -20,7 +20,7 @@ import pyarrow as pa
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.csv.rows import (
     CsvOptions,
@@ -59,6 +59,7 @@ class Scan:
     kinds: dict[str, CellKind]
     rows: int
     spans: tuple[Span, ...]
+    bad: tuple[BadRow, ...] = ()  # the first one
 
 
 def open_csv(
@@ -80,12 +81,13 @@ def scan(path: str, options: CsvOptions, block_bytes: int = _BLOCK_BYTES, ingest
     header = read_header(path, options)
     _check_delimiter(header.names, options, path)
     kinds = {name: CellKind.EMPTY for name in header.names if name not in options.types}
-    rows, blocks = 0, list[TextBlock]()
+    rows, blocks, bad = 0, list[TextBlock](), tuple[BadRow, ...]()
     for block in _read(header.rows, options, block_bytes):
         if block.final:
             check_closed(block, options)
         blocks.append(replace(block, data=b""))
         rows += _widen(kinds, block, header.names, options, bad_rows)
+        bad = bad or bad_rows.take()[:1]
         bad_rows.take()
     plain = streams.is_plain(path, options.encoding)
     return Scan(
@@ -94,6 +96,7 @@ def scan(path: str, options: CsvOptions, block_bytes: int = _BLOCK_BYTES, ingest
         kinds,
         rows,
         tuple(streams.split_spans(path, blocks, block_bytes)) if plain else (header.rows,),
+        bad,
     )
 
 
@@ -105,6 +108,7 @@ def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
     """
     found = sorted(scans, key=lambda one: one.path)
     if not any(one.rows for one in found):
+        inputs.check_any_good([row for one in found for row in one.bad])
         where = ", ".join(one.path for one in found[:3]) or "no file"
         raise InfeedError("a CSV with no rows", where=where, do="give a file with a header line and at least one row")
     first = found[0]
