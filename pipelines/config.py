@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 from infeed.components.checks import require
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.row_filter import is_function
 from infeed.components.example_gen.formats import FORMATS
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
@@ -103,6 +104,8 @@ class PipelineConfig:
     def user_functions(self) -> dict[str, str]:
         """The user's own functions that the pipeline calls, by the option that names them."""
         own = {"preprocessing_fn": self.preprocessing_fn} if self.preprocessing_fn else {}
+        if self.ingest.filter and is_function(self.ingest.filter):
+            own["filter"] = self.ingest.filter
         return {**own, **self.train.user_functions}
 
     @property

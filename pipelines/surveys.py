@@ -105,8 +105,8 @@ class TableSurvey:
     """A table: its columns without the label, the label, and whether that is a class or a quantity.
 
     `classes` are in the order of their index, each with its rows in `class_rows`; none of a quantity. `rejected` are
-    bad rows, which are counted nowhere else. `patterns` has a pattern for each split that has files of its own, and
-    `of_train` are about the rows of those of train.
+    bad rows, which are counted nowhere else; `unlabeled` of them have no label. `patterns` has a pattern for each split
+    that has files of its own, and `of_train` are about the rows of those of train.
     """
 
     columns: tuple[ColumnSurvey, ...]
@@ -116,6 +116,7 @@ class TableSurvey:
     classes: tuple[str, ...] = ()
     class_rows: tuple[int, ...] = ()
     rejected: int = 0
+    unlabeled: int = 0
     patterns: Mapping[str, str] = field(default_factory=dict)
     of_train: int | None = None
 

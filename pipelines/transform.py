@@ -20,6 +20,7 @@ from infeed.components.dataset.example_types import kind_of
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.chosen import choose_rows, place_of
 from infeed.components.example_gen.formats import open_patterns, open_source
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.spills import process_batch
@@ -82,8 +83,9 @@ class TrainingRows:
         read, bad_rows = 0, BadRows(self.ingest.on_bad_row, self.ingest.bad_row_limit)
         for task in self.source.tasks:
             for batch in self.source.read(task.payload, bad_rows=bad_rows):
+                chosen = choose_rows(batch, self.ingest, place_of(task.payload), bad_rows)
                 made = process_batch(
-                    batch, task.split, buckets=self.buckets, options=self.ingest, serialized=self.source.serialized
+                    chosen, task.split, buckets=self.buckets, options=self.ingest, serialized=self.source.serialized
                 )
                 # Stratified splits are known once all rows are counted: until then each row may be of train.
                 rows = made.rows.get(TRAIN, made.rows.get(None))

@@ -48,6 +48,7 @@ class IngestOptions:
       shuffle_seed: rows are shuffled over the whole split, the same way for any number of workers; None keeps the
         order of the input.
       split_by: how rows go to splits; None leaves it to TFX's hash of the record.
+      required: columns without which a row is a bad row: a null, a NaN or an infinite number there, or an empty list.
       columns: what to write; None writes all. The filter, the splits and the balance may use others.
       filter: rows to keep: an expression such as `fare > 0 and company in ["A", "B"]`, or `package.module:function`
         from a record batch to a boolean array. A null does not pass.
@@ -66,6 +67,7 @@ class IngestOptions:
     level: int = 1
     shuffle_seed: int | None = 0
     split_by: Annotated[SplitBy, Tagged("how")] | None = None
+    required: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     filter: str | None = None
     balance: Balance | None = None
@@ -77,7 +79,7 @@ class IngestOptions:
     statistics: bool = True
 
     def __post_init__(self) -> None:
-        as_tuples(self, "columns")
+        as_tuples(self, "columns", "required")
         check_choices(self)
         require(0 <= self.level <= 9, self, "level", "use a gzip level from 0 to 9")
         at_least(self, 0, "shuffle_seed", "bad_row_limit")

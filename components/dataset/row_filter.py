@@ -42,7 +42,7 @@ def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
     Raises:
       InfeedError: the filter cannot be read, names a column that is not there, or gives anything but booleans.
     """
-    kept = _call(batch, text) if _FUNCTION.fullmatch(text) else _evaluate(batch, text)
+    kept = _call(batch, text) if is_function(text) else _evaluate(batch, text)
     if not pa.types.is_boolean(kept.type) or len(kept) != batch.num_rows:
         raise InfeedError(
             f"{len(kept)} values of type {kept.type} for {batch.num_rows} rows",
@@ -50,6 +50,11 @@ def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
             do="give one boolean a row",
         )
     return kept.fill_null(False)
+
+
+def is_function(text: str) -> bool:
+    """Whether a filter names a function."""
+    return bool(_FUNCTION.fullmatch(text))
 
 
 @functools.cache

@@ -12,7 +12,9 @@ from tfx.components.example_gen import component, utils
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2
 
+from infeed.components import user_code
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.row_filter import is_function
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.executor import Executor, TFRecordExecutor, check_arguments, pack
 from infeed.components.example_gen.formats import FORMATS, default_pattern, options_of
@@ -78,7 +80,7 @@ class FileExampleGen(component.FileBasedExampleGen):
             input_base=input_base,
             input_config=input_config or _class_folders(format, input_base),
             output_config=output_config,
-            custom_config=pack(format, options or IngestOptions(), source, fingerprint),
+            custom_config=pack(format, options or IngestOptions(), source, _fingerprint(fingerprint, options)),
             range_config=range_config,
             output_data_format=output_data_format,
             custom_executor_spec=custom_executor_spec,
@@ -288,6 +290,13 @@ class TFRecordExampleGen(FileExampleGen):
 
 class ImportExampleGen(TFRecordExampleGen):
     """TFRecordExampleGen by the name that TFX gives it."""
+
+
+def _fingerprint(of_input: str | None, options: IngestOptions | None) -> str | None:
+    """Of all that TFX's cache does not see: the source of a filter that is a function as well."""
+    if not options or not options.filter or not is_function(options.filter):
+        return of_input
+    return " ".join(filter(None, [of_input, user_code.digest(options.filter, "filter")]))
 
 
 def _class_folders(format: str, input_base: Any) -> example_gen_pb2.Input | None:

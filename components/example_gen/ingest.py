@@ -31,6 +31,7 @@ from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.dataset.shards import Part, Slice, records_of_shard
 from infeed.components.dataset.splits import Buckets, check_splits
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task, to_jsonl
 from infeed.components.example_gen.planning import ShardTask, SpilledBlock, WritePlan, plan_writes, shard_tasks
 from infeed.components.example_gen.spills import (
@@ -45,7 +46,6 @@ from infeed.components.example_gen.spills import (
     publish_statistics,
     read_slices,
     write_spill,
-    written_schema,
 )
 
 A = TypeVar("A")
@@ -96,7 +96,7 @@ class Job:
 
     @property
     def written_schema(self) -> pa.Schema:
-        return written_schema(self.source.schema, self.options)
+        return chosen_schema(self.source.schema, self.options)
 
     @property
     def analysed_splits(self) -> list[str]:
@@ -181,7 +181,8 @@ def _check_options(job: Job) -> None:
         raise InfeedError(
             f"no split named {min(strangers)!r}", where="balance", do=f"choose one of {', '.join(job.splits)}"
         )
-    _process(_no_rows(job.source.schema), None if job.buckets else job.splits[0], job)
+    rows = choose_rows(_no_rows(job.source.schema), job.options, "", BadRows())
+    _process(rows, None if job.buckets else job.splits[0], job)
 
 
 def spill_task(task: Task, job: Job) -> Iterator[SpilledBlock]:
@@ -190,21 +191,37 @@ def spill_task(task: Task, job: Job) -> Iterator[SpilledBlock]:
     analysis = TaskAnalysis(job.analysed_splits, empty_lists=job.options.compat == "tfx")
     number = 0
     for number, batch in enumerate(job.source.read(task.payload, bad_rows=bad_rows), start=1):
-        yield _spill_batch(batch, (task.order, number), bad_rows.take(), task.split, job, analysis)
-    if (rejected := bad_rows.take()) or not number:
-        yield _spill_batch(_no_rows(job.source.schema), (task.order, number + 1), rejected, task.split, job, analysis)
+        unread = bad_rows.take()
+        chosen = choose_rows(batch, job.options, place_of(task.payload), bad_rows)
+        block = _Block(chosen, batch.num_rows, unread, bad_rows.take())
+        yield _spill_block(block, (task.order, number), task.split, job, analysis)
+    if (unread := bad_rows.take()) or not number:
+        block = _Block(_no_rows(job.source.schema), 0, unread)
+        yield _spill_block(block, (task.order, number + 1), task.split, job, analysis)
     analysis.leave(job.temporary, task.order)
 
 
-def _spill_batch(
-    batch: pa.RecordBatch,
-    order: tuple[int, int],
-    rejected: tuple[BadRow, ...],
-    split: str | None,
-    job: Job,
-    analysis: TaskAnalysis,
+@dataclass(frozen=True)
+class _Block:
+    """A batch of rows as it was read.
+
+    Attributes:
+      chosen: the rows to write.
+      rows: rows that were read, chosen or not.
+      unread: bad rows on the way to the batch, which are not in `rows`.
+      incomplete: rows without a required value, which are.
+    """
+
+    chosen: pa.RecordBatch
+    rows: int
+    unread: tuple[BadRow, ...]
+    incomplete: tuple[BadRow, ...] = ()
+
+
+def _spill_block(
+    block: _Block, order: tuple[int, int], split: str | None, job: Job, analysis: TaskAnalysis
 ) -> SpilledBlock:
-    processed = _process(batch, split, job)
+    processed = _process(block.chosen, split, job)
     analysis.add(processed.written, processed.rows)
     framed = frame_records(processed.examples)
     spills = [
@@ -212,9 +229,9 @@ def _spill_batch(
     ]
     return SpilledBlock(
         order=order,
-        rows=batch.num_rows + len(rejected),
-        filtered=batch.num_rows - len(framed),
-        rejected=rejected,
+        rows=block.rows + len(block.unread),
+        filtered=block.rows - len(block.incomplete) - len(framed),
+        rejected=block.unread + block.incomplete,
         nulls=tuple(column.null_count for column in processed.written.columns),
         rounded=tuple(
             example_types.count_rounded(column, decimals=job.source.decimals) for column in processed.written.columns

@@ -126,7 +126,7 @@ def _drop_unfit(batch: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: 
     if not unfit:
         return batch
     for row, (column, reason) in unfit.items():
-        bad_rows.report(BadRow(file, first_row + row, column, reason, _text_of(batch.slice(row, 1))))
+        bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(batch.slice(row, 1))))
     kept = np.setdiff1d(np.arange(batch.num_rows), list(unfit))
     return batch.take(pa.array(kept, pa.int64()))
 
@@ -140,7 +140,8 @@ def _unfit_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, tuple[str, str]]]:
             yield row, (name, example_types.explain_invalid(items, item).what)
 
 
-def _text_of(row: pa.RecordBatch) -> str:
+def text_of(row: pa.RecordBatch) -> str:
+    """The cells of a row, for the reject file."""
     cells = {name: _plain(column) for name, column in zip(row.schema.names, row.columns, strict=True)}
     return json.dumps(cells, default=str, ensure_ascii=False)[:_SHOWN]
 

@@ -1,4 +1,4 @@
-"""One record batch -> the rows that pass the filter, encoded, each with its split and stratum; counted and spilled.
+"""One record batch -> its rows encoded, each with its split and stratum; counted and spilled.
 
 A spill is framed records of one block and split, in an Arrow file beside the splits until the shards are written.
 Arrow, so that a shard takes its share of a spill without reading the rest. Where rows are shuffled, each spill is, and
@@ -27,12 +27,12 @@ from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
-from infeed.components.dataset.row_filter import passes
 from infeed.components.dataset.shards import Slice
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add, key_of
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.chosen import choose_columns
 
 _MOST_LABELS = 10_000  # in one block; each takes a segment of its own
 _CHUNK_BYTES = 1 << 18  # what is read of a spill, at least; on an object store a request each
@@ -70,41 +70,23 @@ class ProcessedBatch:
 def process_batch(
     batch: pa.RecordBatch, split: str | None, *, buckets: Buckets | None, options: IngestOptions, serialized: bool
 ) -> ProcessedBatch:
-    """Filters, selects columns, encodes and splits.
+    """Selects columns, encodes and splits.
 
     Args:
+      batch: the rows to write; see `choose_rows`.
       split: of all rows, where the input is split; else `buckets` has the splits.
       serialized: the only column holds finished records.
 
     Raises:
       InfeedError: options that do not fit the batch, or a value that does not fit a tf.Example or the splits.
     """
-    if options.filter is not None:
-        batch = _filter(batch, options.filter)
-    written = _select(batch, options)
+    written = choose_columns(batch, options)
     examples = batch.column(0) if serialized else encode_examples(written, empty_lists=options.compat == "tfx")
     rows: RowsBySplit = {split: np.arange(len(examples))}
     if split is None and buckets is not None and not isinstance(options.split_by, ByLabel):
         assigned = _assign(batch, written, examples, buckets, options)
         rows = {name: np.flatnonzero(assigned == number) for number, name in enumerate(buckets.names)}
     return ProcessedBatch(written, examples, rows, strata_of_rows(batch, options.strata))
-
-
-def written_schema(schema: pa.Schema, options: IngestOptions) -> pa.Schema:
-    """The columns that are written."""
-    return schema if options.columns is None else pa.schema([schema.field(name) for name in options.columns])
-
-
-def _filter(batch: pa.RecordBatch, text: str) -> pa.RecordBatch:
-    kept = passes(batch, text)
-    return batch if kept.true_count == len(kept) else batch.filter(kept)
-
-
-def _select(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBatch:
-    if options.columns is None:
-        return batch
-    kept = [splits.column_of(batch, name, "columns to keep") for name in options.columns]
-    return pa.RecordBatch.from_arrays(kept, schema=written_schema(batch.schema, options))
 
 
 def _assign(

@@ -15,9 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from infeed.components.beam_runner import BEAM_RUNNERS, pipeline_on
 from infeed.components.dataset.manifest import Manifest, Shard
-from infeed.components.dataset.options import Balance, IngestOptions
-from infeed.components.dataset.shards import ShardOptions
-from infeed.components.dataset.splits import Buckets, ByColumns, ByLabel, ByName, ByTime, SplitBy
+from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import FORMATS, guess_format, open_source
@@ -32,10 +30,11 @@ from infeed.components.example_gen.local import (
 )
 from infeed.components.example_gen.planning import SpilledBlock
 from infeed.components.units import counted, size
-from infeed.pipelines.commands.options import source_options
+from infeed.pipelines.commands.options import ingest_options, source_options
 from infeed.pipelines.console import terminal
 from infeed.pipelines.console.exit_codes import Command, debugging
 from infeed.pipelines.console.terminal import Terminal, echo
+from infeed.pipelines.project.ingest_settings import read_ingest
 
 # What `infeed ingest` shows: a bar while it works, and a few lines at the end.
 
@@ -126,9 +125,6 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
     return "\n".join(lines)
 
 
-_NEEDS = {"cuts": "split_time", "split_salt": "by_columns", "beam_options": "runner"}
-
-
 @click.command(name="ingest", cls=Command)
 @click.argument("source")
 @click.argument("output")
@@ -139,35 +135,7 @@ _NEEDS = {"cuts": "split_time", "split_salt": "by_columns", "beam_options": "run
     help="Of the source; by default the names of its files decide.",
 )
 @source_options
-@click.option("--split", "splits", multiple=True, metavar="NAME[=SHARE]", help="[default: train=2, eval=1]")
-@click.option("--split-by", "by_columns", multiple=True, metavar="COLUMN", help="Keep rows that agree in it together.")
-@click.option("--split-salt", default="", metavar="TEXT", help="Another division by the same columns.")
-@click.option("--split-label", metavar="COLUMN", help="Give every split its share of each label.")
-@click.option("--split-time", metavar="COLUMN", help="Splits in order of time; needs --cut.")
-@click.option("--cut", "cuts", multiple=True, metavar="TIME", help="Where the next split begins.")
-@click.option("--split-name", metavar="COLUMN", help="The column holds the name of the split.")
-@click.option("--columns", metavar="A,B,...", help="Write these columns only.")
-@click.option("--filter", "row_filter", metavar="EXPRESSION", help='Keep rows for which it is true: "fare > 0".')
-@click.option("--balance", metavar="COLUMN", help="Every label of it as often as any other.")
-@click.option("--balance-by", type=click.Choice(["over", "under"]), default="over", show_default=True)
-@click.option("--balance-split", multiple=True, default=["train"], show_default=True, metavar="NAME")
-@click.option("--shards", type=click.IntRange(min=1), help="In each split; by size by default.")
-@click.option("--target-shard-mb", type=click.IntRange(min=1), help="Megabytes of records in a shard, about.")
-@click.option("--compression", type=click.Choice(["gzip", "none"]), default="gzip", show_default=True)
-@click.option("--level", type=click.IntRange(0, 9), default=1, show_default=True, help="Of gzip.")
-@click.option("--shuffle-seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--no-shuffle", is_flag=True, help="Keep the order of the input.")
-@click.option("--on-bad-row", type=click.Choice(["fail", "reject"]), default="fail", show_default=True)
-@click.option("--bad-row-limit", type=click.IntRange(min=0), default=1_000, show_default=True)
-@click.option(
-    "--max-row-mb",
-    type=click.IntRange(min=1),
-    default=256,
-    show_default=True,
-    help="Refuse a row that decodes to more megabytes.",
-)
-@click.option("--compat", type=click.Choice(["none", "tfx"]), default="none", show_default=True)
-@click.option("--no-statistics", is_flag=True, help="Do not count what is in the columns on the way.")
+@ingest_options
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as pay by default.")
 @click.option("--runner", metavar="NAME", help=f"Run on Beam: {', '.join(BEAM_RUNNERS)}, or a class of yours.")
 @click.option("--beam-option", "beam_options", multiple=True, metavar="--NAME=VALUE", help="For the Beam runner.")
@@ -176,7 +144,8 @@ _NEEDS = {"cuts": "split_time", "split_salt": "by_columns", "beam_options": "run
 def command(source: str, output: str, overwrite: bool, as_json: bool, **given: Any) -> None:
     """Write SOURCE (a folder, a file or a quoted pattern) as sharded TFRecords to OUTPUT."""
     began = time.perf_counter()
-    _check_needs(given)
+    if given["beam_options"] and not given["runner"]:
+        raise InfeedError("--beam-option without --runner", do="give --runner as well")
     check_output(output, overwrite)
     manifest = _ingest(source, output, overwrite, as_json, given)
     seconds = time.perf_counter() - began
@@ -188,7 +157,8 @@ def command(source: str, output: str, overwrite: bool, as_json: bool, **given: A
 
 
 def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]) -> Manifest:
-    options, buckets = _options(given), _buckets(given["splits"])
+    settings = read_ingest(given["ingest"])
+    options, buckets = settings.options, Buckets(tuple((settings.shares or DEFAULT_SPLITS).items()))
     with show_opening(quiet):
         kind = given["kind"] or guess_format(source)
         opened = open_source(source, kind, options, given["source_options"], "--set")
@@ -224,66 +194,3 @@ def _run_on_beam(opened: OpenedSource, job: steps.Job, runner: str, beam_options
 
     run_pipeline(opened.tasks, job, lambda: pipeline_on(runner, beam_options))
     return Manifest.read(job.root)
-
-
-def _options(given: Mapping[str, Any]) -> IngestOptions:
-    balance = Balance(given["balance"], given["balance_split"], given["balance_by"]) if given["balance"] else None
-    return IngestOptions(
-        shards=_shards(given["shards"], given["target_shard_mb"]),
-        shuffle_seed=None if given["no_shuffle"] else given["shuffle_seed"],
-        split_by=_split_by(given),
-        columns=tuple(given["columns"].split(",")) if given["columns"] else None,
-        filter=given["row_filter"],
-        balance=balance,
-        statistics=not given["no_statistics"],
-        **{
-            name: given[name]
-            for name in ("compression", "level", "on_bad_row", "bad_row_limit", "max_row_mb", "compat")
-        },
-    )
-
-
-def _shards(count: int | None, target_mb: int | None) -> ShardOptions:
-    """A target that is asked for is meant: no more shards than it takes, so that many readers have one each."""
-    if target_mb is None:
-        return ShardOptions(count=count)
-    target = target_mb * 1_000_000
-    return ShardOptions(
-        count=count, target_bytes=target, min_bytes=min(target, ShardOptions().min_bytes), readers_per_host=1
-    )
-
-
-def _split_by(given: Mapping[str, Any]) -> SplitBy | None:
-    rules: list[SplitBy] = []
-    if given["by_columns"]:
-        rules.append(ByColumns(given["by_columns"], given["split_salt"]))
-    if given["split_label"]:
-        rules.append(ByLabel(given["split_label"]))
-    if given["split_time"]:
-        rules.append(ByTime(given["split_time"], given["cuts"]))
-    if given["split_name"]:
-        rules.append(ByName(given["split_name"]))
-    if len(rules) > 1:
-        raise InfeedError(
-            f"split by {' and by '.join(rule.how for rule in rules)}",
-            do="give one of --split-by, --split-label, --split-time and --split-name",
-        )
-    return rules[0] if rules else None
-
-
-def _buckets(splits: tuple[str, ...]) -> Buckets:
-    shares = []
-    for text in splits or (f"{name}={share}" for name, share in DEFAULT_SPLITS.items()):
-        name, _, share = text.partition("=")
-        if share and not share.isdecimal():
-            raise InfeedError(f"share {share!r}", where=f"--split {text}", do="give a whole number, such as train=2")
-        shares.append((name, int(share or 1)))
-    return Buckets(tuple(shares))
-
-
-def _check_needs(given: Mapping[str, Any]) -> None:
-    """An option that would do nothing without another one is a mistake."""
-    flags = {option.name: option.opts[0] for option in command.params}
-    for name, needed in _NEEDS.items():
-        if given[name] and not given[needed]:
-            raise InfeedError(f"{flags[name]} without {flags[needed]}", do=f"give {flags[needed]} as well")

@@ -12,6 +12,7 @@ import click
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import STRATEGIES
 from infeed.pipelines.project.config_file import TEMPLATES
+from infeed.pipelines.project.ingest_settings import NAMES
 
 
 def project_options(command: Any) -> Any:
@@ -35,14 +36,11 @@ def project_options(command: Any) -> Any:
         click.option(
             "--strict", is_flag=True, default=None, help="Stop if a column that is not kept gives the label away."
         ),
-        click.option(
-            "--on-bad-row", type=click.Choice(["fail", "reject"]), help="Set bad rows aside.  [default: fail]"
-        ),
-        click.option("--bad-row-limit", type=click.IntRange(min=0), help="Most of them.  [default: 1000]"),
         click.option("--root", help="Folder for everything that is written.  [default: runs/NAME]", metavar="DIR"),
         click.option("--epochs", type=click.IntRange(min=1), help="Most epochs to train."),
         click.option("--batch-size", type=click.IntRange(min=1), help="Records in a global batch."),
         click.option("--strategy", help=f"Distribution strategy: {', '.join(STRATEGIES)}.", metavar="NAME"),
+        ingest_options,
     ]
     for option in reversed(options):
         command = option(command)
@@ -66,6 +64,67 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(source_options=options, **given)
 
     return with_source_options
+
+
+_INGEST = [
+    click.option(
+        "--split",
+        multiple=True,
+        metavar="NAME[=SHARE]",
+        help="Split and its share.  [default: train=2, eval=1; `run` fits train, eval and test to the rows]",
+    ),
+    click.option("--split-by", multiple=True, metavar="COLUMN", help="Keep rows that agree in this column together."),
+    click.option("--split-salt", metavar="TEXT", help="Divide by the same columns differently."),
+    click.option("--split-label", metavar="COLUMN", help="Give every split its share of each class of this column."),
+    click.option("--split-time", metavar="COLUMN", help="Split by the time in this column; needs --cut."),
+    click.option("--cut", multiple=True, metavar="TIME", help="Time at which the next split begins."),
+    click.option("--split-name", metavar="COLUMN", help="Column that names the split of each row."),
+    click.option("--columns", metavar="A,B,...", help="Write only these columns."),
+    click.option("--filter", metavar="EXPRESSION", help='Keep the rows for which this is true: "fare > 0".'),
+    click.option("--required", multiple=True, metavar="COLUMN", help="Treat rows without a value there as bad rows."),
+    click.option("--balance", metavar="COLUMN", help="Balance the classes of this column."),
+    click.option(
+        "--balance-by", type=click.Choice(["over", "under"]), help="Repeat rows, or drop rows.  [default: over]"
+    ),
+    click.option("--balance-split", multiple=True, metavar="NAME", help="Split to balance.  [default: train]"),
+    click.option("--shards", type=click.IntRange(min=1), help="Number of shards of each split.  [default: by size]"),
+    click.option("--target-shard-mb", type=click.IntRange(min=1), help="Megabytes of records in a shard, about."),
+    click.option(
+        "--compression", type=click.Choice(["gzip", "none"]), help="Compression of the shards.  [default: gzip]"
+    ),
+    click.option("--level", type=click.IntRange(0, 9), help="Level of gzip.  [default: 1]"),
+    click.option("--shuffle-seed", type=click.IntRange(min=0), help="Seed of the shuffle of each split.  [default: 0]"),
+    click.option("--no-shuffle", is_flag=True, default=None, help="Keep the order of the input."),
+    click.option(
+        "--on-bad-row",
+        type=click.Choice(["fail", "reject"]),
+        help="Stop at bad rows, or set them aside.  [default: fail]",
+    ),
+    click.option(
+        "--bad-row-limit", type=click.IntRange(min=0), help="Stop after rejecting more rows.  [default: 1000]"
+    ),
+    click.option(
+        "--max-row-mb", type=click.IntRange(min=1), help="Refuse a row that decodes to more megabytes.  [default: 256]"
+    ),
+    click.option(
+        "--compat", type=click.Choice(["none", "tfx"]), help="Write empty cells as TFX does.  [default: none]"
+    ),
+    click.option("--no-statistics", is_flag=True, default=None, help="Do not count what is in the columns."),
+]
+
+
+def ingest_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of `IngestSettings` to a command, which gets those that are given as the dict `ingest`."""
+
+    @wraps(command)
+    def with_ingest_options(**given: Any) -> Any:
+        said = {name: given.pop(name) for name in NAMES}
+        return command(ingest={name: value for name, value in said.items() if value not in (None, ())}, **given)
+
+    decorated: Callable[..., Any] = with_ingest_options
+    for option in reversed(_INGEST):
+        decorated = option(decorated)
+    return decorated
 
 
 def as_flags(options: Mapping[str, Any]) -> list[str]:

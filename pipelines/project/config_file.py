@@ -39,6 +39,8 @@ class Settings:
       keep: columns that are learned from even if they give the label away.
       strict: whether a column that gives the label away, and is not kept, is an error.
       features, hparams, augment, blessing: as they are, or the function that makes them of the survey.
+      ingest: how rows become splits and shards, by the names of `IngestSettings`.
+      on_bad_row, bad_row_limit: those of `ingest`, which may stand at the top as well.
       preprocessing_fn: a function as tft has it, in place of features or beside them; of a file alone its function of
         that name.
     """
@@ -52,8 +54,9 @@ class Settings:
     name: str | None = None
     delimiter: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
-    on_bad_row: OnBadRow = "fail"
-    bad_row_limit: int = 1_000
+    ingest: Mapping[str, Any] = field(default_factory=dict)
+    on_bad_row: OnBadRow | None = None
+    bad_row_limit: int | None = None
     task: Task | None = None
     keep: tuple[str, ...] = ()
     strict: bool = False
@@ -73,6 +76,12 @@ class Settings:
         given = self.features is not None or self.preprocessing_fn is not None
         require(given, self, "features", "list features there, or name a preprocessing_fn")
         at_least(self, 0, "bad_row_limit")
+
+    @property
+    def at_top(self) -> dict[str, Any]:
+        """The settings of `ingest` that stand at the top of the file."""
+        given = {"on_bad_row": self.on_bad_row, "bad_row_limit": self.bad_row_limit}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)

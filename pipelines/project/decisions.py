@@ -201,8 +201,16 @@ def notes(
             yield from _of_columns(survey, features)
     if survey.rejected:
         what = ("picture" if isinstance(survey, ImageSurvey) else "row") + "s" * (survey.rejected > 1)
-        yield "bad rows", f"{survey.rejected:,} {what} set aside, in rejected.jsonl beside the examples"
+        yield (
+            "bad rows",
+            f"{survey.rejected:,} {what} set aside, in rejected.jsonl beside the examples{_unlabeled(survey)}",
+        )
     yield "judged by", why(survey, blessing)
+
+
+def _unlabeled(survey: Survey) -> str:
+    count = survey.unlabeled if isinstance(survey, TableSurvey) else 0
+    return f"; {count:,} of them without a label" if count else ""
 
 
 def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:

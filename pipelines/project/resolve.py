@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infeed.components import schema, user_code
-from infeed.components.dataset.options import IngestOptions, OnBadRow
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.row_filter import is_function
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
@@ -25,9 +26,10 @@ from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
 from infeed.pipelines.project.config_file import Project, Settings
 from infeed.pipelines.project.decisions import choose_blessing, choose_schedule, notes, nothing_to_learn_from
+from infeed.pipelines.project.ingest_settings import IngestSettings, over, read_ingest
 from infeed.pipelines.project.leak_notes import LeaksInUse
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
-from infeed.pipelines.project.splits import choose_shares, splits_note, stratified, trained_on
+from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on
 from infeed.pipelines.project.survey import survey_images, survey_table
 from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, Task, with_sample
 
@@ -37,7 +39,18 @@ Part = TypeVar("Part")
 _MIN_ROWS = 20
 
 # Settings of the file that a pipeline has, too. It has the others, such as `deploy`, as they stand there.
-_DECIDED = {"name", "root", "source", "data", "source_options", "features", "preprocessing_fn", "train", "blessing"}
+_DECIDED = {
+    "name",
+    "root",
+    "source",
+    "data",
+    "source_options",
+    "ingest",
+    "features",
+    "preprocessing_fn",
+    "train",
+    "blessing",
+}
 _AS_GIVEN = {f.name for f in dataclasses.fields(PipelineConfig)} & {
     f.name for f in dataclasses.fields(Settings)
 } - _DECIDED
@@ -64,8 +77,7 @@ class Overrides:
     epochs: int | None = None
     batch_size: int | None = None
     strategy: str | None = None
-    on_bad_row: OnBadRow | None = None
-    bad_row_limit: int | None = None
+    ingest: Mapping[str, Any] = field(default_factory=dict)
 
 
 def resolve(project: Project, overrides: Overrides | None = None) -> PipelineConfig:
@@ -81,18 +93,21 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     data = _data(given.data or settings.data, local_root(root, name))
     source = source_of(data, settings.source) if given.data else settings.source
     named, source_options = _label(project, given), _source_options(project, given, source)
-    ingest = _ingest_options(project, given)
+    asked = _ingest_settings(project, given)
+    ingest = asked.options
     keep = (*settings.keep, *given.keep)
     by_survey = isinstance(settings.features, str)
     survey = _survey(source, data, named, given.task or settings.task, source_options, ingest, keep, by_survey)
     label = survey.label.name if isinstance(survey, TableSurvey) else named or LABEL_OF_PICTURES
+    if isinstance(survey, TableSurvey):
+        ingest = dataclasses.replace(ingest, required=tuple(dict.fromkeys((*ingest.required, label))))
     _check_enough(survey, data)
     function = _preprocessing_fn(project)
     features = _features(project, survey, label, data) if settings.features is not None else ()
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
     said = _said_of_training(settings.train, given)
-    shares = choose_shares(survey.undivided, survey.patterns)
+    shares = shares_of(survey, asked, ingest)
     ingest = stratified(survey, label, shares, ingest)
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
     if settings.strict if given.strict is None else given.strict:
@@ -163,10 +178,17 @@ def _source_options(project: Project, given: Overrides, source: Source) -> dict[
     return options
 
 
-def _ingest_options(project: Project, given: Overrides) -> IngestOptions:
-    said = {name: getattr(given, name) for name in ("on_bad_row", "bad_row_limit")}
-    in_file = {name: getattr(project.settings, name) for name in said}
-    return IngestOptions(**in_file | {name: value for name, value in said.items() if value is not None})
+def _ingest_settings(project: Project, given: Overrides) -> IngestSettings:
+    in_file, at_top = dict(project.settings.ingest), project.settings.at_top
+    if twice := [name for name in at_top if name in in_file]:
+        raise InfeedError(
+            f"{twice[0]} stands at the top of the file and under ingest", where=f"ingest.{twice[0]}", do="keep one"
+        )
+    if is_function(str(in_file.get("filter", ""))):
+        in_file["filter"] = project.reference(in_file["filter"])
+    read_ingest({**at_top, **in_file}, "ingest")
+    read_ingest(given.ingest)
+    return read_ingest(over({**at_top, **in_file}, given.ingest), "ingest" if in_file else "")
 
 
 def _survey(

@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime, SplitBy
+from infeed.components.dataset.splits import Buckets, ByColumns, ByLabel, ByName, ByTime, SplitBy, check_splits
+from infeed.components.errors import InfeedError
 from infeed.pipelines.config import EVAL, SPLITS, TEST, TRAIN
-from infeed.pipelines.surveys import Survey
+from infeed.pipelines.project.ingest_settings import IngestSettings
+from infeed.pipelines.surveys import Survey, TableSurvey
 
 # Twentieths of the rows for train, eval and test, up to so many rows. Few rows need larger shares to be scored on at
 # all. The ranges of a hash nest, so that rows of train stay in train while a table grows.
@@ -29,6 +31,80 @@ _DOES = {
     EVAL: "decides when training stops",
     TEST: "scored once, at the end",
 }
+
+
+def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> dict[str, int]:
+    """The shares that the rows are divided by, as they are asked for or as they fit the rows.
+
+    Args:
+      survey: of the data.
+      asked: what the config and the command line say.
+      options: of ingest, as they follow from it.
+
+    Raises:
+      InfeedError: splits that a run cannot use, or a rule that does not go with them.
+    """
+    rule, patterns = options.split_by, survey.patterns
+    if asked.shares is not None:
+        shares = asked.shares
+    elif isinstance(rule, ByName) and (named := _named_in(survey, rule.column)):
+        shares = named
+    else:
+        shares = choose_shares(survey.undivided, patterns)
+        if isinstance(rule, ByTime):  # a cut less is a split less
+            shares = dict(list(shares.items())[: len(rule.cuts) + 1])
+    _check_names(shares, patterns, rule)
+    if rule and not shares:
+        folders = ", ".join(map(_place, patterns.values()))
+        raise InfeedError(
+            f"split by {rule.how}, but {folders} are splits already", where="ingest", do="leave the rule out"
+        )
+    if shares:
+        check_splits(Buckets(tuple(shares.items())), rule)
+    balanced = set(options.balance.splits) if options.balance else set()
+    if balanced - {TRAIN}:
+        raise InfeedError(
+            f"the split {min(balanced - {TRAIN})!r} is to be balanced: a score of it would flatter",
+            where="balance_split",
+            do="balance train only",
+        )
+    return shares
+
+
+def _named_in(survey: Survey, column: str) -> dict[str, int]:
+    """The rows of each split that a column names, those of a run first; none if its values are not known."""
+    columns = survey.columns if isinstance(survey, TableSurvey) else ()
+    found = next((one.statistics for one in columns if one.name == column), None)
+    if not found or not found.counts.exact:
+        return {}
+    rows = {
+        value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value): count
+        for value, count in found.counts.items()
+    }
+    return {name: rows[name] for name in (*SPLITS, *sorted(set(rows) - set(SPLITS))) if name in rows}
+
+
+def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: SplitBy | None) -> None:
+    both = [name for name in shares if name in patterns and name != TRAIN]
+    if both:
+        raise InfeedError(
+            f"split {both[0]!r} has files of its own", where=_place(patterns[both[0]]), do="leave it out of the shares"
+        )
+    names = {*shares, *patterns}
+    if isinstance(rule, ByTime) and not rule.cuts:
+        raise InfeedError(
+            "split_time without cut", where=f"column {rule.column!r}", do="give --cut as well, or cut under ingest"
+        )
+    strangers, missing = sorted(names - set(SPLITS)), [name for name in (TRAIN, EVAL) if name not in names]
+    if patterns and shares and TRAIN not in shares:
+        missing = [TRAIN]
+    if strangers or missing:
+        what = f"there is a split named {strangers[0]!r}" if strangers else f"there is no split {missing[0]!r}"
+        raise InfeedError(
+            f"{what}, and a run takes train, eval and test",
+            where="--split, or split under ingest",
+            do="name them train (trained on), eval (decides when training stops) and, to be scored on, test",
+        )
 
 
 def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
@@ -82,10 +158,12 @@ def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOption
     patterns = survey.patterns
     names = [name for name in SPLITS if name in {*patterns, *shares}]
     words = "; ".join(f"{name}{_made_of(name, patterns, shares, options)}: {_DOES[name]}" for name in names)
+    if TEST not in names:
+        words += ", and is scored, so the score is too good"
     if rule := options.split_by:
         words += f"; {_by(rule)}"
     if TEST not in names:
-        return "splits", f"{words}, and scored: a score of the rows that decide when training stops is too good"
+        return "splits", words
     scored = survey.undivided * shares[TEST] // sum(shares.values()) if TEST in shares else _FEW_SCORED
     if scored < _FEW_SCORED:
         words += f"; about {scored} rows to score on are few: the score may be far off"

@@ -15,6 +15,7 @@ from typing import Any
 from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
@@ -61,8 +62,10 @@ def survey_table(
       InfeedError: no file, no rows, no such column, rows without a label, or a label that has one value only.
         A missing label is a `LabelNeededError` with the columns that could be it.
     """
-    table = Table(path, source, settings, options)
+    table = Table(path, source, settings, _with_label(options, label))
     names = [column.name for column in table.columns]
+    if label is not None and label in table.names and label not in names:
+        raise InfeedError(f"the label {label!r} is not written", where="columns", do="add it to the columns")
     if label is None or label not in names:
         raise label_needed(table, path, label)
     _check_kept(keep, names, path)
@@ -75,14 +78,31 @@ def survey_table(
     surveyed |= _withheld(surveyed, keep) if withhold else {}
     counts = sorted(of_label.counts.items()) if learned == "classification" else []
     return TableSurvey(
-        tuple(surveyed.values()),
+        tuple(_divided_by(column, options.split_by) for column in surveyed.values()),
         target,
         learned,
         target.rows,
         classes=tuple(_in_words(value) for value, _ in counts),
         class_rows=tuple(rows for _, rows in counts),
         rejected=rejected,
+        unlabeled=table.incomplete[label],
     )
+
+
+def _with_label(options: IngestOptions, label: str | None) -> IngestOptions:
+    """Rows without a label are bad rows. If none is allowed, they are counted first: the error says how many."""
+    if label is None or options.on_bad_row == "fail":
+        return options
+    return replace(options, required=(*options.required, label))
+
+
+def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
+    """A column by which rows go to splits has other values in each split: nothing learned from it holds in another."""
+    if isinstance(rule, ByName) and rule.column == column.name:
+        return replace(column, features=(), useless="it names the split of each row", advice="")
+    if isinstance(rule, ByColumns) and rule.columns == (column.name,):
+        return replace(column, features=(), useless="rows are split by it: each split has other values", advice="")
+    return column
 
 
 def _in_words(value: Any) -> str:
@@ -179,7 +199,9 @@ def _checked_task(label: ColumnSurvey, learned: Task, path: str) -> Task:
         raise InfeedError(
             f"{label.missing:,} of {label.rows:,} rows have no label",
             where=where,
-            do="remove those rows, or fill them in",
+            do="leave them out: --on-bad-row reject"
+            + (f" --bad-row-limit {label.missing}" if label.missing > _STRICT.bad_row_limit else "")
+            + " (in a config ingest: {on_bad_row: reject}) sets them aside in rejected.jsonl",
         )
     if label.distinct == 1 and label.rows > 1:
         raise InfeedError("every row has the same label", where=where, do="name a column whose values differ")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,9 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from infeed.components import schema
+from infeed.components import schema, user_code
 from infeed.components.dataset import example_types, files
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.row_filter import is_function
+from infeed.components.dataset.splits import ByColumns
 from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import (
@@ -32,11 +35,13 @@ from infeed.components.dataset.statistics.table_statistics import (
     kept_statistics,
 )
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRows, OpenedSource
+from infeed.components.example_gen.chosen import MISSING, choose_columns, choose_rows
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
 from infeed.pipelines.project.sources import files_of_table, open_table
 
+_SHOWN = 20  # names in an error
 _KEPT_BYTES = 1 << 20  # of a file or a table; a smaller one is read in no time
 _LEAST_SAMPLED = 8_192  # rows of a file
 
@@ -74,10 +79,12 @@ class Table:
       path: file or folder of files.
       source: kind of the files.
       settings: options of the kind, such as the delimiter of a CSV.
-      options: what becomes of bad rows.
+      options: which rows and columns are taken, and what becomes of bad rows.
 
     Attributes:
-      columns: of all files together, in their order.
+      columns: those that are taken, of all files together, in their order.
+      names: of all columns.
+      incomplete: rows set aside since they have no value in a required column, by column; known with the statistics.
 
     Raises:
       InfeedError: no file, or files that are not of that kind.
@@ -86,12 +93,20 @@ class Table:
     def __init__(self, path: str, source: Source, settings: Mapping[str, Any], options: IngestOptions) -> None:
         self._open = partial(open_table, source=source, settings=settings, options=options)
         self._path, self._options = path, options
-        how = json.dumps([source, dict(settings)], sort_keys=True, default=str)
+        chosen = [options.filter, options.required, options.columns]
+        how = json.dumps([source, dict(settings), *chosen], sort_keys=True, default=str)
         self._read_as = [metadata.version("tfx-infeed"), how]
+        if options.filter and is_function(options.filter):
+            self._read_as.append(user_code.digest(options.filter, "filter"))
         self._files = tuple(files_of_table(path, source))
         look = self._kept_look()
         self._added = self._open_added(look) if look else {}
-        self.columns = look.columns if look and self._added is not None else _columns(self._whole.schema)
+        self._every = every = look.columns if look and self._added is not None else _columns(self._whole.schema)
+        self.names = tuple(column.name for column in every)
+        check_named(self.names, options)
+        taken = {column.name: column for column in every}
+        self.columns = tuple(taken[name] for name in options.columns or taken)
+        self.incomplete: Counter[str] = Counter()
 
     @cached_property
     def _whole(self) -> OpenedSource:
@@ -136,16 +151,18 @@ class Table:
             return kept
         # The samples of the files together have as many rows as that of the table, and some more where they are few.
         sampler = Sampler(file.path, max(_LEAST_SAMPLED, 2 * ROWS // len(self._files)))
-        gatherer, rejected = Gatherer(), 0
-        for block in _blocks((self._added or {}).get(file) or self._whole, file.path, bad_rows):
+        gatherer, bad = Gatherer(), list[BadRow]()
+        for batch in _blocks((self._added or {}).get(file) or self._whole, file.path, bad_rows):
+            block = choose_columns(choose_rows(batch, self._options, file.path, bad_rows), self._options)
             cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
             typed = {name: one for name, one in cells.items() if one is not None}
             gatherer.add(block.num_rows, typed)
             sampler.add(block.num_rows, typed)
-            rejected += len(bad_rows.take())
-        rejected += len(bad_rows.take())
-        found = _Found(gatherer.statistics().collapse(), sampler.sample(), rejected)
-        if not rejected:
+            bad += bad_rows.take()
+        bad += bad_rows.take()
+        self.incomplete.update(row.column for row in bad if row.column and row.reason == MISSING)
+        found = _Found(gatherer.statistics().collapse(), sampler.sample(), len(bad))
+        if not bad:
             self._keep([file], found)
         return found
 
@@ -170,7 +187,7 @@ class Table:
         if len(self._files) > 1:
             self._keep(self._files, found)
         if _is_worth_keeping(self._files):
-            plain = schema.to_plain(_Look(self.columns, self._files))
+            plain = schema.to_plain(_Look(self._every, self._files))
             with suppress(OSError, InfeedError):  # where the folder cannot be written
                 files.write_bytes(self._look_file, json.dumps(plain).encode())
 
@@ -185,7 +202,24 @@ class Table:
         return files.join(_cache(), f"look-{_digest([*self._read_as, self._path])}.json")
 
     def _key(self, of: Sequence[files.FileStat]) -> str:
-        return _digest([*self._read_as, repr(self.columns), *map(repr, of)])
+        return _digest([*self._read_as, repr(self._every), *map(repr, of)])
+
+
+def check_named(names: Collection[str], options: IngestOptions) -> None:
+    """Raises InfeedError where the options name a column that the table does not have."""
+    rule = options.split_by
+    by = rule.columns if isinstance(rule, ByColumns) else (rule.column,) if rule else ()
+    asked = {
+        "columns to keep": options.columns or (),
+        "required columns": options.required,
+        f"split by {rule.how}" if rule else "": by,
+        "balance": (options.balance.label,) if options.balance else (),
+    }
+    for where, columns in asked.items():
+        for name in columns:
+            if name not in names:
+                do = f"choose one of {', '.join(list(names)[:_SHOWN])}"
+                raise InfeedError(f"no such column: {name!r}{schema.nearest(name, names)}", where=where, do=do)
 
 
 def _columns(found: pa.Schema) -> tuple[Column, ...]:

@@ -145,6 +145,17 @@ def test_bad_rows_are_listed(trips: Path, tmp_path: Path) -> None:
     assert (rejected["file"], rejected["line"], rejected["text"]) == (str(trips), 202, "u1,2")
 
 
+def test_rows_without_a_required_value_are_set_aside_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("x,y\n1,a\n2,\n3,b\n4,\n")
+    refused = infeed("ingest", tmp_path / "in.csv", tmp_path / "out", "--required", "y")
+    assert (refused.exit_code, "column 'y'" in refused.output) == (2, True)
+    arguments = ("--required", "y", "--on-bad-row", "reject", "--filter", "x < 4")
+    manifest = ingested(tmp_path / "in.csv", tmp_path, *arguments)
+    assert (manifest["rows_read"], manifest["filtered"], manifest["rejected"]["rows"]) == (4, 1, 1)
+    rejected = json.loads((tmp_path / "out" / "rejected.jsonl").read_text())
+    assert (rejected["column"], json.loads(rejected["text"])) == ("y", {"x": 2, "y": None})
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

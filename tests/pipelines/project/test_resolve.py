@@ -10,6 +10,7 @@ from PIL import Image
 
 from infeed.components import DecodeImage, InfeedError, Label, Vocabulary, ZScore
 from infeed.pipelines.project.config_file import Settings, read_project
+from infeed.pipelines.project.ingest_settings import NAMES
 from infeed.pipelines.project.resolve import Overrides, resolve
 
 MODEL = "def build_model(spec):\n    raise NotImplementedError\n"
@@ -217,13 +218,80 @@ def test_bad_rows_are_set_aside_where_that_is_asked_and_told(project):
         file.write("4,no\n")
     with pytest.raises(InfeedError, match=r"(?s)2 cells.*line 32.*--on-bad-row reject"):
         resolved(project)
-    config = resolved(project, on_bad_row="reject")
+    config = resolved(project, ingest={"on_bad_row": "reject"})
     assert (config.survey.rows, config.survey.rejected, config.ingest.on_bad_row) == (30, 1, "reject")
     assert ("bad rows", "1 row set aside, in rejected.jsonl beside the examples") in config.notes
     add(project, "on_bad_row: reject\nbad_row_limit: 0")
-    assert resolved(project, bad_row_limit=1).survey.rejected == 1
+    assert resolved(project, ingest={"bad_row_limit": 1}).survey.rejected == 1
     with pytest.raises(InfeedError, match="more than 0 bad rows"):
         resolved(project)
+
+
+def test_rows_without_a_label_are_counted_or_set_aside(tmp_path):
+    rows = "x,y\n" + "".join(f"{i},{'' if i % 10 == 0 else 'ab'[i % 2]}\n" for i in range(200))
+    with pytest.raises(InfeedError, match="20 of 200 rows have no label") as raised:
+        of_template(tmp_path, rows)
+    assert "--on-bad-row reject" in raised.value.do
+    assert "fill" not in raised.value.do
+    config = of_template(tmp_path, rows, ingest={"on_bad_row": "reject"})
+    assert (config.survey.rows, config.survey.rejected, config.survey.unlabeled) == (180, 20, 20)
+    assert config.ingest.required == ("y",)
+    assert "20 of them without a label" in dict(config.notes)["bad rows"]
+
+
+def test_the_settings_of_ingest_stand_in_the_file_and_the_command_line_wins(project):
+    add(project, "ingest: {split: {train: 2, eval: 1}, filter: x > 2, level: 3}")
+    config = resolved(project, ingest={"filter": "x != 3"})
+    assert (config.splits, config.judged_on, config.ingest.filter, config.ingest.level) == (
+        {"train": 2, "eval": 1},
+        "eval",
+        "x != 3",
+        3,
+    )
+    assert config.survey.rows == 20
+    add(project, "on_bad_row: reject")
+    assert resolved(project, ingest={"filter": "x != 3"}).ingest.on_bad_row == "reject"
+
+
+@pytest.mark.parametrize(
+    ("said", "where", "word"),
+    [
+        ("{levle: 3}", "ingest", "did you mean 'level'"),
+        ("{level: 12}", "ingest.level", "12"),
+        ("{columns: [x]}", "columns", "'y'"),
+        ("{columns: [x, z]}", "columns", "'z'"),
+        ("{split_by: who}", "split by", "'who'"),
+        ("{balance: who}", "balance", "'who'"),
+    ],
+)
+def test_a_setting_of_ingest_that_does_not_fit_is_told_before_anything_starts(project, said, where, word):
+    add(project, f"ingest: {said}")
+    with pytest.raises(InfeedError, match=word) as raised:
+        resolved(project)
+    assert raised.value.where.startswith(where)
+
+
+def test_a_filter_may_be_a_function_of_the_project(project):
+    (project / "filters.py").write_text(
+        "def keep(batch):\n    import pyarrow.compute as pc\n    return pc.equal(batch['x'], 1)\n"
+    )
+    add(project, "ingest: {filter: filters.py:keep}")
+    (project / "data.csv").write_text("x,word,y\n" + "".join(f"{i % 2},{i},{'ab'[i % 3 % 2]}\n" for i in range(60)))
+    config = resolved(project)
+    assert config.survey.rows == 30
+    assert config.user_functions["filter"] == f"{project}/filters.py:keep"
+
+
+def test_nothing_is_learned_from_a_column_that_rows_are_split_by(tmp_path):
+    rows = "user,age,y\n" + "".join(f"u{i % 9},{i % 60},{'ab'[i % 2]}\n" for i in range(200))
+    left_out = of_template(tmp_path, rows, ingest={"split_by": ("user",)}).survey.left_out
+    assert list(left_out) == ["user"]
+    usage = rows.replace("u0", "test").replace("u1", "eval")
+    for user in range(2, 9):
+        usage = usage.replace(f"u{user}", "train")
+    config = of_template(tmp_path, usage.replace("user,", "usage,"), ingest={"split_name": "usage"})
+    assert list(config.survey.left_out) == ["usage"]
+    assert list(config.splits) == ["train", "eval", "test"]
 
 
 def test_a_function_of_the_project_that_fails_is_told_by_its_line(project):
@@ -489,7 +557,7 @@ def test_the_image_template_mirrors_cats(tmp_path):
 def test_the_page_about_the_file_tells_of_every_setting():
     page = (Path(__file__).parents[3] / "docs" / "config.md").read_text()
     told = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
-    assert told == {field.name for field in dataclasses.fields(Settings)}
+    assert told == {field.name for field in dataclasses.fields(Settings)} | set(NAMES)
 
 
 def test_a_config_is_frozen(project):

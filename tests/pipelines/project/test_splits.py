@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByTime
-from infeed.pipelines.project.splits import choose_shares, splits_note, stratified, trained_on
+from infeed.components.errors import InfeedError
+from infeed.pipelines.project.ingest_settings import read_ingest
+from infeed.pipelines.project.splits import choose_shares, shares_of, splits_note, stratified, trained_on
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
@@ -61,6 +63,46 @@ def test_a_class_that_the_hash_might_miss_is_divided_exactly() -> None:
     assert rule(table(500)) is None
     assert rule(table(500, 490, 10), IngestOptions(split_by=ByColumns(("user",)))) == ByColumns(("user",))
     assert rule(table(500, 490, 10), IngestOptions(shuffle_seed=None)) is None
+
+
+def asked_for(survey: TableSurvey, **given: Any) -> dict[str, int]:
+    settings = read_ingest(given)
+    return shares_of(survey, settings, settings.options)
+
+
+def test_splits_that_are_asked_for_win() -> None:
+    assert asked_for(table(500), split={"train": 2, "eval": 1}) == {"train": 2, "eval": 1}
+    files = table(500, patterns={"train": "train/*", "test": "test/*"})
+    assert asked_for(files, split=["train=3", "eval"]) == {"train": 3, "eval": 1}
+    both = table(500, patterns={"train": "train/*", "eval": "val/*"})
+    assert asked_for(both, split=["train"]) == {"train": 1}  # and no test
+
+
+def test_cuts_in_time_make_one_split_more() -> None:
+    assert list(asked_for(table(500), split_time="day", cut="2020-06-01")) == ["train", "eval"]
+    assert list(asked_for(table(500), split_time="day", cut=["2020-06-01", "2020-07-01"])) == ["train", "eval", "test"]
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"split": {"a": 1, "b": 1}}, "'a'"),
+        ({"split": {"train": 1, "test": 1}}, "'eval'"),
+        ({"split_time": "day"}, "without cut"),
+        ({"split_time": "day", "cut": ["1", "2", "3"]}, "3 cuts"),
+        ({"balance": "y", "balance_split": "eval"}, "'eval'"),
+    ],
+)
+def test_splits_that_a_run_cannot_use_are_refused(given: dict[str, Any], word: str) -> None:
+    with pytest.raises(InfeedError, match=word):
+        asked_for(table(500), **given)
+
+
+def test_files_that_are_splits_cannot_be_split_otherwise() -> None:
+    whole = table(500, patterns={"train": "train.csv", "eval": "val.csv", "test": "test.csv"})
+    for said in ({"split": {"train": 1, "eval": 1}}, {"split_by": "user"}):
+        with pytest.raises(InfeedError, match=r"val\.csv"):
+            asked_for(whole, **said)
 
 
 def test_the_rows_to_train_on_are_a_share_of_those_that_are_divided() -> None:

@@ -1,0 +1,199 @@
+"""How rows become splits and shards, as a command line and `ingest:` in a config say it: by the same names.
+
+settings = read_ingest({"split": {"train": 8, "eval": 1, "test": 1}, "filter": "fare > 0"}, "ingest")
+settings.options, settings.shares  # IngestOptions, and the share of each split
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infeed.components import schema
+from infeed.components.checks import check_choices
+from infeed.components.dataset.options import Balance, Compat, Compression, IngestOptions, OnBadRow, Sampling
+from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime, SplitBy
+from infeed.components.errors import InfeedError, OptionError
+
+RULES = ("split_by", "split_salt", "split_label", "split_time", "cut", "split_name")
+_LISTS = ("split", "split_by", "cut", "columns", "balance_split", "required")
+_NEEDS = {"cut": "split_time", "split_salt": "split_by"}
+_ALSO = {"splits": "split", "cuts": "cut"}  # names of the same in Python
+
+
+@dataclass(frozen=True)
+class IngestSettings:
+    """The options of `infeed ingest` that a pipeline takes as well.
+
+    Attributes:
+      split: splits with their shares: "train=8".
+      split_by: columns; rows that agree in all of them are in one split.
+      split_salt: text that changes how `split_by` divides.
+      split_label: column of labels; each split has its share of every label.
+      split_time: column of times; needs `cut`.
+      cut: times at which the next split begins.
+      split_name: column that names the split of each row.
+      columns: the columns to write; all if None.
+      filter: expression, or function, that is true of the rows to keep.
+      required: columns without which a row is a bad row.
+      balance: column whose classes are balanced.
+      balance_by: "over" repeats rows, "under" drops rows.
+      balance_split: splits that are balanced.
+      shards: number of shards of each split.
+      target_shard_mb: megabytes of records in a shard.
+      compression, level, shuffle_seed, on_bad_row, bad_row_limit, max_row_mb, compat: as in IngestOptions.
+      no_shuffle: keep the order of the input.
+      no_statistics: do not count what is in the columns.
+    """
+
+    split: tuple[str, ...] = ()
+    split_by: tuple[str, ...] = ()
+    split_salt: str = ""
+    split_label: str | None = None
+    split_time: str | None = None
+    cut: tuple[str, ...] = ()
+    split_name: str | None = None
+    columns: tuple[str, ...] | None = None
+    filter: str | None = None
+    required: tuple[str, ...] = ()
+    balance: str | None = None
+    balance_by: Sampling = "over"
+    balance_split: tuple[str, ...] = ("train",)
+    shards: int | None = None
+    target_shard_mb: int | None = None
+    compression: Compression = "gzip"
+    level: int = 1
+    shuffle_seed: int = 0
+    no_shuffle: bool = False
+    on_bad_row: OnBadRow = "fail"
+    bad_row_limit: int = 1_000
+    max_row_mb: int = 256
+    compat: Compat = "none"
+    no_statistics: bool = False
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+    @property
+    def options(self) -> IngestOptions:
+        """
+        Raises:
+          OptionError: an option out of its range.
+        """
+        balance = Balance(self.balance, self.balance_split, self.balance_by) if self.balance else None
+        as_they_are = (
+            "compression",
+            "level",
+            "columns",
+            "filter",
+            "on_bad_row",
+            "bad_row_limit",
+            "max_row_mb",
+            "compat",
+        )
+        return IngestOptions(
+            shards=_shards(self.shards, self.target_shard_mb),
+            shuffle_seed=None if self.no_shuffle else self.shuffle_seed,
+            split_by=next(iter(self._rules), None),
+            required=self.required,
+            balance=balance,
+            statistics=not self.no_statistics,
+            **{name: getattr(self, name) for name in as_they_are},
+        )
+
+    @property
+    def shares(self) -> dict[str, int] | None:
+        """Split -> share; None if no split is named."""
+        shares = [text.partition("=") for text in self.split]
+        return {name: int(share or 1) for name, _, share in shares} or None
+
+    @property
+    def _rules(self) -> list[SplitBy]:
+        rules: list[SplitBy | None] = [
+            ByColumns(self.split_by, self.split_salt) if self.split_by else None,
+            ByLabel(self.split_label) if self.split_label else None,
+            ByTime(self.split_time, self.cut) if self.split_time else None,
+            ByName(self.split_name) if self.split_name else None,
+        ]
+        return [rule for rule in rules if rule]
+
+    def check(self, where: str) -> None:
+        """Raises InfeedError for options that do not go together; `where` as in `read_ingest`."""
+        for text in self.split:
+            name, equals, share = text.partition("=")
+            if equals and not share.isdecimal():
+                place = f"{_named('split', where)} {text}"
+                raise InfeedError(f"share {share!r}", where=place, do="give a whole number, such as train=2")
+            if [one.partition("=")[0] for one in self.split].count(name) > 1:
+                raise InfeedError(f"split {name!r} is named twice", where=_named("split", where), do="name it once")
+        for name, needed in _NEEDS.items():
+            if getattr(self, name) and not getattr(self, needed):
+                name, needed = _named(name, where), _named(needed, where)
+                raise InfeedError(f"{name} without {needed}", do=f"give {needed} as well")
+        if len(self._rules) > 1:
+            names = ", ".join(_named(name, where) for name in ("split_by", "split_label", "split_time"))
+            raise InfeedError(
+                f"split by {' and by '.join(rule.how for rule in self._rules)}",
+                where=where,
+                do=f"give one of {names} and {_named('split_name', where)}",
+            )
+        try:
+            _ = self.options
+        except OptionError as error:
+            raise InfeedError(error.what, where=_named(error.option, where), do=error.do) from error
+
+
+def read_ingest(given: Mapping[str, Any], where: str = "") -> IngestSettings:
+    """The settings, checked.
+
+    Args:
+      given: by name; a list may be one value, and the splits a mapping of shares.
+      where: the setting of a config that holds them; empty for the options of a command line.
+
+    Raises:
+      InfeedError: a setting that does not exist, is wrong, or does not go with another.
+    """
+    plain = {_ALSO.get(name, name): value for name, value in given.items() if value is not None}
+    lists = {name: _as_list(name, value) for name, value in plain.items() if name in _LISTS}
+    settings = schema.read(IngestSettings, {**plain, **lists}, where)
+    settings.check(where)
+    return settings
+
+
+def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of both, those of `above` first: a rule that makes splits replaces the other rule as a whole."""
+    new_rule = any(name in above for name in RULES)
+    kept = {_ALSO.get(name, name): value for name, value in below.items()}
+    return {**{name: value for name, value in kept.items() if not (new_rule and name in RULES)}, **above}
+
+
+def _as_list(name: str, value: Any) -> Any:
+    """YAML may write one value in place of a list of one, a mapping of shares, and dates without quotes."""
+    if isinstance(value, Mapping):
+        return [f"{split}={share}" for split, share in value.items()]
+    if isinstance(value, str):
+        return value.split(",") if name == "columns" else [value]
+    values = value if isinstance(value, list | tuple) else [value]
+    dates = (datetime.date, datetime.datetime)
+    return [one.isoformat() if isinstance(one, dates) else one for one in values]
+
+
+def _named(name: str, where: str) -> str:
+    """The option as the user wrote it."""
+    return f"{where}.{name}" if where else f"--{name.replace('_', '-')}"
+
+
+def _shards(count: int | None, target_mb: int | None) -> ShardOptions:
+    """A target that is asked for is meant: no more shards than it takes, so that many readers have one each."""
+    if target_mb is None:
+        return ShardOptions(count=count)
+    target = target_mb * 1_000_000
+    least = min(target, ShardOptions().min_bytes)
+    return ShardOptions(count=count, target_bytes=target, min_bytes=least, readers_per_host=1)
+
+
+NAMES = tuple(f.name for f in dataclasses.fields(IngestSettings))
