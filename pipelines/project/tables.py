@@ -130,7 +130,7 @@ class Table:
         return {**none, **found.columns}, self._found.rejected
 
     def sample(self) -> Sample:
-        """Some of the rows, from all files; without the columns that have no type."""
+        """Some of the rows, from all `files` by their place; without the columns that have no type."""
         return self._found.sample
 
     @cached_property
@@ -140,7 +140,11 @@ class Table:
         bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
         parts = [self._of_file(file, bad_rows) for file in self._files]
         statistics = add([of_file.statistics for of_file in parts]).collapse()
-        found = _Found(statistics, merge([of_file.sample for of_file in parts]), sum(one.rejected for one in parts))
+        found = _Found(
+            statistics,
+            merge([one.sample.of_file(number) for number, one in enumerate(parts)]),
+            sum(one.rejected for one in parts),
+        )
         if not found.rejected:
             self._keep_look(found)
         return found
