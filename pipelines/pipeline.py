@@ -25,10 +25,12 @@ from infeed.components.example_gen.sources.images.reader import default_pattern
 from infeed.pipelines.config import EVAL, EXAMPLE_GENS, Blessing, PipelineConfig, split_data
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.vertex import VertexOptions
+from infeed.pipelines.surveys import TableSurvey
 
 _NAME = "latest_blessed_model"
 _CANDIDATE = "candidate"
 _OURS = "infeed.components.evaluation.class_scores"
+_OF_ERRORS = "infeed.components.evaluation.error_moments"
 
 # TFMA's classes, and ours, of what is measured.
 _CLASSES = {
@@ -40,7 +42,10 @@ _CLASSES = {
     "f1": ("ClassF1", _OURS),
     "mse": ("MeanSquaredError", ""),
     "mae": ("MeanAbsoluteError", ""),
+    "r2": ("RSquared", _OF_ERRORS),
 }
+# What the intervals of the scores are made of; `pipelines/local/scores.py` reads both.
+ROWS, MATRIX = "example_count", "confusion_matrix"
 
 
 def warm_start() -> Resolver:
@@ -87,7 +92,7 @@ class LatestOtherBlessedModelStrategy(LatestBlessedModelStrategy):
 def measured(config: PipelineConfig) -> list[str]:
     """The metric that decides about the blessing, then those for people."""
     if config.train.task == "regression":
-        return ["mse", "mae"]
+        return ["mse", "mae", "r2"]
     if config.blessing.metric == "accuracy":
         return ["accuracy"]
     names = ["accuracy", *(["auc"] if len(config.survey.classes) == 2 else []), "recall", "precision", "f1"]
@@ -240,7 +245,11 @@ def _metrics_specs(config: PipelineConfig) -> list[tfma.MetricsSpec]:
     metrics = {name: _metric(name, config) for name in names}
     metrics[first].threshold.CopyFrom(_threshold(config.blessing))
     auc = metrics.pop("auc", None)
-    specs = [tfma.MetricsSpec(metrics=[*metrics.values(), tfma.MetricConfig(class_name="ExampleCount")])]
+    counts = [tfma.MetricConfig(class_name="ExampleCount", config=json.dumps({"name": ROWS}))]
+    if config.train.task == "classification":
+        options = {"name": MATRIX, "thresholds": [0.0]}  # every row counts, however unsure the model is
+        counts.append(tfma.MetricConfig(class_name="MultiClassConfusionMatrixAtThresholds", config=json.dumps(options)))
+    specs = [tfma.MetricsSpec(metrics=[*metrics.values(), *counts])]
     if auc:
         one = tfma.BinarizationOptions(class_ids={"values": [_positive(config)]})
         specs.append(tfma.MetricsSpec(metrics=[auc], binarize=one))
@@ -249,7 +258,11 @@ def _metrics_specs(config: PipelineConfig) -> list[tfma.MetricsSpec]:
 
 def _metric(name: str, config: PipelineConfig) -> tfma.MetricConfig:
     kind, module = _CLASSES[name]
-    options = {"name": name, **({"positive": _positive(config)} if module else {})}
+    options: dict[str, Any] = {"name": name}
+    if module == _OURS:
+        options["positive"] = _positive(config)
+    if module == _OF_ERRORS and isinstance(config.survey, TableSurvey):
+        options["center"] = config.survey.label.mean
     return tfma.MetricConfig(class_name=kind, module=module, config=json.dumps(options))
 
 

@@ -18,6 +18,7 @@ from tensorflow_model_analysis.metrics import (
     multi_class_confusion_matrix_metrics,
 )
 
+from infeed.components.evaluation import error_moments
 from infeed.components.evaluation.pairs import (
     Array,
     BeyondError,
@@ -125,6 +126,17 @@ class MeanError(_Sums):
         found = self.combiner.create_accumulator()
         found.total_regression_error, found.total_example_weights = total.tolist()
         return dict(self.combiner.extract_output(found))
+
+
+class ErrorMoments(_Sums):
+    """Sums of powers of labels and errors, which R2 and its interval follow from."""
+
+    def terms(self, batch: Batch) -> Terms:
+        pairs = flat(self.subject.pairs(batch))
+        return (error_moments.row_moments(pairs.labels, pairs.predictions, pairs.weights, self.combiner.center),)
+
+    def results(self, total: Any) -> dict[Any, Any]:
+        return dict(self.combiner.extract_output(total))
 
 
 class CrossEntropy(_Sums):

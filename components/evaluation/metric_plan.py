@@ -25,7 +25,7 @@ from infeed.components.evaluation.leaves import Batch, Leaf, Terms
 from infeed.components.evaluation.pairs import BeyondError, Pairs, dense_labels
 
 _ROWS = 1_024  # rows of a slice wait for one another up to here: a call of Keras takes a millisecond
-_TFMA = "tensorflow_model_analysis."
+_MODULES = ("tensorflow_model_analysis.", "infeed.components.evaluation.")
 Metrics = dict[Any, Any]  # TFMA's MetricKey or PlotKey -> value
 
 
@@ -118,6 +118,7 @@ _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
     "_BinaryConfusionMatrixCombiner": leaves.ConfusionMatrices,
     "_MultiClassConfusionMatrixCombiner": leaves.ClassMatrices,
     "_CompilableMetricsCombiner": KerasMetrics,
+    "ErrorMomentsCombiner": leaves.ErrorMoments,
 }
 
 
@@ -201,7 +202,7 @@ def _computations(eval_config: Any) -> Iterable[Any]:
 def _leaf(computation: Any) -> Leaf:
     combiner = computation.combiner
     kind = type(combiner)
-    if kind.__name__ not in _LEAVES or not kind.__module__.startswith(_TFMA):
+    if kind.__name__ not in _LEAVES or not kind.__module__.startswith(_MODULES):
         names = ", ".join(sorted({key.name for key in computation.keys})) or kind.__name__
         raise BeyondError(f"the metric {names} is computed by {kind.__module__}.{kind.__name__}")
     own = [one for one in computation.preprocessors if type(one) is not metric_types.StandardMetricInputsPreprocessor]

@@ -20,7 +20,8 @@ from infeed.components.errors import InfeedError
 from infeed.components.locks import alone
 from infeed.components.units import short_path
 from infeed.pipelines.commands.asking import decided
-from infeed.pipelines.commands.options import as_flags, project_options
+from infeed.pipelines.commands.options import project_options
+from infeed.pipelines.commands.run_summary import summary
 from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_NOT_BLESSED, Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, show_nodes
@@ -186,35 +187,9 @@ def _tell(
         }
         console.out(json.dumps(result, indent=1), highlight=False)
     elif outcome:
-        console.print(_summary(outcome, config), soft_wrap=True)
+        console.print(summary(outcome, config), soft_wrap=True)
     else:
         console.print(_failure(report, log), soft_wrap=True)
-
-
-def _summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
-    """One line a fact; not a table, so that a long path can be copied whole."""
-    lines: list[tuple[str, ...]] = [(name, f"{value:.4g}") for name, value in outcome.metrics.items()]
-    lines.append(("blessed", "yes", "green") if outcome.blessed else ("blessed", "no", "bold red"))
-    lines += [("", reason) for reason in outcome.reasons]
-    if outcome.pushed:
-        lines.append(("pushed to", short_path(outcome.pushed)))
-    else:
-        lines += [("what to do", _advice(outcome)), ("model, not pushed", short_path(outcome.model))]
-    waited = f"{outcome.wait_fraction:.1%} of training time after the first epoch: {outcome.verdict}"
-    lines += [("waited for input", waited), ("report", short_path(outcome.report))]
-    asked = short_path(outcome.pushed or outcome.model)
-    lines.append(("predict with", command_line("predict", asked, *_example(config)), "bold"))
-    return Text("\n").join([Text(""), in_lines(lines)])
-
-
-def _advice(outcome: RunOutcome) -> str:
-    """For a model that is not blessed."""
-    if any("last blessed model" in reason for reason in outcome.reasons):
-        return (
-            "mend what made it worse; the one pushed before stays. blessing.slack in a config says how much may be lost"
-        )
-    more = "train longer (--epochs), give more rows, or other columns than those that it was learned from, above"
-    return f"{more}; blessing.bound in a config of yours says what is enough"
 
 
 def _failure(report: RunReport, log: Path) -> Text:
@@ -236,12 +211,3 @@ def _again_from(node: str) -> str:
         at = words.index("--from")
         del words[at : at + 2]
     return command_line(*words, "--from", node)
-
-
-def _example(config: PipelineConfig) -> list[str]:
-    """Something to predict that is there: a picture of the data, or the table."""
-    if config.source != "images":
-        return [short_path(config.data), *as_flags(config.source_options)]
-    from infeed.pipelines.project.sources import find_layout
-
-    return [short_path(find_layout(config.data).images[0].path)]

@@ -17,16 +17,15 @@ import os
 import sys
 import sysconfig
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from infeed.components import schema, user_code
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
+from infeed.pipelines.local.scores import Scores, read_scores
 
-# What people read.
-_LABELS = {"mse": "mean squared error", "mae": "mean absolute error"}
 _ROOMS = [Path(__file__).resolve().parents[2] / room for room in ("components", "pipelines", "templates")]
 _OF_THE_DATA = ("survey", "notes")  # what is found in the files says nothing that the files do not
 
@@ -40,27 +39,25 @@ class NodeOutput:
 
 
 @dataclass(frozen=True)
-class RunOutcome:
-    """The end of a run in numbers.
+class RunOutcome(Scores):
+    """The end of a run in numbers, beside the scores.
 
     Attributes:
-      metrics: on the evaluation split, by name.
       blessed: whether the model reached what it must; `reasons` says where it did not.
       model: folder of the trained model, pushed or not.
       pushed: folder of the pushed model; None where it was not blessed.
-      verdict: of InputReport: "input-bound", "compute-bound" or "balanced".
+      verdict: of InputReport, such as "input-bound".
       wait_fraction: share of training time spent waiting for input, 0 to 1.
       report: path of the HTML report.
     """
 
-    metrics: Mapping[str, float]
-    blessed: bool
-    reasons: tuple[str, ...]
-    model: str
-    pushed: str | None
-    verdict: str
-    wait_fraction: float
-    report: str
+    blessed: bool = field(kw_only=True)
+    reasons: tuple[str, ...] = field(kw_only=True)
+    model: str = field(kw_only=True)
+    pushed: str | None = field(kw_only=True)
+    verdict: str = field(kw_only=True)
+    wait_fraction: float = field(kw_only=True)
+    report: str = field(kw_only=True)
 
 
 def read_outcome(config: PipelineConfig) -> RunOutcome:
@@ -70,12 +67,12 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
     outputs = latest_outputs(config)
     report = outputs["InputReport", "report"]
     blessing = outputs["Evaluator", "blessing"]
-    metrics, reasons = _evaluation(outputs["Evaluator", "evaluation"].uri, config)
+    evaluation = outputs["Evaluator", "evaluation"].uri
     blessed = bool(blessing.properties.get("blessed"))
     return RunOutcome(
-        metrics=metrics,
+        **vars(read_scores(evaluation, config)),
         blessed=blessed,
-        reasons=reasons,
+        reasons=_reasons(evaluation, config.blessing),
         model=path_utils.serving_model_path(outputs["Trainer", "model"].uri),
         pushed=str(outputs["Pusher", "pushed_model"].properties["pushed_destination"]) if blessed else None,
         verdict=str(report.properties["verdict"]),
@@ -113,23 +110,13 @@ def _artifact(artifact: Any) -> NodeOutput:
     return NodeOutput(artifact.uri, {name: getattr(v, v.WhichOneof("value")) for name, v in values.items()})
 
 
-def _evaluation(uri: str, config: PipelineConfig) -> tuple[dict[str, float], tuple[str, ...]]:
-    """The overall slice's metrics, and why the model was not blessed."""
+def _reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
+    """Why the model was not blessed."""
     import tensorflow_model_analysis as tfma
 
-    from infeed.pipelines.pipeline import measured
-
-    wanted = measured(config)
-    found: dict[str, float] = {}
-    for record in tfma.load_metrics(uri):
-        for entry in record.metric_keys_and_values:
-            key = entry.key
-            if key.name in wanted and not key.is_diff and key.model_name != tfma.BASELINE_KEY:
-                found[key.name] = entry.value.double_value.value
     validation = tfma.load_validation_result(uri)
     failures = [failure for of_slice in validation.metric_validations_per_slice for failure in of_slice.failures]
-    values = {_LABELS.get(name, name): found[name] for name in wanted if name in found}
-    return values, tuple(_reason(failure, config.blessing) for failure in failures)
+    return tuple(_reason(failure, blessing) for failure in failures)
 
 
 def _reason(failure: Any, blessing: Blessing) -> str:

@@ -83,4 +83,4 @@ def test_a_regression_is_measured_by_its_errors(config: PipelineConfig) -> None:
     from infeed.pipelines.pipeline import measured
 
     train = dataclasses.replace(config.train, task="regression")
-    assert measured(dataclasses.replace(config, train=train)) == ["mse", "mae"]
+    assert measured(dataclasses.replace(config, train=train)) == ["mse", "mae", "r2"]

@@ -53,6 +53,14 @@ def test_the_digits_are_told_apart(images):
     assert images[1]["outcome"]["metrics"]["accuracy"] >= 0.97
 
 
+def test_the_score_stands_on_rows_beside_what_the_commonest_class_scores(images):
+    outcome = images[1]["outcome"]
+    low, high = outcome["intervals"]["accuracy"]
+    assert low < outcome["metrics"]["accuracy"] < high
+    assert outcome["rows"] > 100
+    assert outcome["guesses"]["accuracy"]["value"] < 0.2
+
+
 def test_the_model_is_blessed_and_pushed(images):
     outcome = images[1]["outcome"]
     assert outcome["blessed"]
@@ -192,7 +200,9 @@ def test_once_mended_it_goes_on_from_there(mended):
 def test_a_quantity_is_learned_as_a_regression_from_parquet(broken, mended, warm):
     _, (_, _, data, *_), _ = broken
     assert states(mended)["ParquetExampleGen"] == "skipped"  # done before the Trainer failed
-    assert set(mended["outcome"]["metrics"]) == {"mean squared error", "mean absolute error"}
+    outcome = mended["outcome"]
+    assert set(outcome["metrics"]) == {"rmse", "r2", "mse", "mae"} == set(outcome["intervals"])
+    assert outcome["metrics"]["rmse"] < outcome["guesses"]["rmse"]["value"]
     done = infeed("predict", mended["outcome"]["pushed"], data, **warm)
     assert len(done.stdout.splitlines()) == 300
 

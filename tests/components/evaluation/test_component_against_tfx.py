@@ -16,6 +16,7 @@ import pytest
 pytestmark = pytest.mark.tfx
 
 CLASS_SCORES = "infeed.components.evaluation.class_scores"
+ERROR_MOMENTS = "infeed.components.evaluation.error_moments"
 SLICES: list[dict[str, Any]] = [
     {},
     {"feature_keys": ["city"]},
@@ -51,6 +52,7 @@ OF_ONE = [
     ("MeanAbsolutePercentageError", {}),
     ("MeanSquaredLogarithmicError", {}),
     ("RootMeanSquaredError", {}),
+    ("RSquared", {"module": ERROR_MOMENTS, "center": 0.3}),
     ("MeanPrediction", {}),
     ("MeanLabel", {}),
     ("Calibration", {}),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
 import os
 import shlex
 import sys
@@ -15,6 +17,7 @@ from infeed.pipelines.cli import main
 from infeed.pipelines.commands import run
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
+from infeed.pipelines.local.outcome import LastRun, RunOutcome
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
@@ -67,14 +70,6 @@ def test_a_failed_run_proposes_a_command_that_a_shell_can_run(
     assert shlex.split(line)[1:] == ["run", *kept, "--from", "Trainer"]
 
 
-def test_the_example_of_a_prediction_is_quoted(tmp_path: Path) -> None:
-    data = tmp_path / "my file.csv"
-    data.write_text("a;b;c\n" + "".join(f"{i};{i % 7};{i % 2}\n" for i in range(40)))
-    given = Overrides(root=str(tmp_path), data=str(data), label="c", source_options={"delimiter": ";"})
-    line = run._summary(outcome(), resolve(read_project("tabular"), given)).plain.splitlines()[-1]
-    assert shlex.split(line[20:])[1:] == ["predict", "runs/model", str(data), "--delimiter", ";"]
-
-
 def _interrupted(config: Any, console: Console) -> None:
     with run._told_at_interrupt(config, console, False) as watch:
         watch(NODES)
@@ -111,33 +106,45 @@ def test_a_column_that_gives_the_label_away_stops_a_strict_run_and_no_other(tmp_
     assert "'cod'" in done.output
 
 
-def outcome(**given: Any) -> Any:
-    class Outcome:
-        metrics = {"accuracy": 0.5}
-        blessed, pushed, model = False, None, "runs/model"
-        wait_fraction, verdict, report = 0.0, "balanced", "report.html"
-        reasons: tuple[str, ...] = ()
-
-    for name, value in given.items():
-        setattr(Outcome, name, value)
-    return Outcome
-
-
-@pytest.mark.parametrize(
-    ("reason", "advice"),
-    [
-        ("its accuracy of 0.5 is below 0.6274", "train longer (--epochs"),
-        ("its accuracy is 0.1 below that of the last blessed model", "the one pushed before stays"),
-    ],
+OUTCOME = RunOutcome(
+    split="test",
+    rows=40,
+    metrics={"accuracy": 0.5},
+    blessed=False,
+    reasons=("its accuracy of 0.5 is below 0.6",),
+    model="runs/model",
+    pushed=None,
+    verdict="balanced",
+    wait_fraction=0.0,
+    report="report.html",
 )
-def test_a_model_that_is_not_blessed_says_what_to_do_and_where_it_is(config: Any, reason: str, advice: str) -> None:
-    told = {line[:20].strip(): line[20:] for line in _lines(config, reason)}
-    assert told["blessed"] == "no"
-    assert told[""] == reason
-    assert advice in told["what to do"]
-    assert told["model, not pushed"] == "runs/model"
-    assert " predict runs/model " in told["predict with"]
 
 
-def _lines(config: Any, reason: str) -> list[str]:
-    return [line for line in run._summary(outcome(reasons=(reason,)), config).plain.splitlines() if line]
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+@pytest.mark.parametrize(("blessed", "code"), [(True, 0), (False, 3)])
+def test_a_run_from_the_cache_exits_with_3_unless_the_model_is_blessed(
+    blessed: bool,
+    code: int,
+    as_json: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    outcome = dataclasses.replace(OUTCOME, blessed=blessed, pushed="runs/serving/1" if blessed else None)
+    last = LastRun("same", "", ("Trainer",), (), (), outcome)
+    monkeypatch.setattr(run, "same_run", lambda config, made_of: last)
+    monkeypatch.setattr(sys, "stdout", sys.__stdout__)
+    with pytest.raises(SystemExit) as ended:
+        main.main(["run", "tabular", "--root", str(tmp_path), *as_json], standalone_mode=False)
+    assert ended.value.code == code
+    shown = capfd.readouterr().out
+    if as_json:
+        told = json.loads(shown)
+        assert (told["exit_code"], told["succeeded"], told["outcome"]["blessed"]) == (code, True, blessed)
+        assert told["outcome"]["rows"] == 40
+    else:
+        assert shown.splitlines()[-1].startswith("predict with" if blessed else "exit code           3:")
+
+
+def test_a_failed_run_exits_with_1() -> None:
+    assert run._exit_code(None) == 1

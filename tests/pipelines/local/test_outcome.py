@@ -9,6 +9,7 @@ import pytest
 
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import Blessing, PipelineConfig
+from infeed.pipelines.local.scores import Scores
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 pytestmark = pytest.mark.tfx
@@ -31,7 +32,9 @@ CONFIG = PipelineConfig(
 def outcome(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     from infeed.pipelines.local import outcome
 
-    monkeypatch.setattr(outcome, "_evaluation", lambda uri, config: ({"accuracy": 0.9}, ()))
+    scores = Scores("test", 33, {"accuracy": 0.9}, {"accuracy": (0.8, 0.95)})
+    monkeypatch.setattr(outcome, "read_scores", lambda uri, config: scores)
+    monkeypatch.setattr(outcome, "_reasons", lambda uri, blessing: ())
     return outcome
 
 
@@ -50,6 +53,7 @@ def test_an_outcome_is_gathered_from_several_nodes(outcome: ModuleType, monkeypa
     monkeypatch.setattr(outcome, "latest_outputs", lambda config: latest(outcome, 1))
     found = outcome.read_outcome(CONFIG)
     assert (found.blessed, found.pushed, found.metrics) == (True, "/runs/taxi/serving/1", {"accuracy": 0.9})
+    assert (found.split, found.rows, found.intervals) == ("test", 33, {"accuracy": (0.8, 0.95)})
     assert (found.verdict, found.wait_fraction, found.report) == ("balanced", 0.1, "/report/report.html")
     assert found.model.startswith("/model/")
 

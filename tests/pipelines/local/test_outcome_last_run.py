@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,10 +21,25 @@ from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.local import outcome
 from infeed.pipelines.local.outcome import NodeOutput, RunOutcome, digest_of, remember, same_run
+from infeed.pipelines.local.scores import Guess
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 LABEL = ColumnSurvey("y", "int", 100, 0, 2, 0.5, 0.5, 60)
-OUTCOME = RunOutcome({"accuracy": 0.9}, True, (), "/model", "/serving/1", "balanced", 0.1, "/report/report.html")
+OUTCOME = RunOutcome(
+    split="test",
+    rows=33,
+    metrics={"accuracy": 0.9},
+    intervals={"accuracy": (0.8, 0.95)},
+    guesses={"accuracy": Guess(0.6, "always '0'")},
+    caution="33 test rows are few",
+    blessed=True,
+    reasons=(),
+    model="/model",
+    pushed="/serving/1",
+    verdict="balanced",
+    wait_fraction=0.1,
+    report="/report/report.html",
+)
 NODES = ("CsvExampleGen", "Trainer", "latest_blessed_model")
 
 
@@ -81,6 +97,10 @@ def edit(path: Path, text: str) -> None:
     os.utime(path, ns=(before + 1, before + 1))
 
 
+def last_run(folder: Path) -> str:
+    return (folder / "run" / "last_run.json").read_text()
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "the data": lambda folder: edit(folder / "data.csv", "x,y\n2,0\n"),
     "the model": lambda folder: edit(folder / "model.py", "def build(spec):\n    return 4\n"),
@@ -88,6 +108,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "the metadata": lambda folder: edit(folder / "run" / "metadata.sqlite", "another run"),
     "an artifact that is gone": lambda folder: (folder / "run" / "artifact").rmdir(),
     "a file of another version": lambda folder: edit(folder / "run" / "last_run.json", '{"made_of": ""}'),
+    "a file from before scores had intervals": lambda folder: edit(
+        folder / "run" / "last_run.json", re.sub(r'"(rows|split)": [^,]*,', "", last_run(folder))
+    ),
     "a broken file": lambda folder: edit(folder / "run" / "last_run.json", "{"),
     "no file": lambda folder: (folder / "run" / "last_run.json").unlink(),
 }

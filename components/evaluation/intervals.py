@@ -1,0 +1,134 @@
+"""95 % intervals of scores, from counts and moments that an evaluation already has.
+
+Each interval says where the score on many more rows like these would lie. Intervals of shares never leave 0 to 1, and
+a score of exactly 1 has one, too. A score that has no honest interval gets None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+Interval = tuple[float, float]
+Matrix = Mapping[tuple[int, int], float]  # (actual class, predicted class) -> rows
+
+_Z = 1.959964  # 97.5 % quantile of the normal distribution
+# A normal approximation of a mean of squared errors, which are skewed, needs some rows.
+_ROWS_FOR_MOMENTS = 20
+_HALVINGS = 60  # of the range in which a bound is searched: to the last bit
+
+
+def of_share(share: float, rows: float) -> Interval | None:
+    """Return the score interval of a share of `rows`.
+
+    Wilson, E. B. (1927), Probable inference, the law of succession, and statistical inference, JASA 22, 209-212.
+    """
+    if rows <= 0:
+        return None
+    middle = (share + _Z**2 / (2 * rows)) / (1 + _Z**2 / rows)
+    half = _Z / (1 + _Z**2 / rows) * math.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def of_auc(auc: float, positives: float, negatives: float) -> Interval | None:
+    """Return the score interval of an area under the ROC curve.
+
+    Newcombe, R. G. (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part
+    2, Statistics in Medicine 25, 559-573, method 5: the variance of Hanley and McNeil (1982) at the bound itself.
+    """
+    if min(positives, negatives) < 1 or not 0 <= auc <= 1:
+        return None
+    others = (positives + negatives) / 2 - 1
+
+    def is_inside(area: float) -> bool:
+        spread = 1 + others * (1 - area) / (2 - area) + others * area / (1 + area)
+        return (area - auc) ** 2 <= _Z**2 * area * (1 - area) * spread / (positives * negatives)
+
+    return _farthest(is_inside, auc, 0.0), _farthest(is_inside, auc, 1.0)
+
+
+def _farthest(is_inside: Callable[[float], bool], inside: float, outside: float) -> float:
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if is_inside(middle) else (inside, middle)
+    return inside
+
+
+def of_class(matrix: Matrix, positive: int) -> dict[str, Interval | None]:
+    """Return the intervals of recall, precision and F1 of one class.
+
+    Each is a share of some rows, or grows with one. F1 is 2 J / (1 + J), where J is the share of the true positives
+    among all rows that are of the class or called so: Hand, Christen, Kirielle (2021), F*: an interpretable
+    transformation of the F-measure, Machine Learning 110, 451-456.
+    """
+    right = matrix.get((positive, positive), 0.0)
+    actual = sum(rows for (of, _), rows in matrix.items() if of == positive)
+    called = sum(rows for (_, said), rows in matrix.items() if said == positive)
+    either = actual + called - right
+    of_either = of_share(right / either, either) if either else None
+    return {
+        "recall": of_share(right / actual, actual) if actual else None,
+        "precision": of_share(right / called, called) if called else None,
+        "f1": of_either and (2 * of_either[0] / (1 + of_either[0]), 2 * of_either[1] / (1 + of_either[1])),
+    }
+
+
+def of_means(matrix: Matrix, unknown: int) -> dict[str, Interval | None]:
+    """Return the intervals of the means of recall, precision and F1 over the classes that rows have.
+
+    By the delta method over the multinomial cells, as Takahashi, Yamamoto, Kuchiba, Koyama (2022), Confidence interval
+    for micro-averaged F1 and macro-averaged F1 scores, Applied Intelligence 52, 4961-4972, do for F1. A cell moves the
+    mean by what it adds to the numerators and the denominators of its two classes. Without any error the method gives
+    no interval.
+
+    Args:
+      unknown: class id of rows whose class the model does not know, which has no score.
+    """
+    actual, called = Counter[int](), Counter[int]()
+    for (of, said), rows in matrix.items():
+        actual[of] += rows  # type: ignore[assignment]  # rows may be weighted
+        called[said] += rows  # type: ignore[assignment]
+    classes = [one for one in actual if one != unknown]
+
+    def interval(of_actual: float, of_called: float) -> Interval | None:
+        sizes = {one: of_actual * actual[one] + of_called * called[one] for one in classes}
+        return _of_mean(matrix, {one: size for one, size in sizes.items() if size}, len(classes), of_actual, of_called)
+
+    return {"recall": interval(1, 0), "precision": interval(0, 1), "f1": interval(0.5, 0.5)}
+
+
+def _of_mean(
+    matrix: Matrix, sizes: Mapping[int, float], classes: int, of_actual: float, of_called: float
+) -> Interval | None:
+    """`sizes` are the denominators of the scores: shares `of_actual` and `of_called` of the rows of each class."""
+    total = sum(matrix.values())
+    score = {one: matrix.get((one, one), 0.0) / size for one, size in sizes.items()}
+    per_row = {one: score[one] / size for one, size in sizes.items()}
+    moved = first = 0.0
+    for (of, said), rows in matrix.items():
+        right = 1 / sizes[of] if of == said and of in sizes else 0.0
+        change = right - of_actual * per_row.get(of, 0.0) - of_called * per_row.get(said, 0.0)
+        moved, first = moved + rows * change**2, first + rows * change
+    variance = (moved - first**2 / total) / classes**2
+    mean = sum(score.values()) / classes
+    half = _Z * math.sqrt(max(0.0, variance))
+    return (max(0.0, mean - half), min(1.0, mean + half)) if half else None
+
+
+def of_mean_square(mean: float, standard_error: float, rows: float) -> Interval | None:
+    """Return the interval of a mean of squares, or of anything positive, by its logarithm, so that it stays positive.
+
+    The standard error of log(x) is that of x over x: the delta method, as in Casella and Berger, Statistical
+    Inference (2002), section 5.5.4.
+    """
+    if rows < _ROWS_FOR_MOMENTS or not mean > 0 or not math.isfinite(standard_error):
+        return None
+    factor = math.exp(_Z * standard_error / mean)
+    return mean / factor, mean * factor
+
+
+def of_r2(r2: float, standard_error: float, rows: float) -> Interval | None:
+    """Return the interval of R2 by that of 1 - R2, the share of the variance that is left, so that it stays below 1."""
+    left = of_mean_square(1 - r2, standard_error, rows)
+    return left and (1 - left[1], 1 - left[0])

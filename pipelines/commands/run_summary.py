@@ -1,0 +1,99 @@
+"""Summary of a run, for people: how good the model is, how far to trust that, where it is, and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from infeed.components.transform.kinds.text import BagOfWords, Subwords
+from infeed.components.units import short_path
+from infeed.pipelines.commands.options import as_flags
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED
+from infeed.pipelines.console.terminal import command_line, in_lines
+
+if TYPE_CHECKING:
+    from infeed.pipelines.local.outcome import RunOutcome
+    from infeed.pipelines.local.scores import Scores
+
+_LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"}
+_SHARES = ("accuracy", "auc", "recall", "precision", "f1")  # from 0 to 1
+_DECIMALS = 6  # more digits behind the point are written with an exponent
+
+# What makes a model better, by what it learns from.
+_PICTURES = "add pictures of each class, augment them (augment in a config), or build a larger model (model.py)"
+_SENTENCES = "give more sentences of each class, or other features of them (features.py)"
+_COLUMNS = "give more rows, or other columns than those that it was learned from, above"
+
+
+def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
+    """One line a fact; not a table, so that a long path can be copied whole."""
+    lines: list[tuple[str, ...]] = list(_score_lines(outcome))
+    lines.append(("blessed", "yes", "green") if outcome.blessed else ("blessed", "no", "bold red"))
+    lines += [("", reason) for reason in outcome.reasons]
+    if outcome.pushed:
+        lines.append(("pushed to", short_path(outcome.pushed)))
+    else:
+        lines += [("what to do", _advice(outcome, config)), ("model, not pushed", short_path(outcome.model))]
+    waited = f"{outcome.wait_fraction:.1%} of training time after the first epoch: {outcome.verdict}"
+    lines += [("waited for input", waited), ("report", short_path(outcome.report))]
+    asked = short_path(outcome.pushed or outcome.model)
+    lines.append(("predict with", command_line("predict", asked, *_example(config)), "bold"))
+    if not outcome.blessed:
+        lines.append(("exit code", f"{EXIT_NOT_BLESSED}: the model is not blessed, and nothing was pushed", "bold red"))
+    return Text("\n").join([Text(""), in_lines(lines)])
+
+
+def _score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
+    """Of each metric its interval and the score of a guess; the number of rows with the first."""
+    rows = f", {scores.rows:,} {scores.split} row{'s' * (scores.rows != 1)}"
+    for name, value in scores.metrics.items():
+        guess = scores.guesses.get(name)
+        than = f"; {guess.by} scores {_number(guess.value)}" if guess else ""
+        yield _LABELS.get(name, name), f"{_with_interval(name, value, scores)}{rows}{than}"
+        rows = ""
+    if scores.caution:
+        yield "caution", scores.caution, "yellow"
+
+
+def _with_interval(name: str, value: float, scores: Scores) -> str:
+    """Write 0.986 ± 0.010, or both bounds if 1.000 ± 0.010 would leave what is possible."""
+    if name not in scores.intervals:
+        return _number(value)
+    low, high = scores.intervals[name]
+    half = (high - low) / 2
+    decimals = max(0, 1 - math.floor(math.log10(half))) if half > 0 else _DECIMALS + 1
+    if decimals > _DECIMALS:
+        return f"{value:.4g} ± {half:.2g}"
+    # R2 has no least value.
+    least, most = (0.0, 1.0) if name in _SHARES else (-math.inf, 1.0) if name == "r2" else (0.0, math.inf)
+    if least <= value - half and value + half <= most:
+        return f"{value:,.{decimals}f} ± {half:,.{decimals}f}"
+    return f"{value:,.{decimals}f} ({low:,.{decimals}f} to {high:,.{decimals}f})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if 1_000 <= abs(value) < 1e9 else f"{value:.3g}"
+
+
+def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
+    """For a model that is not blessed."""
+    if any("last blessed model" in reason for reason in outcome.reasons):
+        return (
+            "mend what made it worse; the one pushed before stays. blessing.slack in a config says how much may be lost"
+        )
+    is_text = any(isinstance(feature, (BagOfWords, Subwords)) for feature in config.features)
+    better = _PICTURES if config.source == "images" else _SENTENCES if is_text else _COLUMNS
+    return f"train longer (--epochs), {better}; blessing.bound in a config of yours says what is enough"
+
+
+def _example(config: PipelineConfig) -> list[str]:
+    """Something to predict that is there: a picture of the data, or the table."""
+    if config.source != "images":
+        return [short_path(config.data), *as_flags(config.source_options)]
+    from infeed.pipelines.project.sources import find_layout
+
+    return [short_path(find_layout(config.data).images[0].path)]

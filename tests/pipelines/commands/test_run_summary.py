@@ -1,0 +1,109 @@
+"""Lines of the summary of a run, and what each of them lets a reader conclude."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.transform.kinds.text import BagOfWords
+from infeed.pipelines.commands.run_summary import summary
+from infeed.pipelines.local.outcome import RunOutcome
+from infeed.pipelines.local.scores import Guess
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+OUTCOME = RunOutcome(
+    split="test",
+    rows=540,
+    metrics={"accuracy": 0.98648},
+    intervals={"accuracy": (0.9728, 0.9933)},
+    guesses={"accuracy": Guess(0.1018, "always '3'")},
+    blessed=True,
+    reasons=(),
+    model="runs/model",
+    pushed="runs/serving/1",
+    verdict="balanced",
+    wait_fraction=0.07,
+    report="report.html",
+)
+NOT_BLESSED = dataclasses.replace(OUTCOME, blessed=False, pushed=None, reasons=("its accuracy of 0.5 is below 0.6",))
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return resolve(read_project("tabular"), Overrides(root=str(tmp_path_factory.mktemp("root"))))
+
+
+def lines(config: Any, outcome: RunOutcome = OUTCOME, **given: Any) -> list[tuple[str, str]]:
+    text = summary(dataclasses.replace(outcome, **given), config).plain
+    return [(line[:20].strip(), line[20:]) for line in text.splitlines() if line]
+
+
+def test_the_score_has_its_interval_its_rows_and_the_score_of_a_guess(config: Any) -> None:
+    assert lines(config)[0] == ("accuracy", "0.986 ± 0.010, 540 test rows; always '3' scores 0.102")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "interval", "shown"),
+    [
+        ("accuracy", 1.0, (0.9929, 1.0), "1.0000 (0.9929 to 1.0000)"),  # 1.0000 + 0.0036 is impossible
+        ("auc", 0.978, (0.873, 0.996), "0.978 (0.873 to 0.996)"),
+        ("rmse", 52.14, (45.9, 59.1), "52.1 ± 6.6"),
+        ("mse", 2_715.3, (2_103.0, 3_493.0), "2,715 ± 695"),
+        ("r2", -3.2, (-5.0, -1.4), "-3.2 ± 1.8"),
+        ("mse", 2.5e-9, (2.0e-9, 3.0e-9), "2.5e-09 ± 5e-10"),
+        ("mae", 0.3, None, "0.3"),
+    ],
+)
+def test_as_many_digits_as_the_interval_lets_one_know(
+    config: Any, name: str, value: float, interval: tuple[float, float] | None, shown: str
+) -> None:
+    found = lines(config, metrics={name: value}, intervals={name: interval} if interval else {}, guesses={})
+    assert found[0][1] == f"{shown}, 540 test rows"
+
+
+def test_metrics_after_the_first_do_not_repeat_the_rows(config: Any) -> None:
+    found = dict(lines(config, metrics={"rmse": 2.0, "r2": 0.5}, guesses={"r2": Guess(0, "always the mean")}))
+    assert found["RMSE"] == "2, 540 test rows"
+    assert found["R²"] == "0.5; always the mean scores 0"
+
+
+def test_a_word_of_caution_follows_the_scores(config: Any) -> None:
+    assert lines(config, caution="5 test rows are few")[1] == ("caution", "5 test rows are few")
+
+
+def test_a_model_that_is_not_blessed_says_why_and_ends_with_the_exit_code(config: Any) -> None:
+    told = lines(config, NOT_BLESSED)
+    assert ("blessed", "no") in told
+    assert ("", "its accuracy of 0.5 is below 0.6") in told
+    assert ("model, not pushed", "runs/model") in told
+    assert told[-1] == ("exit code", "3: the model is not blessed, and nothing was pushed")
+    assert lines(config)[-1][0] == "predict with"
+
+
+def test_the_advice_fits_what_is_learned_from(config: Any) -> None:
+    of_table = dict(lines(config, NOT_BLESSED))["what to do"]
+    of_text = dict(lines(dataclasses.replace(config, features=(BagOfWords("said"),)), NOT_BLESSED))["what to do"]
+    pictures = resolve(read_project("image"), Overrides(root=config.root))
+    of_pictures = dict(lines(pictures, NOT_BLESSED))["what to do"]
+    assert "other columns" in of_table
+    assert "sentences" in of_text
+    assert "pictures" in of_pictures
+    assert "column" not in of_text + of_pictures
+
+
+def test_a_model_worse_than_the_last_one_has_other_advice(config: Any) -> None:
+    reasons = ("its accuracy is 0.1 below that of the last blessed model",)
+    assert "the one pushed before stays" in dict(lines(config, NOT_BLESSED, reasons=reasons))["what to do"]
+
+
+def test_the_example_of_a_prediction_is_quoted(tmp_path: Path) -> None:
+    data = tmp_path / "my file.csv"
+    data.write_text("a;b;c\n" + "".join(f"{i};{i % 7};{i % 2}\n" for i in range(40)))
+    given = Overrides(root=str(tmp_path), data=str(data), label="c", source_options={"delimiter": ";"})
+    found = dict(lines(resolve(read_project("tabular"), given)))["predict with"]
+    assert shlex.split(found)[1:] == ["predict", "runs/serving/1", str(data), "--delimiter", ";"]
