@@ -95,7 +95,7 @@ def test_a_label_that_is_constant_in_the_scored_rows_has_no_interval_of_r2() -> 
         (0.91, 0.9, 1_500, "1,500 test rows do not tell this model from always 'no'"),
     ],
 )
-def test_a_score_that_says_little_has_a_word_of_caution(accuracy: float, commonest: float, rows: int, words: str) -> None:
+def test_a_score_that_says_little_is_cautioned(accuracy: float, commonest: float, rows: int, words: str) -> None:
     wrong = (1 - accuracy) * rows
     matrix = {(0, 0): commonest * rows - wrong, (0, 1): wrong, (1, 1): (1 - commonest) * rows}
     caution = scores_of({"accuracy": accuracy}, matrix, CONFIG).caution
