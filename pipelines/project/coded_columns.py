@@ -53,13 +53,25 @@ class CodedColumn:
     @cached_property
     def _coded(self) -> tuple[Ints, Any]:
         if not self.is_text:
-            different, numbers = np.unique(self.values, return_inverse=True)
-            return numbers.reshape(-1), different
+            return self._coded_numbers()
         encoded = self.values.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary).to_numpy()
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         return ranks[encoded.indices.to_numpy()], encoded.dictionary.take(pa.array(order))
+
+    def _coded_numbers(self) -> tuple[Ints, Any]:
+        ascending = self.values[self.order]
+        is_first = np.ones(len(ascending), bool)
+        is_first[1:] = ascending[1:] != ascending[:-1]
+        numbers = np.empty(len(ascending), np.int64)
+        numbers[self.order] = np.cumsum(is_first) - 1
+        return numbers, ascending[is_first]
+
+    @cached_property
+    def order(self) -> Ints:
+        """int64 [values], the places of the values in their order; equal values stay in the order of the rows."""
+        return np.argsort(self.numbers if self.is_text else self.values, kind="stable")
 
     @property
     def numbers(self) -> Ints:

@@ -7,7 +7,7 @@ only. A number that a threshold divides perfectly may be an honest measurement, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,7 @@ _PART = 0.1  # of a class: a smaller part that is filled for no other class is n
 _CHANCE = 1e-6  # that filled rows all fall into one class
 _COLLISIONS = 5  # equal values that random numbers of the same range would have, and identifiers have not
 _CHANGES = 0.02  # of the different values, at which the class may change in a column that is sorted by class
+_AT_RANDOM = 0.6  # of the changes of class that a random order has
 _EVEN = 1e-9
 _ROUNDED = 1e-3
 _SHOWN = 3
@@ -82,21 +83,32 @@ class _Classes:
         self._rows = np.bincount(self._labels)
 
     def leak_of(self, column: CodedColumn) -> Leak | None:
-        return next((leak for check in self._checks(column) if (leak := check(column))), None)
+        return self._filled(column) or self._by_values(column) or self._partly_filled(column)
 
-    def _checks(self, column: CodedColumn) -> Iterator[Callable[[CodedColumn], Leak | None]]:
-        yield self._filled
+    def _by_values(self, column: CodedColumn) -> Leak | None:
         if 2 * np.count_nonzero(column.present) < len(column.present):
-            pass  # what few rows hold predicts few rows
-        elif column.is_list:
-            yield self._in_list
-        else:
-            yield from (self._copied, self._one_value, self._decided, self._named, self._in_text, self._sorted)
-        yield self._partly_filled
+            return None  # what few rows hold predicts few rows
+        if column.is_list:
+            return self._telling(*column.lists(), sure=True)
+        if self._is_noise(column):
+            return None
+        table = CrossTable.of(column.numbers, self._labels[column.present], len(self._rows))
+        return (
+            self._copied(column, table)
+            or self._one_value(column, table)
+            or self._decided(column, table)
+            or (self._named(column) or self._in_text(column) if column.is_text else None)
+            or self._sorted(column, table)
+        )
 
-    def _table(self, column: CodedColumn) -> CrossTable:
-        """Of the rows that have a value."""
-        return CrossTable.of(column.numbers, self._labels[column.present], len(self._rows))
+    def _is_noise(self, column: CodedColumn) -> bool:
+        """Whether two classes follow one another in the order of the numbers nearly as often as at random."""
+        if len(self._rows) != 2 or column.is_text:
+            return False
+        labels = self._labels[column.present]
+        share = labels.mean()
+        changes = np.count_nonzero(np.diff(labels[column.order]))
+        return bool(changes > _AT_RANDOM * 2 * share * (1 - share) * len(labels) + 2 * _CATEGORIES)
 
     def _filled(self, column: CodedColumn) -> Leak | None:
         gain, of_class = self._told_by(column.present)
@@ -110,9 +122,8 @@ class _Classes:
         best = int(gain.argmax()) if gain.max() >= -gain.min() - _EVEN else int(gain.argmin())
         return abs(float(gain[best])), best
 
-    def _copied(self, column: CodedColumn) -> Leak | None:
+    def _copied(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """A value of its own for each class."""
-        table = self._table(column)
         if column.different < 2 or (score := table.recall(table.voted())) < _NEARLY_ALL:
             return None
         own = {int(one): int(value) for one, value in table.owners(_NEARLY_ALL)}
@@ -123,23 +134,23 @@ class _Classes:
         pairs = [f"{column.shown(value)} for {self._label.shown(one)}" for one, value in list(own.items())[:_SHOWN]]
         return Leak(f"each class has a value of its own: {', '.join(pairs)}", score)
 
-    def _one_value(self, column: CodedColumn) -> Leak | None:
+    def _one_value(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """A value that stands exactly where one class is, such as 0."""
         values = np.full(len(column.present), column.different)
         values[column.present] = column.numbers
-        gain, value, of_class = CrossTable.of(values, self._labels, len(self._rows)).purest()
+        whole = table if column.present.all() else CrossTable.of(values, self._labels, len(self._rows))
+        gain, value, of_class = whole.purest()
         if _score(gain) < _NEARLY_ALL:
-            value = int(np.bincount(column.numbers).argmax())
+            value = int(table.of_value.argmax())
             gain, of_class = self._told_by(values == value)
         if _score(gain) < _NEARLY_ALL or value == column.different:
             return None
         return Leak(f"it is {column.shown(value)} {self._shares(values == value, of_class)}", _score(gain))
 
-    def _decided(self, column: CodedColumn) -> Leak | None:
+    def _decided(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """Words that each stand for one class, several for the same class."""
         if not column.is_text or not 2 < column.different <= _CATEGORIES:
             return None
-        table = self._table(column)
         score = table.recall(table.voted())
         few = column.different <= _FEW_CATEGORIES and not column.is_time
         return Leak("each of its values stands for one class", score, sure=few) if score >= _NEARLY_ALL else None
@@ -154,7 +165,8 @@ class _Classes:
         for place, name in enumerate(name for name in names if re.search(r"[^\W\d]{2}", name)):
             there = pc.match_substring_regex(texts, rf"\b{re.escape(name)}\b", ignore_case=True)
             found += there.to_numpy(zero_copy_only=False).astype(np.int64) << place
-        table = CrossTable.of(found, self._labels[column.present], len(self._rows))
+        named = np.unique(found, return_inverse=True)[1].reshape(-1)
+        table = CrossTable.of(named, self._labels[column.present], len(self._rows))
         score = table.recall(table.voted())
         return Leak("its text names the class", score) if score >= _NEARLY_ALL else None
 
@@ -164,11 +176,8 @@ class _Classes:
             return None
         return self._telling(*words, sure=False)
 
-    def _in_list(self, column: CodedColumn) -> Leak | None:
-        """A value that stands in the lists of one class only."""
-        return self._telling(*column.lists(), sure=True)
-
     def _telling(self, rows: npt.NDArray[np.int64], items: CodedColumn, *, sure: bool) -> Leak | None:
+        """A value that stands in the lists of one class only."""
         once = np.unique(items.numbers * len(self._labels) + rows)
         item, row = once // len(self._labels), once % len(self._labels)
         gain, found, of_class = CrossTable.within(item, self._labels[row], self._rows).purest()
@@ -178,9 +187,8 @@ class _Classes:
         has[row[item == found]] = True
         return Leak(f"{items.shown(found)} is in it {self._shares(has, of_class)}", _score(gain), sure=sure)
 
-    def _sorted(self, column: CodedColumn) -> Leak | None:
+    def _sorted(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """Values that a few thresholds divide into the classes."""
-        table = self._table(column)
         score = table.recall(table.neighboured())
         if score < _SORTED or (column.is_text and column.different <= _CATEGORIES):
             return None
