@@ -8,9 +8,11 @@ A null struct makes all of its columns null.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
@@ -40,6 +42,52 @@ def flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [one.chunk(0) if one.num_chunks else pa.array([], one.type) for one in table.columns]
         batch = pa.RecordBatch.from_arrays(arrays, schema=table.schema)
     return batch
+
+
+def is_nested(column: pa.DataType) -> bool:
+    """Whether the rows of a flat column hold lists of objects or of lists."""
+    return example_types.is_list(column) and _is_composite(column.value_type)
+
+
+def flatten_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A flat batch with a list column for each field of the objects in lists, named with dots.
+
+    A list of lists becomes one list. What is null within a list is left out of it.
+
+        {"items": [{"price": 2}, {"price": 3, "tags": ["a", "b"]}]}  ->  items.price = [2, 3], items.tags = ["a", "b"]
+    """
+    while any(is_nested(field.type) for field in batch.schema):
+        named = zip(batch.schema.names, batch.columns, strict=True)
+        columns = [pair for name, column in named for pair in _unpacked(name, column)]
+        batch = pa.RecordBatch.from_arrays([array for _, array in columns], names=[name for name, _ in columns])
+    return batch
+
+
+def _is_composite(item: pa.DataType) -> bool:
+    return bool(types.is_struct(item)) or example_types.is_list(item)
+
+
+def _unpacked(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The columns that take the place of one: itself, one for each field of its objects, or the lists in it joined."""
+    if not is_nested(column.type):
+        yield name, column
+        return
+    items = example_types.items_of(column)
+    bounds = np.concatenate([[0], np.cumsum(example_types.item_counts(column))])
+    missing = column.is_null()
+    if types.is_struct(items.type):
+        for field, values in zip(items.type, items.flatten(), strict=True):
+            yield f"{name}.{field.name}", _lists(values, bounds, missing)
+    else:
+        inner = np.concatenate([[0], np.cumsum(example_types.item_counts(items))])
+        yield name, _lists(example_types.items_of(items), inner[bounds], missing)
+
+
+def _lists(values: pa.Array, bounds: npt.NDArray[np.int64], missing: pa.BooleanArray) -> pa.Array:
+    """Row i holds the values from bounds[i] to bounds[i + 1] that are not null; a row that is `missing` is null."""
+    kept = np.concatenate([[0], np.cumsum(values.is_valid().to_numpy(zero_copy_only=False))])
+    offsets = pa.array(kept[bounds], pa.int64(), mask=np.append(missing.to_numpy(zero_copy_only=False), False))
+    return pa.LargeListArray.from_arrays(offsets, values.drop_null())
 
 
 def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda name: True) -> pa.Schema:

@@ -75,3 +75,31 @@ def test_a_column_that_a_file_lacks_is_null_there() -> None:
     batch = pa.RecordBatch.from_pydict({"x": pa.array([1], pa.int8())})
     filled = schemas.fill(batch, pa.schema([("y", pa.string()), ("x", pa.int64())]))
     assert filled.to_pydict() == {"y": [None], "x": [1]}
+
+
+ORDERS = [
+    {"items": [{"sku": "a", "price": 2, "tags": ["x", "y"]}, {"sku": "b", "price": None, "tags": None}]},
+    {"items": None},
+    {"items": []},
+    {"items": [{"sku": "c", "price": 5, "tags": ["z"]}]},
+]
+
+
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_objects_in_lists_become_lists_of_their_fields(start: int) -> None:
+    batch = pa.RecordBatch.from_pylist(ORDERS).slice(start)
+    assert schemas.is_nested(batch.schema.field("items").type)
+    found = schemas.flatten_lists(batch).to_pydict()
+    assert found["items.sku"] == [["a", "b"], None, [], ["c"]][start:]
+    assert found["items.price"] == [[2], None, [], [5]][start:]
+    assert found["items.tags"] == [["x", "y"], None, [], ["z"]][start:]
+
+
+def test_lists_of_lists_are_joined() -> None:
+    batch = pa.RecordBatch.from_pydict({"grid": [[[1, 2], [3]], [], None, [[], [4]]]})
+    assert schemas.flatten_lists(batch).to_pydict() == {"grid": [[1, 2, 3], [], None, [4]]}
+
+
+def test_other_columns_stay_as_they_are() -> None:
+    batch = pa.RecordBatch.from_pydict({"x": [1], "list": [["a"]]})
+    assert schemas.flatten_lists(batch) == batch
