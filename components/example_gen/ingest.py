@@ -332,3 +332,5 @@ def _warnings(plan: WritePlan, job: Job) -> Iterator[str]:
     for field, rounded in zip(job.written_schema, plan.rounded, strict=True):
         if rounded:
             yield f"column {field.name!r}: {field.type} {lost} float32: {rounded}"
+    for name, why in job.source.left_out.items():
+        yield f"column {name!r} is left out: {why}"

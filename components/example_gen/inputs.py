@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ from infeed.components.units import counted
 
 _SHOWN = 300  # characters of a bad row
 A = TypeVar("A")
+Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
 Patterns = Mapping[str | None, str]  # split -> pattern under the root; the split is None where rows are split by hash
 
 
@@ -108,25 +109,35 @@ def to_jsonl(rows: Iterable[BadRow]) -> bytes:
 
 
 def conform(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: str, bad_rows: BadRows, *, first_row: int = 1
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    file: str,
+    bad_rows: BadRows,
+    *,
+    first_row: int = 1,
+    convert: Convert | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Flattens structs, adds the columns that a file lacks, casts, and reports each row that a tf.Example cannot hold.
 
     Args:
       first_row: the number in `file`, from 1, of the first row of `batches`.
+      convert: changes a flat batch, and says which rows have cells that it cannot change: row -> (column, reason).
     """
     for batch in batches:
         flat = schemas.flatten_batch(batch)
-        yield schemas.fill(_drop_unfit(flat, file, bad_rows, first_row), schema)
+        yield schemas.fill(_drop_unfit(flat, file, bad_rows, first_row, convert), schema)
         first_row += batch.num_rows
 
 
-def _drop_unfit(batch: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
-    unfit = dict(sorted(_unfit_rows(batch)))
+def _drop_unfit(
+    written: pa.RecordBatch, file: str, bad_rows: BadRows, first_row: int, convert: Convert | None
+) -> pa.RecordBatch:
+    batch, not_converted = convert(written) if convert else (written, {})
+    unfit = {**dict(_unfit_rows(batch)), **not_converted}
     if not unfit:
         return batch
-    for row, (column, reason) in unfit.items():
-        bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(batch.slice(row, 1))))
+    for row, (column, reason) in sorted(unfit.items()):
+        bad_rows.report(BadRow(file, first_row + row, column, reason, text_of(written.slice(row, 1))))
     kept = np.setdiff1d(np.arange(batch.num_rows), list(unfit))
     return batch.take(pa.array(kept, pa.int64()))
 
@@ -180,6 +191,7 @@ class OpenedSource:
       warnings: what was left out of it, for people.
       serialized: the only column holds records that are written as they are.
       decimals: floats were written as decimals; see `example_types.count_rounded`.
+      left_out: columns that have no place in a tf.Example, each with the reason and what to do.
     """
 
     provenance: Source
@@ -189,6 +201,7 @@ class OpenedSource:
     serialized: bool = False
     decimals: bool = False
     warnings: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tuple[list[Task], tuple[str, ...]]:
@@ -280,17 +293,17 @@ def look(found: Mapping[str | None, list[files.FileStat]], at: Callable[[str], A
 
 
 def of_parts(
-    kind: str, root: str, schema: pa.Schema, parts: Seen[Iterable[Any]], read: Read, **flags: Any
+    kind: str, root: str, schema: pa.Schema, parts: Seen[Iterable[Any]], read: Read, **facts: Any
 ) -> OpenedSource:
     """An input whose tasks read parts of files, and fail where a file is no longer the one that was looked at.
 
     Args:
       parts: what `read` takes, several for each file.
-      flags: of `OpenedSource`.
+      facts: `decimals` and `left_out` of `OpenedSource`.
     """
     tasks = as_tasks((split, FilePart(file, piece)) for split, file, pieces in parts for piece in pieces)
     source = Source.of(kind, root, [file for _, file, _ in parts])
-    return OpenedSource(source, schema, tasks, partial(_read_part, read=read), **flags)
+    return OpenedSource(source, schema, tasks, partial(_read_part, read=read), **facts)
 
 
 def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:

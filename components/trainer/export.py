@@ -12,6 +12,7 @@ int64, where classes have no names); of a regression `prediction` float32 [batch
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -66,6 +67,8 @@ class ServingModel:
         # For clients that know the features' own names; parallel lists, string [features].
         held.raw_features = tf.Variable(list(self._arguments), dtype=tf.string, trainable=False)
         held.raw_arguments = tf.Variable(list(self._arguments.values()), dtype=tf.string, trainable=False)
+        # How the files are written that the raw features come from: JSON, string [].
+        held.source_options = tf.Variable(json.dumps(self._options.source_options), dtype=tf.string, trainable=False)
         return held
 
     def _predictions(self, raw: dict[str, Any]) -> dict[str, tf.Tensor]:

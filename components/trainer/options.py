@@ -64,6 +64,8 @@ class TrainOptions:
       normalise: how pixels become the model's float inputs; None feeds them as they are.
       images: transformed features that hold pixels, [height, width, channels], 0 to 255. A transform graph can give
         them as float32 only; they are fed, and cached, as uint8.
+      source_options: options of the format of the files that the examples were made of, by its name, such as
+        {"csv": {"delimiter": ";"}}. The model keeps them, and `infeed predict` reads tables in the same way.
       examples_are: `raw` examples go through the transform graph, `transformed` ones were materialised by Transform.
     """
 
@@ -88,6 +90,7 @@ class TrainOptions:
     augment: Augment | None = None
     normalise: Normalise | None = None
     images: Sequence[str] = ("image",)
+    source_options: Mapping[str, Any] = field(default_factory=dict)
     examples_are: ExamplesAre = "raw"
 
     def __post_init__(self) -> None:

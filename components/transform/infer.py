@@ -78,8 +78,8 @@ class TextLook(NamedTuple):
             "dates": ""
             if self.format
             else f"write {self.example!r} as numbers, or say its format: DatePart(format=...)",
-            "amounts": f"write {self.example!r} as a plain number",
-            "numbers": f"leave cells such as {self.example!r} empty, and it is a column of numbers",
+            "amounts": f"read cells such as {self.example!r} as numbers: the options of its source say how",
+            "numbers": f"read cells such as {self.example!r} as missing: the options of its source say how",
         }[self.looks]
 
 

@@ -93,7 +93,9 @@ def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
 def _example(config: PipelineConfig) -> list[str]:
     """Something to predict that is there: a picture of the data, or the table."""
     if config.source != "images":
-        return [short_path(config.data), *as_flags(config.source_options)]
+        # The model knows how the columns of numbers are written.
+        options = {name: value for name, value in config.source_options.items() if name != "numbers"}
+        return [short_path(config.data), *as_flags(options)]
     from infeed.pipelines.project.sources import find_layout
 
     return [short_path(find_layout(config.data).images[0].path)]

@@ -6,18 +6,19 @@ import io
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from infeed.components.dataset import example_types, files, names
-from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
 from infeed.components.example_gen.formats import kind_of_name
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
-from infeed.pipelines.project.sources import is_picture, open_table, source_of
+from infeed.pipelines.predict.as_trained import open_as_trained
+from infeed.pipelines.project.sources import is_picture, source_of
 
 IMAGE = "image/encoded"
 _BATCH = 256
@@ -114,8 +115,20 @@ def _tables_of(given: str) -> list[str]:
     return found
 
 
-def rows(inputs: Sequence[str], specs: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Batch]:
-    """Batches of the columns that `specs` names, in its types."""
+def rows(
+    inputs: Sequence[str],
+    specs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    trained: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> Iterator[Batch]:
+    """Batches of the columns that `specs` names, in its types.
+
+    Args:
+      inputs: files, and folders of them.
+      specs: TensorSpec of each column.
+      settings: options of the format of the files.
+      trained: options of the files that the model has learned from, by their format.
+    """
     for path in (path for given in inputs for path in _tables_of(given)):
         if is_picture(path):
             raise InfeedError(
@@ -123,12 +136,14 @@ def rows(inputs: Sequence[str], specs: Mapping[str, Any], settings: Mapping[str,
                 where=path,
                 do=f"give a CSV, JSON Lines, Parquet or Avro file with the columns {', '.join(sorted(specs))}",
             )
-        yield from _rows_of_table(path, specs, settings)
+        yield from _rows_of_table(path, specs, settings, trained)
 
 
-def _rows_of_table(path: str, specs: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Batch]:
+def _rows_of_table(
+    path: str, specs: Mapping[str, Any], settings: Mapping[str, Any], trained: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Batch]:
     source = source_of(path, "csv")
-    table = open_table(path, source, settings, IngestOptions(on_bad_row="reject"))
+    table, read_with = open_as_trained(path, source, settings, trained, specs)
     missing = [name for name in specs if name not in table.schema.names]
     if missing:
         raise InfeedError(
@@ -136,7 +151,7 @@ def _rows_of_table(path: str, specs: Mapping[str, Any], settings: Mapping[str, A
             where=path,
             do=f"add it; the model needs {', '.join(sorted(specs))}",
         )
-    header = int(source == "csv" and settings.get("header", True))
+    header = int(source == "csv" and read_with.get("header", True))
     rows = 0
     for block, bad in _blocks(table):
         numbers = range(rows + 1, rows + block.num_rows + len(bad) + 1)

@@ -85,7 +85,9 @@ def _question(folder: str, inputs: Sequence[str], settings: Mapping[str, Any]) -
         return signature, examples(inputs, signature)
     both = RawSignature.of(model)
     specs = both.raw.inputs
-    return both, pictures(inputs) if set(specs) == {IMAGE} else rows(inputs, specs, settings)
+    if set(specs) == {IMAGE}:
+        return both, pictures(inputs)
+    return both, rows(inputs, specs, settings, model.source_options)
 
 
 _Answer = tuple[Any, float | None, str | None]

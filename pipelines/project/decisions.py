@@ -195,6 +195,9 @@ def notes(
     else:
         yield "data", f"{data}: {survey.rows:,} rows"
         yield "label", _label(survey)
+        if survey.numbers_remark:
+            yield "numbers", survey.numbers_remark
+        yield from (("left out", f"{name}: {why}") for name, why in survey.not_read.items())
         if function:
             yield "learned from", f"what {function} makes of the columns"
         else:
@@ -215,7 +218,7 @@ def _unlabeled(survey: Survey) -> str:
 
 def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
     """For a table of which no column is left, with the reason for each."""
-    reasons = [f"{name} ({reason})" for name, reason in survey.left_out.items()]
+    reasons = [f"{name} ({reason})" for name, reason in {**survey.left_out, **survey.not_read}.items()]
     advice = [f"{column.name}: {column.advice}" for column in survey.columns if column.advice]
     shown = ", ".join(reasons[:_SHOWN]) or "there is no other column"
     do = ["add columns of numbers or of categories", *advice[:_SHOWN]]

@@ -30,7 +30,6 @@ from infeed.pipelines.project.ingest_settings import IngestSettings, over, read_
 from infeed.pipelines.project.leak_notes import LeaksInUse
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on
-from infeed.pipelines.project.spread import check_spread, spread_notes
 from infeed.pipelines.project.survey import survey_images, survey_table
 from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, Task, with_sample
 
@@ -103,6 +102,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     if isinstance(survey, TableSurvey):
         ingest = dataclasses.replace(ingest, required=tuple(dict.fromkeys((*ingest.required, label))))
     _check_enough(survey, data)
+    source_options = _with_numbers(source_options, survey)
     function = _preprocessing_fn(project)
     features = _features(project, survey, label, data) if settings.features is not None else ()
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
@@ -113,7 +113,6 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
     if settings.strict if given.strict is None else given.strict:
         leaks.check(data)
-        check_spread(survey, ingest.split_by, keep, data)
     schedule = choose_schedule(survey, trained_on(survey, shares), said)
     return PipelineConfig(
         name=name,
@@ -122,7 +121,9 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         data=data,
         source_options={**default_settings(data, source), **source_options},
         features=features,
-        train=_train_options(project, schedule.fill(said), survey, label, features),
+        train=_train_options(
+            project, schedule.fill(said), survey, label, features, {source: source_options} if source_options else {}
+        ),
         blessing=blessing,
         survey=survey,
         ingest=ingest,
@@ -133,7 +134,6 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
             *notes(survey, data, features, blessing, function),
             splits_note(survey, shares, ingest),
             *leaks.notes(),
-            *spread_notes(survey, ingest.split_by, keep),
             ("training", schedule.reason),
         ),
         **{name: getattr(settings, name) for name in _AS_GIVEN},
@@ -179,6 +179,12 @@ def _source_options(project: Project, given: Overrides, source: Source) -> dict[
         at_top = settings.delimiter and error.where == "source_options.delimiter"
         raise InfeedError(error.what, where="delimiter" if at_top else error.where, do=error.do) from error
     return options
+
+
+def _with_numbers(source_options: Mapping[str, Any], survey: Survey) -> dict[str, Any]:
+    """The options of the source, and the formats of the columns that the survey reads as numbers."""
+    numbers = {**source_options.get("numbers", {}), **survey.numbers} if isinstance(survey, TableSurvey) else {}
+    return {**source_options, **({"numbers": numbers} if numbers else {})}
 
 
 def _ingest_settings(project: Project, given: Overrides) -> IngestSettings:
@@ -327,7 +333,12 @@ def _said_of_training(train: Mapping[str, Any], given: Overrides) -> dict[str, A
 
 
 def _train_options(
-    project: Project, train: dict[str, Any], survey: Survey, label: str, features: Sequence[Feature]
+    project: Project,
+    train: dict[str, Any],
+    survey: Survey,
+    label: str,
+    features: Sequence[Feature],
+    source_options: Mapping[str, Mapping[str, Any]],
 ) -> TrainOptions:
     settings = project.settings
     feed = {f.name: train.pop(f.name) for f in dataclasses.fields(FeedOptions) if f.name in train}
@@ -346,6 +357,7 @@ def _train_options(
             "normalise": _read_part(Normalise, settings.normalise, "normalise"),
             # A column of a table may well be called "image".
             "images": [f.output_name for f in features if isinstance(f, DecodeImage) and f.scale == "bytes"],
+            "source_options": source_options,
             **train,
         },
         "train",

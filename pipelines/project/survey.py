@@ -7,8 +7,9 @@ again, if they are large. The templates decide on features and model from what i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -25,11 +26,9 @@ from infeed.components.example_gen.sources.images import codec
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.pipelines.config import Source
-from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed
 from infeed.pipelines.project.leaks import find_leaks
-from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
-from infeed.pipelines.project.repeats import find_repeats
+from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark
 from infeed.pipelines.project.sources import find_layout
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
@@ -65,25 +64,28 @@ def survey_table(
       InfeedError: no file, no rows, no such column, rows without a label, or a label that has one value only.
         A missing label is a `LabelNeededError` with the columns that could be it.
     """
-    table = Table(path, source, settings, _with_label(options, label))
+    opened = partial(Table, path, source, options=_with_label(options, label))
+    table = opened(settings)
     names = [column.name for column in table.columns]
     if label is not None and label in table.names and label not in names:
         raise InfeedError(f"the label {label!r} is not written", where="columns", do="add it to the columns")
     if label is None or label not in names:
         raise label_needed(table, path, label)
     _check_kept(keep, names, path)
+    written = number_columns(table.shapes(), source, settings)
+    numbers = _numbers(written, table.statistics()[0][label], task)
+    table, numbers = _with_numbers(table, numbers, opened, settings)
     found, rejected = table.statistics()
-    surveyed, of_label = _surveys(table.columns, found, label), found[label]
+    advice = {name: one.advice(source, settings) for name, one in written.items() if name not in numbers}
+    surveyed, of_label = _surveys(table.columns, found, label, advice), found[label]
     target = surveyed.pop(label)
     learned = _checked_task(target, task or infer_task(of_label), path)
-    sample, times = table.sample().cells, _times(table.columns, surveyed)
-    leaks = find_leaks(sample, label, learned, times)
-    divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
-    surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
+    leaks = find_leaks(table.sample().cells, label, learned, _times(table.columns, surveyed))
+    surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in surveyed.items()}
     surveyed |= _withheld(surveyed, keep) if withhold else {}
     counts = sorted(of_label.counts.items()) if learned == "classification" else []
     return TableSurvey(
-        tuple(surveyed.values()),
+        tuple(_divided_by(column, options.split_by) for column in surveyed.values()),
         target,
         learned,
         target.rows,
@@ -91,8 +93,9 @@ def survey_table(
         class_rows=tuple(rows for _, rows in counts),
         rejected=rejected,
         unlabeled=table.incomplete[label],
-        groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}),
-        repeats=find_repeats(sample, {name: found[name] for name, column in surveyed.items() if column.features}),
+        numbers=numbers,
+        numbers_remark=remark(written, list(numbers)),
+        not_read=table.left_out,
     )
 
 
@@ -110,6 +113,28 @@ def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
     if isinstance(rule, ByColumns) and rule.columns == (column.name,):
         return replace(column, features=(), useless="rows are split by it: each split has other values", advice="")
     return column
+
+
+def _numbers(written: Mapping[str, NumberColumn], label: ColumnStatistics, task: Task | None) -> dict[str, str]:
+    """The option `numbers` for what is read by default; a label of a few values, such as 10% and 20%, stays classes."""
+    numbers = read_as(written)
+    if task == "classification" or (task is None and label.counts.distinct <= MAX_INTEGER_CLASSES):
+        numbers.pop(label.name, None)
+    return numbers
+
+
+def _with_numbers(
+    table: Table, numbers: dict[str, str], opened: Callable[[Mapping[str, Any]], Table], settings: Mapping[str, Any]
+) -> tuple[Table, dict[str, str]]:
+    """The table with these numbers, unless rows that a filter leaves out, say, hold cells of another format."""
+    if not numbers:
+        return table, {}
+    read = opened({**settings, "numbers": {**settings.get("numbers", {}), **numbers}})
+    try:
+        as_good = read.statistics()[1] <= table.statistics()[1]
+    except InfeedError:
+        as_good = False
+    return (read, numbers) if as_good else (table, {})
 
 
 def _in_words(value: Any) -> str:
@@ -171,7 +196,6 @@ def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
         channels=channels,
         most=most,
         rejected=len(layout.images) - len(sized),
-        repeats=find_repeated_pictures([image for image, _ in sized], layout.splits),
     )
 
 
@@ -214,7 +238,7 @@ def _checked_task(label: ColumnSurvey, learned: Task, path: str) -> Task:
     if label.distinct == 1 and label.rows > 1:
         raise InfeedError("every row has the same label", where=where, do="name a column whose values differ")
     if learned == "regression" and label.type == "bytes":
-        raise InfeedError("a text cannot be a quantity", where=where, do="use --task classification")
+        raise InfeedError("a text cannot be a quantity", where=where, do=label.advice or "use --task classification")
     if learned == "classification" and label.type == "float":
         raise InfeedError(
             "a class cannot be a number with a fraction",
@@ -226,7 +250,9 @@ def _checked_task(label: ColumnSurvey, learned: Task, path: str) -> Task:
         raise InfeedError(
             f"there are {classes} classes in {label.rows:,} rows: too few rows a class to learn from",
             where=where,
-            do="name another label, join rare classes"
+            do=f"{label.advice}; or name another label, join rare classes"
+            if label.advice
+            else "name another label, join rare classes"
             + ("" if label.type == "bytes" else ", or learn it as a quantity: --task regression"),
         )
     return learned
@@ -237,9 +263,16 @@ def _are_names(label: ColumnSurvey) -> bool:
     return distinct > MAX_INTEGER_CLASSES and label.rows < _MIN_ROWS_OF_A_CLASS * distinct
 
 
-def _surveys(columns: Sequence[Column], found: Mapping[str, ColumnStatistics], label: str) -> dict[str, ColumnSurvey]:
-    """What there is in each column, and the features that each but the label calls for."""
+def _surveys(
+    columns: Sequence[Column], found: Mapping[str, ColumnStatistics], label: str, advice: Mapping[str, str]
+) -> dict[str, ColumnSurvey]:
+    """What there is in each column, and the features that each but the label calls for.
+
+    Args:
+      advice: what to do with columns of numbers that are written as text, in place of what is proposed.
+    """
     proposals = infer_features({name: column.type for name, column in found.items()}, found, label)
+    proposals = [one._replace(advice=advice.get(one.column) or one.advice) for one in proposals]
     lists = {column.name: column.is_list for column in columns}
     return {one.column: _survey(found[one.column], lists[one.column], one) for one in proposals}
 

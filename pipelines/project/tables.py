@@ -11,8 +11,8 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial, reduce
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import MISSING, choose_columns, choose_rows
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.pipelines.config import Source
+from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
 from infeed.pipelines.project.sources import files_of_table, open_table
 
@@ -61,6 +62,14 @@ class _Look:
 
     columns: tuple[Column, ...]
     files: tuple[files.FileStat, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """The shapes of the cells of each text column."""
+
+    columns: Mapping[str, CellShapes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +78,7 @@ class _Found:
 
     statistics: TableStatistics
     sample: Sample
+    shapes: Mapping[str, CellShapes]
     rejected: int = 0
 
 
@@ -85,6 +95,7 @@ class Table:
       columns: those that are taken, of all files together, in their order.
       names: of all columns.
       incomplete: rows set aside since they have no value in a required column, by column; known with the statistics.
+      left_out: columns of the files that have no place in an example, each with the reason.
 
     Raises:
       InfeedError: no file, or files that are not of that kind.
@@ -101,7 +112,9 @@ class Table:
         self._files = tuple(files_of_table(path, source))
         look = self._kept_look()
         self._added = self._open_added(look) if look else {}
-        self._every = every = look.columns if look and self._added is not None else _columns(self._whole.schema)
+        known = look if look and self._added is not None else None
+        self._every = every = known.columns if known else _columns(self._whole.schema)
+        self.left_out = known.left_out if known else self._whole.left_out
         self.names = tuple(column.name for column in every)
         check_named(self.names, options)
         taken = {column.name: column for column in every}
@@ -130,8 +143,12 @@ class Table:
         return {**none, **found.columns}, self._found.rejected
 
     def sample(self) -> Sample:
-        """Some of the rows, from all `files` by their place; without the columns that have no type."""
+        """Some of the rows, from all files; without the columns that have no type."""
         return self._found.sample
+
+    def shapes(self) -> Mapping[str, CellShapes]:
+        """How the cells of each text column are written."""
+        return self._found.shapes
 
     @cached_property
     def _found(self) -> _Found:
@@ -140,11 +157,9 @@ class Table:
         bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
         parts = [self._of_file(file, bad_rows) for file in self._files]
         statistics = add([of_file.statistics for of_file in parts]).collapse()
-        found = _Found(
-            statistics,
-            merge([one.sample.of_file(number) for number, one in enumerate(parts)]),
-            sum(one.rejected for one in parts),
-        )
+        sample = merge([of_file.sample for of_file in parts])
+        shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
+        found = _Found(statistics, sample, shapes, sum(one.rejected for one in parts))
         if not found.rejected:
             self._keep_look(found)
         return found
@@ -155,17 +170,18 @@ class Table:
             return kept
         # The samples of the files together have as many rows as that of the table, and some more where they are few.
         sampler = Sampler(file.path, max(_LEAST_SAMPLED, 2 * ROWS // len(self._files)))
-        gatherer, bad = Gatherer(), list[BadRow]()
+        gatherer, bad, shapes = Gatherer(), list[BadRow](), dict[str, CellShapes]()
         for batch in _blocks((self._added or {}).get(file) or self._whole, file.path, bad_rows):
             block = choose_columns(choose_rows(batch, self._options, file.path, bad_rows), self._options)
             cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
             typed = {name: one for name, one in cells.items() if one is not None}
             gatherer.add(block.num_rows, typed)
             sampler.add(block.num_rows, typed)
+            shapes = _united(shapes, shapes_of(block, but=_given_up(shapes)))
             bad += bad_rows.take()
         bad += bad_rows.take()
         self.incomplete.update(row.column for row in bad if row.column and row.reason == MISSING)
-        found = _Found(gatherer.statistics().collapse(), sampler.sample(), len(bad))
+        found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad))
         if not bad:
             self._keep([file], found)
         return found
@@ -174,7 +190,8 @@ class Table:
         if not _is_worth_keeping(of) or (statistics := kept_statistics(self._key(of), _cache())) is None:
             return None
         try:
-            return _Found(statistics, from_bytes(files.read_bytes(self._sample_file(of))))
+            shapes = schema.read_json(_Shapes, files.read_bytes(self._shapes_file(of))).columns
+            return _Found(statistics, from_bytes(files.read_bytes(self._sample_file(of))), shapes)
         except (OSError, ValueError):  # there is none, or it is damaged
             return None
 
@@ -183,6 +200,7 @@ class Table:
             keep_statistics(found.statistics, self._key(of), _cache())
             with suppress(OSError, InfeedError):  # where the folder cannot be written
                 files.write_bytes(self._sample_file(of), to_bytes(found.sample))
+            _write(self._shapes_file(of), _Shapes(found.shapes))
 
     def _sample_file(self, of: Sequence[files.FileStat]) -> str:
         return files.join(_cache(), f"sample-{self._key(of)}.arrow")
@@ -191,9 +209,7 @@ class Table:
         if len(self._files) > 1:
             self._keep(self._files, found)
         if _is_worth_keeping(self._files):
-            plain = schema.to_plain(_Look(self._every, self._files))
-            with suppress(OSError, InfeedError):  # where the folder cannot be written
-                files.write_bytes(self._look_file, json.dumps(plain).encode())
+            _write(self._look_file, _Look(self._every, self._files, self.left_out))
 
     def _kept_look(self) -> _Look | None:
         try:
@@ -204,6 +220,9 @@ class Table:
     @property
     def _look_file(self) -> str:
         return files.join(_cache(), f"look-{_digest([*self._read_as, self._path])}.json")
+
+    def _shapes_file(self, of: Sequence[files.FileStat]) -> str:
+        return files.join(_cache(), f"shapes-{self._key(of)}.json")
 
     def _key(self, of: Sequence[files.FileStat]) -> str:
         return _digest([*self._read_as, repr(self._every), *map(repr, of)])
@@ -228,6 +247,19 @@ def check_named(names: Collection[str], options: IngestOptions) -> None:
 
 def _columns(found: pa.Schema) -> tuple[Column, ...]:
     return tuple(Column(field.name, str(field.type), example_types.is_list(field.type)) for field in found)
+
+
+def _united(some: Mapping[str, CellShapes], others: Mapping[str, CellShapes]) -> dict[str, CellShapes]:
+    return {**some, **{name: some.get(name, CellShapes()) + one for name, one in others.items()}}
+
+
+def _given_up(shapes: Mapping[str, CellShapes]) -> list[str]:
+    return [name for name, one in shapes.items() if one.given_up]
+
+
+def _write(path: str, found: _Look | _Shapes) -> None:
+    with suppress(OSError, InfeedError):  # where the folder cannot be written
+        files.write_bytes(path, json.dumps(schema.to_plain(found)).encode())
 
 
 def _blocks(table: OpenedSource, path: str, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:

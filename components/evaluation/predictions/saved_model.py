@@ -6,6 +6,7 @@ A signature takes serialized tf.Examples, or the features themselves: `features_
 from __future__ import annotations
 
 import importlib
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -122,6 +123,14 @@ class SavedModel:
             first = str(error).strip().partition("\n")[0].partition(". Make sure")[0] or repr(error)
             do = _DO_KNOW if _UNKNOWN_OPERATION in first else "export it again"
             raise InfeedError(f"{called} cannot be loaded: {first}", where=folder, do=do) from error
+
+    @property
+    def source_options(self) -> dict[str, dict[str, Any]]:
+        """How the files were written that infeed's Trainer learned from: format -> its options; empty where unknown."""
+        if not hasattr(self.loaded, "source_options"):
+            return {}
+        options: dict[str, dict[str, Any]] = json.loads(self.loaded.source_options.numpy())
+        return options
 
     def signature(self, name: str, do: str = "choose another signature") -> Signature:
         """The one of this name; an error says what to `do` where there is none.

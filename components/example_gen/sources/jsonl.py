@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
+from infeed.components.checks import about
 from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.options import IngestOptions
@@ -34,6 +35,7 @@ from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import kinds, streams
 from infeed.components.example_gen.sources.kinds import MismatchError
+from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 
 Bytes = npt.NDArray[np.uint8]
@@ -54,12 +56,20 @@ class JsonlOptions:
 
     Attributes:
       encoding: any that Python knows. A file that is not UTF-8 is read by one worker.
+      flatten: whether each field of the objects in a list becomes a list column, such as `items.price`, and a list of
+        lists becomes one list; else such columns are left out.
+      numbers: an example of how the numbers of a text column are written, by column, such as {"price": "$1,234.5"}.
+        A text of another format makes its row a bad row.
     """
 
     encoding: str = "utf-8"
+    flatten: bool = False
+    numbers: Numbers = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         streams.check_encoding(self)
+        with about(self, "numbers"):
+            formats_of(self.numbers)
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,7 @@ class _JsonlReading:
     row: kinds.Object
     arrow: pa.StructType
     schema: pa.Schema
-    encoding: str
+    options: JsonlOptions
     block_bytes: int
 
 
@@ -77,20 +87,47 @@ def open_jsonl(
     root: str, patterns: inputs.Patterns, options: IngestOptions, jsonl: JsonlOptions | None = None
 ) -> OpenedSource:
     """JSON Lines files whose columns go together; the first value of a column decides what it holds."""
-    encoding = (jsonl or JsonlOptions()).encoding
+    jsonl = jsonl or JsonlOptions()
     known, parts, bad = kinds.Object(), list[tuple[str | None, FileStat, list[Span]]](), list[BadRow]()
     for split, matched in inputs.find(root, patterns).items():
         for file in matched:
             with files.unchanged(file):
-                known, spans = scan(file.path, known, encoding, options, bad)
+                known, spans = scan(file.path, known, jsonl.encoding, options, bad)
             parts.append((split, file, spans))
     row = kinds.to_arrow(known)
-    schema = schemas.unify([schemas.FileSchema(root, pa.schema(list(row)))])
+    schema, left_out = _schema_of(row, root, jsonl)
     if not schema.names:
         inputs.check_any_good(bad)
         raise InfeedError("no rows with values", where=root, do="give files with one JSON object a line")
-    read = partial(read_span, form=_JsonlReading(known, row, schema, encoding, options.block_bytes))
-    return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True)
+    read = partial(read_span, form=_JsonlReading(known, row, schema, jsonl, options.block_bytes))
+    return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
+
+
+def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa.Schema, dict[str, str]]:
+    """The flat schema, and the columns without a place in it: column -> why.
+
+    Raises:
+      InfeedError: no column has a place in a tf.Example.
+    """
+    flat = _flat(pa.RecordBatch.from_pylist([], schema=pa.schema(list(row))), options).schema
+    left_out = {one.name: _why_left_out(one.type) for one in flat if schemas.is_nested(one.type)}
+    kept = [one for one in flat if one.name not in left_out]
+    if left_out and not kept:
+        name, why = next(iter(left_out.items()))
+        raise InfeedError(f"no column is left: {why}", where=f"{root}, column {name!r}", do="add --set flatten=true")
+    schema = schemas.unify([schemas.FileSchema(root, pa.schema(kept))])
+    return with_numbers(schema, options.numbers), left_out
+
+
+def _why_left_out(column: pa.DataType) -> str:
+    of_lists = example_types.is_list(column.value_type)
+    what, makes = ("lists of lists", "joins them") if of_lists else ("lists of objects", "makes a column of each field")
+    return f"its rows hold {what}; --set flatten=true, which is JsonlOptions(flatten=True), {makes}"
+
+
+def _flat(batch: pa.RecordBatch, options: JsonlOptions) -> pa.RecordBatch:
+    flat = schemas.flatten_batch(batch)
+    return schemas.flatten_lists(flat) if options.flatten else flat
 
 
 def scan(
@@ -113,9 +150,22 @@ def scan(
 
 def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The rows of a span in order; a line that is no row of the schema is reported."""
-    for block in _blocks(span, form.encoding, form.block_bytes):
-        batch = _one_batch(pa.Table.from_batches(list(_read(block, form, bad_rows))))
-        yield schemas.fill(schemas.flatten_batch(batch), form.schema)
+    for block in _blocks(span, form.options.encoding, form.block_bytes):
+        batch = _flat(_one_batch(pa.Table.from_batches(list(_read(block, form, bad_rows)))), form.options)
+        batch, unfit = read_numbers(batch, form.options.numbers)
+        kept = _report_unfit(unfit, block, batch, bad_rows) if unfit else batch
+        yield schemas.fill(kept, form.schema)
+
+
+def _report_unfit(
+    unfit: dict[int, tuple[str, str]], block: TextBlock, batch: pa.RecordBatch, bad_rows: BadRows
+) -> pa.RecordBatch:
+    """The batch without the rows that are `unfit`; their lines are known where no other line is bad."""
+    lines = [(number, line) for number, line in streams.numbered_lines(block) if line.strip()]
+    for row, (column, reason) in sorted(unfit.items()):
+        number, line = lines[row] if len(lines) == batch.num_rows else (None, b"")
+        bad_rows.report(block.bad_row(number, reason, line, column))
+    return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(unfit))))
 
 
 def _blocks(span: Span, encoding: str, block_bytes: int) -> Iterator[TextBlock]:

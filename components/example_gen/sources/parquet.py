@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
-from infeed.components.checks import as_tuples, require
+from infeed.components.checks import about, as_tuples, require
 from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
@@ -24,6 +25,7 @@ from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
 _ROWS_PER_BLOCK = 1 << 16  # at most: a file's own sizes say little about values that it repeats
@@ -33,14 +35,23 @@ _NUMBER = 8  # bytes of a number
 
 @dataclass(frozen=True)
 class ParquetOptions:
-    """What to read. `columns` keeps these alone, nested ones by their dotted names; None keeps all."""
+    """What to read, and how.
+
+    Attributes:
+      columns: the columns to keep, nested ones by their dotted names; None keeps all.
+      numbers: an example of how the numbers of a text column are written, by column, such as {"price": "$1,234.5"}.
+        A text of another format makes its row a bad row.
+    """
 
     columns: Sequence[str] | None = None
+    numbers: Numbers = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         as_tuples(self, "columns")
         are_names = self.columns is None or (self.columns and not isinstance(self.columns, str))
         require(are_names, self, "columns", "name the columns to keep, or give None")
+        with about(self, "numbers"):
+            formats_of(self.numbers)
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,7 @@ def open_parquet(
     root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
 ) -> OpenedSource:
     """Parquet files whose columns go together."""
+    parquet = parquet or ParquetOptions()
     limits = Limits.of(options)
 
     def look(path: str) -> Footer:
@@ -71,10 +83,11 @@ def open_parquet(
         return footer
 
     footers = inputs.look(inputs.find(root, patterns), look)
-    found, kept = [footer.schema for _, _, footer in footers], parquet.columns if parquet else None
+    found, kept = [footer.schema for _, _, footer in footers], parquet.columns
     _check_kept(kept, found)
     schema = schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
-    read = partial(read_groups, schema=schema, limits=limits)
+    schema = with_numbers(schema, parquet.numbers)
+    read = partial(read_groups, schema=schema, limits=limits, numbers=parquet.numbers)
     parts = [(split, file, footer.groups) for split, file, footer in footers]
     return inputs.of_parts("parquet", root, schema, parts, read)
 
@@ -112,10 +125,18 @@ def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[
         yield RowGroups(path, tuple(groups), first_row)
 
 
-def read_groups(what: RowGroups, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read_groups(
+    what: RowGroups,
+    schema: pa.Schema,
+    limits: Limits,
+    *,
+    bad_rows: BadRows,
+    numbers: Numbers = MappingProxyType({}),
+) -> Iterator[pa.RecordBatch]:
     """The rows of some row groups in order, with the columns of `schema` and no others."""
     batches = batches_apart(decode_groups, what.path, what, schema.names, limits, where=what.path, memory=limits.memory)
-    yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row)
+    convert = partial(read_numbers, numbers=numbers) if numbers else None
+    yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row, convert=convert)
 
 
 def decode_groups(path: str, what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.evaluation.predictions.saved_model import SavedModel
 from infeed.components.trainer.options import TrainOptions
 
 pytestmark = pytest.mark.tfx
@@ -39,7 +40,7 @@ def serving_model(folder, model):
 
     (folder / "schema.pbtxt").write_text(SCHEMA)
     graph = RawExamples(str(folder / "schema.pbtxt"), "y")
-    options = TrainOptions(model_fn="m:f", label="y")
+    options = TrainOptions(model_fn="m:f", label="y", source_options={"csv": {"delimiter": ";"}})
     inputs = inputs_of(model, SPECS | {"unused": tf.SparseTensorSpec([None, None])}, "")
     return ServingModel(model, inputs, graph, options)
 
@@ -61,6 +62,10 @@ def test_the_answers_are_those_of_the_model(exported):
     np.testing.assert_allclose(answer["probabilities"][:, 1:], probability, rtol=1e-5)
     assert answer["class"].numpy()[:, 0].tolist() == (probability[:, 0] > 0.5).numpy().astype(int).tolist()
     assert set(loaded.signatures) == {"serving_default", "raw"}  # nothing is transformed
+
+
+def test_the_model_knows_how_the_files_were_written_that_it_learned_from(exported):
+    assert SavedModel.load(str(exported[0])).source_options == {"csv": {"delimiter": ";"}}
 
 
 class Counted(keras.layers.Layer):

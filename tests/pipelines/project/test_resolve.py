@@ -1,5 +1,6 @@
 import dataclasses
 import gzip
+import json
 import re
 from pathlib import Path
 
@@ -470,13 +471,31 @@ def test_a_quantity_of_two_values_may_be_classes(tmp_path):
 
 
 def test_a_table_of_text_is_refused_at_once_with_what_to_do(tmp_path):
-    rows = "".join(f"${i}.50,{i % 2}\n" for i in range(200))
+    rows = "".join(f"{f'${i}.50' if i % 3 else f'free {i}'},{i % 2}\n" for i in range(200))
     message = (
         r"no column is left to learn 'y' from: price \(nearly every row has a value of its own\)"
-        r"(.|\n)*price: write '\$99\.50' as a plain number"
+        r"(.|\n)*price: 133 of 200 cells look like '\$\d+\.50'"
     )
     with pytest.raises(InfeedError, match=message):
         of_template(tmp_path, "price,y\n" + rows)
+
+
+def test_columns_that_are_read_as_numbers_are_read_so_by_ingest_and_by_predict(tmp_path):
+    config = of_template(tmp_path, "price,y\n" + "".join(f"${i}.50,{i % 2}\n" for i in range(200)))
+    assert config.source_options == {"numbers": {"price": "$1234.5"}}
+    assert config.train.source_options == {"csv": config.source_options}
+    assert [feature.column for feature in config.features] == ["price", "y"]
+    assert "read as numbers" in dict(config.notes)["numbers"]
+
+
+def test_lists_of_objects_are_left_out_with_a_way_to_learn_from_them(tmp_path):
+    rows = [{"items": [{"sku": "ab"[i % 2]}] * (i % 3), "x": i % 7, "y": i % 2} for i in range(40)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {"data": str(tmp_path / "t.jsonl"), "label": "y", "root": str(tmp_path)}
+    config = resolve(read_project("tabular"), Overrides(**given))
+    assert any(about == "left out" and "--set flatten=true" in words for about, words in config.notes)
+    config = resolve(read_project("tabular"), Overrides(**given, source_options={"flatten": True}))
+    assert [feature.column for feature in config.features] == ["items.sku", "x", "y"]
 
 
 def test_a_table_of_sentences_is_learned_from(tmp_path):

@@ -98,8 +98,41 @@ def test_texts_and_dates_call_for_features_and_the_others_for_advice(tmp_path):
     assert outputs["bought"] == ["bought_days", "bought_month", "bought_weekday"]
     advice = {column.name: column.advice for column in survey.columns}
     assert advice["review"] == advice["bought"] == ""
-    assert advice["price"] == "write '$1.50' as a plain number"
-    assert advice["rooms"] == "leave cells such as 'NA' empty, and it is a column of numbers"
+    assert survey.numbers == {"price": "$1234.5"}
+    assert """--set 'nulls=["", "NA"]'""" in advice["rooms"]
+
+
+def priced(tmp_path, cells, task=None, label="price", **settings):
+    (tmp_path / "t.csv").write_text("price,y\n" + "".join(f'"{cell}",{i % 2}\n' for i, cell in enumerate(cells)))
+    return survey_table(str(tmp_path / "t.csv"), label, task, settings=settings)
+
+
+def test_a_column_of_amounts_has_the_type_and_the_statistics_of_numbers(tmp_path):
+    [price] = priced(tmp_path, [f"${n * 50:,}.00" for n in range(1, 101)], label="y").columns
+    assert (price.type, price.mean, price.advice) == ("float", 2525.0, "")
+
+
+def test_a_label_of_amounts_is_a_quantity(tmp_path):
+    survey = priced(tmp_path, [f"${n * 50:,}.00" for n in range(1, 101)])
+    assert (survey.task, survey.label.mean, survey.numbers) == ("regression", 2525.0, {"price": "$1,234.5"})
+
+
+def test_a_label_of_a_few_shares_stays_classes_unless_it_is_to_be_a_quantity(tmp_path):
+    cells = ["10%", "20%"] * 20
+    assert priced(tmp_path, cells).classes == ("10%", "20%")
+    assert priced(tmp_path, cells, "regression").label.mean == 15.0
+
+
+def test_a_label_that_is_mostly_numbers_is_told_how_to_read_it(tmp_path):
+    with pytest.raises(InfeedError, match="--set thousands=,"):
+        priced(tmp_path, [f"{n * 50:,}.00" for n in range(1, 101)] + ["free"])
+
+
+def test_amounts_are_read_as_such_from_the_statistics_that_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("infeed.pipelines.project.tables._KEPT_BYTES", 1)
+    monkeypatch.setattr("infeed.pipelines.project.tables.CACHE_DIR", str(tmp_path / "cache"))
+    cells = [f"${n * 50:,}.00" for n in range(1, 101)]
+    assert priced(tmp_path, cells, label="y") == priced(tmp_path, cells, label="y")
 
 
 def test_numbers_that_go_up_by_one_over_several_files_number_the_rows(tmp_path):

@@ -32,6 +32,7 @@ from infeed.components.example_gen.sources.csv.rows import (
     whole_rows,
 )
 from infeed.components.example_gen.sources.kinds import GIVEN, CellKind, convert, infer_kind, kind_of_cell
+from infeed.components.example_gen.sources.numbers import not_a_number
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 
 _BLOCK_BYTES = 8 << 20
@@ -80,7 +81,7 @@ def scan(path: str, options: CsvOptions, block_bytes: int = _BLOCK_BYTES, ingest
     bad_rows = BadRows(ingest.on_bad_row if ingest else "fail", sys.maxsize)
     header = read_header(path, options)
     _check_delimiter(header.names, options, path)
-    kinds = {name: CellKind.EMPTY for name in header.names if name not in options.types}
+    kinds = {name: CellKind.EMPTY for name in header.names if name not in options.given_types}
     rows, blocks, bad = 0, list[TextBlock](), tuple[BadRow, ...]()
     for block in _read(header.rows, options, block_bytes):
         if block.final:
@@ -119,12 +120,14 @@ def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
                 where=f"{other.path}, line 1",
                 do="give all files the same header",
             )
-    unknown = sorted(set(options.types) - set(first.names))
+    types = options.given_types
+    unknown = sorted(set(types) - set(first.names))
     if unknown:
-        raise InfeedError(f"no column {unknown[0]!r}", where="types", do=f"name one of {_names(first.names)}")
+        where = "types" if unknown[0] in options.types else "numbers"
+        raise InfeedError(f"no column {unknown[0]!r}", where=where, do=f"name one of {_names(first.names)}")
     return pa.schema(
         [
-            (name, GIVEN[options.types[name]] if name in options.types else max(one.kinds[name] for one in found).arrow)
+            (name, GIVEN[types[name]] if name in types else max(one.kinds[name] for one in found).arrow)
             for name in first.names
         ]
     )
@@ -177,7 +180,7 @@ def _widen(
     text = parse_rows(block, names, options, bad_rows, undecided)
     for name, column in zip(undecided, text.columns.columns, strict=True):
         if kinds.get(name, CellKind.TEXT) < CellKind.TEXT:
-            kinds[name] = max(kinds[name], infer_kind(column))
+            kinds[name] = max(kinds[name], infer_kind(options.plain(name, column)))
     return int(text.columns.num_rows)
 
 
@@ -185,10 +188,13 @@ def _convert(rows: TextRows, schema: pa.Schema, options: CsvOptions, bad_rows: B
     arrays: list[pa.Array] = []
     unfit: dict[int, tuple[str, str]] = {}
     for column, field in zip(rows.columns.columns, schema, strict=True):
-        values, places = convert(column, field.type)
+        is_text = pa.types.is_string(field.type)
+        values, places = convert(column if is_text else options.plain(field.name, column), field.type)
         arrays.append(values)
+        example = options.numbers.get(field.name)
         for place in places:
-            reason = f"{column[place].as_py()!r} is no {_WORDS[field.type]}"
+            cell = column[place].as_py()
+            reason = not_a_number(cell, example) if example else f"{cell!r} is no {_WORDS[field.type]}"
             unfit.setdefault(place, (field.name, reason))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     return _without(batch, unfit, rows, options, bad_rows) if unfit else batch

@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from infeed.components.checks import as_tuples, refused, require
+from infeed.components.checks import about, as_tuples, refused, require
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.kinds import GIVEN
+from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, NumberFormat, formats_of
 from infeed.components.example_gen.sources.streams import TextBlock, check_encoding, count_lines, is_utf8, lending
 
 _NO_SIGN = '"\r\n'
@@ -37,6 +38,10 @@ class CsvOptions:
       names: of the columns, in order; needed where there is no header line, instead of it where there is one.
       nulls: cells that mean "no value".
       types: "int", "float" or "bytes" for some columns; those of the others are found over the whole input.
+      thousands: sign between groups of three digits in all columns of numbers, such as ","; None for none.
+      decimal: sign before the decimals in all columns of numbers.
+      numbers: an example of how the numbers of a column are written, by column, such as {"price": "$1,234.5"}. The
+        unit is dropped. A cell of another format makes its row a bad row. None leaves a column as it is.
       encoding: any that Python knows. A file that is not UTF-8 is read by one worker.
     """
 
@@ -47,6 +52,9 @@ class CsvOptions:
     nulls: tuple[str, ...] = ("",)
     types: Mapping[str, ColumnType] = field(default_factory=dict)
     encoding: str = "utf-8"
+    thousands: str | None = None
+    decimal: str = "."
+    numbers: Mapping[str, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("names", "nulls"):
@@ -66,6 +74,26 @@ class CsvOptions:
             if kind not in GIVEN:
                 raise refused(self, "types", 'give "int", "float" or "bytes"', f"types[{name!r}] is {kind!r}")
         check_encoding(self)
+        for name, choices in (("thousands", THOUSANDS), ("decimal", DECIMALS)):
+            is_sign = getattr(self, name) in (None, *choices)
+            require(is_sign, self, name, f"use one of {', '.join(map(repr, choices))}")
+        do = "give two different signs, such as thousands='.' and decimal=','"
+        require(self.thousands != self.decimal, self, "thousands", do)
+        with about(self, "numbers"):
+            formats_of(self.numbers)
+
+    @property
+    def given_types(self) -> dict[str, ColumnType]:
+        """The types of the columns that are not found in the input."""
+        return {**dict.fromkeys(formats_of(self.numbers), "float"), **self.types}
+
+    def plain(self, column: str, cells: pa.StringArray) -> pa.StringArray:
+        """The cells of a column of numbers, each number as Python writes it."""
+        if (example := self.numbers.get(column)) is not None:
+            return NumberFormat.of(example).plain(cells, exact=True)
+        if self.thousands or self.decimal != ".":
+            return NumberFormat(self.thousands or "", self.decimal).plain(cells)
+        return cells
 
 
 @dataclass(frozen=True)

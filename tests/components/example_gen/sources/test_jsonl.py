@@ -20,11 +20,11 @@ from infeed.components.example_gen.sources import jsonl
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 
 
-def open_jsonl(root: Path, *contents: str | bytes, on_bad_row: Any = "fail", encoding: str = "utf-8") -> OpenedSource:
+def open_jsonl(root: Path, *contents: str | bytes, on_bad_row: Any = "fail", **options_of_jsonl: Any) -> OpenedSource:
     for number, content in enumerate(contents):
         (root / f"{number}.jsonl").write_bytes(content.encode() if isinstance(content, str) else content)
     options = IngestOptions(block_bytes=1024, on_bad_row=on_bad_row)
-    return jsonl.open_jsonl(str(root), {None: "*"}, options, JsonlOptions(encoding))
+    return jsonl.open_jsonl(str(root), {None: "*"}, options, JsonlOptions(**options_of_jsonl))
 
 
 def read(opened: OpenedSource) -> tuple[list[dict[str, Any]], list[BadRow]]:
@@ -53,6 +53,30 @@ def test_objects_become_columns_with_dots(tmp_path: Path) -> None:
         {"a.b": None, "a.c.d": None, "e": None},
         {"a.b": None, "a.c.d": None, "e": [0.5]},
     ]
+
+
+NESTED = '{"x": 1, "items": [{"sku": "a", "in": {"n": 2}}, {"sku": "b"}], "grid": [[1], [2, 3]]}\n{"x": 2}\n'
+
+
+def test_lists_of_objects_and_of_lists_are_left_out_with_the_option_that_reads_them(tmp_path: Path) -> None:
+    opened = open_jsonl(tmp_path, NESTED)
+    assert opened.schema.names == ["x"]
+    assert list(opened.left_out) == ["items", "grid"]
+    assert all("--set flatten=true" in why for why in opened.left_out.values())
+    assert read(opened)[0] == [{"x": 1}, {"x": 2}]
+
+
+def test_flattened_they_are_lists(tmp_path: Path) -> None:
+    found = rows(tmp_path, NESTED, flatten=True)
+    assert found[0] == {"x": 1, "items.sku": ["a", "b"], "items.in.n": [2], "grid": [1, 2, 3]}
+    assert found[1] == {"x": 2, "items.sku": None, "items.in.n": None, "grid": None}
+
+
+def test_nothing_but_lists_of_objects_is_an_error_whose_remedy_works(tmp_path: Path) -> None:
+    content = '{"items": [{"sku": "a"}]}\n'
+    with pytest.raises(InfeedError, match=r"column 'items'(.|\n)*--set flatten=true"):
+        open_jsonl(tmp_path, content)
+    assert rows(tmp_path, content, flatten=True) == [{"items.sku": ["a"]}]
 
 
 def test_types_are_found_over_the_whole_input(tmp_path: Path) -> None:
@@ -174,7 +198,7 @@ def test_one_odd_line_leaves_the_other_lines_of_its_block_to_arrow(
         (b"", "no rows with values"),
         (b"{}\n{}\n", "no rows with values"),
         (b'{"a": [{"b": 1}]}', "column 'a'"),
-        (b'{"a": [[1]]}', "no lists of lists"),
+        (b'{"a": [[1]]}', "no column is left: its rows hold lists of lists"),
         (b'{"a.b": 1, "a": {"b": 2}}', "'a.b' stands there twice"),
         (gzip.compress(b'{"a": 1}\n' * 100)[:-8], "cannot decompress"),
     ],

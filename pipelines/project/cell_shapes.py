@@ -1,0 +1,102 @@
+"""How the cells of a text column are written: counts of shapes such as `$9,999.99`, exact over a whole table.
+
+A shape has a 9 for each digit. A 0 stands for a zero at the beginning, which `0.5` has, and so has a code such as 007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from infeed.components.dataset.records import Ints
+
+MOST_SHAPES = 200  # of one column; numbers of one format have fewer
+_MOST_OTHERS = 20  # different cells that are kept of those that are no numbers
+_LONGEST = 40  # bytes of a number with its unit
+_MANY = 1_000  # cells after which a column of other text is not looked at any more
+_NUMBER = "^[^0-9]{0,8}[0-9][0-9., '\u00a0\u2009\u202f\u2019]*[^0-9]{0,16}$"
+_SHAPING = (("[\u00a0\u2009\u202f]", " "), ("\u2019", "'"), ("[0-9]", "9"), ("9{4,}", "9999"))
+
+
+@dataclass(frozen=True)
+class CellShapes:
+    """Counts of the cells of one text column.
+
+    Attributes:
+      shapes: cells of each shape that may be a number, and the first of them.
+      others: some of the other cells, each with its count.
+      more: cells that are in neither.
+      given_up: whether the column is text beyond doubt, so that nothing else is counted.
+    """
+
+    shapes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+    more: int = 0
+    given_up: bool = False
+
+    @property
+    def cells(self) -> int:
+        """All cells that are not missing."""
+        return sum(count for count, _ in self.shapes.values()) + sum(self.others.values()) + self.more
+
+    def __add__(self, other: CellShapes) -> CellShapes:
+        if self.given_up or other.given_up:
+            return CellShapes(given_up=True)
+        shapes, others, more = dict(self.shapes), dict(self.others), self.more + other.more
+        for shape, (count, example) in other.shapes.items():
+            before, first = shapes.get(shape, (0, example))
+            shapes[shape] = before + count, first
+        for cell, count in other.others.items():
+            if cell in others or len(others) < _MOST_OTHERS:
+                others[cell] = others.get(cell, 0) + count
+            else:
+                more += count
+        found = CellShapes(shapes, others, more)
+        text = found.cells - sum(count for count, _ in shapes.values())
+        is_text = found.cells > _MANY and text > found.cells / 2
+        return CellShapes(given_up=True) if is_text or len(shapes) > MOST_SHAPES else found
+
+
+def shapes_of(batch: pa.RecordBatch, but: Iterable[str] = ()) -> dict[str, CellShapes]:
+    """The shapes of each text column of a batch, `but` some."""
+    left_out = set(but)
+    return {
+        name: _of_column(column)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if name not in left_out and (types.is_string(column.type) or types.is_large_string(column.type))
+    }
+
+
+def _of_column(cells: pa.Array) -> CellShapes:
+    counted = pc.value_counts(cells.drop_null())
+    values, counts = counted.field(0).cast(pa.string()), counted.field(1)
+    short = pc.less_equal(pc.binary_length(values), _LONGEST)
+    may_be = pc.and_(short, pc.match_substring_regex(values, _NUMBER))
+    how_many = counts.to_numpy()
+    number, other = (np.flatnonzero(part.to_numpy(zero_copy_only=False)) for part in (may_be, pc.invert(may_be)))
+    kept = other[np.argsort(-how_many[other], kind="stable")][:_MOST_OTHERS]
+    others = dict(zip(values.take(pa.array(kept)).to_pylist(), how_many[kept].tolist(), strict=True))
+    more = int(how_many[other].sum() - how_many[kept].sum())
+    # Added to nothing, so that the bounds are held.
+    return CellShapes() + CellShapes(_counted(values.take(pa.array(number)), how_many[number]), others, more)
+
+
+def _counted(numbers: pa.StringArray, counts: Ints) -> dict[str, tuple[int, str]]:
+    encoded = _shape(numbers).dictionary_encode()
+    which = encoded.indices.to_numpy()
+    _, firsts = np.unique(which, return_index=True)
+    sums = np.bincount(which, weights=counts, minlength=len(firsts)).astype(np.int64)
+    examples = numbers.take(pa.array(firsts, pa.int64())).to_pylist()
+    return dict(zip(encoded.dictionary.to_pylist(), zip(sums.tolist(), examples, strict=True), strict=True))
+
+
+def _shape(values: pa.StringArray) -> pa.StringArray:
+    marked = pc.replace_substring_regex(values, "^([^0-9]*)0", "\\1\x01")
+    for pattern, by in _SHAPING:
+        marked = pc.replace_substring_regex(marked, pattern, by)
+    return pc.replace_substring(marked, "\x01", "0")

@@ -1,0 +1,249 @@
+"""Text columns that are numbers: which format they have, whether they are read as numbers by default, and the words.
+
+A column is read as numbers where every cell agrees on one format, and nothing else could be meant. The other columns
+get advice: what the cells look like, and the options that read them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.example_gen.sources.numbers import NumberFormat
+from infeed.pipelines.config import Source
+from infeed.pipelines.project.cell_shapes import CellShapes
+
+_SOURCES = ("csv", "jsonl", "parquet")  # those with the option `numbers`
+# Signs for thousands and decimals, the likeliest first.
+_SIGNS = (("", "."), (",", "."), ("", ","), (".", ","), (" ", ","), (" ", "."), ("'", "."), ("'", ","))
+_SHAPE = re.compile(
+    r"\(? *[+\u2212-]? *(?P<before>[^09()+\u2212.,'-]*?) *[+\u2212-]? *"
+    r"(?P<body>[.,]?[09](?:[9., ']*9)?)(?P<after>[^09()]*)\)?"
+)
+_CURRENCY = (
+    r"[A-Z]{0,3}[$\u20ac\xa3\xa5\u20b9\u20a9\u20bd\u20ba\u20aa\u0e3f]|[A-Z]{3}|Fr\.?|kr\.?|R|Rs\.?|z\u0142|K\u010d"
+)
+_BEFORE = re.compile(_CURRENCY)
+# Units that may stand directly behind a number; a word needs a space, so that codes such as 12A stay text.
+_AFTER = re.compile(
+    rf"{_CURRENCY}|%|\u2030|\xb0[CF]?|[kcm\xb5]?[mgl]|[kcm]?m[\xb2\xb323]|lbs?|oz|mi|ft|in|km/h|kmh|mph|[kMG]?W|[kM]Wh|"
+    r"[kMG]?Hz|[kKMGT]B|hp|cc|bar|h?Pa|ms|min|hrs?|h|s|px"
+)
+_PLAIN = re.compile(r"[09]*(?:\.9*)?")  # what Python reads as it stands
+_WORD = re.compile(r"[^\W\d_][\w./\xb2\xb3]{0,15}")
+_CLEAR_PREFIX = ("$", "US$", "\xa3")  # of countries that write 1,234.5
+_LEAST_SHARE = 0.5  # of the cells that have to be of one format before it is worth a word
+_SHOWN = 12  # columns by name
+_FEW = 3  # cells that stand for a missing value
+
+
+class _Body(NamedTuple):
+    """A shape's number without its unit."""
+
+    digits: str
+    cells: int
+    example: str
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """What the cells of a text column look like.
+
+    Attributes:
+      name: of the column.
+      formats: the formats that fit; more than one where it cannot be known which is meant.
+      cells: cells that are not missing.
+      matching: cells that fit.
+      written: cells that Python cannot read as a number, but the format can; 0 where the numbers are plain.
+      example: one of those.
+      misfits: some cells that do not fit, each with its count.
+      safe: whether no pair of codes, such as 1,2, is written like this.
+    """
+
+    name: str
+    formats: tuple[NumberFormat, ...]
+    cells: int
+    matching: int
+    written: int
+    example: str
+    misfits: Mapping[str, int]
+    safe: bool = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether the column is read as numbers by default."""
+        return bool(self.written) and self.matching == self.cells and self.safe and len(self.formats) == 1
+
+    def advice(self, source: Source, settings: Mapping[str, Any]) -> str:
+        """What the cells look like, and how to read them; empty where they are read already."""
+        if self.settled:
+            return ""
+        if self.matching == self.cells and not self.written:
+            return ""
+        ways = [self._way(source, one) for one in self.formats]
+        looks = f"{self.written:,} of {self.cells:,} cells look like {self.example!r}"
+        if not self.written:
+            looks = f"{self.matching:,} of {self.cells:,} cells are numbers"
+        if self.matching == self.cells:
+            meant = f", which may be {' or '.join(str(_value(self.example, one)) for one in self.formats)}"
+            return f"{looks}{meant if len(ways) > 1 else ''}: read them with {' or with '.join(ways)}"
+        return f"{looks}, and {self._misfits(source, settings, ways[0])}"
+
+    def _misfits(self, source: Source, settings: Mapping[str, Any], way: str) -> str:
+        number, shown = self.cells - self.matching, ", ".join(map(repr, list(self.misfits)[:_FEW]))
+        typed = _flag("types", {self.name: "float"}) if source == "csv" and "numbers" not in way else ""
+        limit = f" --bad-row-limit {number}" if number > IngestOptions().bad_row_limit else ""
+        reject = " ".join(filter(None, (way, typed, f"--on-bad-row reject{limit}")))
+        words = f"{number:,} such as {shown} are no numbers: to set the rows of these aside, use {reject}"
+        if source != "csv" or sum(self.misfits.values()) < number or len(self.misfits) > _FEW:
+            return words
+        nulls = _flag("nulls", list(dict.fromkeys([*settings.get("nulls", [""]), *self.misfits])))
+        return f"{words}; if they mean a missing value, use {' '.join(filter(None, (way, nulls)))}"
+
+    def _way(self, source: Source, one: NumberFormat) -> str:
+        if source != "csv" or one.before or one.after:
+            return _flag("numbers", {self.name: str(one)})
+        signs = {"thousands": one.thousands, "decimal": one.decimal if one.decimal != "." else ""}
+        return " ".join(_flag(name, sign) for name, sign in signs.items() if sign)
+
+
+def number_columns(
+    shapes: Mapping[str, CellShapes], source: Source, settings: Mapping[str, Any]
+) -> dict[str, NumberColumn]:
+    """The text columns that are mostly numbers.
+
+    A column that leaves open what its signs mean follows those that do not, if these agree.
+
+    Args:
+      shapes: of the text columns.
+      source: kind of the files.
+      settings: options of the kind.
+    """
+    if source not in _SOURCES:
+        return {}
+    given = {*settings.get("types", {}), *settings.get("numbers", {})}
+    looks = (_look(name, one) for name, one in shapes.items() if name not in given and not one.given_up)
+    found = {one.name: one for one in looks if one and one.matching >= _LEAST_SHARE * one.cells}
+    commas = source != "csv" or settings.get("delimiter", ",") == ","
+    known = {one.formats[0].decimal for one in found.values() if one.written and len(one.formats) == 1 and _shows(one)}
+    decimal = known.pop() if len(known) == 1 else None
+    return {name: _settle(one, decimal, commas) for name, one in found.items()}
+
+
+def read_as(columns: Mapping[str, NumberColumn]) -> dict[str, str]:
+    """The option `numbers` that reads the columns that are settled."""
+    return {name: str(one.formats[0]) for name, one in columns.items() if one.settled}
+
+
+def remark(columns: Mapping[str, NumberColumn], names: Sequence[str]) -> str:
+    """What is read as numbers by default, and how to keep the text; empty where nothing is."""
+    if not names:
+        return ""
+    told = [f"{name} ({columns[name].cells:,} cells such as {columns[name].example!r})" for name in names[:_SHOWN]]
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    keep = _flag("numbers", {names[0]: None})
+    return f"{', '.join([*told, *more])}: read as numbers; {keep} keeps the text"
+
+
+def _look(name: str, of: CellShapes) -> NumberColumn | None:
+    """The formats that most cells of a column have."""
+    by_unit: dict[tuple[str, str], list[_Body]] = {}
+    for shape, (count, example) in of.shapes.items():
+        if (found := _SHAPE.fullmatch(shape)) and _is_unit(found["before"].strip(), found["after"]):
+            unit = found["before"].strip(), found["after"].strip()
+            by_unit.setdefault(unit, []).append(_Body(found["body"], count, example))
+    if not by_unit:
+        return None
+    unit, bodies = max(by_unit.items(), key=lambda pair: sum(body.cells for body in pair[1]))
+    fitting = {signs: fits for signs in _SIGNS if (fits := _fits(bodies, *signs))}
+    most = max((sum(body.cells for body in fits) for fits in fitting.values()), default=0)
+    best = {signs: fits for signs, fits in fitting.items() if sum(body.cells for body in fits) == most}
+    formats = tuple(NumberFormat(*signs, *unit) for signs in best)
+    if not most or _is_code(formats[0], bodies):
+        return None
+    fits = next(iter(best.values()))
+    written = [body for body in fits if any(unit) or not _PLAIN.fullmatch(body.digits)]
+    shown = max(written or fits, key=lambda body: (len(re.findall("[^09]", body.digits)), len(body.digits)))
+    fitting_examples = {body.example for body in fits}
+    misfits = Counter({example: count for count, example in of.shapes.values() if example not in fitting_examples})
+    return NumberColumn(
+        name,
+        formats,
+        of.cells,
+        most,
+        sum(body.cells for body in written),
+        shown.example,
+        dict((misfits + Counter(of.others)).most_common()),
+    )
+
+
+def _is_unit(before: str, after: str) -> bool:
+    """Whether that is what stands around a number, and not a part of a code or a sentence."""
+    behind = after.strip()
+    if before and (behind or not _BEFORE.fullmatch(before)):
+        return False
+    return not behind or bool(_AFTER.fullmatch(behind)) or (after.startswith(" ") and bool(_WORD.fullmatch(behind)))
+
+
+def _fits(bodies: list[_Body], thousands: str, decimal: str) -> list[_Body]:
+    """The bodies that are numbers with these signs; none where a sign that tells formats apart occurs in no body."""
+    group, point = re.escape(thousands), re.escape(decimal)
+    whole = rf"(?:9{{1,3}}(?:{group}999)+|0|9{{1,4}})" if thousands else r"(?:0|9{1,4})"
+    pattern = re.compile(rf"{whole}(?:{point}9+)?|{point}9+")
+    fits = [body for body in bodies if pattern.fullmatch(body.digits)]
+    uses_group = not thousands or any(re.match(rf"9+{group}", body.digits) for body in fits)
+    uses_point = "." in (decimal, thousands) or any(re.search(rf"{point}9+$", body.digits) for body in fits)
+    return fits if uses_group and uses_point else []
+
+
+def _is_code(form: NumberFormat, bodies: list[_Body]) -> bool:
+    """Phone numbers and addresses of computers have groups of digits, too, several and always as many."""
+    if form.thousands not in (" ", ".") or form.before or form.after or any("," in body.digits for body in bodies):
+        return False
+    groups = {body.digits.count(form.thousands) for body in bodies}
+    return len(groups) == 1 and max(groups) > 1
+
+
+def _shows(column: NumberColumn) -> bool:
+    """Whether the format shows which sign is the decimal one."""
+    [form] = column.formats
+    return bool(form.thousands) or (form.decimal == "," and not _is_pair(column))
+
+
+def _is_pair(column: NumberColumn) -> bool:
+    """Whether all cells are like `1,2`, which may be two codes."""
+    return re.fullmatch(r"\d,\d", column.example) is not None
+
+
+def _settle(column: NumberColumn, decimal: str | None, commas: bool) -> NumberColumn:
+    """The column with the format that the others, its unit or the delimiter speak for.
+
+    Args:
+      decimal: the decimal sign of the columns that show it.
+      commas: whether a comma, not a decimal comma, is common in such files.
+    """
+    formats = column.formats
+    if len(formats) == 1:
+        return replace(column, safe=decimal == "," or not (commas and _is_pair(column)))
+    signs = Counter(sign for form in formats for sign in (form.thousands, form.decimal) if sign)
+    if signs[","] == len(formats) and decimal is None and (commas or formats[0].before in _CLEAR_PREFIX):
+        decimal = "."
+    chosen = tuple(form for form in formats if form.decimal == decimal)
+    return replace(column, formats=chosen) if len(chosen) == 1 else column
+
+
+def _value(example: str, form: NumberFormat) -> str:
+    return str(form.plain(pa.array([example]))[0].as_py())
+
+
+def _flag(name: str, value: Any) -> str:
+    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"--set {quote(f'{name}={written}')}"
