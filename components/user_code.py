@@ -1,8 +1,6 @@
-"""A user's own functions, named in options as `package.module:function` or `path/to/file.py:function`, and the sources
-behind them: the function's own file, and the files of the same project that it imports.
+"""A user's own functions, named in options as `package.module:function` or `path/to/file.py:function`.
 
-`package.module.function`, as TFX writes it, names one as well. A file is loaded under a name of its own: a user's
-`model.py` must not hide, or be hidden by, somebody else's `model`.
+`package.module.function`, as TFX writes it, names one as well. `user_modules` loads files, each once a process.
 
 Sources make the digest that a function gets in cache keys. TFX gives a dotted function none at all: its pipelines go on
 with the cached result of a source that has been edited since. Imports are read, not executed, so that TensorFlow is not
@@ -13,13 +11,10 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import importlib
 import importlib.util
 import linecache
 import os
-import sys
-import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,11 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.errors import InfeedError
+from infeed.components.user_modules import LIBRARIES, fingerprint, import_file
 
-# Without links, as the paths of sources are: often the folders of an environment are links themselves.
-LIBRARIES = frozenset(
-    os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 _HERE = Path(__file__).resolve().parent
 # Whose lines tell a user nothing: libraries, and this package itself.
 _NOT_USERS = tuple(
@@ -79,7 +71,7 @@ def load(text: str, option: str) -> Callable[..., Any]:
     """
     reference = resolve(text, option)
     with translate_errors(option):
-        module = _import_file(reference.file) if reference.is_file else importlib.import_module(reference.module)
+        module = import_file(reference.file) if reference.is_file else importlib.import_module(reference.module)
     function = getattr(module, reference.function, None)
     if not callable(function):
         raise _not_defined(reference, option)
@@ -210,79 +202,3 @@ def _top_level_names(file: Path, *, functions_only: bool = False) -> set[str]:
         elif isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
             names.add("*")  # defined under a condition: only the import itself can tell
     return names
-
-
-def _import_file(file: str) -> Any:
-    name = f"_infeed_user_{hashlib.sha256(file.encode()).hexdigest()[:12]}_{Path(file).stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None, file
-    assert spec.loader is not None, file  # a .py file always has one
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def fingerprint(file: Path, module: str) -> str:
-    """16 hexadecimal digits of the names and bytes of `own_sources`; the same wherever the project's folder lies."""
-    home, sources = _home(file, module), hashlib.sha256()
-    for source in sorted(own_sources(file, module)):
-        content = hashlib.sha256(source.read_bytes()).hexdigest()
-        sources.update(f"{source.relative_to(home)} {content}\n".encode())
-    return sources.hexdigest()[:16]
-
-
-def own_sources(file: Path, module: str) -> set[Path]:
-    """The file, what it imports from its own project, what that imports, and so on.
-
-    Args:
-      file: the source of `module`, an absolute path.
-      module: its name, "package.module", or a path to a file.
-
-    Returns:
-      files below the folder from which `module` is imported; of an installed library those of its own package alone.
-    """
-    home = _home(file, module)
-    package = file.relative_to(home).parts[0] if os.path.realpath(home) in LIBRARIES else None
-    found: set[Path] = set()
-    waiting = [file]
-    while waiting:
-        source = waiting.pop()
-        if source not in found:
-            found.add(source)
-            waiting += [one for one in _imported(source, home) if package in (None, one.relative_to(home).parts[0])]
-    return found
-
-
-def _home(file: Path, module: str) -> Path:
-    """The folder from which the module is imported."""
-    if not module.endswith(".py"):
-        return file.parents[module.count(".") + (file.name == "__init__.py")]
-    home = file.parent
-    while (home / "__init__.py").exists():
-        home = home.parent
-    return home
-
-
-def _imported(source: Path, home: Path) -> Iterator[Path]:
-    try:
-        tree = ast.parse(source.read_bytes(), str(source))
-    except SyntaxError:  # told when it is imported
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _files(home, alias.name.split("."))
-        elif isinstance(node, ast.ImportFrom):
-            base = source.parents[node.level - 1] if node.level else home
-            names = node.module.split(".") if node.module else []
-            for alias in node.names:
-                if base.is_relative_to(home):
-                    yield from _files(base, [*names, alias.name])
-
-
-def _files(base: Path, names: list[str]) -> Iterator[Path]:
-    """Those of `a.py`, `a/__init__.py`, `a/b.py` and so on that exist: importing a.b runs all of them."""
-    for depth in range(1, len(names) + 1):
-        path = base.joinpath(*names[:depth])
-        yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())

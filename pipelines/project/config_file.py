@@ -101,10 +101,15 @@ class Project:
     settings: Settings
 
     def reference(self, text: str) -> str:
-        """`model.py:build_model` as something that can be loaded from anywhere."""
+        """`model.py:build_model` as something that can be loaded from anywhere.
+
+        The project's folder is an import root: `networks.dense:build_model` names its `networks/dense.py`, if there is
+        one, and an installed package otherwise.
+        """
         module, colon, function = text.partition(":")
         if not module.endswith(".py"):
-            return text
+            inside = self.folder.joinpath(*module.split(".")).with_suffix(".py")
+            return f"{inside}:{function}" if colon and not self.package and inside.is_file() else text
         if self.package:
             return f"{self.package}.{module.removesuffix('.py')}{colon}{function}"
         return f"{self.folder / module}{colon}{function}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infeed.components import user_code
+from infeed.components import user_code, user_modules
 
 # The layout of TFX's own templates.
 FILES = {
@@ -32,7 +32,7 @@ def project(tmp_path):
 
 
 def sources(project, module, file):
-    return {str(one.relative_to(project)) for one in user_code.own_sources(project / file, module)}
+    return {str(one.relative_to(project)) for one in user_modules.own_sources(project / file, module)}
 
 
 def test_what_a_module_imports_from_its_project_is_followed_and_nothing_else(project):
@@ -52,7 +52,7 @@ def test_a_package_that_has_no_init_is_followed(project):
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_the_fingerprint_changes_with_each_source_and_with_no_other_file(project, name):
     def digest():
-        return user_code.fingerprint(project / "models/preprocessing.py", "models.preprocessing")
+        return user_modules.fingerprint(project / "models/preprocessing.py", "models.preprocessing")
 
     before = digest()
     (project / name).write_text(FILES[name] + "# edited\n")
@@ -62,14 +62,14 @@ def test_the_fingerprint_changes_with_each_source_and_with_no_other_file(project
 def test_a_project_that_is_moved_keeps_its_fingerprint(project, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     project.rename(elsewhere / "project")
-    moved = user_code.fingerprint(elsewhere / "project/models/preprocessing.py", "models.preprocessing")
+    moved = user_modules.fingerprint(elsewhere / "project/models/preprocessing.py", "models.preprocessing")
     (elsewhere / "project").rename(project)
-    assert moved == user_code.fingerprint(project / "models/preprocessing.py", "models.preprocessing")
+    assert moved == user_modules.fingerprint(project / "models/preprocessing.py", "models.preprocessing")
 
 
 def test_of_an_installed_library_only_the_package_itself_is_followed():
-    assert user_code.own_sources(Path(colorsys.__file__), "colorsys") == {Path(colorsys.__file__)}
-    packages = {file.parent.name for file in user_code.own_sources(Path(pytest.__file__), "pytest")}
+    assert user_modules.own_sources(Path(colorsys.__file__), "colorsys") == {Path(colorsys.__file__)}
+    packages = {file.parent.name for file in user_modules.own_sources(Path(pytest.__file__), "pytest")}
     assert packages == {"pytest"}
 
 
@@ -88,4 +88,4 @@ def test_the_digest_of_a_function_is_that_of_its_sources(project, monkeypatch):
 
 def test_libraries_are_known_without_links_as_sources_are():
     """Else a function of an installed package is taken for the user's, and all that is installed for its project."""
-    assert {os.path.realpath(folder) for folder in user_code.LIBRARIES} == user_code.LIBRARIES
+    assert {os.path.realpath(folder) for folder in user_modules.LIBRARIES} == user_modules.LIBRARIES

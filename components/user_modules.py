@@ -1,0 +1,243 @@
+"""A user's project as an import root: its files import one another by plain names, which nobody else sees.
+
+The files below one folder are the modules of a package with a name of its own, `infeed_project_` and a digest of the
+folder's path. A file has one name and is loaded once a process, however many options name its functions. It is loaded
+again, with the rest of its project, after one of the project's files has changed.
+
+Inside a project `import helpers` finds the project's `helpers.py` before an installed `helpers`. Outside, a project's
+`rich.py` hides nothing: Keras goes on importing the installed `rich`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+# Without links, as the paths of sources are: often the folders of an environment are links themselves.
+LIBRARIES = frozenset(
+    os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_PREFIX = "infeed_project_"
+_lock = threading.RLock()
+
+
+def import_file(file: str) -> ModuleType:
+    """Return the module of a file, which is loaded unless it is there and its project is unchanged."""
+    path = Path(file)
+    with _lock:
+        project = _project_of(path)
+        project.forget_if_changed()
+        importlib.invalidate_caches()  # a file that was written a moment ago is found, too
+        return importlib.import_module(project.name_of(path))
+
+
+def fingerprint(file: Path, module: str) -> str:
+    """16 hexadecimal digits of the names and bytes of `own_sources`; the same wherever the project's folder lies."""
+    home, sources = _home(file, module), hashlib.sha256()
+    for source in sorted(own_sources(file, module)):
+        sources.update(f"{source.relative_to(home)} {_digest(source)}\n".encode())
+    return sources.hexdigest()[:16]
+
+
+def own_sources(file: Path, module: str) -> set[Path]:
+    """The file, what it imports from its own project, what that imports, and so on. Imports are read, not executed.
+
+    Args:
+      file: the source of `module`, an absolute path.
+      module: its name, "package.module", or a path to a file.
+
+    Returns:
+      files below the folder from which `module` is imported; of an installed library those of its own package alone.
+    """
+    home = _home(file, module)
+    folders = _folders(file, home) if module.endswith(".py") else [home]
+    package = file.relative_to(home).parts[0] if os.path.realpath(home) in LIBRARIES else None
+    found: set[Path] = set()
+    waiting = [file]
+    while waiting:
+        source = waiting.pop()
+        if source not in found:
+            found.add(source)
+            imported = _imported(source, home, folders)
+            waiting += [one for one in imported if package in (None, one.relative_to(home).parts[0])]
+    return found
+
+
+@dataclass
+class _Project:
+    """A folder that files are imported from.
+
+    Attributes:
+      home: the folder; parts of a module's name are names below it.
+      package: name of the package whose folder `home` is.
+      folders: where absolute imports look first: `home`, and the folders of named files.
+      named: files that options name, by module.
+      loaded: digest of each loaded file, by module.
+    """
+
+    home: Path
+    package: str
+    folders: list[Path] = field(default_factory=list)
+    named: dict[str, Path] = field(default_factory=dict)
+    loaded: dict[str, tuple[Path, str]] = field(default_factory=dict)
+
+    def name_of(self, file: Path) -> str:
+        *parts, last = file.relative_to(self.home).with_suffix("").parts
+        name = ".".join([self.package, *parts, last.replace(".", "_")])
+        self.named[name] = file
+        return name
+
+    def forget_if_changed(self) -> None:
+        if all(file.exists() and _digest(file) == digest for file, digest in self.loaded.values()):
+            return
+        for name in [name for name in sys.modules if name.startswith(f"{self.package}.")]:
+            del sys.modules[name]
+        self.loaded.clear()
+
+    def find(self, name: str) -> str | None:
+        """The full name of a top-level module or package of the project; None if the project has none."""
+        for folder in self.folders:
+            place = folder / name
+            is_module = place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
+            # As Python has it, a folder without __init__.py is a package only if there is no other module of the name.
+            if is_module or (_has_sources(place) and importlib.util.find_spec(name) is None):
+                return ".".join([self.package, *folder.relative_to(self.home).parts, name])
+        return None
+
+
+_projects: dict[str, _Project] = {}
+
+
+def _project_of(file: Path) -> _Project:
+    home = _home(file, str(file))
+    package = _PREFIX + hashlib.sha256(str(home).encode()).hexdigest()[:12]
+    project = _projects.setdefault(package, _Project(home, package))
+    project.folders += [folder for folder in _folders(file, home) if folder not in project.folders]
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    return project
+
+
+class _Finder(MetaPathFinder):
+    """Finds the packages of projects and the modules in them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package = fullname.partition(".")[0]
+        if package not in _projects:
+            return None
+        project = _projects[package]
+        if fullname == package:
+            spec = ModuleSpec(package, None, is_package=True)
+            spec.submodule_search_locations = [str(project.home)]
+            return spec
+        if fullname in project.named:
+            loader = _Loader(fullname, str(project.named[fullname]), project)
+            return importlib.util.spec_from_file_location(fullname, loader.path, loader=loader)
+        found = PathFinder.find_spec(fullname, path, target)
+        if found and found.origin and isinstance(found.loader, SourceFileLoader):
+            found.loader = _Loader(fullname, found.origin, project)
+        return found
+
+
+class _Loader(SourceFileLoader):
+    """Runs a file of a project with an `import` statement that looks into the project first.
+
+    Bytecode is neither read nor written: Python takes it for current if a file is edited twice within a second.
+    """
+
+    def __init__(self, fullname: str, path: str, project: _Project) -> None:
+        super().__init__(fullname, path)
+        self._project = project
+
+    def get_code(self, fullname: str) -> CodeType:
+        self._project.loaded[fullname] = (Path(self.path), _digest(Path(self.path)))
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": partial(_import, self._project)}
+        super().exec_module(module)
+
+
+def _import(
+    project: _Project,
+    name: str,
+    globals: Mapping[str, object] | None = None,
+    locals: Mapping[str, object] | None = None,
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> ModuleType:
+    """Python's `__import__` (https://docs.python.org/3/library/functions.html#import__) inside a project."""
+    first, dot, rest = name.partition(".")
+    top = project.find(first) if level == 0 else None
+    if top is None:
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+    module = builtins.__import__(top + dot + rest, globals, locals, fromlist or ("",), 0)
+    return module if fromlist else sys.modules[top]
+
+
+def _home(file: Path, module: str) -> Path:
+    """The folder from which the module is imported: for a file, the first above it that is no package."""
+    if not module.endswith(".py"):
+        return file.parents[module.count(".") + (file.name == "__init__.py")]
+    home = file.parent
+    while (home / "__init__.py").exists() and home.name.isidentifier():
+        home = home.parent
+    return home
+
+
+def _folders(file: Path, home: Path) -> list[Path]:
+    """Where a named file's absolute imports look: beside the file, as for a script, then in `home`."""
+    return list(dict.fromkeys([file.parent, home]))
+
+
+def _has_sources(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.glob("*.py"))
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _imported(source: Path, home: Path, folders: Sequence[Path]) -> Iterator[Path]:
+    try:
+        tree = ast.parse(source.read_bytes(), str(source))
+    except SyntaxError:  # the import itself reports it
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _first(folders, alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            bases = [source.parents[node.level - 1]] if node.level else folders
+            names = node.module.split(".") if node.module else []
+            for alias in node.names:
+                yield from _first([base for base in bases if base.is_relative_to(home)], [*names, alias.name])
+
+
+def _first(bases: Sequence[Path], names: list[str]) -> list[Path]:
+    """What an import runs below the first folder that has the module."""
+    return next(filter(None, (list(_files(base, names)) for base in bases)), [])
+
+
+def _files(base: Path, names: list[str]) -> Iterator[Path]:
+    """Those of `a.py`, `a/__init__.py`, `a/b.py` and so on that exist: importing a.b runs all of them."""
+    for depth in range(1, len(names) + 1):
+        path = base.joinpath(*names[:depth])
+        yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())
