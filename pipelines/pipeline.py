@@ -19,7 +19,7 @@ from tfx.proto import example_gen_pb2, pusher_pb2
 from tfx.types import standard_artifacts
 
 from infeed import components
-from infeed.components import Evaluator, InputReport, StatisticsGen, Trainer, Transform
+from infeed.components import Evaluator, InputReport, SchemaGen, StatisticsGen, Trainer, Transform
 from infeed.components.example_gen.formats import options_of
 from infeed.components.example_gen.sources.images.reader import default_pattern
 from infeed.pipelines.config import EVAL, EXAMPLE_GENS, Blessing, PipelineConfig, split_data
@@ -118,7 +118,7 @@ def create_pipeline(
     example_gen = _example_gen(config, given)
     examples = example_gen.outputs["examples"]
     statistics = StatisticsGen(examples=examples)
-    schema = tfx.SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=True)
+    schema = SchemaGen(statistics=statistics.outputs["statistics"], infer_feature_shape=True)
     validator = tfx.ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     transform = Transform(
         examples=examples,

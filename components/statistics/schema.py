@@ -1,0 +1,79 @@
+"""SchemaGen: TFX's component, argument for argument, whose schema has the columns of all splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import tfx.components
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+from tfx import types
+from tfx.components.schema_gen import executor
+from tfx.dsl.components.base import executor_spec
+from tfx.types import artifact_utils
+from tfx.utils import json_utils
+
+from infeed.components.dataset import files
+from infeed.components.in_process_executor import Artifacts
+from infeed.components.statistics.component import EXCLUDE_SPLITS, FILE, SCHEMA, STATISTICS
+
+
+class SchemaExecutor(executor.Executor):  # type: ignore[misc]
+    """Writes `schema.pbtxt` as TFX's executor does, and keeps the columns that a split does not hold."""
+
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
+        """As TFX calls it."""
+        super().Do(input_dict, output_dict, exec_properties)
+        path = files.join(artifact_utils.get_single_uri(output_dict[SCHEMA]), executor.DEFAULT_FILE_NAME)
+        excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
+        statistics = artifact_utils.get_single_instance(input_dict[STATISTICS])
+        schema = text_format.Parse(files.read_bytes(path), schema_pb2.Schema())
+        keep_columns(schema, _statistics_of(statistics, excluded))
+        files.write_bytes(path, text_format.MessageToString(schema).encode())
+
+
+def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.DatasetFeatureStatisticsList]) -> None:
+    """Make each column optional that has no value in some split.
+
+    TFDV takes such a column for one that was dropped, and deprecates it: a parsing spec of the schema then lacks it.
+    """
+    held = [_columns_with_values(statistics) for statistics in splits]
+    everywhere = set.intersection(*held)
+    for feature in schema.feature:
+        if feature.name not in everywhere:
+            for part in ("lifecycle_stage", "presence", "shape"):
+                feature.ClearField(part)
+
+
+def _statistics_of(
+    artifact: types.Artifact, excluded: Iterable[str]
+) -> Iterator[statistics_pb2.DatasetFeatureStatisticsList]:
+    for split in artifact_utils.decode_split_names(artifact.split_names):
+        if split not in excluded:
+            found = files.read_bytes(files.join(artifact_utils.get_split_uri([artifact], split), FILE))
+            yield statistics_pb2.DatasetFeatureStatisticsList.FromString(found)
+
+
+def _columns_with_values(statistics: statistics_pb2.DatasetFeatureStatisticsList) -> set[str]:
+    """Names of the columns of which some row has a value."""
+    found = (feature for dataset in statistics.datasets for feature in dataset.features)
+    return {feature.path.step[0] for feature in found if _common(feature).num_non_missing}
+
+
+def _common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.CommonStatistics:
+    kind = feature.WhichOneof("stats")
+    return getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics()
+
+
+class SchemaGen(tfx.components.SchemaGen):
+    """Infers a schema from the statistics of all splits.
+
+        SchemaGen(statistics=statistics.outputs["statistics"])
+
+    The arguments, the output `schema` and the inference are those of TFX's SchemaGen. TFX's own schema deprecates a
+    column that has no value in one of the later splits, and Transform and Trainer then have no such column. Here the
+    column stays, and a row may lack it.
+    """
+
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(SchemaExecutor)
