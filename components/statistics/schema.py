@@ -19,7 +19,7 @@ from infeed.components.in_process_executor import Artifacts
 from infeed.components.statistics.component import EXCLUDE_SPLITS, FILE, SCHEMA, STATISTICS
 
 
-class SchemaExecutor(executor.Executor):  # type: ignore[misc]
+class SchemaExecutor(executor.Executor):
     """Writes `schema.pbtxt` as TFX's executor does, and keeps the columns that a split does not hold."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
