@@ -4,7 +4,8 @@
     python benchmarks/load.py --batch 1024 --seconds 2
 
 Each contender is one process without workers, in an environment of its own that is made from PyPI first (about 5 GB,
-most of it torch with its CUDA libraries). They take turns; compared are CPU and clock a row. The others hold their
+most of it torch with its CUDA libraries). They take turns; compared are CPU and clock a row. Every library runs in its
+fastest way, such as a maintainer would write it, and in the ways that most programs use. The others hold their
 arrays in memory; ours maps the columns that it has decoded from TFRecords. `np.take` alone, on arrays and with NumPy's
 own permutation, is the limit; of what TensorFlow hands to Python it is one batch given again and again. A figure whose
 CPU has no place on the cores in its time is refused. `load/arrays.py` says what is asked.
@@ -30,17 +31,24 @@ COLUMNS = 20
 TORCH, GRAIN = ("torch",), ("grain", "array-record")
 
 CONTENDERS = (
-    Contender("ours, one feature", "infeed_arrays.py", options=("--how=together",)),
-    Contender("ours, 20 features", "infeed_arrays.py", options=("--how=named",)),
-    Contender("ours, tf, one feature", "infeed_arrays.py", options=("--how=together tf",)),
+    Contender("ours, one feature", "infeed_arrays.py", options=("--how=together alone numpy",)),
+    Contender("ours, 20 features", "infeed_arrays.py", options=("--how=named alone numpy",)),
+    Contender("ours, 20 features packed", "infeed_arrays.py", options=("--how=named packed numpy",)),
+    Contender("ours, tf, one feature", "infeed_arrays.py", options=("--how=together alone tf",)),
+    Contender("ours, tf, 20 features", "infeed_arrays.py", options=("--how=named alone tf",)),
+    Contender("ours, tf, 20 features packed", "infeed_arrays.py", options=("--how=named packed tf",)),
     Contender("np.take alone", "take.py"),
+    Contender("torch randperm", "torch_arrays.py", TORCH, ("--how=permutation",)),
     Contender("torch BatchSampler", "torch_arrays.py", TORCH, ("--how=batches",)),
     Contender("torch by row", "torch_arrays.py", TORCH, ("--how=rows",)),
-    Contender("Grain, arrays", "grain_arrays.py", GRAIN, ("--how=arrays",)),
+    Contender("Grain, batches", "grain_arrays.py", GRAIN, ("--how=batches",)),
+    Contender("Grain, rows", "grain_arrays.py", GRAIN, ("--how=rows",)),
     Contender("Grain, ArrayRecord", "grain_arrays.py", GRAIN, ("--how=records",)),
-    Contender("Hugging Face, by number", "huggingface_arrays.py", ("datasets",), ("--how=rows",)),
+    Contender("Hugging Face, rewritten", "huggingface_arrays.py", ("datasets",), ("--how=rewritten",)),
     Contender("Hugging Face, stream", "huggingface_arrays.py", ("datasets",), ("--how=stream",)),
-    Contender("tf.data", "tf_arrays.py"),
+    Contender("Hugging Face, by number", "huggingface_arrays.py", ("datasets",), ("--how=rows",)),
+    Contender("tf.data, permutation", "tf_arrays.py", options=("--how=permutation",)),
+    Contender("tf.data, shuffle", "tf_arrays.py", options=("--how=shuffle",)),
     Contender("tf.data, one batch again", "tf_arrays.py", options=("--how=again",)),
 )
 
@@ -86,7 +94,7 @@ def write(folder: Path, rows: int) -> None:
     np.save(folder / "x.npy", x)
     np.save(folder / "y.npy", y)
     together = {"x": pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), COLUMNS), "y": pa.array(y)}
-    named = {**{f"x{column}": pa.array(x[:, column]) for column in range(COLUMNS)}, "y": pa.array(y)}
+    named = {**{f"x{column:02}": pa.array(x[:, column]) for column in range(COLUMNS)}, "y": pa.array(y)}
     for name, columns in {"together": together, "named": named}.items():
         framed = records.frame_records(encode_examples(pa.record_batch(list(columns.values()), list(columns))))
         records.write_records(str(folder / name / "rows-train.tfrecord"), [framed], gzip_level=None)

@@ -38,6 +38,40 @@ class Leak:
 
 
 @dataclass(frozen=True)
+class Group:
+    """A column whose values name groups of rows, such as a user.
+
+    Attributes:
+      column: its name.
+      agreement: how much more two rows of one group agree in the label than any two: from 0, by chance, to 1, always.
+      shared: of the groups in the files of other splits, the share that train has too; None without such files.
+    """
+
+    column: str
+    agreement: float
+    shared: float | None = None
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Rows that repeat other rows.
+
+    Attributes:
+      rows: that were compared.
+      copies: equal another row in all columns.
+      alike: equal another row that is not their copy in all columns that are learned from.
+      scored: rows in the files of other splits than train.
+      shared: of these, equal a row of train in all columns that are learned from.
+    """
+
+    rows: int = 0
+    copies: int = 0
+    alike: int = 0
+    scored: int = 0
+    shared: int = 0
+
+
+@dataclass(frozen=True)
 class ColumnSurvey:
     """One column of a table. `type` is what it becomes in a tf.Example: "int", "float" or "bytes".
 
@@ -106,7 +140,8 @@ class TableSurvey:
 
     `classes` are in the order of their index, each with its rows in `class_rows`; none of a quantity. `rejected` are
     bad rows, which are counted nowhere else; `unlabeled` of them have no label. `patterns` has a pattern for each split
-    that has files of its own, and `of_train` are about the rows of those of train.
+    that has files of its own, and `of_train` are about the rows of those of train. `groups` are columns that name
+    groups of rows, `repeats` counts rows that repeat others.
 
     `numbers` are the text columns that are read as numbers, each with an example of its format, as the option `numbers`
     of the sources takes them, and `numbers_remark` says so. `not_read` are columns without a place in an example, each
@@ -123,6 +158,8 @@ class TableSurvey:
     unlabeled: int = 0
     patterns: Mapping[str, str] = field(default_factory=dict)
     of_train: int | None = None
+    groups: tuple[Group, ...] = ()
+    repeats: Repeats = Repeats()
     numbers: Mapping[str, str] = field(default_factory=dict)
     numbers_remark: str = ""
     not_read: Mapping[str, str] = field(default_factory=dict)
@@ -144,6 +181,21 @@ class TableSurvey:
 
 
 @dataclass(frozen=True)
+class RepeatedPictures:
+    """Pictures that are copies of another one.
+
+    Attributes:
+      divided: copies that lie in the folders of several splits, or that are divided like all others.
+      contrary: copies that lie in several classes.
+      example: names of two copies.
+    """
+
+    divided: int = 0
+    contrary: int = 0
+    example: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ImageSurvey:
     """Pictures in class folders. `height`, `width` and `channels` are those of most pictures, `most` so many.
 
@@ -161,6 +213,7 @@ class ImageSurvey:
 
     rejected: int = 0
     task: Task = "classification"
+    repeats: RepeatedPictures = RepeatedPictures()
 
     @property
     def patterns(self) -> Mapping[str, str]:

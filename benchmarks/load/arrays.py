@@ -57,7 +57,7 @@ def serve(make: Callable[[Job], Iterator[Any]]) -> None:
 
 def check(batch: Any, job: Job) -> None:
     """Stops a contender whose batch is none, or is not shuffled."""
-    named = [batch[f"x{column}"] for column in range(job.x.shape[1])] if "x" not in batch else None
+    named = [batch[f"x{column:02}"] for column in range(job.x.shape[1])] if "x" not in batch else None
     x = np.stack([np.asarray(one) for one in named], axis=1) if named else np.asarray(batch["x"])
     y = np.asarray(batch["y"]).reshape(-1)
     assert (x.shape, x.dtype) == ((job.batch, job.x.shape[1]), np.float32), (x.shape, x.dtype)

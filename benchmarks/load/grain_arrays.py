@@ -1,20 +1,21 @@
-"""Grain: rows of two arrays, or of an ArrayRecord file, in an exact shuffle."""
+"""Grain: two arrays or an ArrayRecord file, row by row or as a source whose elements are batches; exact shuffles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-import grain
+import grain.python as grain
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
 from arrays import Job, serve
 
 _LABEL_BYTES = 8
+_EPOCHS = 1 << 30
 
 
 class Rows:
-    """A random-access data source of Grain's."""
+    """A random-access data source of rows."""
 
     def __init__(self, job: Job) -> None:
         self.x, self.y = job.x, job.y
@@ -26,14 +27,34 @@ class Rows:
         return {"x": self.x[row], "y": self.y[row]}
 
 
+class Batches:
+    """A random-access data source of shuffled batches: those of one epoch after the other."""
+
+    def __init__(self, job: Job) -> None:
+        self.x, self.y, self.batch = job.x, job.y, job.batch
+        self.steps = len(self.x) // job.batch
+        self.epoch, self.order = -1, np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return self.steps * _EPOCHS
+
+    def __getitem__(self, number: Any) -> Any:
+        epoch, step = divmod(int(number), self.steps)
+        if epoch != self.epoch:
+            self.epoch, self.order = epoch, np.random.default_rng(epoch).permutation(len(self.x))
+        rows = self.order[step * self.batch : (step + 1) * self.batch]
+        return {"x": np.take(self.x, rows, axis=0), "y": np.take(self.y, rows)}
+
+
 def make(job: Job) -> Iterator[Any]:
-    if job.how == "arrays":
-        rows = grain.MapDataset.source(Rows(job)).shuffle(seed=1).repeat()
-    else:
-        source = grain.sources.ArrayRecordDataSource([write(job)])
-        rows = grain.MapDataset.source(source).shuffle(seed=1).repeat().map(decode)
     # Threads wait for one another, and take as much CPU a row.
     options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    if job.how == "batches":
+        return iter(grain.MapDataset.source(Batches(job)).to_iter_dataset(options))
+    if job.how == "rows":
+        rows = grain.MapDataset.source(Rows(job)).shuffle(seed=1).repeat()
+    else:
+        rows = grain.MapDataset.source(grain.ArrayRecordDataSource([write(job)])).shuffle(seed=1).repeat().map(decode)
     return iter(rows.batch(job.batch, drop_remainder=True).to_iter_dataset(options))
 
 

@@ -1,4 +1,4 @@
-"""infeed.load: `numpy`, with all columns as one feature or each under its name, and `tf`, read by TensorFlow."""
+"""infeed.load: `numpy` or `tf`, with all columns as one feature, each under its name, or those packed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ import infeed
 
 
 def make(job: Job) -> Iterator[Any]:
-    features, _, framework = job.how.partition(" ")
+    features, how, framework = job.how.split()
     data = infeed.load(str(job.folder / features), batch_size=job.batch, seed=1, cache_dir=str(job.folder / "cache"))
-    return data.tf().as_numpy_iterator() if framework == "tf" else data.numpy()
+    pack = how == "packed"
+    batches = data.tf(pack=pack).as_numpy_iterator() if framework == "tf" else data.numpy(pack=pack)
+    return unpacked(batches) if pack else iter(batches)
+
+
+def unpacked(batches: Iterator[Any]) -> Iterator[Any]:
+    """The two arrays under the names that all contenders use."""
+    for batch in batches:
+        yield {"x": batch["float32"], "y": batch["int64"]}
 
 
 if __name__ == "__main__":

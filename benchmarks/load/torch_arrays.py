@@ -1,4 +1,4 @@
-"""torch's DataLoader over two tensors: row by row, or whole batches by BatchSampler."""
+"""torch: two tensors in memory, gathered by a permutation alone, or read by a DataLoader in batches or row by row."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class Rows(Dataset[Any]):
 
 def make(job: Job) -> Iterator[Any]:
     rows = Rows(job)
+    if job.how == "permutation":
+        yield from permuted(rows, job.batch)
     if job.how == "rows":
         loader = DataLoader(rows, job.batch, shuffle=True, drop_last=True)
     else:
@@ -34,6 +36,13 @@ def make(job: Job) -> Iterator[Any]:
         loader = DataLoader(rows, batch_size=None, sampler=sampler)
     while True:
         yield from loader
+
+
+def permuted(rows: Rows, size: int) -> Iterator[Any]:
+    whole = len(rows) // size * size
+    while True:
+        for some in torch.randperm(len(rows))[:whole].split(size):
+            yield {"x": rows.x.index_select(0, some), "y": rows.y.index_select(0, some)}
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from infeed.pipelines.project.ingest_settings import IngestSettings, over, read_
 from infeed.pipelines.project.leak_notes import LeaksInUse
 from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on
+from infeed.pipelines.project.spread import check_spread, spread_notes
 from infeed.pipelines.project.survey import survey_images, survey_table
 from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, Task, with_sample
 
@@ -113,6 +114,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
     if settings.strict if given.strict is None else given.strict:
         leaks.check(data)
+        check_spread(survey, ingest.split_by, keep, data)
     schedule = choose_schedule(survey, trained_on(survey, shares), said)
     return PipelineConfig(
         name=name,
@@ -134,6 +136,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
             *notes(survey, data, features, blessing, function),
             splits_note(survey, shares, ingest),
             *leaks.notes(),
+            *spread_notes(survey, ingest.split_by, keep),
             ("training", schedule.reason),
         ),
         **{name: getattr(settings, name) for name in _AS_GIVEN},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,10 @@ ROWS = 32_768
 _CELLS = 1 << 23  # of a wide table, fewer rows
 _BYTES = 64 << 20
 _LEAST_ROWS = 256
-_KEY = "\0key"  # a name that no column of a file has
+_KEY, _FILE = "\0key", "\0file"  # names that no column of a file has
 
 Keys = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +34,21 @@ class Sample:
     Attributes:
       keys: float64 [n], the number that each row has drawn, below `threshold`.
       cells: by column, n rows each.
+      files: int64 [n], the number of the file of each row.
       threshold: all rows of the table with a smaller key are in the sample.
     """
 
     keys: Keys
     cells: Mapping[str, Cells]
+    files: Ints
     threshold: float = 1.0
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def of_file(self, number: int) -> Sample:
+        """The same rows, all of the file of this number."""
+        return replace(self, files=np.full(len(self), number, np.int64))
 
     def below(self, threshold: float) -> Sample:
         """The rows whose key is smaller."""
@@ -49,6 +56,7 @@ class Sample:
         return Sample(
             self.keys[rows],
             {name: cells.take(rows) for name, cells in self.cells.items()},
+            self.files[rows],
             min(threshold, self.threshold),
         )
 
@@ -75,7 +83,7 @@ class Sampler:
         self._threshold = 1.0
 
     def add(self, rows: int, cells: Mapping[str, Cells]) -> None:
-        block = Sample(self._random.random(rows), cells)
+        block = Sample(self._random.random(rows), cells, np.zeros(rows, np.int64))
         self._parts.append(block.below(self._threshold))
         if sum(map(len, self._parts)) > 2 * self._rows:
             self._parts = [self.sample()]
@@ -89,17 +97,24 @@ class Sampler:
 def merge(parts: Sequence[Sample], rows: int = ROWS) -> Sample:
     """A sample of the rows of all parts, whose columns are the same, of at most `rows` rows."""
     if not parts:
-        return Sample(np.empty(0), {})
+        return Sample(np.empty(0), {}, np.empty(0, np.int64))
     threshold = min(part.threshold for part in parts)
     thinned = [part.below(threshold) for part in parts]
     names = [name for name in thinned[0].cells if all(name in part.cells for part in thinned)]
     cells = {name: concat([part.cells[name] for part in thinned]) for name in names}
-    return Sample(np.concatenate([part.keys for part in thinned]), cells, threshold).cut(rows)
+    keys, numbers = (
+        np.concatenate(found) for found in zip(*((part.keys, part.files) for part in thinned), strict=True)
+    )
+    return Sample(keys, cells, numbers, threshold).cut(rows)
 
 
 def to_bytes(sample: Sample) -> bytes:
     """The sample as an Arrow file."""
-    columns = {_KEY: pa.array(sample.keys), **{name: _as_lists(cells) for name, cells in sample.cells.items()}}
+    columns = {
+        _KEY: pa.array(sample.keys),
+        _FILE: pa.array(sample.files),
+        **{name: _as_lists(cells) for name, cells in sample.cells.items()},
+    }
     fields = [(name, column.type) for name, column in columns.items()]
     schema = pa.schema(fields, metadata={"threshold": repr(sample.threshold)})
     sink = io.BytesIO()
@@ -116,11 +131,11 @@ def from_bytes(data: bytes) -> Sample:
     with pa.ipc.open_file(pa.py_buffer(data)) as reader:
         batch, threshold = reader.get_batch(0), (reader.schema.metadata or {}).get(b"threshold", b"")
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    if _KEY not in columns:
+    if not {_KEY, _FILE} <= columns.keys():
         raise ValueError("a file without keys")
-    keys = columns.pop(_KEY).to_numpy(zero_copy_only=False)
+    keys, numbers = (columns.pop(name).to_numpy(zero_copy_only=False) for name in (_KEY, _FILE))
     cells = {name: found for name, column in columns.items() if (found := Cells.of(column)) is not None}
-    return Sample(keys, cells, float(threshold))
+    return Sample(keys, cells, numbers, float(threshold))
 
 
 def _as_lists(cells: Cells) -> pa.LargeListArray:

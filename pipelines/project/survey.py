@@ -26,9 +26,12 @@ from infeed.components.example_gen.sources.images import codec
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.pipelines.config import Source
+from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed
 from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark
+from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
+from infeed.pipelines.project.repeats import find_repeats
 from infeed.pipelines.project.sources import find_layout
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
@@ -80,12 +83,14 @@ def survey_table(
     surveyed, of_label = _surveys(table.columns, found, label, advice), found[label]
     target = surveyed.pop(label)
     learned = _checked_task(target, task or infer_task(of_label), path)
-    leaks = find_leaks(table.sample().cells, label, learned, _times(table.columns, surveyed))
-    surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in surveyed.items()}
+    sample, times = table.sample().cells, _times(table.columns, surveyed)
+    leaks = find_leaks(sample, label, learned, times)
+    divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
+    surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
     surveyed |= _withheld(surveyed, keep) if withhold else {}
     counts = sorted(of_label.counts.items()) if learned == "classification" else []
     return TableSurvey(
-        tuple(_divided_by(column, options.split_by) for column in surveyed.values()),
+        tuple(surveyed.values()),
         target,
         learned,
         target.rows,
@@ -93,6 +98,8 @@ def survey_table(
         class_rows=tuple(rows for _, rows in counts),
         rejected=rejected,
         unlabeled=table.incomplete[label],
+        groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}),
+        repeats=find_repeats(sample, {name: found[name] for name, column in surveyed.items() if column.features}),
         numbers=numbers,
         numbers_remark=remark(written, list(numbers)),
         not_read=table.left_out,
@@ -196,6 +203,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
         channels=channels,
         most=most,
         rejected=len(layout.images) - len(sized),
+        repeats=find_repeated_pictures([image for image, _ in sized], layout.splits),
     )
 
 

@@ -143,7 +143,7 @@ class Table:
         return {**none, **found.columns}, self._found.rejected
 
     def sample(self) -> Sample:
-        """Some of the rows, from all files; without the columns that have no type."""
+        """Some of the rows, from all `files` by their place; without the columns that have no type."""
         return self._found.sample
 
     def shapes(self) -> Mapping[str, CellShapes]:
@@ -157,7 +157,7 @@ class Table:
         bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
         parts = [self._of_file(file, bad_rows) for file in self._files]
         statistics = add([of_file.statistics for of_file in parts]).collapse()
-        sample = merge([of_file.sample for of_file in parts])
+        sample = merge([one.sample.of_file(number) for number, one in enumerate(parts)])
         shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
         found = _Found(statistics, sample, shapes, sum(one.rejected for one in parts))
         if not found.rejected:

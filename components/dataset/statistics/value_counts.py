@@ -125,7 +125,7 @@ class ValueCounts:
         return dataclasses.replace(self, values=_take(self.values, order), counts=self.counts[order])
 
     def _hashes(self) -> Hashes:
-        return _smallest(_hashed(self.values)) if self.hashes is None else self.hashes
+        return _smallest(hashed(self.values)) if self.hashes is None else self.hashes
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -202,7 +202,7 @@ def _smallest(hashes: Hashes) -> Hashes:
     return np.unique(hashes)[:_HASHES]
 
 
-def _hashed(values: Values) -> Hashes:
+def hashed(values: Values) -> Hashes:
     """A hash of each value that stays the same for ever, since files keep it."""
     if isinstance(values, np.ndarray):
         bits = values.view(np.int32) if values.dtype == np.float32 else values

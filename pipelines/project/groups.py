@@ -1,0 +1,116 @@
+"""Columns whose values name groups of rows, such as a user: rows of one user in train and in test flatter a score."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.pipelines.project.coded_columns import CodedColumn
+from infeed.pipelines.surveys import Group, Task
+
+# Names of columns of those who come back at prediction time, or do not: alone or before an `id` of some kind.
+_WHO = re.compile(
+    r"(^|[_\W])(user|customer|client|patient|person|member|account|session|household|subject|visitor|employee|student"
+    r"|player|driver|owner|author|family|device)s?([_\W]?(id|key|nr|no|number|name|code|uuid|hash))?$",
+    re.IGNORECASE,
+)
+_IDENTIFIER = re.compile(r"(^|[_\W])(id|ID|key|uuid|group)$|[a-z]I[dD]$")
+_LEAST_VALUES = 10
+_LEAST_ROWS = 2  # of a value on average
+_AGREEMENT = {True: 0.1, False: 0.9}  # by whether the name is that of an identifier
+_NEIGHBORS = 0.6  # of the agreement, at which numbers next to each other agree like equal ones: they measure something
+_LEAST_PAIRS = 100
+
+Ints = npt.NDArray[np.int64]
+
+
+def find_groups(
+    rows: Mapping[str, Cells],
+    label: str,
+    task: Task,
+    columns: Mapping[str, ColumnStatistics],
+    splits: Ints | None = None,
+) -> tuple[Group, ...]:
+    """The columns of groups, those first whose rows agree most.
+
+    Args:
+      rows: cells of each column of a sample, the label among them.
+      label: the column to learn.
+      task: whether the label is a class or a quantity.
+      columns: what is known of each column in the whole table, of the ones that may name groups.
+      splits: int64 [rows], the number of the split of each row: 0 is train. None if no file says it.
+    """
+    target = CodedColumn(label, rows[label])
+    if target.is_list:
+        return ()
+    found = _groups(rows, target, task, columns, splits)
+    return tuple(sorted(found, key=lambda group: -group.agreement))
+
+
+def _groups(
+    rows: Mapping[str, Cells],
+    target: CodedColumn,
+    task: Task,
+    columns: Mapping[str, ColumnStatistics],
+    splits: Ints | None,
+) -> Iterator[Group]:
+    for name, column in columns.items():
+        if name not in rows or not _may_be(column):
+            continue
+        who, identifies = _WHO.search(name), _IDENTIFIER.search(name)
+        if not who and not identifies and column.type == "int":
+            continue  # a number counts or measures, unless its name says otherwise
+        coded = CodedColumn(name, rows[name])
+        both = coded.present & target.present
+        values = coded.numbers[both[coded.present]]
+        agreement = _agreement(values, target, both, task)
+        least = _AGREEMENT[identifies is not None]
+        near = _agreement(values // 2, target, both, task) if agreement >= least else 0.0
+        if who or (agreement >= least and near < _NEIGHBORS * agreement):
+            yield Group(name, agreement, None if splits is None else _shared(coded, splits))
+
+
+def _may_be(column: ColumnStatistics) -> bool:
+    """Whether its values repeat, and are many."""
+    many = _LEAST_VALUES <= column.counts.distinct <= column.present / _LEAST_ROWS
+    return many and column.type != "float" and column.lengths.maximum == 1
+
+
+def _shared(column: CodedColumn, splits: Ints) -> float:
+    """Of the values in other splits than train, the share that train has too."""
+    of_row = splits[column.present]
+    in_train, in_others = (np.unique(column.numbers[mine]) for mine in (of_row == 0, of_row > 0))
+    return float(np.isin(in_others, in_train).mean()) if len(in_others) else 0.0
+
+
+def _agreement(values: Ints, target: CodedColumn, both: npt.NDArray[np.bool_], task: Task) -> float:
+    """How much more two rows of one value agree in the label than any two: from 0, by chance, to 1, always."""
+    there = both[target.present]
+    rows = np.bincount(values)
+    if int((rows * (rows - 1)).sum()) < 2 * _LEAST_PAIRS:
+        return 0.0
+    of_rows = _of_quantity if task == "regression" else _of_classes
+    return max(0.0, of_rows(values, rows, target, there))
+
+
+def _of_classes(values: Ints, rows: Ints, target: CodedColumn, there: npt.NDArray[np.bool_]) -> float:
+    """Cohen's kappa of pairs."""
+    labels = target.numbers[there]
+    pairs = np.unique(values * (int(labels.max()) + 1) + labels, return_counts=True)[1]
+    within = float((pairs * (pairs - 1)).sum() / (rows * (rows - 1)).sum())
+    chance = float(((np.bincount(labels) / len(labels)) ** 2).sum())
+    return (within - chance) / (1 - chance) if chance < 1 else 0.0
+
+
+def _of_quantity(values: Ints, rows: Ints, target: CodedColumn, there: npt.NDArray[np.bool_]) -> float:
+    """The share of the variance between the values."""
+    wanted = np.asarray(target.values[there], np.float64)
+    means = np.bincount(values, weights=wanted) / np.maximum(rows, 1)
+    within = float(((wanted - means[values]) ** 2).sum()) / max(1, int(np.maximum(rows - 1, 0).sum()))
+    total = float(wanted.var())
+    return 1 - within / total if total else 0.0

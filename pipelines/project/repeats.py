@@ -1,0 +1,101 @@
+"""Rows that repeat other rows: one of them in train and one in test, and the score is of what training has seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from infeed.components.dataset.statistics.cells import MISSING, Cells
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.value_counts import hashed
+from infeed.pipelines.surveys import Repeats
+
+Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+_MORE = 3  # times as many as by chance
+_FEW = 5  # rows: fewer are worth a note only if chance makes none
+_NONE = 0.05  # rows
+_NEARLY_ALL = 0.8
+
+
+def find_repeats(
+    rows: Mapping[str, Cells], features: Mapping[str, ColumnStatistics], splits: Ints | None = None
+) -> Repeats:
+    """Counts rows that repeat others in all columns, or in those that are learned from.
+
+    Args:
+      rows: cells of each column of a sample, the label among them.
+      features: the columns that are learned from.
+      splits: int64 [rows], the number of the split of each row: 0 is train. None if no file says it.
+    """
+    number = len(next(iter(rows.values())).lengths) if rows else 0
+    if not features or number < 2:
+        return Repeats(number)
+    row, like = _counted(_row_hashes(rows, features, number))
+    if splits is not None:
+        scored, in_train = splits > 0, np.zeros(len(like), bool)
+        in_train[row[~scored]] = True
+        found, among = int(np.count_nonzero(in_train[row] & scored)), int(np.count_nonzero(scored))
+        chance = among * _chance(features.values(), number - among)
+        return Repeats(number, scored=among, shared=found if _are_many(found, chance) else 0)
+    record, copies = _counted(_row_hashes(rows, rows, number))
+    alike = int(np.count_nonzero(like[row] > copies[record]))
+    chance = number * _chance(features.values(), number)
+    copied = int(np.count_nonzero(copies[record] > 1))
+    return Repeats(number, copied if _are_many(copied, chance) else 0, alike if _are_many(alike, chance) else 0)
+
+
+def _counted(hashes: Hashes) -> tuple[Ints, Ints]:
+    """The number of each different row, and how often it occurs."""
+    _, numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    return numbers.reshape(-1), counts
+
+
+def _row_hashes(rows: Mapping[str, Cells], names: Collection[str], number: int) -> Hashes:
+    """A hash of the values of each row in these columns."""
+    found = np.zeros(number, np.uint64)
+    for name in names:
+        if name in rows:
+            found = _next(found) + _cell_hashes(rows[name])
+    return found
+
+
+def _cell_hashes(cells: Cells) -> Hashes:
+    """A hash of the values of each row; rows without a value are alike."""
+    values, counts = hashed(cells.values), np.maximum(cells.lengths, 0)
+    if (cells.lengths == 1).all():
+        return values
+    starts = np.cumsum(counts) - counts
+    places = np.arange(len(values)) - np.repeat(starts, counts)
+    sums = np.concatenate(
+        [[np.uint64(0)], np.cumsum(values * (places.astype(np.uint64) * np.uint64(2) + np.uint64(1)))]
+    )
+    found = sums[starts + counts] - sums[starts]
+    return np.where(cells.lengths == MISSING, np.uint64(0), found + counts.astype(np.uint64))
+
+
+def _next(hashes: Hashes) -> Hashes:
+    """So that equal values in two columns do not cancel out."""
+    return hashes * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+
+
+def _chance(columns: Collection[ColumnStatistics], others: int) -> float:
+    """How likely one of so many other rows has the same values as a row, if the columns are independent."""
+    return min(1.0, others * math.prod(_equal(column) for column in columns))
+
+
+def _equal(column: ColumnStatistics) -> float:
+    """How likely two rows have the same value; of texts and measurements that are nearly all different, none have."""
+    counts, present = column.counts, column.present
+    if column.type != "int" and counts.distinct >= _NEARLY_ALL * present > 0:
+        return 0.0
+    pairs = float((counts.counts * (counts.counts - 1)).sum()) / max(1, counts.total * (counts.total - 1))
+    there = present / max(1, column.rows)
+    return there**2 * (pairs if counts.exact else 1 / max(1, counts.distinct)) + (1 - there) ** 2
+
+
+def _are_many(found: int, chance: float) -> bool:
+    return found > _MORE * chance and (found >= _FEW or chance < _NONE)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.pipelines.project.repeats import find_repeats
+from infeed.pipelines.surveys import Repeats
+
+RANDOM = np.random.default_rng(0)
+AGAIN = np.r_[np.arange(900), np.arange(100)]  # the last hundred rows repeat the first
+AMOUNT, LABEL = RANDOM.normal(size=900)[AGAIN], RANDOM.integers(0, 2, 900)[AGAIN]
+
+
+def repeats(columns: Mapping[str, Any], features: str, splits: Any = None) -> Repeats:
+    cells = {name: Cells.of(pa.array(values)) for name, values in columns.items()}
+    known = {name: one for name, one in cells.items() if one}
+    return find_repeats(known, {f: ColumnStatistics.of_cells(f, known[f]) for f in features.split()}, splits)
+
+
+def test_rows_that_are_equal_in_all_columns_are_copies() -> None:
+    assert repeats({"amount": AMOUNT, "y": LABEL}, "amount") == Repeats(1_000, copies=200)
+
+
+def test_rows_that_differ_in_the_label_or_in_what_is_not_learned_from_are_alike() -> None:
+    found = repeats({"id": np.arange(1_000), "amount": AMOUNT, "y": LABEL}, "amount")
+    assert found == Repeats(1_000, alike=200)
+    assert repeats({"amount": AMOUNT, "y": np.arange(1_000)}, "amount") == Repeats(1_000, alike=200)
+
+
+def test_rows_of_few_values_are_equal_by_chance() -> None:
+    few = {"town": RANDOM.choice(["Bern", "Basel"], 1_000), "rooms": RANDOM.integers(1, 6, 1_000), "y": LABEL}
+    assert repeats(few, "town rooms") == Repeats(1_000)
+
+
+def test_rows_of_train_in_the_files_of_other_splits_are_counted() -> None:
+    splits = np.repeat([0, 1, 2], [800, 100, 100])
+    found = repeats({"amount": AMOUNT, "y": LABEL}, "amount", splits)
+    assert found == Repeats(1_000, scored=200, shared=100)
+    assert repeats({"amount": RANDOM.normal(size=1_000), "y": LABEL}, "amount", splits).shared == 0
+    one = np.r_[np.arange(999.0), 5.0]
+    assert repeats({"amount": one, "y": LABEL}, "amount", splits).shared == 1
+
+
+def test_missing_values_texts_and_lists_are_compared_too() -> None:
+    rows = [[i, i + 1] if i % 3 else None for i in range(900)]
+    columns = {
+        "list": [rows[i] for i in AGAIN],
+        "text": [f"row {i}" if i % 5 else None for i in AGAIN],
+        "y": LABEL,
+    }
+    empty = (
+        sum(i >= 100 and i % 15 == 0 for i in range(900)) + 7
+    )  # rows without both are equal too, as far as the label
+    assert 200 <= repeats(columns, "list text").copies <= 200 + empty
+    assert repeats(
+        {"list": [[i, 1] for i in range(500)] + [[1, i] for i in range(500)], "y": [0, 1] * 500}, "list"
+    ) == (Repeats(1_000))
+
+
+def test_nothing_repeats_where_nothing_is_learned_from() -> None:
+    assert repeats({"y": LABEL}, "") == Repeats(1_000)
