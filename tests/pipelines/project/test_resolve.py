@@ -85,7 +85,8 @@ def test_a_preprocessing_fn_takes_the_place_of_features(spelling, project, monke
     monkeypatch.syspath_prepend(str(project))
     with_function(project, f"preprocessing_fn: {spelling}")
     config = resolved(project)
-    named = f"{project / 'own.py'}:preprocessing_fn" if spelling.startswith("own.py") else spelling
+    file = "own.py" if spelling.startswith("own.py") else "own_package/transforms.py"
+    named = f"{project / file}:preprocessing_fn"
     assert (config.features, config.preprocessing_fn) == ((), named)
     assert config.user_functions["preprocessing_fn"] == named
     assert ("learned from", f"what {named} makes of the columns") in config.notes
