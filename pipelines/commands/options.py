@@ -34,7 +34,10 @@ def project_options(command: Any) -> Any:
             metavar="COLUMN",
         ),
         click.option(
-            "--strict", is_flag=True, default=None, help="Stop if a column that is not kept gives the label away."
+            "--strict",
+            is_flag=True,
+            default=None,
+            help="Stop if a column gives the label away, or rows of train stand in other splits.",
         ),
         click.option("--root", help="Folder for everything that is written.  [default: runs/NAME]", metavar="DIR"),
         click.option("--epochs", type=click.IntRange(min=1), help="Most epochs to train."),

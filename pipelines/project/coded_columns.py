@@ -34,16 +34,20 @@ class CodedColumn:
     """
 
     def __init__(self, name: str, cells: Cells, is_time: bool = False) -> None:
-        self.name, self.is_time, self.lengths = name, is_time, cells.lengths
+        self.name, self.is_time, self._cells = name, is_time, cells
         self.is_text = cells.kind == "bytes"
         self.is_list = bool(len(cells.lengths)) and bool(cells.lengths.max() > 1)
         self.present: Bools = cells.lengths > 0
         self.values: Any = cells.values
         if not self.is_list:
-            self._drop_nothings(cells)
+            self._drop_nothings()
 
-    def _drop_nothings(self, cells: Cells) -> None:
-        there = cells.byte_lengths > 0 if self.is_text else ~np.isnan(self.values)
+    def take(self, rows: Ints) -> CodedColumn:
+        """The column of some rows."""
+        return CodedColumn(self.name, self._cells.take(rows), self.is_time)
+
+    def _drop_nothings(self) -> None:
+        there = self._cells.byte_lengths > 0 if self.is_text else ~np.isnan(self.values)
         if there.all():
             return
         self.present = self.present.copy()
@@ -111,7 +115,7 @@ class CodedColumn:
 
     def lists(self) -> tuple[Ints, CodedColumn]:
         """Of a column of lists: the row of each value, and the values as a column of one value a row."""
-        rows = np.repeat(np.arange(len(self.lengths)), np.maximum(self.lengths, 0))
+        rows = np.repeat(np.arange(len(self.present)), np.maximum(self._cells.lengths, 0))
         return _there(rows, _flat(self.name, self.values))
 
     def words(self) -> tuple[Ints, CodedColumn] | None:

@@ -73,4 +73,6 @@ class LeaksInUse:
         if leak.sure and column.features and self.by_survey:
             return f"{gives}; it stays because no other column is left to learn from"
         place = f"do not use it in {self.function}" if self.function else "take it out of the features"
+        if self.by_survey:
+            place = "leave it out: --columns names the columns to use"
         return f"{gives}; unless it is known at prediction time, {place}"

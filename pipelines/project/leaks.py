@@ -37,6 +37,7 @@ _CHANGES = 0.02  # of the different values, at which the class may change in a c
 _AT_RANDOM = 0.6  # of the changes of class that a random order has
 _EVEN = 1e-9
 _ROUNDED = 1e-3
+_ITEM_BYTES = 4 << 20  # of texts and lists that are looked into
 _SHOWN = 3
 
 _NAMES_ROWS = re.compile(r"(^|[_\W])(id|ID|nr|no|number|key|index|row|uuid)$|[a-z]I[dD]$")
@@ -89,7 +90,7 @@ class _Classes:
         if 2 * np.count_nonzero(column.present) < len(column.present):
             return None  # what few rows hold predicts few rows
         if column.is_list:
-            return self._telling(*column.lists(), sure=True)
+            return self._in_items(column)
         if self._is_noise(column):
             return None
         table = CrossTable.of(column.numbers, self._labels[column.present], len(self._rows))
@@ -97,7 +98,7 @@ class _Classes:
             self._copied(column, table)
             or self._one_value(column, table)
             or self._decided(column, table)
-            or (self._named(column) or self._in_text(column) if column.is_text else None)
+            or (self._named(column) or self._in_items(column) if column.is_text else None)
             or self._sorted(column, table)
         )
 
@@ -170,14 +171,17 @@ class _Classes:
         score = table.recall(table.voted())
         return Leak("its text names the class", score) if score >= _NEARLY_ALL else None
 
-    def _in_text(self, column: CodedColumn) -> Leak | None:
-        """A word that stands in the texts of one class only."""
-        if column.different <= _CATEGORIES or (words := column.words()) is None:
+    def _in_items(self, column: CodedColumn) -> Leak | None:
+        """A value that stands in the lists of one class only, or a word of its texts; of long ones in some rows."""
+        if column.is_text and not column.is_list and column.different <= _CATEGORIES:
             return None
-        return self._telling(*words, sure=False)
+        if (times := int(column.values.nbytes) // _ITEM_BYTES) > 0:
+            rows = np.arange(0, len(self._labels), times + 1)
+            return _Classes(self._label.take(rows))._in_items(column.take(rows))
+        items = column.lists() if column.is_list else column.words()
+        return self._telling(*items, sure=column.is_list) if items else None
 
     def _telling(self, rows: npt.NDArray[np.int64], items: CodedColumn, *, sure: bool) -> Leak | None:
-        """A value that stands in the lists of one class only."""
         once = np.unique(items.numbers * len(self._labels) + rows)
         item, row = once // len(self._labels), once % len(self._labels)
         gain, found, of_class = CrossTable.within(item, self._labels[row], self._rows).purest()

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn import datasets
 
 from infeed.components.dataset.statistics.cells import Cells
+from infeed.pipelines.project import leaks as module
 from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.surveys import Leak, Task
 
@@ -183,3 +186,31 @@ def test_real_data_has_no_leaks(name: str) -> None:
     columns = {str(column): data.data[:, place] for place, column in enumerate(data.feature_names)}
     task: Task = "regression" if name == "diabetes" else "classification"
     assert leaks({**columns, "y": data.target}, task) == {}
+
+
+def test_long_texts_and_lists_are_looked_into_in_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ITEM_BYTES", 2_000)
+    _, yes, label = classes(1_000, 0.4)
+    columns = {
+        "review": [f"film {i} was {'bad' if one else 'good'} to see" for i, one in enumerate(yes)],
+        "codes": [[i % 7, *([99] if one else [])] for i, one in enumerate(yes)],
+        "y": label,
+    }
+    assert {name: leak.sure for name, leak in leaks(columns).items()} == {"review": False, "codes": True}
+
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2)
+VALUES = st.sampled_from([NUMBERS, st.floats(width=32), st.text(max_size=9), st.binary(max_size=4)])
+
+
+@given(st.data())
+def test_whatever_the_columns_hold_something_or_nothing_is_found(data: st.DataObject) -> None:
+    rows = data.draw(st.integers(20, 40))
+    columns = {"y": data.draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows))}
+    for name in "abc":
+        values = data.draw(VALUES)
+        cells = st.none() | (st.lists(values, max_size=3) if data.draw(st.booleans()) else values)
+        columns[name] = data.draw(st.lists(cells, min_size=rows, max_size=rows))
+    for task in ("classification", "regression"):
+        for leak in leaks(columns, task).values():  # type: ignore[arg-type]
+            assert 0 <= leak.score <= 1 + 1e-9
