@@ -26,8 +26,9 @@ from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.spills import process_batch
 from infeed.components.schema import nearest
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Moments, Quantiles
-from infeed.components.transform.columns import Found, analyse, cleaned_stream, outputs_of
+from infeed.components.transform.columns import Found, analyse, cleaned_stream
 from infeed.components.transform.feature import Feature, Tables
+from infeed.components.transform.groups import outputs_of
 from infeed.components.transform.kinds.encode import Bucketize, Looked
 from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import TRAIN, PipelineConfig

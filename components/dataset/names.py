@@ -19,6 +19,7 @@ STATISTICS = "statistics-"  # and the name of a split
 PREFIX = "data_tfrecord"
 SPLIT_FOLDER = "Split-"
 GZIP_SUFFIX = ".gz"
+FEATURE_INPUTS = "feature_inputs.json"  # of a transform graph: feature -> the raw columns that it depends on
 UNFINISHED = ".ingest"  # beside the splits while they are written; a dot keeps it out of every reader's glob
 
 

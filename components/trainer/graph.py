@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -15,7 +16,7 @@ from tensorflow_transform import graph_tools, tf2_utils
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 from tensorflow_transform.tf_metadata import schema_utils
 
-from infeed.components.dataset import files
+from infeed.components.dataset import files, names
 from infeed.components.errors import InfeedError, required
 
 Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ...]
@@ -97,7 +98,12 @@ class TransformGraph:
     @tf.autograph.experimental.do_not_convert
     def transform(self, raw: Features) -> Features:
         """Applies the graph; features that depend on raw ones not given are left out (serving has no label)."""
-        return dict(self._loader.apply_transform_model(raw))
+        if not self._feature_inputs:
+            return dict(self._loader.apply_transform_model(raw))
+        absent = {name: spec for name, spec in self.raw_spec.items() if name not in raw}
+        given = {**raw, **_absent(absent, _rows(next(iter(raw.values()))))}
+        made = self._loader.apply_transform_model(given)
+        return {name: made[name] for name, inputs in self._feature_inputs.items() if raw.keys() >= set(inputs)}
 
     @property
     def held(self) -> Any:
@@ -110,16 +116,29 @@ class TransformGraph:
         Args:
           unused: features that the model does not take.
         """
-        return self.raw_spec_of([name for name in self._transform_io[1] if name not in (*self.not_inputs, *unused)])
+        left_out = {*self.not_inputs, *unused}
+        return self.raw_spec_of([name for name in self._transform_io[1] if name not in left_out])
 
     def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
         """Parsing spec of the raw features that these transformed ones depend on."""
+        if self._feature_inputs:
+            needed = {column for name in features for column in self._feature_inputs[name]}
+            return {name: spec for name, spec in self.raw_spec.items() if name in needed}
         inputs, outputs = self._transform_io
         wanted = [outputs[name] for name in features]
         # Not by control dependencies: TensorFlow ties every output to every lookup table.
         sources = graph_tools.retrieve_sources([t.op for t in _parts(wanted)], ignore_control_dependencies=True)
         needed = {name for name, tensor in inputs.items() if any(part in sources for part in _parts(tensor))}
         return {name: spec for name, spec in self.raw_spec.items() if name in needed}
+
+    @cached_property
+    def _feature_inputs(self) -> Mapping[str, Sequence[str]]:
+        """The raw columns that each feature depends on, if the writer of the graph says so; else the graph shows them.
+
+        A graph of many declared features computes like ones together, each on the columns of all of them.
+        """
+        path = files.join(self.path, self.output.TRANSFORMED_METADATA_DIR, names.FEATURE_INPUTS)
+        return json.loads(files.read_bytes(path)) if files.exists(path) else {}
 
     @cached_property
     def _transform_io(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -199,6 +218,24 @@ def _check_names(label: str, weight: str | None, given: Iterable[str], gives: st
                 where=f"option {option} of the Trainer",
                 do=f"name one that it gives: {', '.join(sorted(given))}",
             )
+
+
+def _rows(value: Any) -> tf.Tensor:
+    """int64: rows of a batch, in a tensor of any kind."""
+    if isinstance(value, tf.SparseTensor):
+        return value.dense_shape[0]
+    return value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
+
+
+def _absent(spec: Mapping[str, Any], rows: tf.Tensor) -> Features:
+    """Raw features of `rows` examples that have none of them, for outputs that do not depend on them."""
+    optional = {
+        name: one._replace(default_value=tf.zeros(one.shape, one.dtype))
+        if isinstance(one, tf.io.FixedLenFeature)
+        else one
+        for name, one in spec.items()
+    }
+    return tf.io.parse_example(tf.fill([rows], b""), optional) if spec else {}
 
 
 def _parts(value: Any) -> list[tf.Tensor]:

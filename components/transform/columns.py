@@ -59,8 +59,11 @@ class BatchColumns:
     def output(self, feature: Feature, tables: Tables) -> Raw:
         """The transformed feature."""
         column = self._prepared(feature)
-        found = [self._found[feature.stream, need] for need in feature.needs]
-        return feature.shape(column, feature.apply(column, found, tables))
+        return feature.shape(column, feature.apply(column, self.found(feature), tables))
+
+    def found(self, feature: Feature) -> list[Any]:
+        """The analyses that a feature needs."""
+        return [self._found[feature.stream, need] for need in feature.needs]
 
     def _clean(self, column: str, steps: tuple[Clean, ...], many: bool) -> FlatColumn:
         stream = cleaned_stream(column, steps[:-1], many)
@@ -99,7 +102,11 @@ def as_column(name: str, raw: Raw, many: bool) -> FlatColumn:
     """
     if isinstance(raw, tf.RaggedTensor) and not many:
         raw = raw.to_sparse()
-    column = _list_of(name, raw) if many else _single_of(name, raw)
+    return without_infinite(_list_of(name, raw) if many else _single_of(name, raw))
+
+
+def without_infinite(column: FlatColumn) -> FlatColumn:
+    """The column, of which NaN and infinite values are missing."""
     if not column.values.dtype.is_floating:
         return column
     present = column.present & tf.math.is_finite(column.values)
@@ -119,15 +126,27 @@ def _single_of(name: str, raw: tf.Tensor | tf.SparseTensor) -> FlatColumn:
     return FlatColumn(name, values, tf.ones_like(values, tf.bool))
 
 
+def several_values(name: str) -> str:
+    """What a graph says of a column whose rows hold several values, for `explained` to read."""
+    return f'rows of several values, one is expected; set values="all" on the features of column {name!r}'
+
+
 def _single_of_sparse(name: str, raw: tf.SparseTensor) -> FlatColumn:
-    problem = f'rows of several values, one is expected; set values="all" on the features of column {name!r}'
+    problem = several_values(name)
     # Not `tf.debugging.Assert`: that is a conditional of three functions for each column.
     tf.raw_ops.Assert(condition=raw.dense_shape[1] <= 1, data=[problem])
-    rows = raw.dense_shape[:1]
-    places = raw.indices[:, :1]
-    values = tf.scatter_nd(places, raw.values, rows) if raw.dtype != tf.string else _scatter_strings(raw)
-    present = tf.scatter_nd(places, tf.ones_like(raw.values, tf.bool), rows)
-    return FlatColumn(name, values, present)
+    return scattered(name, raw.indices[:, :1], raw.values, raw.dense_shape[0])
+
+
+def scattered(name: str, places: tf.Tensor, values: tf.Tensor, size: tf.Tensor) -> FlatColumn:
+    """A column of `size` values, of which those that are present are given, with their places [n, 1]."""
+    present = tf.scatter_nd(places, tf.ones_like(values, tf.bool), [size])
+    if values.dtype != tf.string:
+        return FlatColumn(name, tf.scatter_nd(places, values, [size]), present)
+    strings = tf.raw_ops.SparseToDense(
+        sparse_indices=places, output_shape=[size], sparse_values=values, default_value="", validate_indices=False
+    )
+    return FlatColumn(name, strings, present)
 
 
 @contextmanager
@@ -144,16 +163,6 @@ def explained() -> Iterator[None]:
             where=f"column {found[1]!r}",
             do='set values="all" or values="by_position" on its features',
         ) from None
-
-
-def _scatter_strings(raw: tf.SparseTensor) -> tf.Tensor:
-    return tf.raw_ops.SparseToDense(
-        sparse_indices=raw.indices[:, :1],
-        output_shape=raw.dense_shape[:1],
-        sparse_values=raw.values,
-        default_value="",
-        validate_indices=False,
-    )
 
 
 def _list_of(name: str, raw: Raw) -> FlatColumn:
@@ -174,12 +183,6 @@ def _outer_splits(raw: tf.RaggedTensor) -> tf.Tensor:
         raw = raw.values
         splits = tf.gather(raw.row_splits, splits)
     return splits
-
-
-def outputs_of(features: Sequence[Feature], raw: Mapping[str, Raw], found: Found, tables: Tables) -> dict[str, Raw]:
-    """Transformed features by name."""
-    columns = BatchColumns(raw, found)
-    return {feature.output_name: columns.output(feature, tables) for feature in features}
 
 
 def analyse(features: Sequence[Feature], batches: Batches, known: Mapping[Need, Any]) -> dict[Need, Any]:

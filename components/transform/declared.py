@@ -2,7 +2,8 @@
 
     transform_fn/                          the SavedModel; its `transform_fn` takes all raw features of the schema
     transform_fn/assets/                   vocabularies, one word a line
-    transformed_metadata/schema.pbtxt      what the features are; `asset_map`, which file holds whose vocabulary
+    transformed_metadata/schema.pbtxt      what the features are; `asset_map`, which file holds whose vocabulary;
+                                           `feature_inputs.json`, the raw columns that each feature depends on
     metadata/schema.pbtxt                  what the raw features are
 
 `tft.TFTransformOutput` reads it, and with it TFX's Trainer, Evaluator and BulkInferrer. Where a function of the user's
@@ -26,16 +27,19 @@ import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import dataset_metadata, metadata_io, schema_utils
 
-from infeed.components.dataset import files
+from infeed.components.dataset import files, names
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.table_statistics import stored_statistics
+from infeed.components.dataset.statistics.table_statistics import statistics_of, stored_statistics
 from infeed.components.errors import InfeedError
-from infeed.components.transform.columns import Found, Need, Raw, analyse, explained, outputs_of, raw_needs
+from infeed.components.transform.columns import Found, Need, Raw, analyse, explained, raw_needs
 from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.features import check_features, check_types
+from infeed.components.transform.groups import outputs_of
 from infeed.components.transform.in_process.failures import with_sample
 from infeed.components.transform.rows import KINDS, Rows, paths_of
 
+# Of more columns, a graph that analyses them takes minutes to trace; Arrow counts whole columns without one.
+_MOST_IN_GRAPH = 128
 Tensors = dict[str, Any]  # name -> tf.Tensor, tf.SparseTensor or tf.RaggedTensor
 Function = Callable[[Tensors], Tensors]
 
@@ -115,7 +119,7 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
         check_features(features, inputs)
         os.makedirs(vocabularies, exist_ok=True)  # wherever Beam runs it
         tables = Tables(vocabularies)
-        declared = outputs_of(features, inputs, found, tables)
+        declared = outputs_of(features, inputs, found, tables, alone=True)  # tft copies what a table of its own reads
         for name, file in tables.assets.items():
             tft.annotate_asset(name, file)
         return _merged(declared, own(dict(inputs)))
@@ -124,10 +128,11 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
 
 
 def _known(features: Sequence[Feature], examples: Examples) -> dict[Need, Any]:
-    """What the statistics beside the rows answer."""
-    columns = _statistics(examples)
+    """What the statistics of the rows answer."""
+    needs = raw_needs(features)
+    columns = _statistics(examples, read=len(needs) > _MOST_IN_GRAPH)
     _check_single(features, columns)
-    answers = {need: need[1].of(columns[name]) for need, name in raw_needs(features).items() if name in columns}
+    answers = {need: need[1].of(columns[name]) for need, name in needs.items() if name in columns}
     return {need: answer for need, answer in answers.items() if answer is not None}
 
 
@@ -139,9 +144,14 @@ def _check_known(features: Sequence[Feature], known: Mapping[Need, Any]) -> None
             feature.domain([known[need] for need in needs])
 
 
-def _statistics(examples: Examples) -> Mapping[str, ColumnStatistics]:
-    """Of all roots and splits together; none where one of them carries none, or lacks the column."""
-    parts = [stored_statistics(root, split) for root in examples.roots for split in examples.analysed]
+def _statistics(examples: Examples, *, read: bool) -> Mapping[str, ColumnStatistics]:
+    """Of all roots and splits together; none where one of them carries none, or lacks the column.
+
+    Args:
+      read: read the rows of those that carry none.
+    """
+    statistics = statistics_of if read else stored_statistics
+    parts = [statistics(root, split) for root in examples.roots for split in examples.analysed]
     if not parts or not all(parts):
         return {}
     columns = [part for part in parts if part]
@@ -193,8 +203,13 @@ def write_graph(
     # The concrete function: saving a `tf.function` traces it once more, and makes all tables again.
     module.transform_fn = transform_fn.get_concrete_function()
     module.tables = tables.held
-    tf.saved_model.save(module, os.path.join(folder, tft.TFTransformOutput.TRANSFORM_FN_DIR))
-    _write_metadata(folder, transformed_schema(features, module.transform_fn.structured_outputs, found), tables.assets)
+    graph = os.path.join(folder, tft.TFTransformOutput.TRANSFORM_FN_DIR)
+    tf.saved_model.save(module, graph)
+    for path in tables.copied:
+        asset = files.join(graph, tf.saved_model.ASSETS_DIRECTORY, os.path.basename(path))
+        files.write_bytes(asset, files.read_bytes(path))
+    schema = transformed_schema(features, module.transform_fn.structured_outputs, found)
+    _write_metadata(folder, schema, tables.assets, {one.output_name: one.inputs for one in features})
     raw_folder = os.path.join(folder, tft.TFTransformOutput.RAW_METADATA_DIR)
     metadata_io.write_metadata(dataset_metadata.DatasetMetadata(raw_schema), raw_folder)
     return module
@@ -242,8 +257,10 @@ def _feature_spec(tensor: Any) -> Any:
     return tf.io.FixedLenFeature(tensor.shape[1:].as_list(), tensor.dtype)
 
 
-def _write_metadata(folder: str, schema: schema_pb2.Schema, assets: Mapping[str, str]) -> None:
+def _write_metadata(
+    folder: str, schema: schema_pb2.Schema, assets: Mapping[str, str], inputs: Mapping[str, Sequence[str]]
+) -> None:
     metadata = os.path.join(folder, tft.TFTransformOutput.TRANSFORMED_METADATA_DIR)
     metadata_io.write_metadata(dataset_metadata.DatasetMetadata(schema), metadata)
-    with tf.io.gfile.GFile(os.path.join(metadata, tft.TFTransformOutput.ASSET_MAP), "w") as file:
-        file.write(json.dumps(assets))
+    for name, content in ((tft.TFTransformOutput.ASSET_MAP, assets), (names.FEATURE_INPUTS, inputs)):
+        files.write_bytes(files.join(metadata, name), json.dumps(content).encode())

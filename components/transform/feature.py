@@ -12,16 +12,18 @@ methods that compute are given tensors, and import TensorFlow themselves.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from infeed.components.checks import check_choices, require
 from infeed.components.transform.analyses import Analysis
 
 Values = Literal["one", "all", "by_position"]
+_SEPARATOR = b"\x1f"  # ends the number in front of a word, which has none itself
 
 
 class FlatColumn(NamedTuple):
@@ -29,7 +31,7 @@ class FlatColumn(NamedTuple):
 
     Attributes:
       name: of the raw column, for errors.
-      values: [n] int64, float32 or string; 0 or "" where `present` is False.
+      values: [n] int64, float32 or string; 0 or "" where `present` is False. Of k columns together, [k, n].
       present: bool [n]; False where a value is missing: there is none, or it is NaN or infinite.
       splits: int64 [batch + 1], where the values of each row begin and end; None: one value a row, and n is batch.
       keys: string [n], the key of each value; None of a feature without a key.
@@ -51,21 +53,46 @@ class Tables:
 
     def __init__(self, folder: str) -> None:
         self.assets: dict[str, str] = {}  # name -> name of its file
+        self.copied: list[str] = []  # paths of assets that no table of the graph reads
         self.held: list[Any] = []  # by the module that is saved
         self._folder = folder
+        self._files: set[str] = set()
 
     def vocabulary(self, name: str, words: Sequence[bytes], tokens: Any) -> Any:
         """int64 like `tokens`: the place of each in `words`, else -1. The words become the asset called `name`.
 
         `TFTransformOutput.vocabulary_by_name(name)` lists them. They are unique and hold no line break.
         """
+        return self._lines(self._write(name, words), tokens)
+
+    def vocabularies(self, words: Mapping[str, Sequence[bytes]], tokens: Any) -> Any:
+        """int64 [k, n] like `tokens`: `vocabulary` of k names, row by row, in one table of all their words."""
         import tensorflow as tf
 
+        self.copied += [self._write(name, of_name) for name, of_name in words.items()]
+        prefixes = [b"%d%s" % (row, _SEPARATOR) for row in range(len(words))]
+        together = [prefix + word for prefix, of_name in zip(prefixes, words.values(), strict=True) for word in of_name]
+        path = self._write_lines(self._file_name("vocabularies"), together)
+        keys = tf.strings.join([tf.broadcast_to(tf.constant(prefixes)[:, tf.newaxis], tf.shape(tokens)), tokens])
+        sizes = [len(of_name) for of_name in words.values()]
+        first = tf.constant([0, *itertools.accumulate(sizes[:-1])], tf.int64)[:, tf.newaxis]
+        return tf.maximum(self._lines(path, keys) - first, -1)
+
+    def _write(self, name: str, words: Sequence[bytes]) -> str:
         if name not in self.assets:
             self.assets[name] = self._file_name(name)
-        path = os.path.join(self._folder, self.assets[name])
+        return self._write_lines(self.assets[name], words)
+
+    def _write_lines(self, file_name: str, lines: Sequence[bytes]) -> str:
+        path = os.path.join(self._folder, file_name)
         with open(path, "wb") as file:
-            file.write(b"\n".join(words) + b"\n")
+            file.write(b"\n".join(lines) + b"\n")
+        return path
+
+    def _lines(self, path: str, tokens: Any) -> Any:
+        """int64 like `tokens`: the number of the line that each is in the file, else -1."""
+        import tensorflow as tf
+
         whole_line, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         return self._look(lambda: tf.lookup.TextFileInitializer(path, tf.string, whole_line, tf.int64, number), tokens)
 
@@ -89,8 +116,9 @@ class Tables:
         """Any column's name may be that of a vocabulary, and a file's name may not be any."""
         stem = file = re.sub(r"\W+", "_", name)
         number = 2
-        while file in self.assets.values():
+        while file in self._files:
             file, number = f"{stem}_{number}", number + 1
+        self._files.add(file)
         return file
 
 
@@ -145,6 +173,8 @@ class Feature(Step):
       key: column of one value a row; constants are then those of the rows with the same key.
       clean: steps that come first.
       values: "one" value a row; lists, and the constants are those of "all" values, or of the values "by_position".
+      shared: options that features of one kind must have in common to be computed together; None: each is computed
+        alone.
     """
 
     column: str
@@ -153,6 +183,7 @@ class Feature(Step):
     clean: tuple[Any, ...] = ()
     values: Values = "one"
     length: int | None = None
+    shared: ClassVar[tuple[str, ...] | None] = None
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -197,6 +228,15 @@ class Feature(Step):
         """Whether its analyses are those of a raw column as it is, which the dataset's own statistics answer."""
         return self.stream == ((self.column,), (), self.values) and self.values != "by_position"
 
+    @property
+    def alike(self) -> Hashable | None:
+        """Equal for features that the same operations compute together; None if the feature is computed alone."""
+        if self.shared is None or self.key or self.values != "one":
+            return None
+        if any(step.needs or step.makes_lists for step in self.steps):
+            return None
+        return type(self), tuple(getattr(self, name) for name in self.shared), self.steps
+
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
         """What is made of `columns`, cleaned, before constants are needed: crosses, tokens."""
         return columns[0]
@@ -217,6 +257,17 @@ class Feature(Step):
         """
         raise NotImplementedError
 
+    def apply_together(
+        self, features: Sequence[Any], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
+    ) -> Sequence[Any]:
+        """The outputs [n, ...] of k features that are `alike`, this one among them.
+
+        Args:
+          column: of all of them: values and present are [k, n].
+          found: what `apply` is given for each feature.
+        """
+        return each_output(self.apply(column, (), tables))  # without constants, the same operations do
+
     def shape(self, column: FlatColumn, result: Any) -> Any:
         """The output: [batch, 1] of one value a row; of lists ragged [batch, None], or [batch, length]."""
         import tensorflow as tf
@@ -231,6 +282,14 @@ class Feature(Step):
     def domain(self, found: Sequence[Any]) -> tuple[int, int] | None:
         """The least and the greatest index of an output of indices, which the transformed schema tells."""
         return None
+
+
+def each_output(result: Any) -> Sequence[Any]:
+    """The outputs of k features, [n, 1] or [n, ...], from what was computed for all, [k, n] or [k, n, ...]."""
+    import tensorflow as tf
+
+    outputs: Sequence[Any] = tf.unstack(result[..., tf.newaxis] if result.shape.rank == 2 else result)
+    return outputs
 
 
 def as_strings(column: FlatColumn) -> Any:

@@ -269,6 +269,7 @@ class Fill(Prepared):
     value: float | str
     output: str | None = None
     kind: Literal["fill"] = field(default="fill", kw_only=True, repr=False)
+    shared = ("value",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from infeed.components.checks import as_tuples, at_least, refused, require
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Quantiles, as_word
-from infeed.components.transform.feature import Feature, FlatColumn, Tables, as_strings, is_finite
+from infeed.components.transform.feature import Feature, FlatColumn, Tables, as_strings, each_output, is_finite
 from infeed.components.transform.kinds.clean import Prepared
 
 _SEPARATOR = "\x1f"  # between the parts of a cross: the unit separator of ASCII, which no text holds
@@ -36,6 +36,7 @@ class Looked(Prepared):
     oov: int = 1
     min_count: int = 1
     needs = (Frequencies,)
+    shared = ("oov",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,14 +65,28 @@ class Looked(Prepared):
 
     def index(self, column: FlatColumn, found: Frequencies, tables: Tables) -> Any:
         """int64 [n]."""
+        words, tokens = self.words(found), as_strings(column)
+        return self._numbered(column, tokens, tables.vocabulary(self.output_name, words, tokens), len(words))
+
+    def indices(
+        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
+    ) -> Any:
+        """int64 [k, n]: the `index` of k features that are `alike`."""
         import tensorflow as tf
 
-        words, tokens = self.words(found), as_strings(column)
-        index = tables.vocabulary(self.output_name, words, tokens)
+        words = {one.output_name: one.words(of_one[0]) for one, of_one in zip(features, found, strict=True)}
+        tokens = as_strings(column)
+        sizes = tf.constant([len(of_one) for of_one in words.values()], tf.int64)[:, tf.newaxis]
+        return self._numbered(column, tokens, tables.vocabularies(words, tokens), sizes)
+
+    def _numbered(self, column: FlatColumn, tokens: Any, place: Any, words: Any) -> Any:
+        """Indices of places in a vocabulary of so many words; -1 is no place."""
+        import tensorflow as tf
+
         if self.oov:
-            others = tf.strings.to_hash_bucket_fast(tokens, self.oov) + len(words)
-            index = tf.where(index < 0, others, index)
-        return tf.where(column.present, index + 1, 0)
+            others = tf.strings.to_hash_bucket_fast(tokens, self.oov) + words
+            place = tf.where(place < 0, others, place)
+        return tf.where(column.present, place + 1, 0)
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,11 @@ class Vocabulary(Looked):
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
         return self.index(column, found[0], tables)
+
+    def apply_together(
+        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
+    ) -> Sequence[Any]:
+        return each_output(self.indices(features, column, found, tables))
 
     def domain(self, found: Sequence[Any]) -> tuple[int, int]:
         return 0, self.cardinality(len(self.words(found[0]))) - 1
@@ -112,6 +132,15 @@ class OneHot(Looked):
 
         depth = self.cardinality(len(self.words(found[0])))
         return tf.one_hot(self.index(column, found[0], tables), depth, dtype=tf.float32)
+
+    def apply_together(
+        self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
+    ) -> Sequence[Any]:
+        import tensorflow as tf
+
+        depths = [one.cardinality(len(one.words(of_one[0]))) for one, of_one in zip(features, found, strict=True)]
+        indices = tf.unstack(self.indices(features, column, found, tables))
+        return [tf.one_hot(index, depth, dtype=tf.float32) for index, depth in zip(indices, depths, strict=True)]
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
         return result if column.splits is None else any_of_rows(column, result)
@@ -138,6 +167,7 @@ class Hash(Prepared):
     buckets: int
     output: str | None = None
     kind: Literal["hash"] = field(default="hash", kw_only=True, repr=False)
+    shared = ("buckets",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,7 +17,7 @@ import numpy as np
 
 from infeed.components.checks import require
 from infeed.components.transform.analyses import Analysis, Array, ByKey, Moments, Quantiles
-from infeed.components.transform.feature import FlatColumn, Tables, is_finite
+from infeed.components.transform.feature import FlatColumn, Tables, each_output, is_finite
 from infeed.components.transform.kinds.clean import FillWith, Prepared
 
 # Below this share of the mean a standard deviation is rounding, not data.
@@ -34,6 +34,7 @@ class Scaled(Prepared):
     column: str
     output: str | None = None
     key: str | None = field(default=None, kw_only=True)
+    shared = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,9 +52,20 @@ class Scaled(Prepared):
         return values
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
+        return self._scaled(column, *self._tensors(column, found[0], tables))
+
+    def apply_together(
+        self, features: Sequence[Scaled], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
+    ) -> Sequence[Any]:
         import tensorflow as tf
 
-        centre, width, *more = self._tensors(column, found[0], tables)
+        rows = [feature._checked(of_feature[0]) for feature, of_feature in zip(features, found, strict=True)]
+        constants = [tf.constant(numbers, tf.float64)[:, tf.newaxis] for numbers in zip(*rows, strict=True)]
+        return each_output(self._scaled(column, *constants))
+
+    def _scaled(self, column: FlatColumn, centre: Any, width: Any, *more: Any) -> Any:
+        import tensorflow as tf
+
         values = self.transformed(tf.cast(column.values, tf.float64), *more)
         known = column.present & (width > 0)
         return tf.cast(tf.where(known, (values - centre) / tf.where(width > 0, width, 1.0), 0.0), tf.float32)
@@ -152,6 +164,7 @@ class Log(Prepared):
     output: str | None = None
     offset: float = 1.0
     kind: Literal["log"] = field(default="log", kw_only=True, repr=False)
+    shared = ("offset",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,6 +190,7 @@ class Cycle(Prepared):
     period: float
     output: str | None = None
     kind: Literal["cycle"] = field(default="cycle", kw_only=True, repr=False)
+    shared = ("period",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,7 +201,7 @@ class Cycle(Prepared):
 
         turns = tf.math.floormod(tf.cast(column.values, tf.float64), self.period) / self.period
         circle = tf.stack([tf.sin(2 * math.pi * turns), tf.cos(2 * math.pi * turns)], -1)
-        return tf.cast(tf.where(column.present[:, tf.newaxis], circle, 0.0), tf.float32)
+        return tf.cast(tf.where(column.present[..., tf.newaxis], circle, 0.0), tf.float32)
 
 
 @dataclass(frozen=True)

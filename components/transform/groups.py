@@ -1,0 +1,104 @@
+"""Transformed features of a batch: those of like columns together, by one set of operations for all of their columns.
+
+TensorFlow takes some tenth of a millisecond to trace, save and load an operation, so the graph of a thousand columns
+must not have twenty for each. The values of like columns are stacked to [columns, rows], computed at once, and taken
+apart again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+import tensorflow as tf
+
+from infeed.components.transform.columns import (
+    BatchColumns,
+    Found,
+    Raw,
+    scattered,
+    several_values,
+    without_infinite,
+)
+from infeed.components.transform.feature import Feature, FlatColumn, Tables
+
+# A feature that is computed with others depends on the columns of all of them, for whoever reads the graph. So few like
+# columns stay apart, where that saves no time.
+FEWEST = 32
+MOST = 128  # columns at once: tft walks from every output back to all inputs that it depends on
+
+
+def outputs_of(
+    features: Sequence[Feature], raw: Mapping[str, Raw], found: Found, tables: Tables, *, alone: bool = False
+) -> dict[str, Raw]:
+    """Transformed features by name.
+
+    Args:
+      alone: compute each feature by itself, for a graph that shows which columns the feature depends on.
+    """
+    columns = BatchColumns(raw, found)
+    outputs: dict[str, Raw] = {}
+    for group in groups_of(features, raw):
+        if alone or len(group) < FEWEST:
+            outputs |= {feature.output_name: columns.output(feature, tables) for feature in group}
+        else:
+            outputs |= _together(group, raw, columns, tables)
+    return {feature.output_name: outputs[feature.output_name] for feature in features}
+
+
+def groups_of(features: Sequence[Feature], raw: Mapping[str, Raw]) -> Iterator[list[Feature]]:
+    """The features that are computed together, at most `MOST` at once; those that are not are alone in a group."""
+    alike: dict[Hashable, list[Feature]] = {}
+    for feature in features:
+        form = _form(raw[feature.column])
+        key = (feature.alike, form) if feature.alike and form else feature.output_name
+        alike.setdefault(key, []).append(feature)
+    for group in alike.values():
+        size = math.ceil(len(group) / math.ceil(len(group) / MOST))
+        yield from (group[start : start + size] for start in range(0, len(group), size))
+
+
+def _form(raw: Raw) -> Hashable | None:
+    """Equal for columns that can be stacked; None for lists."""
+    if isinstance(raw, tf.SparseTensor):
+        return ("sparse", raw.dtype) if raw.shape.rank == 2 else None
+    if isinstance(raw, tf.RaggedTensor) or raw.shape[1:].num_elements() != 1:
+        return None
+    return ("dense", raw.dtype, raw.shape.rank)
+
+
+def _together(
+    features: Sequence[Feature], raw: Mapping[str, Raw], columns: BatchColumns, tables: Tables
+) -> dict[str, Raw]:
+    first = features[0]
+    names = [feature.column for feature in features]
+    column = without_infinite(_stacked(names, [raw[name] for name in names]))
+    for step in first.steps:
+        column = step.apply(column, ())
+    column = column._replace(**{part: _rows(getattr(column, part), len(names)) for part in ("values", "present")})
+    outputs = first.apply_together(features, column, [columns.found(feature) for feature in features], tables)
+    return {feature.output_name: output for feature, output in zip(features, outputs, strict=True)}
+
+
+def _rows(flat: tf.Tensor, columns: int) -> tf.Tensor:
+    return tf.reshape(flat, [columns, -1])
+
+
+def _stacked(names: Sequence[str], raws: Sequence[Raw]) -> FlatColumn:
+    """The values of all columns, one after the other."""
+    name = ", ".join(names[:2])
+    if isinstance(raws[0], tf.SparseTensor):
+        return _stacked_sparse(name, names, raws)
+    values = tf.reshape(tf.stack(raws), [-1])
+    return FlatColumn(name, values, tf.ones_like(values, tf.bool))
+
+
+def _stacked_sparse(name: str, names: Sequence[str], raws: Sequence[tf.SparseTensor]) -> FlatColumn:
+    shapes = tf.stack([raw.dense_shape for raw in raws])
+    several = tf.boolean_mask([several_values(column) for column in names], shapes[:, 1] > 1)
+    tf.raw_ops.Assert(condition=tf.equal(tf.size(several), 0), data=[several[:1]])
+    rows, values = shapes[0, 0], tf.concat([raw.values for raw in raws], 0)
+    counts = tf.stack(tf.raw_ops.ShapeN(input=[raw.values for raw in raws], out_type=tf.int64))[:, 0]
+    before = tf.repeat(tf.range(len(raws), dtype=tf.int64) * rows, counts)
+    places = (before + tf.concat([raw.indices for raw in raws], 0)[:, 0])[:, tf.newaxis]
+    return scattered(name, places, values, len(raws) * rows)
