@@ -17,6 +17,7 @@ from infeed.components.feed.plan import FeedSpec
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.packing import Packing
 
 Labelled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch]), and weight float32 [batch] where there is one
 
@@ -30,6 +31,7 @@ def make_feed(
     num_steps: int | None = None,
     runs: int = 1,
     devices: tuple[str, ...] = (),
+    packed: bool = False,
 ) -> Feed:
     """Plans the reading of TFX's file patterns.
 
@@ -37,6 +39,7 @@ def make_feed(
       num_steps: of the training, where that is not a number of epochs.
       runs: how often the whole training is gone through: what a search decodes once serves all of its trials.
       devices: names of those whose steps take row numbers; none where the loop takes batches alone.
+      packed: batches hold features as `packing_of` says.
 
     Raises:
       InfeedError: there is no record to read, or too many are corrupt.
@@ -62,7 +65,8 @@ def make_feed(
             devices=devices,
         )
 
-    return plan_feed(patterns, _stages(graph, options, training=training), options.feed, spec)
+    packing = packing_of(graph, options) if packed else Packing()
+    return plan_feed(patterns, _stages(graph, options, packing, training=training), options.feed, spec)
 
 
 def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[str, Any]:
@@ -78,6 +82,11 @@ def image_names(features: Collection[str], options: TrainOptions) -> list[str]:
     return [name for name in options.images if name in features]
 
 
+def packing_of(graph: Graph, options: TrainOptions) -> Packing:
+    """The features that the batches of `make_feed` hold together."""
+    return Packing.of(graph.transformed_spec, apart=(*graph.not_inputs, *image_names(graph.transformed_spec, options)))
+
+
 def label_of(feature: Any, options: TrainOptions) -> tf.Tensor:
     """[batch], of [batch] or [batch, 1]; a label that is missing from a raw example is marked as Transform marks it."""
     if options.task == "regression":
@@ -88,7 +97,7 @@ def label_of(feature: Any, options: TrainOptions) -> tf.Tensor:
     return tf.reshape(feature, [-1])
 
 
-def _stages(graph: Graph, options: TrainOptions, *, training: bool) -> BatchFunctions:
+def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: bool) -> BatchFunctions:
     transformed = options.examples_are == "transformed"
     parsing_spec = graph.transformed_spec if transformed else graph.raw_spec
 
@@ -101,7 +110,7 @@ def _stages(graph: Graph, options: TrainOptions, *, training: bool) -> BatchFunc
         weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
         for name in image_names(features, options):
             features[name] = tf.cast(features[name], tf.uint8)
-        batch = (features, label, *weight)
+        batch = (packing.pack(features), label, *weight)
         return _checked(batch, graph.label) if training else _usable_rows(batch)
 
     def augment_batch(batch: Labelled, number: tf.Tensor, workers: WorkerContext) -> Labelled:
@@ -110,15 +119,14 @@ def _stages(graph: Graph, options: TrainOptions, *, training: bool) -> BatchFunc
     def normalise_batch(batch: Labelled) -> Labelled:
         return normalise_images(batch[0], options), *batch[1:]
 
-    return BatchFunctions(
-        parse, transform, augment_batch, normalise_batch, _key(graph, options, parsing_spec, training)
-    )
+    key = _key(graph, options, parsing_spec, packing, training)
+    return BatchFunctions(parse, transform, augment_batch, normalise_batch, key)
 
 
-def _key(graph: Graph, options: TrainOptions, parsing_spec: Mapping[str, Any], training: bool) -> str:
+def _key(graph: Graph, options: TrainOptions, parsing_spec: Mapping[str, Any], packing: Packing, training: bool) -> str:
     """Names what `parse` and `transform` do: the graph, and the options that they look at."""
     looked_at = graph.not_inputs, list(options.images), options.examples_are, options.task, sorted(parsing_spec.items())
-    named = *looked_at, training, graph.fingerprint
+    named = *looked_at, training, graph.fingerprint, sorted(packing.packs)
     return hashlib.sha256(repr(named).encode()).hexdigest()
 
 

@@ -19,6 +19,7 @@ from infeed.components import user_code
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.model_inputs import ModelInputs, feed_by_name, inputs_of, symbolic_output
 from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.packing import Packing
 
 _CROSSENTROPIES = (
     "binary_crossentropy",
@@ -49,7 +50,7 @@ class ModelSpec:
 
 
 def make_model(
-    options: TrainOptions, spec: ModelSpec, features: Mapping[str, tf.TypeSpec]
+    options: TrainOptions, spec: ModelSpec, features: Mapping[str, tf.TypeSpec], packing: Packing | None = None
 ) -> tuple[keras.Model, ModelInputs]:
     """The user's model, which picks what it takes from batches of the features, and how it does that.
 
@@ -57,6 +58,7 @@ def make_model(
       options: name the model function.
       spec: what the function is given.
       features: type of each feature that batches of training, evaluation and serving have, [batch, ...].
+      packing: of the features in batches of training and evaluation; None if they are not packed.
 
     Raises:
       InfeedError: as `build_model`, or the model wants other features, or its output cannot tell the classes apart.
@@ -64,7 +66,7 @@ def make_model(
     model = build_model(options, spec)
     inputs = inputs_of(model, features, options.model_fn)
     check_output(symbolic_output(model, inputs, features), model.loss, spec.classes, options.model_fn)
-    feed_by_name(model, inputs)
+    feed_by_name(model, inputs, packing or Packing())
     return model, inputs
 
 

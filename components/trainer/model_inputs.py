@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.trainer.packing import Packing
 
 # What Keras calls an input that was given no name.
 _UNNAMED = re.compile(r"(keras_tensor|input_layer)(_\d+)?")
@@ -72,21 +73,21 @@ def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[s
     return traced.get_concrete_function(dict(features)).structured_outputs
 
 
-def feed_by_name(model: keras.Model, inputs: ModelInputs) -> None:
-    """Has Keras' own training, evaluation and prediction steps pick the features, on this one model."""
+def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Packing()) -> None:  # noqa: B008 - frozen
+    """Has Keras' own training, evaluation and prediction steps unpack and pick the features, on this one model."""
     build = model._symbolic_build
 
     def symbolic_build(iterator: Any = None, data_batch: Any = None) -> None:
-        if _has_ragged(picked := _picked(data_batch, inputs)):
+        if _has_ragged(picked := _picked(data_batch, inputs, packing)):
             _build_by_tracing(model, picked)
         else:
             build(iterator, picked)
 
     model._symbolic_build = symbolic_build
-    if inputs.structure is None:
+    if inputs.structure is None and not packing.packs:
         return
     for step in ("train_step", "test_step", "predict_step"):
-        setattr(model, step, _picking(getattr(model, step), inputs))
+        setattr(model, step, _picking(getattr(model, step), inputs, packing))
 
 
 def _has_ragged(specs: Any) -> bool:
@@ -153,17 +154,18 @@ def _symbol(spec: tf.TypeSpec) -> keras.KerasTensor:
     return keras.KerasTensor(spec.shape, keras.backend.standardize_dtype(spec.dtype), **kind)
 
 
-def _picking(step: Callable[[Any], Any], inputs: ModelInputs) -> Callable[[Any], Any]:
-    return lambda data: step(_picked(data, inputs))
+def _picking(step: Callable[[Any], Any], inputs: ModelInputs, packing: Packing) -> Callable[[Any], Any]:
+    return lambda data: step(_picked(data, inputs, packing))
 
 
-def _picked(data: Any, inputs: ModelInputs) -> Any:
+def _picked(data: Any, inputs: ModelInputs, packing: Packing) -> Any:
     """(features, ...) -> (the model's argument, ...). What is no batch of features is a callback's own: left alone."""
     if not isinstance(data, tuple) or not data or not isinstance(data[0], dict):
         return data
-    if not set(_leaves(inputs.structure)) <= set(data[0]):
+    features = packing.unpack(data[0])
+    if inputs.structure is not None and not set(_leaves(inputs.structure)) <= set(features):
         return data
-    return (inputs(data[0]), *data[1:])
+    return (inputs(features), *data[1:])
 
 
 def _lacking(wanted: list[str], missing: list[str], features: Mapping[str, Any], where: str) -> InfeedError:

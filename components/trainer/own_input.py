@@ -43,7 +43,15 @@ def make_input(
       InfeedError: as `make_feed`, or the function gives what cannot be trained or evaluated on.
     """
     of_examples = partial(
-        make_feed, patterns, graph, options, training=training, num_steps=num_steps, runs=runs, devices=devices
+        make_feed,
+        patterns,
+        graph,
+        options,
+        training=training,
+        num_steps=num_steps,
+        runs=runs,
+        devices=devices,
+        packed=True,
     )
     function, batch_size = options.input_fn, options.feed.batch_size
     if not function:

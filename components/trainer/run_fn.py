@@ -25,12 +25,14 @@ from infeed.components.trainer.callbacks import CallbackSpec, ReportProgress, ma
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, export_error_context, remove
 from infeed.components.trainer.class_weights import class_weights, with_class_weights
 from infeed.components.trainer.cluster import OutputDirs, chief_writes
+from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.export import ServingModel, load_weights
 from infeed.components.trainer.graph import Graph, open_graph
 from infeed.components.trainer.model import ModelSpec, make_model
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
 from infeed.components.trainer.own_input import check_same_length, make_input
+from infeed.components.trainer.packing import Packing
 
 _log = logging.getLogger(__name__)
 
@@ -186,7 +188,8 @@ def fit(training: Training, places: OutputDirs) -> Trained:
     with strategy.scope():
         # At the last moment: a thread that some library left running may draw from the same generator.
         keras.utils.set_random_seed(options.feed.seed)
-        model, inputs = make_model(options, spec, features_of(dataset, evaluation))
+        packing = packing_of(graph, options)
+        model, inputs = make_model(options, spec, features_of(dataset, evaluation, packing), packing)
         if training.base_model and not start:
             load_weights(model, training.base_model)
     if inputs.unused and training.workers.index == 0:
@@ -212,10 +215,10 @@ def fit(training: Training, places: OutputDirs) -> Trained:
     return Trained(fitted, inputs)
 
 
-def features_of(train: Batches, evaluation: tf.data.Dataset) -> dict[str, tf.TypeSpec]:
+def features_of(train: Batches, evaluation: tf.data.Dataset, packing: Packing) -> dict[str, tf.TypeSpec]:
     """The features that batches of both have, [batch, ...]; an input function may give some of them alone."""
-    also = evaluation.element_spec[0]
-    return {name: spec for name, spec in train.element_spec[0].items() if name in also}
+    specs, also = (packing.unpack(batches.element_spec[0]) for batches in (train, evaluation))
+    return {name: spec for name, spec in specs.items() if name in also}
 
 
 def _train_batches(training: Training, start_step: int, workers: WorkerContext) -> Batches:
@@ -229,7 +232,7 @@ def _eval_batches(training: Training, workers: WorkerContext) -> tf.data.Dataset
 
 def model_spec(dataset: Batches, graph: Graph, options: TrainOptions) -> ModelSpec:
     """What the model function is given."""
-    features = dataset.element_spec[0]
+    features = packing_of(graph, options).unpack(dataset.element_spec[0])
     # In order of name: the graph gives them in any order, and a model that joins them must find its weights again.
     inputs = {name: tf.TensorSpec(features[name].shape[1:], features[name].dtype, name) for name in sorted(features)}
     sizes = {name: size for name, size in graph.vocabulary_sizes.items() if name in inputs}

@@ -16,6 +16,7 @@ from infeed.components import user_code
 from infeed.components.checks import at_least, check_choices
 from infeed.components.errors import InfeedError
 from infeed.components.schema import read, to_plain
+from infeed.components.trainer.data import packing_of
 from infeed.components.trainer.executor import SOURCE_DIGEST, check_one_way, config_of
 from infeed.components.trainer.options import TrainOptions
 
@@ -202,13 +203,13 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     declare = user_code.load(search.search_fn, "search_fn")
     train = training.train.dataset()  # here rows are decoded where the plan holds columns; trials only gather them
     evaluation = training.evaluation.dataset().take(training.eval_steps or -1)
-    spec = model_spec(train, graph, options)
+    spec, packing = model_spec(train, graph, options), packing_of(graph, options)
 
     def build(hp: keras_tuner.HyperParameters) -> Any:
         declare(hp)
         keras.utils.set_random_seed(options.feed.seed)  # what differs between trials is hyperparameters alone
         tried = dataclasses.replace(spec, hparams={**options.hparams, **hp.values})
-        return make_model(options, tried, features_of(train, evaluation))[0]
+        return make_model(options, tried, features_of(train, evaluation, packing), packing)[0]
 
     kind = {"random": keras_tuner.RandomSearch, "bayesian": keras_tuner.BayesianOptimization}[search.algorithm]
     tuner = kind(
