@@ -10,7 +10,10 @@ many words each feature has that is an index of words; `task`; `classes` in the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import keras
+import numpy as np
 
 from infeed.components import ModelSpec
 
@@ -20,10 +23,8 @@ def build_model(spec: ModelSpec) -> keras.Model:
     inputs = {
         name: keras.Input(tensor.shape, name=name, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()
     }
-    columns = [
-        _embed(column, spec.vocabulary_sizes[name]) if name in spec.vocabulary_sizes else column
-        for name, column in inputs.items()
-    ]
+    words = {name: size for name, size in spec.vocabulary_sizes.items() if spec.inputs[name].dtype.is_integer}
+    columns = [*(column for name, column in inputs.items() if name not in words), *_embed(inputs, words)]
     x = keras.layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
     # `hparams` are the user's own, from the project's config, and those that a search tries.
     for units in spec.hparams.get("units", (64, 32)):
@@ -38,14 +39,24 @@ def build_model(spec: ModelSpec) -> keras.Model:
     return model
 
 
-def _embed(column: keras.KerasTensor, words: int) -> keras.KerasTensor:
-    """Index 0 is a missing value and the last one a word not seen in training, hence two rows more than words.
+def _embed(inputs: Mapping[str, keras.KerasTensor], sizes: Mapping[str, int]) -> list[keras.KerasTensor]:
+    """Embeddings of words, of several in a row the mean. Columns of one width share a table, in rows of their own.
 
-    Of several words, such as those of a sentence, it is the mean.
+    A thousand columns of words would otherwise be a thousand layers, which take minutes to build.
     """
-    # Half as wide as there are words: a column of two words needs no more, and more than 32 seldom help a table.
-    width = min(32, 1 + words // 2)
-    return keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(words + 2, width)(column))
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name, size in sizes.items():
+        # Half as wide as there are words: a column of two words needs no more, and more than 32 seldom help a table.
+        alike.setdefault((min(32, 1 + size // 2), *inputs[name].shape[1:]), []).append(name)
+    embedded = []
+    for (width, *_), names in alike.items():
+        # Index 0 is a missing value and the last one a word not seen in training, hence two rows more than words.
+        rows = np.array([sizes[name] + 2 for name in names])
+        first = (np.cumsum(rows) - rows)[:, np.newaxis]
+        indices = keras.ops.stack([inputs[name] for name in names], axis=1) + first  # [batch, columns, words in a row]
+        vectors = keras.layers.Embedding(int(rows.sum()), width)(indices)
+        embedded.append(keras.layers.Flatten()(keras.ops.mean(vectors, axis=2)))
+    return embedded
 
 
 def _head(x: keras.KerasTensor, spec: ModelSpec) -> keras.KerasTensor:
