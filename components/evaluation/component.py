@@ -33,6 +33,7 @@ from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.batches import Batch, InputShard, batches_of
 from infeed.components.evaluation.slices import SliceKey, SliceSpec
+from infeed.components.evaluation.tfma_names import check_names
 from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
 
 EXAMPLES, MODEL, BASELINE, SCHEMA = "examples", "model", "baseline_model", "schema"
@@ -70,6 +71,7 @@ def evaluate(input_dict: Artifacts, output_dict: Artifacts, exec_properties: Map
       BeyondError: what only TFX's own executor can do; nothing is written.
       InfeedError: wrong input, with what, where and what to do.
     """
+    check_names()
     eval_config = _eval_config(input_dict, exec_properties)
     if unread := unread_format(input_dict[EXAMPLES]):
         raise BeyondError(unread)

@@ -8,6 +8,7 @@ What merging gives is the same however the rows are cut into batches, but for th
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -33,13 +34,25 @@ Batch = Mapping[str, Observed]  # by the model's name
 
 
 class Leaf(abc.ABC):
-    """One combiner of TFMA's, for batches."""
+    """One combiner of TFMA's, for batches.
 
-    needs_pairs: ClassVar[bool] = True  # labels and predictions, or weights alone
+    Attributes:
+      needs_pairs: whether it reads labels and predictions, or weights alone.
+      reads: private attributes of the combiner that `terms`, `total` and `merge` read.
+    """
+
+    needs_pairs: ClassVar[bool] = True
+    reads: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, combiner: Any) -> None:
         self.combiner = combiner
         self.subject = Subject.of(combiner)
+
+    def check(self) -> None:
+        """Raises AttributeError if this TFMA lacks a private name that the leaf reads, before any row is read."""
+        for name in self.reads:
+            operator.attrgetter(name)(self.combiner)
+        self.results(self.example())
 
     @abc.abstractmethod
     def terms(self, batch: Batch) -> Terms:
@@ -50,6 +63,10 @@ class Leaf(abc.ABC):
         """Of the terms of some rows."""
 
     @abc.abstractmethod
+    def example(self) -> Any:
+        """A total, of no rows in particular."""
+
+    @abc.abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
         """The total of both; may change `one`."""
 
@@ -58,8 +75,26 @@ class Leaf(abc.ABC):
         """TFMA's keys -> what its combiner gives for them."""
 
 
+def extracted(combiner: Any, **sums: float) -> dict[Any, Any]:
+    """What the combiner makes of an accumulator that holds these sums.
+
+    Raises:
+      AttributeError: its accumulators have no such sums; Python would set new attributes that nothing reads.
+    """
+    found = combiner.create_accumulator()
+    for name, value in sums.items():
+        getattr(found, name)
+        setattr(found, name, value)
+    return dict(combiner.extract_output(found))
+
+
 class _Sums(Leaf):
     """Whose total is the sum of its only term, [rows] or [rows, n]."""
+
+    sums: ClassVar[int] = 2  # n
+
+    def example(self) -> Any:
+        return np.ones(self.sums)
 
     def total(self, terms: Terms) -> Any:
         return terms[0].sum(axis=0, dtype=np.float64)
@@ -73,6 +108,9 @@ class ExampleCount(_Sums):
 
     needs_pairs = False
 
+    def example(self) -> Any:
+        return 1.0
+
     def terms(self, batch: Batch) -> Terms:
         return (self.subject.weights(batch),)
 
@@ -83,15 +121,21 @@ class ExampleCount(_Sums):
 class MeanTotals(_Sums):
     """Sums of labels, of predictions and of weights, for calibration and both means."""
 
+    sums = 3
+
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
         weights = pairs.weights.astype(np.float64)
         return (np.stack([weights * pairs.labels, weights * pairs.predictions, weights], -1).sum(axis=1),)
 
     def results(self, total: Any) -> dict[Any, Any]:
-        found = self.combiner.create_accumulator()
-        found.total_weighted_labels, found.total_weighted_predictions, found.total_weighted_examples = total.tolist()
-        return dict(self.combiner.extract_output(found))
+        labels, predictions, weights = total.tolist()
+        return extracted(
+            self.combiner,
+            total_weighted_labels=labels,
+            total_weighted_predictions=predictions,
+            total_weighted_examples=weights,
+        )
 
 
 def _percentage(label: Array, prediction: Array) -> Array:
@@ -123,9 +167,8 @@ class MeanError(_Sums):
         return (np.stack([np.where(is_error, errors, 0.0) * weights, weights], -1).sum(axis=1),)
 
     def results(self, total: Any) -> dict[Any, Any]:
-        found = self.combiner.create_accumulator()
-        found.total_regression_error, found.total_example_weights = total.tolist()
-        return dict(self.combiner.extract_output(found))
+        errors, weights = total.tolist()
+        return extracted(self.combiner, total_regression_error=errors, total_example_weights=weights)
 
 
 class ErrorMoments(_Sums):
@@ -141,6 +184,8 @@ class ErrorMoments(_Sums):
 
 class CrossEntropy(_Sums):
     """Sums of cross entropies, each the mean (binary) or sum (categorical) over classes, and of weights."""
+
+    reads = ("_label_smoothing", "_from_logits")
 
     def terms(self, batch: Batch) -> Terms:
         pairs = self.subject.pairs(batch)
@@ -166,9 +211,8 @@ class CrossEntropy(_Sums):
         return np.asarray(-(labels * logarithms).sum(axis=1))
 
     def results(self, total: Any) -> dict[Any, Any]:
-        found = self.combiner.create_accumulator()
-        found.total_cross_entropy, found.total_example_weights = total.tolist()
-        return dict(self.combiner.extract_output(found))
+        entropies, weights = total.tolist()
+        return extracted(self.combiner, total_cross_entropy=entropies, total_example_weights=weights)
 
 
 class BucketSums(Leaf):
@@ -176,6 +220,11 @@ class BucketSums(Leaf):
 
     The total is (numbers of the buckets that have rows, ascending, [n]; float64 sums [3, n]).
     """
+
+    reads = ("_fractional_labels", "_prediction_based_bucketing", "_num_buckets", "_left", "_range")
+
+    def example(self) -> Any:
+        return np.ones(1, np.int64), np.ones([3, 1])
 
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
@@ -219,6 +268,11 @@ def _by_bucket(buckets: Array, sums: Array) -> tuple[Array, Array]:
 
 class ConfusionMatrices(Leaf):
     """True and false positives and negatives at thresholds; the total is float64 [4, thresholds]: tp, tn, fp, fn."""
+
+    reads = ("_enable_fractional_labels",)
+
+    def example(self) -> Any:
+        return np.ones([4, len(self._asked)])
 
     def __init__(self, combiner: Any) -> None:
         super().__init__(combiner)
@@ -272,6 +326,9 @@ class ConfusionMatrices(Leaf):
 
 class ClassMatrices(Leaf):
     """How often each class is called each other; the total is (threshold, actual, predicted) -> weight."""
+
+    def example(self) -> Any:
+        return {(threshold, 0, 0): 1.0 for threshold in self.combiner._thresholds}
 
     def __init__(self, combiner: Any) -> None:
         super().__init__(combiner)

@@ -49,6 +49,8 @@ class KerasMetrics(Leaf):
     TFMA's combiner makes the metrics and reads their results.
     """
 
+    reads = ("_sub_key_in_config",)
+
     def __init__(self, combiner: Any) -> None:
         super().__init__(combiner)
         if combiner._output_names != [""]:
@@ -62,6 +64,9 @@ class KerasMetrics(Leaf):
         pairs = self.subject.pairs(batch, whole=chooses)
         labels = dense_labels(pairs) if chooses else pairs.labels
         return _checked(Pairs(labels, pairs.predictions, pairs.weights))
+
+    def example(self) -> Any:
+        return _Gathered([metric.get_weights() for metric in self._metrics])
 
     def total(self, terms: Terms) -> Any:
         return self._flushed(_Gathered([[] for _ in self._metrics], [terms]), _ROWS)
@@ -209,8 +214,10 @@ def _leaf(computation: Any) -> Leaf:
     if own:
         raise BeyondError(f"a metric prepares its rows by {type(own[0]).__name__}")
     try:
-        return _LEAVES[kind.__name__](combiner)
-    except AttributeError as error:
+        leaf = _LEAVES[kind.__name__](combiner)
+        leaf.check()
+        return leaf
+    except (AttributeError, TypeError, ValueError) as error:
         raise BeyondError(f"this TFMA's {kind.__name__} is another: {error}") from error
 
 

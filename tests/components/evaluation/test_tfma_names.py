@@ -1,0 +1,177 @@
+"""A name that TFMA no longer has is noticed before a row is read: then TFX's own Evaluator takes over."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tfx
+
+TFMA = "tensorflow_model_analysis"
+EVALUATION = Path(__file__).parents[3] / "components" / "evaluation"
+METRICS: dict[str, dict[str, Any]] = {
+    "ExampleCount": {},
+    "MeanLabel": {},
+    "MeanSquaredError": {},
+    "BinaryCrossEntropy": {"label_smoothing": 0.1},
+    "AUC": {"num_thresholds": 20},
+    "CalibrationPlot": {"num_buckets": 4},
+    "ConfusionMatrixAtThresholds": {"thresholds": [0.25, 0.5]},
+    "MultiClassConfusionMatrixAtThresholds": {"thresholds": [0.25, 0.5]},
+    "CategoricalAccuracy": {},
+}
+OF_CLASSES = ("ExampleCount", "MultiClassConfusionMatrixAtThresholds", "CategoricalAccuracy")
+
+
+def used() -> Iterator[tuple[str, str]]:
+    """(module of TFMA, name in it) of everything that the Evaluator's source takes from TFMA."""
+    for path in EVALUATION.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        modules: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                modules |= {str(one.asname): "" for one in node.names if one.name == TFMA}
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(TFMA):
+                place = str(node.module).removeprefix(TFMA).lstrip(".")
+                for one in node.names:
+                    inner = f"{place}.{one.name}".lstrip(".")
+                    if (Path(importlib.import_module(TFMA).__file__).parent / inner.replace(".", "/")).with_suffix(
+                        ".py"
+                    ).exists() or inner.endswith("_pb2"):
+                        modules[one.asname or one.name] = inner
+                    else:
+                        yield place, one.name
+        yield from ((modules[a], b) for a, b in _chains(tree) if a in modules and not b.startswith("__"))
+
+
+def _chains(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """`a.b.c` as ("a", "b.c"), the longest only."""
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in inner:
+            names, below = [node.attr], node.value
+            while isinstance(below, ast.Attribute):
+                names.append(below.attr)
+                below = below.value
+            if isinstance(below, ast.Name):
+                yield below.id, ".".join(reversed(names))
+
+
+def test_every_name_that_is_used_is_checked() -> None:
+    from infeed.components.evaluation.tfma_names import USED
+
+    checked = {(module, name) for module, names in USED.items() for name in names}
+    assert {one for one in used() if one not in checked} == set()
+
+
+def test_each_missing_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from infeed.components.evaluation.pairs import BeyondError
+    from infeed.components.evaluation.tfma_names import USED, check_names
+
+    check_names()
+    for module, names in USED.items():
+        for name in names:
+            *path, last = name.split(".")
+            owner = importlib.import_module(f"{TFMA}.{module}".rstrip("."))
+            for part in path:
+                owner = getattr(owner, part)
+            with monkeypatch.context() as patch:
+                patch.delattr(owner, last)
+                with pytest.raises(BeyondError, match=last):
+                    check_names()
+
+
+def test_without_a_name_tfx_evaluates_and_the_log_says_so(
+    eval_config: Callable[..., Any],
+    execute: Callable[..., Any],
+    examples: Any,
+    model: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    from tensorflow_model_analysis.metrics import calibration_histogram
+    from tfx.components.evaluator.executor import Executor
+
+    from infeed.components import Evaluator
+
+    done: list[Any] = []
+    monkeypatch.setattr(Executor, "Do", lambda self, *given: done.append(given))
+    monkeypatch.delattr(calibration_histogram, "Bucket")
+    with caplog.at_level(logging.WARNING):
+        execute(Evaluator, tmp_path, examples, eval_config(), model)
+    assert len(done) == 1
+    assert "Bucket" in caplog.text
+
+
+def leaf_of(name: str) -> Any:
+    import tfx.components  # noqa: F401 - before TFMA
+
+    # isort: split
+    import tensorflow_model_analysis as tfma
+    from tensorflow_model_analysis.proto import config_pb2
+
+    from infeed.components.evaluation.metric_plan import MetricPlan
+
+    of_one = None if name in OF_CLASSES else config_pb2.BinarizationOptions(class_ids={"values": [1]})
+    metric = tfma.MetricConfig(class_name=name, config=json.dumps(METRICS[name]))
+    config = tfma.EvalConfig(
+        model_specs=[tfma.ModelSpec()], metrics_specs=[tfma.MetricsSpec(metrics=[metric], binarize=of_one)]
+    )
+    return MetricPlan.of(tfma.utils.update_eval_config_with_defaults(config)).leaves[0]
+
+
+def results(leaf: Any) -> Any:
+    """Of three rows of three classes."""
+    from infeed.components.evaluation.pairs import Observed
+
+    sparse = type(leaf).__name__ != "KerasMetrics"
+    labels = np.array([[0], [1], [2]]) if sparse else np.eye(3)
+    rows = Observed(3, labels, np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.5, 0.25, 0.25]]), None)
+    found = leaf.results(leaf.total(leaf.terms({"": rows})))
+    return str({key: _plain(value) for key, value in found.items()})
+
+
+def _plain(value: Any) -> Any:
+    """What an accumulator holds."""
+    slots = getattr(value, "__slots__", ()) if not isinstance(value, tuple) else ()
+    return {name: getattr(value, name) for name in slots} or value
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_each_attribute_that_a_combiner_lacks_is_noticed_or_not_needed(name: str) -> None:
+    leaf = leaf_of(name)
+    expected, noticed = results(leaf), 0
+    for attribute in [one for one in vars(leaf.combiner) if one.startswith("_")]:
+        lacking = copy.copy(leaf.combiner)
+        delattr(lacking, attribute)
+        try:
+            without = type(leaf)(lacking)
+            without.check()
+        except AttributeError:
+            noticed += 1
+        else:
+            assert results(without) == expected, attribute
+    assert noticed
+
+
+@pytest.mark.parametrize("name", ["MeanLabel", "MeanSquaredError", "BinaryCrossEntropy"])
+def test_each_sum_that_an_accumulator_lacks_is_noticed(name: str) -> None:
+    leaf = leaf_of(name)
+    made = leaf.combiner.create_accumulator()
+    sums = vars(made) if hasattr(made, "__dict__") else dict.fromkeys(made.__slots__)
+    for one in sums:
+        others = {name: getattr(made, name) for name in sums if name != one}
+        leaf.combiner.create_accumulator = lambda others=others: SimpleNamespace(**others)
+        with pytest.raises(AttributeError, match=one):
+            leaf.check()
