@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -140,8 +141,9 @@ class TableSurvey:
 
     `classes` are in the order of their index, each with its rows in `class_rows`; none of a quantity. `rejected` are
     bad rows, which are counted nowhere else; `unlabeled` of them have no label. `patterns` has a pattern for each split
-    that has files of its own, and `of_train` are about the rows of those of train. `groups` are columns that name
-    groups of rows, `repeats` counts rows that repeat others.
+    that has files of its own, and `rows_of` about its rows. `unlabeled_files` are of a split and have no label, and
+    `beside` are of no split: neither is in the rows. `groups` are columns that name groups of rows, `repeats` counts
+    rows that repeat others.
 
     `numbers` are the text columns that are read as numbers, each with an example of its format, as the option `numbers`
     of the sources takes them, and `numbers_remark` says so. `not_read` are columns without a place in an example, each
@@ -157,17 +159,19 @@ class TableSurvey:
     rejected: int = 0
     unlabeled: int = 0
     patterns: Mapping[str, str] = field(default_factory=dict)
-    of_train: int | None = None
     groups: tuple[Group, ...] = ()
     repeats: Repeats = Repeats()
     numbers: Mapping[str, str] = field(default_factory=dict)
     numbers_remark: str = ""
     not_read: Mapping[str, str] = field(default_factory=dict)
+    rows_of: Mapping[str, int] = field(default_factory=dict)
+    unlabeled_files: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def undivided(self) -> int:
         """About how many rows are in files that do not say which are trained on."""
-        return self.rows if self.of_train is None else self.of_train
+        return self.rows_of.get("train", self.rows)
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -221,10 +225,15 @@ class ImageSurvey:
         return self.layout.splits
 
     @property
+    def rows_of(self) -> Mapping[str, int]:
+        """The pictures of each split that has a folder of its own."""
+        names = Counter(image.filename.partition("/")[0] for image in self.layout.images)
+        return {split: names[pattern.partition("/")[0]] for split, pattern in self.patterns.items()}
+
+    @property
     def undivided(self) -> int:
         """Pictures in folders that do not say which are trained on."""
-        folder = self.patterns.get("train", "/").partition("/")[0]
-        return sum(image.filename.startswith(folder) for image in self.layout.images)
+        return self.rows_of.get("train", self.rows)
 
     @property
     def guess(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from infeed.pipelines.commands.options import as_flags
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED
 from infeed.pipelines.console.terminal import command_line, in_lines
+from infeed.pipelines.surveys import TableSurvey
 
 if TYPE_CHECKING:
     from infeed.pipelines.local.outcome import RunOutcome
@@ -90,12 +92,19 @@ def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
     return f"train longer (--epochs), {better}; blessing.bound in a config of yours says what is enough"
 
 
+def _table(config: PipelineConfig) -> str:
+    """Rows that wait for a prediction, if there are some; else some of the data."""
+    unlabeled = config.survey.unlabeled_files if isinstance(config.survey, TableSurvey) else ()
+    places = [*unlabeled, *reversed(list(config.patterns.values()))]
+    return os.path.join(config.data, places[0]) if places else config.data
+
+
 def _example(config: PipelineConfig) -> list[str]:
     """Something to predict that is there: a picture of the data, or the table."""
     if config.source != "images":
         # The model knows how the columns of numbers are written.
         options = {name: value for name, value in config.source_options.items() if name != "numbers"}
-        return [short_path(config.data), *as_flags(options)]
+        return [short_path(_table(config)), *as_flags(options)]
     from infeed.pipelines.project.sources import find_layout
 
     return [short_path(find_layout(config.data).images[0].path)]

@@ -194,6 +194,10 @@ def notes(
         yield from _of_pictures(survey, data)
     else:
         yield "data", f"{data}: {survey.rows:,} rows"
+        for pattern in survey.unlabeled_files:
+            yield "left out", f"{pattern}: no {survey.label.name} to score a model by; `infeed predict` takes it"
+        if survey.beside:
+            yield "left out", f"{_listed(survey.beside)}: the name says no split"
         yield "label", _label(survey)
         if survey.numbers_remark:
             yield "numbers", survey.numbers_remark

@@ -33,7 +33,8 @@ from infeed.components.example_gen.formats import (
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
 from infeed.components.example_gen.sources.images.reader import default_pattern, find_images, list_images
-from infeed.pipelines.config import EVAL, EXAMPLE_GENS, TEST, TRAIN, Source
+from infeed.pipelines.config import EXAMPLE_GENS, TRAIN, Source
+from infeed.pipelines.project.split_files import NAMES
 from infeed.pipelines.surveys import Layout
 
 _OTHER = {
@@ -42,12 +43,6 @@ _OTHER = {
     "python": "write the pipeline in Python with its ExampleGen, or give CSV, JSON Lines, Parquet or Avro",
 }
 
-# Names of folders of a split, the likeliest first.
-_NAMES = {
-    TRAIN: ("train", "training"),
-    EVAL: ("val", "valid", "validation", "eval", "evaluation", "dev"),
-    TEST: ("test", "testing"),
-}
 _DEPTH = 4
 _DO = "make a folder for each class, as in {0}/cat/1.png and {0}/dog/2.png, or a CSV with the columns path and label"
 # One value in fifty is left empty, so that the pipeline meets what real tables are like.
@@ -156,12 +151,12 @@ def find_layout(root: str) -> Layout:
 
 def _split_folders(root: str) -> dict[str, str]:
     """Split -> its folder, which has class folders in it; none if the folders are classes themselves."""
-    known = {name for names in _NAMES.values() for name in names}
+    known = {name for names in NAMES.values() for name in names}
     flat = {files.relative(file.path, root).partition("/")[0].lower() for file in files.glob(root, CLASS_FOLDERS)}
     if flat - known or default_pattern(root).endswith(".csv"):
         return {}
     there = {name.lower(): name for name in files.list_folders(root) if files.glob(root, f"{name}/{CLASS_FOLDERS}")}
-    named = {split: [there[name] for name in names if name in there] for split, names in _NAMES.items()}
+    named = {split: [there[name] for name in names if name in there] for split, names in NAMES.items()}
     return {split: found[0] for split, found in named.items() if found}
 
 

@@ -164,7 +164,7 @@ def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOption
         words += f"; {_by(rule)}"
     if TEST not in names:
         return "splits", words
-    scored = survey.undivided * shares[TEST] // sum(shares.values()) if TEST in shares else _FEW_SCORED
+    scored = survey.undivided * shares[TEST] // sum(shares.values()) if TEST in shares else survey.rows_of[TEST]
     if scored < _FEW_SCORED:
         words += f"; about {scored} rows to score on are few: the score may be far off"
     return "splits", words

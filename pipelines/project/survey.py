@@ -13,6 +13,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
@@ -20,12 +22,13 @@ from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.formats import default_settings, open_patterns
 from infeed.components.example_gen.inputs import BadRow, BadRows
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task
 from infeed.components.transform.kinds.dates import DatePart
-from infeed.pipelines.config import Source
+from infeed.pipelines.config import EVAL, TEST, Source
 from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed
 from infeed.pipelines.project.leaks import find_leaks
@@ -33,6 +36,7 @@ from infeed.pipelines.project.number_columns import NumberColumn, number_columns
 from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
 from infeed.pipelines.project.repeats import find_repeats
 from infeed.pipelines.project.sources import find_layout
+from infeed.pipelines.project.split_files import SplitFiles, find_split_files
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
 
@@ -67,7 +71,10 @@ def survey_table(
       InfeedError: no file, no rows, no such column, rows without a label, or a label that has one value only.
         A missing label is a `LabelNeededError` with the columns that could be it.
     """
-    opened = partial(Table, path, source, options=_with_label(options, label))
+    by_name = find_split_files(path, source)
+    bare = _without_label(path, label, source, settings, options, by_name) if label else [EVAL, TEST]
+    patterns = by_name.without(bare).patterns
+    opened = partial(Table, path, source, options=_with_label(options, label), patterns=patterns)
     table = opened(settings)
     names = [column.name for column in table.columns]
     if label is not None and label in table.names and label not in names:
@@ -83,7 +90,7 @@ def survey_table(
     surveyed, of_label = _surveys(table.columns, found, label, advice), found[label]
     target = surveyed.pop(label)
     learned = _checked_task(target, task or infer_task(of_label), path)
-    sample, times = table.sample().cells, _times(table.columns, surveyed)
+    sample, splits, times = table.sample().cells, table.sampled_splits(), _times(table.columns, surveyed)
     leaks = find_leaks(sample, label, learned, times)
     divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
     surveyed = {name: replace(column, leak=leaks.get(name)) for name, column in divided.items()}
@@ -98,12 +105,31 @@ def survey_table(
         class_rows=tuple(rows for _, rows in counts),
         rejected=rejected,
         unlabeled=table.incomplete[label],
-        groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}),
-        repeats=find_repeats(sample, {name: found[name] for name, column in surveyed.items() if column.features}),
+        groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}, splits),
+        repeats=find_repeats(sample, {n: found[n] for n, column in surveyed.items() if column.features}, splits),
         numbers=numbers,
         numbers_remark=remark(written, list(numbers)),
         not_read=table.left_out,
+        patterns=patterns,
+        rows_of=table.rows_of() if patterns else {},
+        unlabeled_files=tuple(by_name.patterns[split] for split in bare),
+        beside=by_name.beside,
     )
+
+
+def _without_label(
+    path: str, label: str, source: Source, settings: Mapping[str, Any], options: IngestOptions, by_name: SplitFiles
+) -> list[str]:
+    """The splits beside train whose files do not have the label, or no value of it."""
+    if not by_name.patterns:
+        return []
+    settings = {**default_settings(path, source), **settings}
+    bare = []
+    for split in (name for name in (EVAL, TEST) if name in by_name.patterns):
+        opened = open_patterns(source, path, {split: by_name.patterns[split]}, options, settings, "--set")
+        if label not in opened.schema.names or pa.types.is_null(opened.schema.field(label).type):
+            bare.append(split)
+    return bare
 
 
 def _with_label(options: IngestOptions, label: str | None) -> IngestOptions:

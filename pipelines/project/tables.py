@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components import schema, user_code
@@ -36,6 +39,7 @@ from infeed.components.dataset.statistics.table_statistics import (
 )
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import MISSING, choose_columns, choose_rows
+from infeed.components.example_gen.formats import default_settings, open_patterns
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
@@ -43,6 +47,7 @@ from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, 
 from infeed.pipelines.project.sources import files_of_table, open_table
 
 _SHOWN = 20  # names in an error
+Ints = npt.NDArray[np.int64]
 _KEPT_BYTES = 1 << 20  # of a file or a table; a smaller one is read in no time
 _LEAST_SAMPLED = 8_192  # rows of a file
 
@@ -90,6 +95,7 @@ class Table:
       source: kind of the files.
       settings: options of the kind, such as the delimiter of a CSV.
       options: which rows and columns are taken, and what becomes of bad rows.
+      patterns: split -> pattern of its files below `path`; empty for all files.
 
     Attributes:
       columns: those that are taken, of all files together, in their order.
@@ -101,15 +107,23 @@ class Table:
       InfeedError: no file, or files that are not of that kind.
     """
 
-    def __init__(self, path: str, source: Source, settings: Mapping[str, Any], options: IngestOptions) -> None:
+    def __init__(
+        self,
+        path: str,
+        source: Source,
+        settings: Mapping[str, Any],
+        options: IngestOptions,
+        patterns: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._open = partial(open_table, source=source, settings=settings, options=options)
-        self._path, self._options = path, options
-        chosen = [options.filter, options.required, options.columns]
+        self._path, self._options, self._patterns = path, options, patterns
+        self._source, self._settings = source, settings
+        chosen = [options.filter, options.required, options.columns, dict(patterns)]
         how = json.dumps([source, dict(settings), *chosen], sort_keys=True, default=str)
         self._read_as = [metadata.version("tfx-infeed"), how]
         if options.filter and is_function(options.filter):
             self._read_as.append(user_code.digest(options.filter, "filter"))
-        self._files = tuple(files_of_table(path, source))
+        self._files = self._find_files()
         look = self._kept_look()
         self._added = self._open_added(look) if look else {}
         known = look if look and self._added is not None else None
@@ -124,7 +138,33 @@ class Table:
     @cached_property
     def _whole(self) -> OpenedSource:
         """Opening the files of some formats reads them, to find the types of the columns."""
-        return self._open(self._path)
+        if not self._patterns:
+            return self._open(self._path)
+        settings = {**default_settings(self._files[0].path, self._source), **self._settings}
+        return open_patterns(
+            self._source, self._path, dict[str | None, str](self._patterns.items()), self._options, settings, "--set"
+        )
+
+    @cached_property
+    def _by_split(self) -> dict[str, list[files.FileStat]]:
+        return {split: files.glob(self._path, pattern) for split, pattern in self._patterns.items()}
+
+    def _find_files(self) -> tuple[files.FileStat, ...]:
+        if not self._patterns:
+            return tuple(files_of_table(self._path, self._source))
+        return tuple(file for found in self._by_split.values() for file in found)
+
+    def rows_of(self) -> dict[str, int]:
+        """About how many rows are in the files of each split, by their bytes."""
+        size, rows = max(sum(file.size for file in self._files), 1), self._found.statistics.rows
+        return {split: sum(file.size for file in found) * rows // size for split, found in self._by_split.items()}
+
+    def sampled_splits(self) -> Ints | None:
+        """int64 [rows of the sample], the number of the split of each row; None unless there are several."""
+        if len(self._by_split) < 2:
+            return None
+        numbers = np.repeat(np.arange(len(self._by_split)), [len(found) for found in self._by_split.values()])
+        return numbers[self.sample().files]
 
     def _open_added(self, look: _Look) -> dict[files.FileStat, OpenedSource] | None:
         """The files that are new since then; None where something else is, or the columns may be."""

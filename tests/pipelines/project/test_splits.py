@@ -107,8 +107,8 @@ def test_files_that_are_splits_cannot_be_split_otherwise() -> None:
 
 def test_the_rows_to_train_on_are_a_share_of_those_that_are_divided() -> None:
     assert trained_on(table(300), {"train": 2, "eval": 1}) == 200
-    assert trained_on(table(300, of_train=200), {"train": 16, "eval": 4}) == 160
-    assert trained_on(table(300, of_train=200), {}) == 200
+    assert trained_on(table(300, rows_of={"train": 200}), {"train": 16, "eval": 4}) == 160
+    assert trained_on(table(300, rows_of={"train": 200}), {}) == 200
 
 
 def test_the_note_says_what_each_split_is_for_and_warns_of_few_rows() -> None:
@@ -125,6 +125,8 @@ def test_the_note_says_what_each_split_is_for_and_warns_of_few_rows() -> None:
 
 def test_the_note_names_the_files_of_a_split() -> None:
     patterns = {"train": "train/*", "test": "test.csv"}
-    words = splits_note(table(900, of_train=600, patterns=patterns), {"train": 16, "eval": 4}, IngestOptions())[1]
+    words = splits_note(
+        table(900, rows_of={"train": 600, "test": 300}, patterns=patterns), {"train": 16, "eval": 4}, IngestOptions()
+    )[1]
     assert words.startswith("train (80% of train/): ")
     assert "test (test.csv): " in words

@@ -1,0 +1,111 @@
+"""Files and folders whose names say which split they are: `train.csv` and `test.csv`, `train/` and `val/`."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.formats import FORMATS, kind_of_name
+from infeed.pipelines.config import EVAL, TEST, TRAIN
+
+# Words of names, the likeliest first.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    TRAIN: ("train", "training"),
+    EVAL: ("val", "valid", "validation", "eval", "evaluation", "dev"),
+    TEST: ("test", "testing"),
+}
+_WORDS = re.compile(r"[a-z]+")
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """The files of a table by split.
+
+    Attributes:
+      patterns: split -> pattern of its files below the folder, train among them; empty if no names say it.
+      beside: files and folders of no split.
+    """
+
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+
+    def without(self, splits: Collection[str]) -> SplitFiles:
+        """The same, but for some splits."""
+        return SplitFiles({name: one for name, one in self.patterns.items() if name not in splits}, self.beside)
+
+
+def find_split_files(folder: str, kind: str) -> SplitFiles:
+    """The split of each file, or folder of files, in `folder`; nothing unless one is train and another is not.
+
+    Args:
+      folder: what `data` names; a file or a pattern has no splits.
+      kind: format of the files.
+
+    Raises:
+      InfeedError: files of one split that no pattern finds without those of another.
+    """
+    if not files.is_folder(folder):
+        return SplitFiles()
+    at_top = [files.name(file.path) for file in files.glob(folder, "*") if kind_of_name(file.path) == kind]
+    inside = {name: _pattern_inside(folder, name, kind) for name in files.list_folders(folder)}
+    folders = [name for name, pattern in inside.items() if pattern and not files.is_hidden(name)]
+    found: dict[str, str] = {}
+    taken: list[str] = []
+    for split in NAMES:
+        if names := _likeliest(at_top, split):
+            found[split] = _pattern_of(names, at_top, folder)
+        elif names := _likeliest(folders, split)[:1]:
+            found[split] = inside[names[0]]
+        taken += names
+    if TRAIN not in found or len(found) == 1:
+        return SplitFiles()
+    return SplitFiles(found, tuple(name for name in (*at_top, *folders) if name not in taken))
+
+
+def split_of(name: str) -> tuple[str, str] | None:
+    """(split, word) of a name that begins or ends with the word: `train-00000-of-00002.parquet`, `rides_test.csv`."""
+    words = _WORDS.findall(name.lower().partition(".")[0])
+    words = [word for word in words if word not in ("of", "part")]
+    for word in words[:1] + words[-1:]:
+        for split, known in NAMES.items():
+            if word in known:
+                return split, word
+    return None
+
+
+def _likeliest(names: Sequence[str], split: str) -> list[str]:
+    """Those of the split with the likeliest of its words."""
+    said = {name: found[1] for name in names if (found := split_of(name)) and found[0] == split}
+    word = next((word for word in NAMES[split] if word in said.values()), "")
+    return [name for name, its in said.items() if its == word]
+
+
+def _pattern_inside(folder: str, name: str, kind: str) -> str:
+    """What finds the files of a folder, and no README beside them; nothing if it holds none of the format."""
+    inside = [files.name(file.path) for file in files.glob(folder, f"{name}/*")]
+    of_kind = [one for one in inside if kind_of_name(one) == kind]
+    if not of_kind:
+        return ""
+    suffixes = {suffix for suffix in FORMATS[kind].suffixes if all(one.lower().endswith(suffix) for one in of_kind)}
+    suffix = max(suffixes, key=len, default="")
+    mixed = [one for one in inside if one.endswith(suffix)] != of_kind
+    return f"{name}/*" if mixed else f"{name}/*{suffix}"
+
+
+def _pattern_of(names: Sequence[str], every: Collection[str], folder: str) -> str:
+    """The one name, or what finds these and no other."""
+    if len(names) == 1:
+        return names[0]
+    begin = re.split(r"[\W\d_]", names[0])[0]
+    for pattern in (re.sub(r"\d+", "*", names[0]), f"{begin}*"):
+        if set(fnmatch.filter(every, pattern)) == set(names):
+            return pattern
+    raise InfeedError(
+        f"{names[0]} and {names[1]} are both of one split, and no pattern finds them alone",
+        where=folder,
+        do="put the files of each split into a folder of its own, such as train/ and test/",
+    )
