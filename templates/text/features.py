@@ -35,11 +35,11 @@ def features(survey: TableSurvey) -> list[Feature]:
     """
     texts = TEXTS or [column.name for column in survey.columns if _holds_sentences(column)]
     if not texts:
-        others = ", ".join(column.name for column in survey.columns)
+        others = ", ".join(f"{c.name} ({c.useless})" if c.useless else c.name for c in survey.columns)
         raise InfeedError(
             f"none of the columns holds sentences: {others or 'there is no other column'}",
             where="features.py",
-            do="name those to read in TEXTS, or use the template tabular",
+            do="name those to read in TEXTS, keep one that is left out by --keep, or use the template tabular",
         )
     return [*map(sentence, texts), Label(survey.label.name, task=survey.task)]
 
