@@ -131,7 +131,7 @@ def shown(value: Any) -> str:
 
 def _plain(value: Any, where: str, defaults: bool = True) -> Any:
     if dataclasses.is_dataclass(value):
-        given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if defaults or _issentence(f, value)}
+        given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if defaults or _is_written(f, value)}
         return {name: _plain(one, _path([name], where), defaults) for name, one in given.items()}
     if isinstance(value, Mapping):
         return {_key(name, where): _plain(one, _path([str(name)], where), defaults) for name, one in value.items()}
@@ -142,7 +142,8 @@ def _plain(value: Any, where: str, defaults: bool = True) -> Any:
     raise InfeedError(f"{_name(where)} is {shown(value)}", where=where, do="write text, a number, a list or a mapping")
 
 
-def _issentence(option: dataclasses.Field[Any], of: Any) -> bool:
+def _is_written(option: dataclasses.Field[Any], of: Any) -> bool:
+    """Whether the option stands in plain data without defaults: it differs from its default, or is a tag."""
     kind: Any = type(of)
     return getattr(of, option.name) != option.default or is_tag(hints_of(kind)[option.name])
 

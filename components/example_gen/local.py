@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,9 +108,8 @@ def processes(count: int) -> Iterator[MapFn]:
     if count == 1:
         yield map
         return
-    # Spawned, not forked: threads of Arrow and clients of object stores do not survive a fork.
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
-    ours = set(multiprocessing.active_children())
+    workers = _Workers()
+    pool = ProcessPoolExecutor(count, workers, initializer=_end_with_parent)
 
     def each(function: Callable[[A], B], items: Sequence[A], /) -> Iterable[B]:
         for future in as_completed([pool.submit(_call, function, item) for item in items]):
@@ -118,14 +118,30 @@ def processes(count: int) -> Iterator[MapFn]:
     try:
         yield each
     except BaseException as error:
-        for child in set(multiprocessing.active_children()) - ours:
-            child.kill()
+        for worker in workers.started:
+            worker.kill()
         if isinstance(error, BrokenProcessPool):
             do = "most often memory ran out: use fewer workers or smaller blocks, then run again"
             raise InfeedError("a worker process was killed", do=do) from error
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+class _Workers(SpawnContext):
+    """Starts the processes of one pool and knows them: the caller may have other children, which are not ours to kill.
+
+    Spawned, not forked: threads of Arrow and clients of object stores do not survive a fork.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **named: Any) -> SpawnProcess:  # type: ignore[override] # noqa: N802 (its name there)
+        process = SpawnProcess(*args, **named)
+        self.started.append(process)
+        return process
 
 
 def _call(function: Callable[[A], Any], item: A) -> Any:

@@ -93,7 +93,9 @@ class WorkerContext:
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
             raise InfeedError(
-                f"worker {self.index} of {self.count}", where="Workers", do="number the workers from 0 to count - 1"
+                f"worker {self.index} of {self.count}",
+                where="WorkerContext",
+                do="number the workers from 0 to count - 1",
             )
 
     def per_worker_batch_size(self, batch_size: int) -> int:

@@ -130,11 +130,15 @@ def loadable_by_sessions() -> Iterator[None]:
     if not hasattr(keras.Variable, _EXPORT):  # another backend than TensorFlow
         yield
         return
-    setattr(keras.Variable, _EXPORT, _export_as_one)  # over what it inherits
+    own = vars(keras.Variable).get(_EXPORT)  # None if the class inherits it
+    setattr(keras.Variable, _EXPORT, _export_as_one)
     try:
         yield
     finally:
-        delattr(keras.Variable, _EXPORT)
+        if own is None:
+            delattr(keras.Variable, _EXPORT)
+        else:
+            setattr(keras.Variable, _EXPORT, own)
 
 
 def _export_as_one(variable: Any, object_map: Any, tensor_map: Any, options: Any, **kwargs: Any) -> list[Any]:

@@ -28,7 +28,6 @@ from infeed.components.trainer.distribution import all_reduce_mean, distribute, 
 from infeed.components.trainer.steps import (
     Progress,
     StepFunctions,
-    TestSteps,
     TrainSteps,
     make_step_functions,
     prepare,
@@ -133,10 +132,10 @@ def fit(
     if per_worker:
         calls = asynchronous.make_scheduled_functions(model, strategy, per_worker)
     else:
-        calls = make_step_functions(model, strategy, handed, evaluation, batch_size, rows)
+        calls = make_step_functions(model, strategy, handed, evaluation, batch_size, train.element_spec, rows)
     model.steps_per_execution = per_call
     model.train_function = _train_function(model, calls, progress)
-    model.test_function = _test_function(model, calls.test, per_call)
+    model.test_function = _test_function(model, calls, per_call)
     record = RecordEpochs(calls.meter, progress, batch_size, strategy)
     all_callbacks = [record, *callbacks]
     if checkpoints:
@@ -208,15 +207,15 @@ def _train_function(model: keras.Model, calls: StepFunctions, progress: Progress
             calls.join()
         if progress.done >= progress.total:
             model.stop_training = True
-        return model.get_metrics_result()  # type: ignore[no-any-return]
+        return {**model.get_metrics_result(), **calls.train_logs()}
 
     return train_function
 
 
-def _test_function(model: keras.Model, steps: TestSteps, per_call: int) -> Callable[[Any], dict[str, Any]]:
+def _test_function(model: keras.Model, calls: StepFunctions, per_call: int) -> Callable[[Any], dict[str, Any]]:
     def test_function(iterator: Any) -> dict[str, Any]:
-        if not steps(iterator, tf.constant(per_call)):
+        if not calls.test(iterator, tf.constant(per_call)):
             raise StopIteration
-        return model.get_metrics_result()  # type: ignore[no-any-return]
+        return {**model.get_metrics_result(), **calls.test_logs()}
 
     return test_function

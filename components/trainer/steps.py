@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -33,6 +34,7 @@ class StepFunctions:
       batches, evaluation: what it iterates over.
       train_and_wait: as `train`, on the iterator given, and all steps are made when it returns.
       join: returns when all steps are made that were asked for.
+      train_logs, test_logs: what the model's own step functions returned for the last step.
     """
 
     meter: Meter
@@ -42,6 +44,70 @@ class StepFunctions:
     evaluation: Any
     train_and_wait: TrainSteps
     join: Callable[[], None] = lambda: None
+    train_logs: Callable[[], dict[str, Any]] = dict
+    test_logs: Callable[[], dict[str, Any]] = dict
+
+
+class StepLogs:
+    """Values that a model's own `train_step` or `test_step` returns: of the last step, and the mean over replicas.
+
+    Keras hands them on to callbacks and the history (`Trainer.fit`, `reduce_per_replica`). Keras' own steps return
+    nothing but metrics, which are read once a call; for those this class does nothing and costs nothing.
+
+    Args:
+      name: of the step function.
+      element_spec: of a batch; the step is traced with it once, to learn what it returns.
+    """
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, name: str, element_spec: Any) -> None:
+        self._model, self._strategy = model, strategy
+        self._values: dict[str, tf.Variable] = {}
+        if not is_own_step(model, name):
+            return
+        found: dict[str, tf.DType] = {}
+
+        def probe(batch: Any) -> None:
+            found.update({key: value.dtype for key, value in _scalars(getattr(model, name)(batch)).items()})
+
+        run = tf.function(lambda batch: strategy.run(probe, args=(batch,)), autograph=False)
+        with strategy.scope():
+            run.get_concrete_function(element_spec)
+            kind = {"synchronization": tf.VariableSynchronization.ON_READ, "trainable": False}
+            mean = tf.VariableAggregation.MEAN
+            self._values = {
+                key: tf.Variable(tf.zeros([], dtype), aggregation=mean, **kind) for key, dtype in found.items()
+            }
+
+    def keep(self, returned: Any) -> None:
+        """Called on each replica with what the step returned."""
+        for key, value in _scalars(returned).items() if self._values else ():
+            self._values[key].assign(value)
+
+    def __call__(self) -> dict[str, Any]:
+        if not self._values:
+            return {}
+        with self._strategy.scope():
+            values = {key: variable.read_value() for key, variable in self._values.items()}
+        # A metric over all replicas is exact; the mean of each replica's own result is not.
+        exact = self._model.get_metrics_result() if self._strategy.num_replicas_in_sync > 1 else {}
+        return {**values, **exact}
+
+
+def is_own_step(model: keras.Model, name: str) -> bool:
+    """Whether the model's class overrides Keras' `train_step` or `test_step`."""
+    return getattr(type(model), name) is not getattr(keras.Model, name)
+
+
+def _scalars(returned: Any) -> dict[str, tf.Tensor]:
+    """The numbers among what a step returned, by name; fractions are float32, whatever the policy computes in."""
+    tensors = (
+        {key: tf.convert_to_tensor(value) for key, value in returned.items()} if isinstance(returned, dict) else {}
+    )
+    return {
+        key: tf.cast(value, tf.float32) if value.dtype.is_floating else tf.cast(value, tf.int64)
+        for key, value in tensors.items()
+        if value.shape.rank == 0 and (value.dtype.is_floating or value.dtype.is_integer)
+    }
 
 
 @dataclass
@@ -90,22 +156,29 @@ def make_step_functions(
     train: tf.data.Dataset,
     evaluation: tf.data.Dataset,
     batch_size: int,
+    element_spec: Any,
     rows: RowBatches | None = None,
 ) -> StepFunctions:
     """Where this process makes the steps, alone or with others like it.
 
     Args:
+      element_spec: of a batch that the model trains on.
       rows: where `train` is of `CallRows`, what makes batches of row numbers; None where it is of batches.
     """
     meter = Meter()
-    train_steps = make_row_steps(model, strategy, meter, rows) if rows else make_train_steps(model, strategy, meter)
+    train_logs = StepLogs(model, strategy, "train_step", element_spec)
+    test_logs = StepLogs(model, strategy, "test_step", evaluation.element_spec)
+    make = partial(make_row_steps, rows=rows) if rows else make_train_steps
+    train_steps = make(model, strategy, meter, logs=train_logs)
     return StepFunctions(
         meter,
         train=train_steps,
-        test=make_test_steps(model, strategy),
+        test=make_test_steps(model, strategy, test_logs),
         batches=distribute(train, strategy, batch_size),
         evaluation=distribute(evaluation, strategy, batch_size),
         train_and_wait=train_steps,
+        train_logs=train_logs,
+        test_logs=test_logs,
     )
 
 
@@ -118,20 +191,24 @@ def prepare(model: keras.Model, strategy: tf.distribute.Strategy, element_spec: 
         model._symbolic_build(data_batch=element_spec)
     # Keras would do it again from a batch that it takes out of the iterator, and drops.
     model._maybe_symbolic_build = lambda iterator=None, data_batch=None: None
-    read = tf.function(model.get_metrics_result, autograph=False)
+    of_replica = model.get_metrics_result
+    read = tf.function(of_replica, autograph=False)
+    own = is_own_step(model, "train_step") or is_own_step(model, "test_step")
 
     def get_metrics_result() -> dict[str, Any]:
         if tf.inside_function():  # `train_step` asks too, where one replica knows its own share alone
-            return {}
+            return of_replica() if own else {}
         with strategy.scope():
             return read()  # type: ignore[no-any-return]
 
     model.get_metrics_result = get_metrics_result
 
 
-def make_train_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter) -> TrainSteps:
+def make_train_steps(
+    model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter, logs: StepLogs | None = None
+) -> TrainSteps:
     """A graph that takes `count` batches from an iterator and trains on each."""
-    step = replica_step(model.train_step, model)
+    step = replica_step(model.train_step, model, logs)
 
     @tf.function(reduce_retracing=True)
     def train_steps(iterator: Any, count: tf.Tensor) -> None:
@@ -142,12 +219,18 @@ def make_train_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter
     return train_steps  # type: ignore[no-any-return]
 
 
-def make_row_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter, rows: RowBatches) -> TrainSteps:
+def make_row_steps(
+    model: keras.Model,
+    strategy: tf.distribute.Strategy,
+    meter: Meter,
+    rows: RowBatches,
+    logs: StepLogs | None = None,
+) -> TrainSteps:
     """A graph that takes the row numbers of `count` steps from an iterator of `CallRows`, and gathers their rows.
 
     The rows of all steps of an element are gathered at once: one by one, steps wait longer for the threads that gather.
     """
-    train_step = replica_step(model.train_step, model)
+    train_step = replica_step(model.train_step, model, logs)
 
     @tf.autograph.experimental.do_not_convert
     def step(gathered: Any, number: tf.Tensor) -> None:
@@ -167,9 +250,9 @@ def make_row_steps(model: keras.Model, strategy: tf.distribute.Strategy, meter: 
     return train_steps  # type: ignore[no-any-return]
 
 
-def make_test_steps(model: keras.Model, strategy: tf.distribute.Strategy) -> TestSteps:
+def make_test_steps(model: keras.Model, strategy: tf.distribute.Strategy, logs: StepLogs | None = None) -> TestSteps:
     """A graph that evaluates on up to `count` batches; of a short last one a replica may get nothing."""
-    step = unless_empty(replica_step(model.test_step, model))
+    step = unless_empty(replica_step(model.test_step, model, logs))
 
     @tf.function(reduce_retracing=True)
     def test_steps(iterator: Any, count: tf.Tensor) -> tf.Tensor:
@@ -196,12 +279,16 @@ def unless_empty(step: Callable[[Any], None]) -> Callable[[Any], None]:
     return step_unless_empty  # type: ignore[no-any-return]
 
 
-def replica_step(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
+def replica_step(
+    keras_step: Callable[[Any], Any], model: keras.Model, logs: StepLogs | None = None
+) -> Callable[[Any], None]:
     """Keras' step function for its side effects, compiled by XLA where the model asks for it."""
     compiled = tf.function(keras_step, jit_compile=True) if model.jit_compile else keras_step
 
     @tf.autograph.experimental.do_not_convert
     def step(batch: Any) -> None:
-        compiled(batch)
+        returned = compiled(batch)
+        if logs:
+            logs.keep(returned)
 
     return step  # type: ignore[no-any-return]

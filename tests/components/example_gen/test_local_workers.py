@@ -30,7 +30,23 @@ def wait(number):
     open(sys.argv[2] + f"/{os.getpid()}", "w").close()
     time.sleep(600)
 
+def fail(number):
+    raise ValueError(number)
+
 if __name__ == "__main__":
+    if sys.argv[1] == "beside":
+        import multiprocessing
+        with processes(2) as each:
+            mine = multiprocessing.get_context("spawn").Process(target=time.sleep, args=[60])
+            mine.start()
+            try:
+                with processes(2) as other:
+                    list(other(fail, [1, 2]))
+            except ValueError:
+                time.sleep(1)
+                print(mine.is_alive(), list(each(double, [1])))
+        mine.kill()
+        sys.exit()
     with processes(2) as each:
         results = list(each(globals()[sys.argv[1]], [1, 2, 3, 4]))
     print(results)
@@ -55,6 +71,10 @@ def test_a_killed_worker_is_an_error_not_a_wait(tmp_path: Path) -> None:
     ended = run(tmp_path, "die")
     assert "InfeedError: a worker process was killed" in ended.stderr
     assert ended.returncode == 1
+
+
+def test_a_failure_ends_its_own_workers_and_no_other_child_of_the_caller(tmp_path: Path) -> None:
+    assert run(tmp_path, "beside").stdout == "True [[1, 2]]\n"
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])

@@ -44,6 +44,21 @@ def test_every_loader_answers_as_the_model_in_memory(model, saved_models, tmp_pa
     np.testing.assert_allclose(served["outputs"], model(x), atol=1e-5)
 
 
+def test_what_keras_has_of_its_own_is_put_back(monkeypatch):
+    import keras
+
+    from infeed.components.trainer.executor import loadable_by_sessions
+
+    before = vars(keras.Variable).copy()
+    with loadable_by_sessions():
+        (name,) = [name for name, value in vars(keras.Variable).items() if before.get(name) is not value]
+    assert name not in vars(keras.Variable)
+    monkeypatch.setattr(keras.Variable, name, own := object())
+    with loadable_by_sessions():
+        assert getattr(keras.Variable, name) is not own
+    assert vars(keras.Variable)[name] is own
+
+
 def test_keras_itself_still_saves_what_no_session_can_load(model, saved_models, tmp_path):
     """The day that this fails, `loadable_by_sessions` can go."""
     signatures = saved_models.by_cpp(save(model, tmp_path / "model", contextlib.nullcontext()))

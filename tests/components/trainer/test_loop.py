@@ -84,6 +84,27 @@ def test_callbacks_work_as_ever():
     assert len(fitted.epochs) == 1
 
 
+@pytest.mark.parametrize("compiled", [{}, {"jit_compile": True}])
+def test_what_a_models_own_steps_return_is_handed_on_as_by_keras(compiled):
+    model = script.build(kind=script.OwnSteps, **compiled)
+    theirs = model.fit(script.data(), epochs=script.EPOCHS, validation_data=script.data(), verbose=0).history
+    _, _, fitted = script.train_ours("one_device", compiled={"kind": script.OwnSteps, **compiled})
+    assert fitted.history.keys() == theirs.keys() >= {"mine", "twice", "val_mine"}
+    for name, values in theirs.items():
+        np.testing.assert_allclose(fitted.history[name], values, rtol=1e-5)
+
+
+def test_what_own_steps_return_is_handed_on_from_gathered_rows_too():
+    _, _, fitted = script.train_ours("one_device", compiled={"kind": script.OwnSteps}, train=script.row_batches())
+    assert fitted.history.keys() >= {"loss", "mine", "twice", "val_mine"}
+
+
+def test_early_stopping_watches_what_an_own_step_returns():
+    stop = keras.callbacks.EarlyStopping(monitor="val_mine", mode="min", patience=1, min_delta=1e9)
+    _, _, fitted = script.train_ours("one_device", compiled={"kind": script.OwnSteps}, callbacks=[stop], epochs=9)
+    assert len(fitted.history["mine"]) == 2
+
+
 def test_the_wait_is_part_of_the_epoch(ours):
     _, fitted = ours
     for epoch in fitted.epochs:
@@ -162,6 +183,14 @@ def test_one_device_that_is_not_the_host_finds_its_batches_there_and_trains_to_t
     assert (device.split("/")[-1], text) == ("device:CPU:1", "a")
     for ours, theirs in zip(weights, by_keras[0].weights, strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-6)
+
+
+@pytest.mark.tfx
+def test_mirrored_hands_on_the_mean_over_replicas_of_what_own_steps_return(mirrored):
+    history, means = mirrored["own_history"], [float(label.numpy().mean()) for _, label in script.data()]
+    assert history["mine"] == pytest.approx([means[-1]] * 2, rel=1e-5)
+    assert history["loss"] == pytest.approx(mirrored["history"]["loss"], rel=1e-5)
+    assert history.keys() >= {"val_mine", "val_loss", "twice"}
 
 
 @pytest.mark.tfx
