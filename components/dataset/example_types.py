@@ -56,8 +56,7 @@ def kind_of(column: pa.DataType) -> ColumnType | None:
         return None
     raise InfeedError(
         f"a column of type {column} has no place in a tf.Example",
-        do="cast it to a number, a date, text, bytes, or a list of those, or leave the column out: "
-        'ParquetOptions(columns=...), --set \'columns=["a", "b"]\'',
+        do="cast it to a number, a date, text, bytes, or a list of those, or leave the column out",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.units import counted
 
 _SHOWN = 300  # characters of a bad row
+_NO_TEXT = re.compile("not .* text")  # the reason of a row that is none in the encoding
 A = TypeVar("A")
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
 Patterns = Mapping[str | None, str]  # split -> pattern under the root; the split is None where rows are split by hash
@@ -45,6 +47,11 @@ class BadRow:
     column: str | None
     reason: str
     text: str
+
+    @property
+    def remedy(self) -> str:
+        """The option that helps, as an error continues its list of what to do; empty where none does."""
+        return ", name its encoding, such as --set encoding=latin-1" if _NO_TEXT.fullmatch(self.reason) else ""
 
     @property
     def where(self) -> str:
@@ -70,8 +77,8 @@ class BadRows:
             raise InfeedError(
                 row.reason,
                 where=row.where,
-                do="mend the row, give the options of its format, such as --set encoding=latin-1, or set bad rows "
-                "aside: IngestOptions(on_bad_row='reject'), --on-bad-row reject",
+                do=f"mend the row{row.remedy}, or set bad rows aside: --on-bad-row reject, "
+                "IngestOptions(on_bad_row='reject')",
             )
         self._reported += 1
         check_limit(self._reported, self._limit, row.where)
@@ -89,7 +96,7 @@ def check_limit(rows: int, limit: int, where: str) -> None:
         raise InfeedError(
             f"more than {limit} bad rows",
             where=f"the last at {where}",
-            do="mend the input, check the options of its format, or raise bad_row_limit",
+            do=f"mend the input, check the options of its format, or raise bad_row_limit: --bad-row-limit {10 * rows}",
         )
 
 
@@ -99,7 +106,7 @@ def check_any_good(bad: Sequence[BadRow]) -> None:
         raise InfeedError(
             f"every row is rejected; of the first: {bad[0].reason}",
             where=bad[0].where,
-            do="give the options of the format (--set encoding=latin-1, --set nulls=...), or mend the input",
+            do=f"mend the input{bad[0].remedy}, or give the other options of its format",
         )
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from infeed.components import schema
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.sources.csv.reader import without_header
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, infer_features, is_number
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import sample_of
@@ -72,7 +73,7 @@ def label_needed(table: Table, path: str, label: str | None) -> LabelNeededError
     parts = [f"name the column to learn{flag}, or label in the config", f"the columns are {shown}"]
     parts.append(f"likely ones are {told}" if told else "")
     if any(map(is_number, names)):
-        parts.append("if the first line is data: --set header=false --set 'names=[\"a\", ...]'")
+        parts.append(f"if the first line is data: {without_header(len(names))} --label c{len(names)}")
     return LabelNeededError(
         what + (schema.nearest(label, names) if label else ""),
         where=path,

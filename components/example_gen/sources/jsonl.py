@@ -122,7 +122,7 @@ def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa
 def _why_left_out(column: pa.DataType) -> str:
     of_lists = example_types.is_list(column.value_type)
     what, makes = ("lists of lists", "joins them") if of_lists else ("lists of objects", "makes a column of each field")
-    return f"its rows hold {what}; --set flatten=true, which is JsonlOptions(flatten=True), {makes}"
+    return f"its rows hold {what}; --set flatten=true {makes}"
 
 
 def _flat(batch: pa.RecordBatch, options: JsonlOptions) -> pa.RecordBatch:

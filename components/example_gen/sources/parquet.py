@@ -6,6 +6,8 @@ dictionary or of run lengths may decode to gigabytes, so texts stay dictionary-e
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,11 +87,33 @@ def open_parquet(
     footers = inputs.look(inputs.find(root, patterns), look)
     found, kept = [footer.schema for _, _, footer in footers], parquet.columns
     _check_kept(kept, found)
-    schema = schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
-    schema = with_numbers(schema, parquet.numbers)
+    schema = with_numbers(_unified(found, kept), parquet.numbers)
     read = partial(read_groups, schema=schema, limits=limits, numbers=parquet.numbers)
     parts = [(split, file, footer.groups) for split, file, footer in footers]
     return inputs.of_parts("parquet", root, schema, parts, read)
+
+
+def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) -> pa.Schema:
+    """The schema of the columns to keep; an error names the option that leaves out those without a place."""
+    try:
+        return schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
+    except InfeedError as error:
+        columns = {field.name: field.type for one in found for field in one.schema}
+        fitting = [name for name, kind in columns.items() if _has_place(kind)]
+        if len(fitting) == len(columns) or not fitting:
+            raise
+        flag = f"--set {shlex.quote(f'columns={json.dumps(fitting, ensure_ascii=False)}')}"
+        raise InfeedError(
+            error.what, where=error.where, do=f"{error.do}: {flag}, ParquetOptions(columns=...)"
+        ) from error
+
+
+def _has_place(column: pa.DataType) -> bool:
+    try:
+        example_types.kind_of(column)
+    except InfeedError:
+        return False
+    return True
 
 
 def read_footer(path: str, block_bytes: int) -> Footer:

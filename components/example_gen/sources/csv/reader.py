@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -213,7 +215,9 @@ def _without(
 def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
     if not streams.is_utf8(row):
         raise InfeedError(
-            f"not {options.encoding} text: {row[:40]!r}", where=f"{path}, line 1", do="name the encoding of the file"
+            f"not {options.encoding} text: {row[:40]!r}",
+            where=f"{path}, line 1",
+            do="name the encoding of the file, such as --set encoding=latin-1",
         )
     quoting = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
     reader = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=options.delimiter, **quoting)
@@ -228,9 +232,15 @@ def _check_header(header: list[str], where: str) -> None:
         raise InfeedError(
             f"no header line: {_names(header)} are numbers",
             where=where,
-            do="put the column names in the first line, or give CsvOptions(header=False, names=...)",
+            do=f"{_HEADER}, or give CsvOptions(header=False, names=...): {without_header(len(header))}",
         )
     _check_names(header, where)
+
+
+def without_header(columns: int) -> str:
+    """The flags that read the first line as data, with as many names as there are columns."""
+    names = [f"c{number}" for number in range(1, columns + 1)]
+    return f"--set header=false --set {shlex.quote(f'names={json.dumps(names)}')}"
 
 
 def _with_index(header: list[str]) -> list[str]:
