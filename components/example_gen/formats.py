@@ -196,7 +196,7 @@ def guess_format(source: str) -> str:
         if files.is_folder(source):
             check_irregular(source, {None: "*"}, "fail")
         raise UnknownFormatError(
-            "cannot tell the format", where=source, do=f"give --format: one of {', '.join(FORMATS)}"
+            "cannot tell the format", where=source, do=f"name it, such as --format csv; there are {', '.join(FORMATS)}"
         )
     if set(shown) == {"csv", "images"} and is_list_of_images(source):
         return "images"

@@ -82,8 +82,14 @@ class NumberColumn:
         """Whether the column is read as numbers by default."""
         return bool(self.written) and self.matching == self.cells and self.safe and len(self.formats) == 1
 
-    def advice(self, source: Source, settings: Mapping[str, Any]) -> str:
-        """What the cells look like, and how to read them; empty where they are read already."""
+    def advice(self, source: Source, settings: Mapping[str, Any], *, may_miss: bool = True) -> str:
+        """What the cells look like, and how to read them; empty where they are read already.
+
+        Args:
+          source: kind of the files.
+          settings: options of the kind.
+          may_miss: whether a row may have no value in the column, as it may not in the label's.
+        """
         if self.settled:
             return ""
         if self.matching == self.cells and not self.written:
@@ -95,15 +101,15 @@ class NumberColumn:
         if self.matching == self.cells:
             meant = f", which may be {' or '.join(str(_value(self.example, one)) for one in self.formats)}"
             return f"{looks}{meant if len(ways) > 1 else ''}: read them with {' or with '.join(ways)}"
-        return f"{looks}, and {self._misfits(source, settings, ways[0])}"
+        return f"{looks}, and {self._misfits(source, settings, ways[0], may_miss)}"
 
-    def _misfits(self, source: Source, settings: Mapping[str, Any], way: str) -> str:
+    def _misfits(self, source: Source, settings: Mapping[str, Any], way: str, may_miss: bool) -> str:
         number, shown = self.cells - self.matching, ", ".join(map(repr, list(self.misfits)[:_FEW]))
         typed = _flag("types", {self.name: "float"}) if source == "csv" and "numbers" not in way else ""
         limit = f" --bad-row-limit {number}" if number > IngestOptions().bad_row_limit else ""
         reject = " ".join(filter(None, (way, typed, f"--on-bad-row reject{limit}")))
         words = f"{number:,} such as {shown} are no numbers: to set the rows of these aside, use {reject}"
-        if source != "csv" or sum(self.misfits.values()) < number or len(self.misfits) > _FEW:
+        if not may_miss or source != "csv" or sum(self.misfits.values()) < number or len(self.misfits) > _FEW:
             return words
         nulls = _flag("nulls", list(dict.fromkeys([*settings.get("nulls", [""]), *self.misfits])))
         return f"{words}; if they mean a missing value, use {' '.join(filter(None, (way, nulls)))}"

@@ -320,11 +320,16 @@ def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> Non
             continue
         if column.missing == column.rows:
             what, do = "it is empty", "take the feature out"
-        elif column.is_list and feature.values == "one":
+        elif column.is_list and feature.values == "one" and _most_values(column) > 1:
             what, do = "its rows hold lists", 'set values="all" on it, or write the column as one value a row'
         else:
             continue
         raise InfeedError(f"{type(feature).__name__} cannot take column {column.name!r}: {what}", where=data, do=do)
+
+
+def _most_values(column: ColumnSurvey) -> int:
+    """Of one row; lists of one value at most are single values to a tf.Example."""
+    return int(column.statistics.lengths.maximum) if column.statistics else 2
 
 
 def _said_of_training(train: Mapping[str, Any], given: Overrides) -> dict[str, Any]:

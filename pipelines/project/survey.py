@@ -86,7 +86,8 @@ def survey_table(
     numbers = _numbers(written, table.statistics()[0][label], task)
     table, numbers = _with_numbers(table, numbers, opened, settings)
     found, rejected = table.statistics()
-    advice = {name: one.advice(source, settings) for name, one in written.items() if name not in numbers}
+    others = {name: one for name, one in written.items() if name not in numbers}
+    advice = {name: one.advice(source, settings, may_miss=name != label) for name, one in others.items()}
     surveyed, of_label = _surveys(table.columns, found, label, advice), found[label]
     target = surveyed.pop(label)
     learned = _checked_task(target, task or infer_task(of_label), path)

@@ -86,7 +86,7 @@ def test_the_cells_of_a_tsv_lie_between_tabs_unless_it_is_said_otherwise(tmp_pat
 
 def test_nothing_shows_the_format(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
-    with pytest.raises(InfeedError, match=r"(?s)cannot tell the format.*--format: one of csv, jsonl"):
+    with pytest.raises(InfeedError, match=r"(?s)cannot tell the format.*--format csv.*jsonl"):
         formats.guess_format(str(tmp_path))
 
 
