@@ -32,6 +32,8 @@ def find_repeats(
       splits: int64 [rows], the number of the split of each row: 0 is train. None if no file says it.
     """
     number = len(next(iter(rows.values())).lengths) if rows else 0
+    # A row that is written twice may have got a number of its own each time.
+    features = {name: column for name, column in features.items() if not _names_rows(column)}
     if not features or number < 2:
         return Repeats(number)
     row, like = _counted(_row_hashes(rows, features, number))
@@ -85,6 +87,11 @@ def _next(hashes: Hashes) -> Hashes:
 def _chance(columns: Collection[ColumnStatistics], others: int) -> float:
     """How likely one of so many other rows has the same values as a row, if the columns are independent."""
     return min(1.0, others * math.prod(_equal(column) for column in columns))
+
+
+def _names_rows(column: ColumnStatistics) -> bool:
+    least = column.rows if column.counts.exact else 0.9 * column.rows  # beyond 10,000 values it is an estimate
+    return column.type == "int" and column.counts.distinct >= least
 
 
 def _equal(column: ColumnStatistics) -> float:

@@ -29,6 +29,7 @@ def test_rows_that_are_equal_in_all_columns_are_copies() -> None:
 def test_rows_that_differ_in_the_label_or_in_what_is_not_learned_from_are_alike() -> None:
     found = repeats({"id": np.arange(1_000), "amount": AMOUNT, "y": LABEL}, "amount")
     assert found == Repeats(1_000, alike=200)
+    assert repeats({"id": 3 * np.arange(1_000), "amount": AMOUNT, "y": LABEL}, "id amount") == found
     assert repeats({"amount": AMOUNT, "y": np.arange(1_000)}, "amount") == Repeats(1_000, alike=200)
 
 

@@ -99,6 +99,22 @@ def test_a_table_of_visits_is_told_of_its_users_and_of_rows_that_were_written_tw
     assert notes["repeated rows"].startswith("100 of 1,050 rows")
 
 
+def test_rows_of_train_in_a_file_of_test_stop_a_strict_run(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = [f"u{i % 80},{random.normal():.6f},{int(random.random() < 0.4)}" for i in range(1_000)]
+    for name, of_split in (("train", rows[:800]), ("test", [*rows[800:], *rows[:7]])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["user_id,amount,bought", *of_split]))
+
+    def notes(**given: Any) -> dict[str, str]:
+        overrides = Overrides(data=str(tmp_path), label="bought", root=str(tmp_path / "runs"), **given)
+        return dict(resolve(read_project("tabular"), overrides).notes)
+
+    assert notes()["repeated rows"].startswith("7 of 207 rows")
+    assert notes()["groups"].startswith("100.0% of the values of user_id")
+    with pytest.raises(InfeedError, match="7 of 207 rows"):
+        notes(strict=True, keep=("user_id",))
+
+
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
     """Twenty in each of two classes of train/ and test/, all different."""
