@@ -128,11 +128,16 @@ def _shown(value: bytes | float) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """`splits` has a pattern for each split if folders name them; `unused` says what lies beside them, and why."""
+    """`splits` has a pattern for each split if folders name them; `unused` says what lies beside them.
+
+    `rejected` rows of a CSV name no picture or no label, `unlabeled` of them no label.
+    """
 
     images: tuple[FileRef, ...]
     splits: Mapping[str, str]
     unused: str = ""
+    rejected: int = 0
+    unlabeled: int = 0
 
 
 @dataclass(frozen=True)
@@ -218,6 +223,11 @@ class ImageSurvey:
     rejected: int = 0
     task: Task = "classification"
     repeats: RepeatedPictures = RepeatedPictures()
+
+    @property
+    def unlabeled(self) -> int:
+        """Those of the rejected that a CSV gives no label."""
+        return self.layout.unlabeled
 
     @property
     def patterns(self) -> Mapping[str, str]:

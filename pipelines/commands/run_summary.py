@@ -107,4 +107,4 @@ def _example(config: PipelineConfig) -> list[str]:
         return [short_path(_table(config)), *as_flags(options)]
     from infeed.pipelines.project.sources import find_layout
 
-    return [short_path(find_layout(config.data).images[0].path)]
+    return [short_path(find_layout(config.data, config.ingest).images[0].path)]

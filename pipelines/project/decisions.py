@@ -216,8 +216,7 @@ def notes(
 
 
 def _unlabeled(survey: Survey) -> str:
-    count = survey.unlabeled if isinstance(survey, TableSurvey) else 0
-    return f"; {count:,} of them without a label" if count else ""
+    return f"; {survey.unlabeled:,} of them without a label" if survey.unlabeled else ""
 
 
 def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:

@@ -12,6 +12,7 @@ import importlib
 import os
 import random
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -129,8 +130,12 @@ def _check_there(path: str, source: Source) -> None:
         )
 
 
-def find_layout(root: str) -> Layout:
+def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
     """The pictures of a folder, or named by a CSV.
+
+    Args:
+      root: the folder, or the CSV.
+      options: what becomes of rows of a CSV that name no picture or no label.
 
     Raises:
       InfeedError: no pictures, pictures without classes or too deep, or whatever `find_images` finds wrong.
@@ -138,15 +143,41 @@ def find_layout(root: str) -> Layout:
     if files.exists(root) and not files.is_folder(root):
         if is_picture(root):
             raise InfeedError("this is one picture", where=root, do="give the folder of the folders of the classes")
-        return Layout(find_images(root).images, {})
+        return _listed(root, options or IngestOptions())
     folders = _split_folders(root)
     if TRAIN not in folders:
         _check_depth(root)
-        return Layout(find_images(root).images, {})
+        return _listed(root, options or IngestOptions())
     splits = {split: f"{folder}/{CLASS_FOLDERS}" for split, folder in folders.items()}
     found = [list_images(root, pattern, files.glob(root, pattern), BadRows()).refs for pattern in splits.values()]
     others = [name for name in files.list_folders(root) if name not in folders.values() and not files.is_hidden(name)]
     return Layout(tuple(ref for refs in found for ref in refs), splits, ", ".join(others))
+
+
+def _listed(root: str, options: IngestOptions) -> Layout:
+    """Pictures in class folders, or named by a CSV, whose bad rows are all known before one is an error."""
+    index = find_images(root, BadRows("reject", sys.maxsize))
+    unlabeled = [row for row in index.bad_rows if row.column == "label"]
+    if unlabeled and options.on_bad_row == "fail":
+        number = len(index.images) + len(unlabeled)
+        raise InfeedError(
+            f"{len(unlabeled):,} of {number:,} pictures have no label",
+            where=unlabeled[0].where,
+            do=set_aside(len(unlabeled)),
+        )
+    bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
+    for row in index.bad_rows:
+        bad_rows.report(row)
+    return Layout(index.images, {}, rejected=len(index.bad_rows), unlabeled=len(unlabeled))
+
+
+def set_aside(rows: int) -> str:
+    """What to do about rows without a label."""
+    limit = f" --bad-row-limit {rows}" if rows > IngestOptions().bad_row_limit else ""
+    return (
+        f"leave them out: --on-bad-row reject{limit} (in a config ingest: {{on_bad_row: reject}}) sets them aside in "
+        "rejected.jsonl"
+    )
 
 
 def _split_folders(root: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark
 from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
 from infeed.pipelines.project.repeats import find_repeats
-from infeed.pipelines.project.sources import find_layout
+from infeed.pipelines.project.sources import find_layout, set_aside
 from infeed.pipelines.project.split_files import SplitFiles, find_split_files
 from infeed.pipelines.project.tables import Column, Table
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
@@ -213,7 +213,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
     Raises:
       InfeedError: no pictures, an empty class folder, a file that is not a picture, or a single class.
     """
-    layout = find_layout(path)
+    layout = find_layout(path, options)
     sized = _sized(layout.images, options)
     counts = Counter(image.text for image, _ in sized if image.text is not None)
     if len(counts) < 2:
@@ -229,7 +229,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
         width=width,
         channels=channels,
         most=most,
-        rejected=len(layout.images) - len(sized),
+        rejected=layout.rejected + len(layout.images) - len(sized),
         repeats=find_repeated_pictures([image for image, _ in sized], layout.splits),
     )
 
@@ -266,9 +266,7 @@ def _checked_task(label: ColumnSurvey, learned: Task, path: str) -> Task:
         raise InfeedError(
             f"{label.missing:,} of {label.rows:,} rows have no label",
             where=where,
-            do="leave them out: --on-bad-row reject"
-            + (f" --bad-row-limit {label.missing}" if label.missing > _STRICT.bad_row_limit else "")
-            + " (in a config ingest: {on_bad_row: reject}) sets them aside in rejected.jsonl",
+            do=set_aside(label.missing),
         )
     if label.distinct == 1 and label.rows > 1:
         raise InfeedError("every row has the same label", where=where, do="name a column whose values differ")

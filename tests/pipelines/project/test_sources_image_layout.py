@@ -70,6 +70,19 @@ def test_another_layout_says_what_to_do(tmp_path: Path, names: list[str], messag
         find_layout(pictures(tmp_path, *names))
 
 
+def test_pictures_without_a_label_are_counted_or_set_aside(tmp_path: Path) -> None:
+    pictures(tmp_path, *(f"{number}.png" for number in range(40)))
+    lines = [f"{number}.png,{'' if number % 10 == 0 else ('cat', 'dog')[number % 2]}" for number in range(40)]
+    (tmp_path / "labels.csv").write_text("\n".join(["path,label", *lines]) + "\n")
+    given = {"data": str(tmp_path), "root": str(tmp_path / "runs")}
+    with pytest.raises(InfeedError, match="4 of 40 pictures have no label") as raised:
+        resolve(read_project("image"), Overrides(**given))
+    assert "--on-bad-row reject" in raised.value.do
+    config = resolve(read_project("image"), Overrides(**given, ingest={"on_bad_row": "reject"}))
+    assert (config.survey.rows, config.survey.rejected) == (36, 4)
+    assert "4 of them without a label" in dict(config.notes)["bad rows"]
+
+
 def test_one_picture_is_no_data(tmp_path: Path) -> None:
     pictures(tmp_path, "cat/1.png")
     with pytest.raises(InfeedError, match="this is one picture"):

@@ -38,11 +38,12 @@ _LAYOUTS = "give a folder with one folder of PNG or JPEG files per class, or a C
 
 @dataclass(frozen=True)
 class ImageIndex:
-    """The images found, in order, and the class names, sorted."""
+    """The images found, in order, the class names, sorted, and the rows of a CSV that name no image or no label."""
 
     root: str
     classes: tuple[str, ...]
     images: tuple[FileRef, ...]
+    bad_rows: tuple[BadRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,11 @@ def read(what: Iterable[FileRef | BadRow], form: _ImageReading, *, bad_rows: Bad
     yield _batch(rows, form)
 
 
-def find_images(root: str) -> ImageIndex:
+def find_images(root: str, bad_rows: BadRows | None = None) -> ImageIndex:
     """Every image below a folder of class folders, or named by a CSV (its own path, or the folder that holds it).
+
+    Args:
+      bad_rows: takes the bad rows of a CSV; by default the first is an error.
 
     Raises:
       InfeedError: no images found, an empty class folder, a CSV that names a file that is not there.
@@ -121,8 +125,8 @@ def find_images(root: str) -> ImageIndex:
         folder, pattern = root, _manifest_in(root) or folders.CLASS_FOLDERS
     if pattern == folders.CLASS_FOLDERS:
         _check_class_folders(folder)
-    refs = list_images(folder, pattern, files.glob(folder, pattern), BadRows()).refs
-    return ImageIndex(folder, Classes.of(refs).names, refs)
+    found = list_images(folder, pattern, files.glob(folder, pattern), bad_rows or BadRows())
+    return ImageIndex(folder, Classes.of(found.refs).names, found.refs, found.bad_rows)
 
 
 def default_pattern(root: str) -> str:
