@@ -23,7 +23,13 @@ def project_options(command: Any) -> Any:
             "--data", help="Pictures in class folders, or a table: CSV, JSON Lines, Parquet or Avro.", metavar="PATH"
         ),
         source_options,
-        click.option("--label", help="Label column (tables only).  [asked for on a terminal]", metavar="COLUMN"),
+        click.option(
+            "--label",
+            multiple=True,
+            callback=_single,
+            help="Label column (tables only).  [asked for on a terminal]",
+            metavar="COLUMN",
+        ),
         click.option(
             "--task", type=click.Choice(["classification", "regression"]), help="By default the label decides."
         ),
@@ -48,6 +54,14 @@ def project_options(command: Any) -> Any:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _single(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """The value of an option that may be given once; of several click would take the last without a word."""
+    if len(values) > 1:
+        do = "a model learns one column: run once for each, and leave the other targets out by --columns"
+        raise click.BadParameter(f"given {len(values)} times: {', '.join(values)}; {do}", context, parameter)
+    return values[0] if values else None
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -48,7 +48,7 @@ class Settings:
     source: Source
     data: str
     model: str
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None  # several are an error that says what to do
     features: Any = None
     preprocessing_fn: str | None = None
     name: str | None = None

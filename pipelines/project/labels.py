@@ -61,9 +61,34 @@ class LabelNeededError(InfeedError):
         self.candidates = tuple(candidates)
 
 
+def one_run_each(targets: Sequence[str], names: Sequence[str]) -> str:
+    """What to do about several targets: a run for each, in which the others are no inputs."""
+    inputs = [name for name in names if name not in targets]
+    columns = ",".join([*inputs, targets[0]]) if len(inputs) <= _SHOWN else "..."
+    return (
+        f"run once for each of {', '.join(map(repr, targets))}, with --columns that leave the others out: "
+        f"--label {quote(targets[0])} --columns {quote(columns)}"
+    )
+
+
+def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedError:
+    """The error of a label of lists: several classes, or several quantities, in a row."""
+    others = ",".join(one for one in names if one != name) if len(names) <= _SHOWN else "..."
+    return InfeedError(
+        "the label is a list, and a model learns one value a row",
+        where=f"{path}, column {name!r}",
+        do="write each class as a column of 0 and 1, or each place as a column of its own, in place of the list; then "
+        f"run once for each such COLUMN: --label COLUMN --columns {quote(others)},COLUMN",
+    )
+
+
 def label_needed(table: Table, path: str, label: str | None) -> LabelNeededError:
     """The error of a table without a label, or without the column `label`."""
     names = [column.name for column in table.columns]
+    targets = [part.strip() for part in (label or "").split(",")]
+    if len(targets) > 1 and set(targets) <= set(names):
+        what = f"{label!r} names {len(targets)} columns, and a model learns one"
+        return LabelNeededError(what, where=path, do=one_run_each(targets, names), candidates=())
     found = candidates(table.columns, table.statistics()[0])
     likely = [one for one in found if one.reasons][:_LIKELY]
     what = "no label is given" if label is None else f"there is no column {label!r} to learn"

@@ -152,7 +152,8 @@ def _name_and_root(project: Project, given: Overrides) -> tuple[str, str]:
 def _label(project: Project, given: Overrides) -> str | None:
     """The label of a template is a column of its own data, and says nothing of a user's."""
     is_own = not project.package or given.data in (None, project.settings.data)
-    return given.label or (project.settings.label if is_own else None)
+    own = project.settings.label if is_own else None
+    return given.label or (own if own is None or isinstance(own, str) else ",".join(own))
 
 
 def _data(data: str, root: str) -> str:

@@ -30,7 +30,7 @@ from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, inf
 from infeed.components.transform.kinds.dates import DatePart
 from infeed.pipelines.config import EVAL, TEST, Source
 from infeed.pipelines.project.groups import find_groups
-from infeed.pipelines.project.labels import label_needed
+from infeed.pipelines.project.labels import label_needed, single_values_needed
 from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark
 from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
@@ -90,7 +90,7 @@ def survey_table(
     advice = {name: one.advice(source, settings, may_miss=name != label) for name, one in others.items()}
     surveyed, of_label = _surveys(table.columns, found, label, advice), found[label]
     target = surveyed.pop(label)
-    learned = _checked_task(target, task or infer_task(of_label), path)
+    learned = _checked_task(target, task or infer_task(of_label), names, path)
     sample, splits, times = table.sample().cells, table.sampled_splits(), _times(table.columns, surveyed)
     leaks = find_leaks(sample, label, learned, times)
     divided = {name: _divided_by(column, options.split_by) for name, column in surveyed.items()}
@@ -258,10 +258,10 @@ def _size(path: str) -> tuple[int, int, int]:
     return height, width, 1 if channels == 1 else 3
 
 
-def _checked_task(label: ColumnSurvey, learned: Task, path: str) -> Task:
+def _checked_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path: str) -> Task:
     where = f"{path}, column {label.name!r}"
     if label.is_list:
-        raise InfeedError("the label is a list", where=where, do="name a column of one value a row")
+        raise single_values_needed(label.name, names, path)
     if label.missing:
         raise InfeedError(
             f"{label.missing:,} of {label.rows:,} rows have no label",

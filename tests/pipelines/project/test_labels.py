@@ -54,3 +54,10 @@ def test_an_error_names_the_likely_columns_and_a_flag_that_works(tmp_path: Path)
 def test_a_label_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"there is no column 'wrd'(.|\n)*did you mean 'word'"):
         raise label_needed(table(tmp_path, "id,word", IDS, FEW), "t.csv", "wrd")
+
+
+def test_several_targets_are_a_run_each_without_the_others(tmp_path: Path) -> None:
+    error = label_needed(table(tmp_path, "x,a,b c,z", MANY, MANY, MANY, FEW), "t.csv", "a, b c")
+    assert "2 columns" in error.what
+    assert "--label a --columns x,z,a" in error.do
+    assert "there is no column" in label_needed(table(tmp_path, "x,a", MANY, MANY), "t.csv", "a,b").what

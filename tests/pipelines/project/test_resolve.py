@@ -176,6 +176,7 @@ def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
         ("features: [", "features: 3  # [", r"features is 3(.|\n)*write a list of features there"),
         ("column: x}", "column: xx}", "no column 'xx' in the data; did you mean 'x'"),
         ("label: y\n", "label: z\n", "there is no column 'z' to learn"),
+        ("label: y\n", "label: [x, y]\n", r"names 2 columns(.|\n)*--label x --columns"),
         (", {kind: label, column: y}", "", "no feature makes a label of 'y'"),
         ("column: x}", "column: word}", "ZScore needs whole numbers or .*, but column 'word' holds text"),
         ("kind: z_score, column: x}", "kind: fill, column: x, value: 0.5}", "Fill needs numbers with fractions, but"),
