@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from infeed.components import progress
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
 from infeed.components.evaluation.models import EvaluatedModel, ModelAnswer, feature_values
@@ -100,6 +101,7 @@ def measure(
         ]
         if not number:
             _check_alike(models, of_each)
+        progress.count("examples evaluated", len(batch.records))
         measurement.add(batch, answers, {model.spec.name: one for model, one in zip(models, of_each, strict=True)})
     if not measurement.rows:
         raise InfeedError("there are no examples to evaluate on", where="examples", do="name a split that has some")

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components import schema
+from infeed.components import progress, schema
 from infeed.components.dataset import example_types, files, names
 from infeed.components.dataset.manifest import Manifest, Rejected, Shard, Split
 from infeed.components.dataset.options import IngestOptions
@@ -195,6 +195,7 @@ def spill_task(task: Task, job: Job) -> Iterator[SpilledBlock]:
         chosen = choose_rows(batch, job.options, place_of(task.payload), bad_rows)
         block = _Block(chosen, batch.num_rows, unread, bad_rows.take())
         yield _spill_block(block, (task.order, number), task.split, job, analysis)
+        progress.count("rows read", batch.num_rows)
     if (unread := bad_rows.take()) or not number:
         block = _Block(_no_rows(job.source.schema), 0, unread)
         yield _spill_block(block, (task.order, number + 1), task.split, job, analysis)
@@ -281,6 +282,7 @@ def write_shard(task: ShardTask, job: Job) -> Shard:
         for number, slices in enumerate(windows)
     )
     written = write_records(files.join(job.temporary, file), records, gzip_level=job.options.gzip_level)
+    progress.count("shards written", 1)
     return Shard(file, sum(one.stop - one.start for slices in windows for one in slices), written.bytes, written.crc32c)
 
 

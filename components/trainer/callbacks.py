@@ -7,32 +7,19 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from infeed.components import user_code
+from infeed.components import progress, user_code
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import TrainOptions
 
 _log = logging.getLogger(__name__)
 _SECONDS = 0.5  # between two words, at least: reading a metric waits for the device
-_Listener = TypeVar("_Listener", bound=Callable[[str], None])
-_listeners: list[Callable[[str], None]] = []
-
-
-@contextmanager
-def listening(listener: _Listener) -> Iterator[_Listener]:
-    """Calls `listener` with a few words at each change, while it is open."""
-    _listeners.append(listener)
-    try:
-        yield listener
-    finally:
-        _listeners.remove(listener)
 
 
 class ReportProgress(keras.callbacks.Callback):
@@ -51,19 +38,18 @@ class ReportProgress(keras.callbacks.Callback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if _listeners and time.monotonic() - self._told >= _SECONDS:
+        if progress.is_heard() and time.monotonic() - self._told >= _SECONDS:
             self._tell(f"step {batch + 1:,}/{self.params['steps']:,}", logs)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if _listeners:
+        if progress.is_heard():
             self._tell("", logs)
 
     def _tell(self, step: str, logs: Mapping[str, Any] | None) -> None:
         self._told = time.monotonic()
         words = [f"{self._since}epoch {self._epoch + 1}/{self.params['epochs']}", step]
         words += [f"{name} {float(value):.4g}" for name, value in (logs or {}).items()]
-        for listener in tuple(_listeners):
-            listener(", ".join(word for word in words if word))
+        progress.report(", ".join(word for word in words if word), is_result=True)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import schema, user_code
+from infeed.components import progress, schema, user_code
 from infeed.components.dataset.input_profile import InputProfile
 from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Batches, Feed
@@ -56,6 +56,7 @@ def run_fn(fn_args: Any) -> None:
         with corrupt_record_context(shards), cluster.lost_process_context():
             trained = fit(training, places)
         with export_error_context(places.model, training.places.checkpoints):
+            progress.report("exporting the model")
             ServingModel(trained.fitted.model, trained.inputs, training.graph, training.options).save(places.model)
         report(training, trained.fitted, places.run)
         distribution.barrier(training.strategy)  # no worker ends before the model is there
@@ -184,6 +185,7 @@ def fit(training: Training, places: OutputDirs) -> Trained:
     spec = model_spec(dataset, graph, options)
     if distribution.strategy_name(strategy) == "tpu":
         distribution.check_for_tpu(dataset.element_spec[0])
+    progress.report("building the model and tracing its steps")
     _log.info("how training is fed:\n%s", plan.describe())
     with strategy.scope():
         # At the last moment: a thread that some library left running may draw from the same generator.
@@ -241,6 +243,7 @@ def model_spec(dataset: Batches, graph: Graph, options: TrainOptions) -> ModelSp
 
 def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
     """Writes the profile. It trains on, so the model has to be saved before."""
+    progress.report("measuring the rate of the step without input")
     strategy, plan = training.strategy, training.train.plan
     batch = next(iter(fitted.train))
     ceiling = loop.measure_ceiling(fitted.train_steps, fitted.meter, strategy, batch, plan.batch_size)

@@ -17,6 +17,7 @@ from tensorflow_transform.saved import saved_transform_io_v2
 from tfx_bsl.coders import example_coder
 from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util
 
+from infeed.components import progress
 from infeed.components.dataset import encode, example_types, files, names, records
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import ColumnType
@@ -198,6 +199,7 @@ def _shown(batches: Iterable[pa.RecordBatch], see: See | None) -> Iterator[pa.Re
     for batch in batches:
         if see:
             see(batch)
+        progress.count("examples transformed", batch.num_rows)
         yield batch
 
 

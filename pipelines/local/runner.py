@@ -27,7 +27,7 @@ from tfx.orchestration.portable.mlmd import execution_lib
 
 from infeed.components.beam_runner import local_runner
 from infeed.components.errors import InfeedError, infeed_error
-from infeed.components.trainer.callbacks import listening
+from infeed.components.progress import listening
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class _VisibleRunner(tfx_runner.IrBasedRunner):
             tracker.post(NodeReport(node.node_info.id, NodeState.RUNNING))
             with listening(_Progress(node.node_info.id, tracker)) as progress:
                 report = _run_node(node, pipeline, deployment, store)
-            report = replace(report, note=progress.last)
+            report = replace(report, note=progress.result)
             tracker.post(report)
             if report.state is NodeState.FAILED:
                 break
@@ -93,14 +93,14 @@ class _VisibleRunner(tfx_runner.IrBasedRunner):
 
 
 class _Progress:
-    """Posts what a node says of how far it is; `last` is what it said in the end."""
+    """Posts what a node reports of how far it is; `result` is the last report that outlives the node."""
 
     def __init__(self, name: str, tracker: RunTracker) -> None:
         self._name, self._tracker, self._started = name, tracker, time.monotonic()
-        self.last = ""
+        self.result = ""
 
-    def __call__(self, words: str) -> None:
-        self.last = words
+    def __call__(self, words: str, is_result: bool) -> None:
+        self.result = words if is_result else self.result
         seconds = time.monotonic() - self._started
         self._tracker.post(NodeReport(self._name, NodeState.RUNNING, seconds, progress=words))
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from infeed.components import schema
+from infeed.components import progress, schema
 from infeed.components.annotations import Count
 from infeed.components.dataset import files, names
 from infeed.components.dataset.decode import decode_example
@@ -272,6 +272,7 @@ def _read_shard(path: str) -> TableStatistics:
         gatherer = Gatherer()
         for block in read_blocks(path):
             gatherer.add(len(block), _cells(block))
+            progress.count("examples read", len(block))
         return gatherer.statistics()
     except ValueError as error:
         raise InfeedError(str(error), where=path, do="write tf.Examples, with one type for each feature") from error

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import parquet
 
+from infeed.components import progress
 from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
@@ -118,7 +119,9 @@ class Question:
 
     def answers(self, shard: InputShard) -> Iterator[Answer]:
         """What the model says of a shard, batch by batch."""
-        return (ask(self.signature, batch) for batch in batches_of(shard, self.options.batch_size))
+        for batch in batches_of(shard, self.options.batch_size):
+            yield ask(self.signature, batch)
+            progress.count("examples predicted", len(batch.records))
 
     def writer(self) -> OutputFiles:
         """

@@ -33,6 +33,7 @@ from tensorflow_transform import (
 from tensorflow_transform.beam import analyzer_impls, common
 from tensorflow_transform.saved import saved_transform_io_v2
 
+from infeed.components import progress
 from infeed.components.errors import InfeedError
 from infeed.components.transform.in_process.failures import explain
 
@@ -212,6 +213,7 @@ class Pass:
         traced = self._traced()
         for batch in self._batches(traced.inputs):
             arrays = traced(batch)
+            progress.count("batches analyzed", 1)
             for keys, sink in self._sinks:
                 sink.add(tuple(arrays[key] for key in keys))
 

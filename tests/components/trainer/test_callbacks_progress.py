@@ -7,11 +7,12 @@ pytestmark = pytest.mark.slow  # Keras takes seconds to load
 
 def told(start_step: int = 0, *, pause: float) -> list[str]:
     """Two epochs of two calls of 16 of 40 steps, as Keras tells callbacks of them."""
+    from infeed.components import progress
     from infeed.components.trainer import callbacks
 
     words: list[str] = []
     clock = iter(range(1_000))
-    with pytest.MonkeyPatch.context() as patch, callbacks.listening(words.append):
+    with pytest.MonkeyPatch.context() as patch, progress.listening(lambda said, _: words.append(said)):
         patch.setattr(callbacks.time, "monotonic", lambda: pause * next(clock) + 1)
         callback = callbacks.ReportProgress(start_step)
         callback.set_params({"epochs": 2, "steps": 40})

@@ -1,0 +1,65 @@
+"""How far a long step is, in a few words for whoever listens in this process.
+
+Plain functions call `count` or `report`. Without a listener both cost nothing to speak of.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+_SECONDS = 0.5  # between two reports of counts, at least
+_Listener = TypeVar("_Listener", bound=Callable[[str, bool], None])
+_listeners: list[Callable[[str, bool], None]] = []
+_counts: Counter[str] = Counter()
+_lock = threading.Lock()
+_reported = 0.0
+
+
+@contextmanager
+def listening(listener: _Listener) -> Iterator[_Listener]:
+    """Call `listener(words, is_result)` at each change while the context is open; counts start at 0.
+
+    `is_result` means that the words are worth showing when the step has ended.
+    """
+    _counts.clear()
+    _listeners.append(listener)
+    try:
+        yield listener
+        if _counts:
+            report(_counted(next(reversed(_counts))), is_result=True)
+    finally:
+        _listeners.remove(listener)
+
+
+def is_heard() -> bool:
+    """Whether somebody listens."""
+    return bool(_listeners)
+
+
+def report(words: str, *, is_result: bool = False) -> None:
+    """Tell all listeners what goes on."""
+    for listener in tuple(_listeners):
+        listener(words, is_result)
+
+
+def count(what: str, more: int) -> None:
+    """Add to a count, such as "rows read", and report it at most twice a second."""
+    global _reported
+    if not _listeners:
+        return
+    with _lock:
+        _counts[what] += more
+        now = time.monotonic()
+        if now - _reported < _SECONDS:
+            return
+        _reported = now
+    report(_counted(what), is_result=True)
+
+
+def _counted(what: str) -> str:
+    return f"{_counts[what]:,} {what}"

@@ -1,0 +1,48 @@
+"""Progress reaches whoever listens, no more than twice a second, and ends with the whole count."""
+
+from __future__ import annotations
+
+import pytest
+
+from infeed.components import progress
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    clock = iter(range(1_000))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 1_000 + 0.2 * next(clock))
+    monkeypatch.setattr(progress, "_reported", 0.0)
+    return []
+
+
+def test_counts_are_added_up_and_reported_now_and_then(heard: list[tuple[str, bool]]) -> None:
+    with progress.listening(lambda words, is_result: heard.append((words, is_result))):
+        for _ in range(7):
+            progress.count("rows read", 500)
+    assert [words for words, _ in heard[:-1]] == ["500 rows read", "2,000 rows read", "3,500 rows read"]
+
+
+def test_the_end_reports_the_whole_of_the_last_count(heard: list[tuple[str, bool]]) -> None:
+    with progress.listening(lambda words, is_result: heard.append((words, is_result))):
+        for what in ("rows read", "rows read", "shards written", "shards written"):
+            progress.count(what, 1)
+    assert heard[-1] == ("2 shards written", True)
+
+
+def test_counts_begin_anew_for_each_step(heard: list[tuple[str, bool]]) -> None:
+    for _ in range(2):
+        with progress.listening(lambda words, is_result: heard.append((words, is_result))):
+            progress.count("rows read", 3)
+    assert {words for words, _ in heard} == {"3 rows read"}
+
+
+def test_words_that_are_no_result_are_marked(heard: list[tuple[str, bool]]) -> None:
+    with progress.listening(lambda words, is_result: heard.append((words, is_result))):
+        progress.report("exporting the model")
+    assert heard == [("exporting the model", False)]
+
+
+def test_nobody_listens() -> None:
+    progress.count("rows read", 1)
+    progress.report("exporting the model")
+    assert not progress.is_heard()
