@@ -72,6 +72,14 @@ class Repeats:
     shared: int = 0
 
 
+LABEL_OF_PICTURES = "label/text"
+# Columns that ImageExampleGen writes, with their types; features name them.
+IMAGE_COLUMNS = {
+    **dict.fromkeys(("image/encoded", "image/format", "image/filename", LABEL_OF_PICTURES), "bytes"),
+    **dict.fromkeys(("image/height", "image/width", "image/channels", "label"), "int"),
+}
+
+
 @dataclass(frozen=True)
 class ColumnSurvey:
     """One column of a table. `type` is what it becomes in a tf.Example: "int", "float" or "bytes".
@@ -208,7 +216,7 @@ class RepeatedPictures:
 class ImageSurvey:
     """Pictures in class folders. `height`, `width` and `channels` are those of most pictures, `most` so many.
 
-    `rejected` are files that are no pictures, which are counted nowhere else.
+    `rejected` are files that are no pictures, which are counted nowhere else; `written` are the columns to learn from.
     """
 
     layout: Layout
@@ -222,6 +230,7 @@ class ImageSurvey:
 
     rejected: int = 0
     task: Task = "classification"
+    written: tuple[str, ...] = tuple(IMAGE_COLUMNS)
     repeats: RepeatedPictures = RepeatedPictures()
 
     @property

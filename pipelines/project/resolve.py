@@ -32,7 +32,15 @@ from infeed.pipelines.project.sources import BUNDLED, materialise, source_of
 from infeed.pipelines.project.splits import shares_of, splits_note, stratified, trained_on
 from infeed.pipelines.project.spread import check_spread, spread_notes
 from infeed.pipelines.project.survey import survey_images, survey_table
-from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, Task, with_sample
+from infeed.pipelines.surveys import (
+    IMAGE_COLUMNS,
+    LABEL_OF_PICTURES,
+    ColumnSurvey,
+    Survey,
+    TableSurvey,
+    Task,
+    with_sample,
+)
 
 Part = TypeVar("Part")
 
@@ -55,13 +63,6 @@ _DECIDED = {
 _AS_GIVEN = {f.name for f in dataclasses.fields(PipelineConfig)} & {
     f.name for f in dataclasses.fields(Settings)
 } - _DECIDED
-
-LABEL_OF_PICTURES = "label/text"
-# Columns that ImageExampleGen writes, with their types; features name them.
-IMAGE_COLUMNS = {
-    **dict.fromkeys(("image/encoded", "image/format", "image/filename", LABEL_OF_PICTURES), "bytes"),
-    **dict.fromkeys(("image/height", "image/width", "image/channels", "label"), "int"),
-}
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ def _types(survey: Survey) -> Mapping[str, str]:
     """Column -> what it becomes in a tf.Example."""
     if isinstance(survey, TableSurvey):
         return {column.name: column.type for column in (*survey.columns, survey.label)}
-    return IMAGE_COLUMNS
+    return {name: IMAGE_COLUMNS[name] for name in survey.written}
 
 
 def _columns(survey: Survey) -> Mapping[str, ColumnSurvey]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.row_filter import is_function, passes
 from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
@@ -37,12 +38,13 @@ from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
 from infeed.pipelines.project.repeats import find_repeats
 from infeed.pipelines.project.sources import find_layout, set_aside
 from infeed.pipelines.project.split_files import SplitFiles, find_split_files
-from infeed.pipelines.project.tables import Column, Table
-from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, TableSurvey, Task
+from infeed.pipelines.project.tables import Column, Table, check_named
+from infeed.pipelines.surveys import IMAGE_COLUMNS, LABEL_OF_PICTURES, ColumnSurvey, ImageSurvey, TableSurvey, Task
 
 # Fewer rows a class on average, and most classes are not seen in training or not in evaluation.
 _MIN_ROWS_OF_A_CLASS = 2
 _STRICT = IngestOptions()
+Sized = tuple[FileRef, tuple[int, int, int]]  # a picture with its height, width and channels
 
 
 def survey_table(
@@ -213,8 +215,14 @@ def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
     Raises:
       InfeedError: no pictures, an empty class folder, a file that is not a picture, or a single class.
     """
+    check_named(IMAGE_COLUMNS, options)
     layout = find_layout(path, options)
-    sized = _sized(layout.images, options)
+    readable = _sized(layout.images, options)
+    rejected = layout.rejected + len(layout.images) - len(readable)
+    sized = _filtered(readable, options)
+    layout = replace(layout, images=tuple(image for image, _ in sized))
+    if not sized:
+        raise InfeedError("no picture is left", where=f"filter {options.filter!r}", do="check the filter")
     counts = Counter(image.text for image, _ in sized if image.text is not None)
     if len(counts) < 2:
         raise InfeedError(f"there is one class only: {min(counts)!r}", where=path, do="give at least two classes")
@@ -229,12 +237,33 @@ def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
         width=width,
         channels=channels,
         most=most,
-        rejected=layout.rejected + len(layout.images) - len(sized),
+        rejected=rejected,
+        written=options.columns or tuple(IMAGE_COLUMNS),
         repeats=find_repeated_pictures([image for image, _ in sized], layout.splits),
     )
 
 
-def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[tuple[FileRef, tuple[int, int, int]]]:
+def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]:
+    """The pictures that pass the filter. A function may look at pixels, which nobody has read yet: all pass."""
+    if options.filter is None or is_function(options.filter):
+        return sized
+    classes = sorted({image.text for image, _ in sized if image.text is not None})
+    numbers = {text: number for number, text in enumerate(classes)}
+    heights, widths, channels = zip(*(size for _, size in sized), strict=True)
+    texts = [image.text for image, _ in sized]
+    columns = {
+        "image/filename": [image.filename for image, _ in sized],
+        "image/height": heights,
+        "image/width": widths,
+        "image/channels": channels,
+        "label": [None if text is None else numbers[text] for text in texts],
+        LABEL_OF_PICTURES: texts,
+    }
+    kept = passes(pa.RecordBatch.from_pydict(columns), options.filter)
+    return [one for one, passed in zip(sized, kept.to_pylist(), strict=True) if passed]
+
+
+def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
     """The pictures with their sizes, those left out that have none and may be."""
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in images)

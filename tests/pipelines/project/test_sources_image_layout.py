@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from infeed.components.errors import InfeedError
+from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 from infeed.pipelines.project.sources import find_layout
@@ -81,6 +82,23 @@ def test_pictures_without_a_label_are_counted_or_set_aside(tmp_path: Path) -> No
     config = resolve(read_project("image"), Overrides(**given, ingest={"on_bad_row": "reject"}))
     assert (config.survey.rows, config.survey.rejected) == (36, 4)
     assert "4 of them without a label" in dict(config.notes)["bad rows"]
+
+
+def test_the_survey_counts_the_pictures_that_pass_the_filter(tmp_path: Path) -> None:
+    data = pictures(tmp_path / "pets", *(f"{name}/{number}.png" for name in "abc" for number in range(20)))
+
+    def resolved(**ingest: object) -> PipelineConfig:
+        return resolve(read_project("image"), Overrides(data=data, root=str(tmp_path / "runs"), ingest=ingest))
+
+    survey = resolved(filter='label != 2 and field("image/width") == 8').survey
+    assert (survey.rows, survey.classes) == (40, ("a", "b"))
+    for ingest, word in (
+        ({"filter": "label > 7"}, "no picture"),
+        ({"split_by": "owner"}, "'owner'"),
+        ({"columns": "image/encoded"}, "'label/text'"),
+    ):
+        with pytest.raises(InfeedError, match=word):
+            resolved(**ingest)
 
 
 def test_one_picture_is_no_data(tmp_path: Path) -> None:
