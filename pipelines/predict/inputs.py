@@ -198,13 +198,10 @@ def _cells(rows: pa.RecordBatch, specs: Mapping[str, Any]) -> tuple[dict[str, li
 
 def _fitted(name: str, column: pa.Array, spec: Any, wrong: dict[int, str]) -> list[Any]:
     fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
-    is_text = example_types.kind_of(column.type) in ("bytes", None)
-    values = (
-        (column if is_text else example_types.to_values(column)).to_pylist()
-        if spec.shape.rank == 1
-        else column.to_pylist()
-    )
-    fitted = [_try(fit, value) for value in values]
+    is_text, is_list = example_types.kind_of(column.type) in ("bytes", None), example_types.is_list(column.type)
+    as_it_is = is_text or is_list or spec.shape.rank != 1
+    values = (column if as_it_is else example_types.to_values(column)).to_pylist()
+    fitted = [None if is_list and value is None else _try(fit, value) for value in values]
     for place, one in enumerate(fitted):
         if isinstance(one, ValueError):
             wrong.setdefault(place, f"column {name!r}: {_shown(values[place])} is no {_WORDS[fit]}")

@@ -110,12 +110,16 @@ class RawSignature:
         return cls(model.signature("raw", do), model.signature("serving_default", do))
 
     def __call__(self, cells: Mapping[str, Any]) -> Arrays:
-        """A whole number has no value that stands for a missing one: only a tf.Example can leave it out."""
-        if not any(None in column for column in cells.values()):
+        """Only a tf.Example can leave out a whole number, and hold a list where the raw signature takes one value."""
+        if not any(_needs_example(column, self.raw.inputs[name]) for name, column in cells.items()):
             return self.raw(cells)
         known = {name: [None if value == "" else value for value in column] for name, column in cells.items()}
         [argument] = self.examples.inputs
         return self.examples({argument: encode_examples(pa.RecordBatch.from_pydict(known)).to_pylist()})
+
+
+def _needs_example(column: Sequence[Any], spec: Any) -> bool:
+    return any(cell is None or (isinstance(cell, list) and spec.shape.rank == 1) for cell in column)
 
 
 Call = Signature | RawSignature

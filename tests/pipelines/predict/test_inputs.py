@@ -101,3 +101,11 @@ def test_pictures_are_looked_for_below_a_folder_and_what_is_none_is_told(tmp_pat
     assert [Path(name).name for name in batch.names] == ["cat.png", "dog.png", "no.jpg"]
     assert batch.cells[IMAGE] == [(tmp_path / "deep" / "cat.png").read_bytes()]
     assert batch.wrong == {1: "it is a TIFF picture; convert it to PNG or JPEG", 2: "it is no picture"}
+
+
+def test_lists_stay_lists_and_a_missing_one_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"x": [1, 2.5], "word": ["a"], "n": [1]}\n{"x": [], "word": null, "n": [0, 1]}\n')
+    batch = only(rows([str(path)], SPECS, {}))
+    assert batch.cells == {"n": [[1], [0, 1]], "x": [[1.0, 2.5], []], "word": [["a"], None]}
+    assert not batch.wrong

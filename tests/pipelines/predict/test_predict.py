@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from PIL import Image
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.errors import InfeedError
-from infeed.pipelines.predict.predict import predict
+from infeed.pipelines.predict.predict import RawSignature, predict
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -228,3 +229,29 @@ def test_what_says_how_to_write_needs_a_place_and_a_dataset(of_table: Path, tmp_
         done = subprocess.run([INFEED, "predict", of_table, tmp_path / "t.csv", *more], capture_output=True, text=True)
         assert done.returncode == 2
         assert message in done.stderr
+
+
+class Asked:
+    """A signature that keeps what it is called with."""
+
+    def __init__(self, **ranks: int) -> None:
+        self.inputs = {name: SimpleNamespace(shape=SimpleNamespace(rank=rank)) for name, rank in ranks.items()}
+        self.given: list[Any] = []
+
+    def __call__(self, cells: Any) -> dict[str, Any]:
+        self.given.append(cells)
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("cells", "by_example"),
+    [
+        ({"x": [1.0], "list": [[1, 2]]}, False),
+        ({"x": [None], "list": [[1, 2]]}, True),
+        ({"x": [[1.0, 2.0]], "list": [[1, 2]]}, True),
+    ],
+)
+def test_what_the_raw_signature_cannot_take_is_asked_by_example(cells: Any, by_example: bool) -> None:
+    raw, examples = Asked(x=1, list=2), Asked(examples=1)
+    RawSignature(raw, examples)(cells)  # type: ignore[arg-type]
+    assert (len(raw.given), len(examples.given)) == ((0, 1) if by_example else (1, 0))
