@@ -70,6 +70,17 @@ def test_without_a_manifest_the_other_splits_are_read(write, cache, tmp_path, fo
     assert [train[0]["lists"].tolist(), train[0]["n"].tolist(), train[0]["late"]] == [[], [1], None]
 
 
+def test_a_manifest_without_columns_is_as_none(write, cache, tmp_path):
+    """As of records that ingest passes through unread."""
+    write("d.tfrecord", {"x": list(range(40)), "late": ["word", *[None] * 39]})
+    infeed.ingest(tmp_path / "data" / "d.tfrecord", tmp_path / "out", format="tfrecord")
+    assert not infeed.inspect(tmp_path / "out").manifest.schema
+    train, held_out = (load(tmp_path / "out", split, cache_dir=cache) for split in ("train", "eval"))
+    assert len(train) + len(held_out) == 40
+    assert types(train) == types(held_out) == {"x": ("int64", ()), "late": ("bytes", ())}
+    assert train.schema["late"].nulls + held_out.schema["late"].nulls == 39
+
+
 def test_a_pattern_names_the_files_that_are_read(write, cache, tmp_path):
     write("d-train.tfrecord", {"x": [1]})
     write("d-eval.tfrecord", {"y": [1]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,47 @@ def test_datasets_without_a_transform_graph_are_the_raw_examples(place: Path) ->
     features, label = next(iter(data.train))
     assert set(features) == {"x", "z", "kind"}
     assert np.allclose(label, 2 * features["x"][:, 0])
+
+
+def test_the_feed_has_the_same_columns_in_each_split(tmp_path: Path) -> None:
+    """`late` has values in eval alone, `early` in train alone."""
+    import tensorflow as tf
+    import tensorflow_data_validation as tfdv
+    from google.protobuf import text_format
+
+    import infeed
+    from infeed.components.dataset.statistics.tfdv import StatisticsRequest
+    from infeed.components.statistics.component import describe
+    from infeed.components.statistics.schema import keep_columns
+
+    lines = ["x,y,early,late,split"]
+    lines += [f"{row / 2},{row}.5,{row},,train" for row in range(40)]
+    lines += [f"{row / 2},{row}.5,,{'word' if row == 3 else ''},eval" for row in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    by_name = infeed.IngestOptions(columns=("x", "y", "early", "late"), split_by=infeed.ByName("split"))
+    infeed.ingest(tmp_path / "t.csv", tmp_path / "out", options=by_name)
+    statistics = [describe(str(tmp_path / "out"), split, StatisticsRequest.of(None)) for split in ("train", "eval")]
+    schema = tfdv.update_schema(tfdv.infer_schema(statistics[0]), statistics[1])
+    keep_columns(schema, statistics)
+    (tmp_path / "schema.pbtxt").write_text(text_format.MessageToString(schema))
+    files = {f"{name}_files": [f"{tmp_path}/out/Split-{name}/*"] for name in ("train", "eval")}
+    given = SimpleNamespace(
+        **files, schema_path=f"{tmp_path}/schema.pbtxt", transform_graph_path=None, train_steps=2, data_accessor=None
+    )
+    data = infeed.datasets(given, label="y", task="regression", feed=FeedOptions(batch_size=8))
+
+    kinds = [
+        {name: (type(spec), spec.dtype) for name, spec in split.element_spec[0].items()}
+        for split in (data.train, data.evaluation)
+    ]
+    assert kinds[0] == kinds[1]
+    assert kinds[0] == {
+        "x": (tf.TensorSpec, tf.float32),
+        "early": (tf.SparseTensorSpec, tf.int64),
+        "late": (tf.SparseTensorSpec, tf.string),
+    }
+    assert len(next(iter(data.train))[0]["late"].values) == 0
+    assert sum(len(features["late"].values) for features, _ in data.evaluation) == 1
 
 
 def test_tfx_calls_the_users_run_fn_and_the_run_gets_its_profile(place: Path, tmp_path: Path) -> None:
