@@ -23,7 +23,7 @@ NOT_RUN = {
     "templates/text/README.md": "replaces lines of the template, and needs the vocabulary of a BERT model",
 }
 RUN_ELSEWHERE = {
-    "docs/inputs.md": "tests/components/trainer/test_own_input.py",  # each feeds a whole training
+    "docs/inputs.md": "tests/components/trainer/test_own_input.py",  # all but the first two: each feeds a training
     "docs/sources.md": "tests/components/example_gen/test_component_own_source.py",  # the last of the page
 }
 IMPORTED = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
@@ -133,6 +133,7 @@ SETTINGS = {
     "docs/feed.md": Setting(marks=SLOW),
     "docs/images.md": Setting(marks=SLOW),
     "docs/ingest.md": Setting(),
+    "docs/inputs.md, options": Setting(snippets=slice(0, 2), marks=SLOW),
     "docs/load.md": Setting(marks=SLOW),
     "docs/predict.md": Setting(of_components, marks=TFX),
     "docs/preprocessing-fn.md": Setting(of_components, marks=TFX),

@@ -100,7 +100,7 @@ class Delivery:
         ragged = [name for name, one in self.placed.items() if one.is_optional and self.schema[name].shape is None]
         if ragged:
             names = ", ".join(map(repr, ragged))
-            do = f"on_missing={{{ragged[0]!r}: -1}} fills it, and on_missing='ragged' leaves out this line"
+            do = f"fill the missing cells, for example with on_missing={{{ragged[0]!r}: -1}}"
             _log.warning("%s: cells of %s are missing, so each comes as Ragged; %s", place, names, do)
 
     def warn_of_empty_text(self, place: str) -> None:
