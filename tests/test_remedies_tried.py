@@ -34,6 +34,14 @@ def remedies_in(do: str) -> list[list[str]]:
     return [shlex.split(found.rstrip(";")) for found in _REMEDY.findall(do)]
 
 
+def applied(command: list[str], remedy: list[str]) -> list[str]:
+    """The command with the flags of the remedy, in place of a label that it has."""
+    if "--label" in command and "--label" in remedy:
+        at = command.index("--label")
+        command = [*command[:at], *command[at + 2 :]]
+    return [*command, *remedy]
+
+
 def run_with(monkeypatch: pytest.MonkeyPatch, *words: str) -> PipelineConfig | InfeedError:
     """What `infeed run` decides, by its own flags, or the error that it shows."""
     found: list[PipelineConfig | InfeedError] = []
@@ -124,7 +132,7 @@ def test_a_remedy_of_infeed_run_helps(case: str, tmp_path: Path, monkeypatch: py
     remedies = remedies_in(error.do)
     assert len(remedies) == count, error.do
     for remedy in remedies:
-        found = run_with(monkeypatch, *command, *remedy)
+        found = run_with(monkeypatch, *applied(command, remedy))
         assert not isinstance(found, InfeedError) or found.what != error.what, (remedy, found)
         assert isinstance(found, PipelineConfig) or case == "lists of objects alone", (remedy, found)
 
@@ -155,7 +163,7 @@ def test_a_remedy_of_a_note_helps(case: str, tmp_path: Path, monkeypatch: pytest
     remedies = remedies_in(words)
     assert len(remedies) == count, words
     for remedy in remedies:
-        after = run_with(monkeypatch, *command, *remedy)
+        after = run_with(monkeypatch, *applied(command, remedy))
         assert isinstance(after, PipelineConfig), (remedy, after)
         made = [feature for feature in after.features if feature.column.partition(".")[0] == column]
         assert made, remedy

@@ -108,8 +108,11 @@ class NumberColumn:
         typed = _flag("types", {self.name: "float"}) if source == "csv" and "numbers" not in way else ""
         limit = f" --bad-row-limit {number}" if number > IngestOptions().bad_row_limit else ""
         reject = " ".join(filter(None, (way, typed, f"--on-bad-row reject{limit}")))
-        words = f"{number:,} such as {shown} are no numbers: to set the rows of these aside, use {reject}"
-        if not may_miss or source != "csv" or sum(self.misfits.values()) < number or len(self.misfits) > _FEW:
+        words = (
+            f"{number:,} such as {shown} {'do' if self.written else 'are'} not: to set their rows aside, use {reject}"
+        )
+        is_word = number == sum(self.misfits.values()) and not re.search(r"\d", "".join(self.misfits))
+        if not may_miss or source != "csv" or not is_word or len(self.misfits) > _FEW:
             return words
         nulls = _flag("nulls", list(dict.fromkeys([*settings.get("nulls", [""]), *self.misfits])))
         return f"{words}; if they mean a missing value, use {' '.join(filter(None, (way, nulls)))}"
