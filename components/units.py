@@ -6,6 +6,7 @@ and sentences want three digits. And what is below the command line is not to ne
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -16,6 +17,11 @@ def percent(fraction: float) -> str:
     """0.343 -> "34 %"; below ten percent one decimal is worth its place: 0.0123 -> "1.2 %"."""
     value = 100 * fraction
     return f"{value:.1f} %" if 0 < value < 9.95 else f"{value:.0f} %"
+
+
+def points(fraction: float) -> str:
+    """0.03 -> "3", 0.0451 -> "5": percentage points, rounded up."""
+    return f"{math.ceil(round(100 * fraction, 6))}"
 
 
 def times(factor: float) -> str:

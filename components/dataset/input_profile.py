@@ -9,7 +9,7 @@ import json
 import math
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -40,6 +40,8 @@ class EpochProfile:
       peak_memory_bytes: most memory the process held until the end of this epoch; None where it is unknown.
       workers_wait_seconds: of each worker, where there are several; `wait_seconds` is the largest of them, for all wait
         for the one that waits.
+      outside_seconds: the part of `seconds` between calls of the training function: callbacks, and Keras' own Python.
+      callback_seconds: the part of `outside_seconds` in the batch hooks of each callback, by the name of its class.
     """
 
     epoch: int
@@ -50,19 +52,34 @@ class EpochProfile:
     examples_per_second: float
     peak_memory_bytes: int | None = None
     workers_wait_seconds: tuple[float, ...] = ()
+    outside_seconds: float = 0.0
+    callback_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def measured(cls, epoch: int, steps: int, seconds: float, waited: Sequence[float], batch_size: int) -> EpochProfile:
+    def measured(
+        cls,
+        epoch: int,
+        steps: int,
+        seconds: float,
+        waited: Sequence[float],
+        batch_size: int,
+        outside: float = 0.0,
+        of_callbacks: Mapping[str, float] | None = None,
+    ) -> EpochProfile:
         """An epoch that ends now, in the process that trained.
 
         Args:
           waited: seconds of waiting of each worker, by the clocks in their graphs.
           batch_size: records in a global batch.
+          outside: seconds between calls of the training function.
+          of_callbacks: the part of these in each callback.
         """
         examples = steps * batch_size
         rate = examples / seconds if seconds else 0.0
         waits = tuple(min(one, seconds) for one in waited)
-        return cls(epoch, steps, seconds, max(waits), examples, rate, _peak_memory(), waits if len(waits) > 1 else ())
+        several = waits if len(waits) > 1 else ()
+        callbacks = dict(of_callbacks or {})
+        return cls(epoch, steps, seconds, max(waits), examples, rate, _peak_memory(), several, outside, callbacks)
 
 
 @dataclass(frozen=True)
@@ -73,13 +90,16 @@ class Ceiling:
       steps: how many were made.
       seconds: wall-clock time of all of them.
       examples_per_second: the rate at which their examples were trained on.
-      floor_seconds: seconds a step that count as waiting although the batch is there: what handing it over takes.
+      floor_seconds: seconds a step that count as waiting although the batch is there: what handing it over takes. The
+        median of several turns.
+      floor_spread_seconds: half the range of the middle half of these turns.
     """
 
     steps: int
     seconds: float
     examples_per_second: float
     floor_seconds: float = 0.0
+    floor_spread_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -232,6 +252,8 @@ def _check(profile: InputProfile) -> None:
         _require(math.isfinite(seconds) and seconds > 0, where, f"seconds is {seconds}")
         is_part = 0 <= waited <= seconds * CLOCK_TOLERANCE
         _require(is_part, where, f"wait_seconds is {waited} of {seconds} seconds")
+        outside = epoch.outside_seconds
+        _require(0 <= outside <= seconds * CLOCK_TOLERANCE, where, f"outside_seconds is {outside} of {seconds} seconds")
         _require(len(epoch.workers_wait_seconds) == workers, where, f"workers_wait_seconds is not of {workers} workers")
     if profile.ceiling is not None:
         rate = profile.ceiling.examples_per_second

@@ -23,8 +23,8 @@ MODEL_RUN, EXAMPLES, TRANSFORM_GRAPH, REPORT = "model_run", "examples", "transfo
 class InputReportExecutor(base_executor.BaseExecutor):
     """Writes `report.html` and `report.json` into the output artifact.
 
-    The artifact's custom properties tell the outcome: `verdict`, `wait_fraction` (the share that the verdict goes by)
-    and, where a limit was set, `blessed` (1 or 0).
+    The artifact's custom properties tell the outcome: `verdict`, `wait_fraction` (the share that the verdict goes by),
+    `wait_uncertainty` (plus or minus so much), `bottleneck` and, where a limit was set, `blessed` (1 or 0).
     """
 
     def Do(
@@ -83,8 +83,9 @@ class InputReport(base_component.BaseComponent):
     """Judges how well training was fed, from what the Trainer measured while it trained.
 
     Output `report`: an artifact with `report.html`, for people, and `report.json`, for programs. Its custom properties
-    are `verdict` ("input-bound", "balanced" or "compute-bound"), `wait_fraction` (0 to 1, after the first epoch where
-    there are more) and, with a limit, `blessed` (1 or 0).
+    are `verdict` ("input-bound", "balanced", "compute-bound", "overhead-bound" or "unclear"), `wait_fraction` (0 to 1,
+    after the first epoch where there are more), `wait_uncertainty` (plus or minus so much), `bottleneck` (what sets the
+    pace; empty if the numbers do not single it out) and, with a limit, `blessed` (1 or 0).
 
     Args:
       model_run: the `model_run` of infeed's Trainer, which holds `input_profile.json`.

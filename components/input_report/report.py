@@ -17,7 +17,7 @@ from infeed.components import units
 from infeed.components.dataset import files
 from infeed.components.dataset.input_profile import Ceiling, EpochProfile, InputProfile
 from infeed.components.dataset.manifest import Split
-from infeed.components.input_report.verdict import Verdict, throughput, wait_fraction
+from infeed.components.input_report.verdict import TOLD_FROM, Verdict, throughput, wait_fraction
 from infeed.components.units import number, percent, seconds
 
 if TYPE_CHECKING:
@@ -30,8 +30,11 @@ REPORT_JSON = "report.json"
 FORMAT = 1
 
 # matplotlib wants fixed colours and the page has a light and a dark set: each stand-in becomes a CSS variable.
-INK, MUTED, WAITED, COMPUTED, LINE = "#010101", "#020202", "#030303", "#040404", "#050505"
-_VARIABLES = {INK: "--ink", MUTED: "--muted", WAITED: "--waited", COMPUTED: "--computed", LINE: "--line"}
+INK, MUTED, WAITED, COMPUTED, LINE, OUTSIDE = "#010101", "#020202", "#030303", "#040404", "#050505", "#060606"
+_VARIABLES = {
+    **{INK: "--ink", MUTED: "--muted", LINE: "--line"},
+    **{WAITED: "--waited", COMPUTED: "--computed", OUTSIDE: "--outside"},
+}
 # Two figures on a page would repeat these; the ids that the drawing refers to have no underscore.
 _GROUP_ID = re.compile(r' id="[\w.]+_\d+"')
 _NO_METADATA: dict[str, str | None] = {"Date": None, "Creator": None, "Format": None, "Type": None}
@@ -92,6 +95,7 @@ class Report:
         return template.render(
             profile=self.profile,
             verdict=self.verdict,
+            points=units.points(self.verdict.wait_uncertainty),
             max_wait_fraction=self.max_wait_fraction,
             inputs=self.inputs,
             facts=list(self._facts()),
@@ -119,6 +123,10 @@ class Report:
         if verdict.wait_fraction_after_first is not None:
             yield "Waited in the first epoch", units.percent(wait_fraction(profile, profile.epochs[:1]))
             yield "Waited in all epochs", units.percent(verdict.wait_fraction)
+        if verdict.outside_fraction >= TOLD_FROM:
+            yield "Between calls: callbacks, Python", units.percent(verdict.outside_fraction)
+        if verdict.slowed_fraction >= TOLD_FROM:
+            yield "Steps longer than alone", units.percent(verdict.slowed_fraction)
         if verdict.bottleneck:
             yield "Sets the pace", verdict.bottleneck
         yield (
@@ -135,9 +143,10 @@ class Report:
             yield "Peak memory", units.size(profile.peak_memory_bytes)
 
     def custom_properties(self) -> dict[str, str | float | int]:
-        """What a pipeline records of the report: `verdict`, `wait_fraction`, and `blessed` (1 or 0) under a limit."""
+        """What a pipeline records: `verdict` and its `bottleneck`, `wait_fraction`, ...; under a limit `blessed`."""
         verdict = self.verdict
         properties: dict[str, Any] = {"verdict": verdict.kind, "wait_fraction": verdict.judged_wait_fraction}
+        properties |= {"wait_uncertainty": verdict.wait_uncertainty, "bottleneck": verdict.bottleneck or ""}
         return properties if verdict.blessed is None else {**properties, "blessed": int(verdict.blessed)}
 
 
@@ -148,10 +157,16 @@ class _Bar:
     number: int
     seconds: float
     waited: float
+    outside: float
 
     @property
     def computed(self) -> float:
-        return self.seconds - self.waited
+        return max(0.0, self.seconds - self.waited - self.outside)
+
+    @property
+    def parts(self) -> list[tuple[str, float]]:
+        """From the axis on, each with its color."""
+        return [(COMPUTED, self.computed), (OUTSIDE, self.outside), (WAITED, self.waited)]
 
 
 def _shares(profile: InputProfile) -> str:
@@ -165,8 +180,10 @@ def _shares(profile: InputProfile) -> str:
 
 
 def waiting(profile: InputProfile) -> str:
-    """SVG of the seconds computed and waited: a bar an epoch, an area for many, one lying bar for a single epoch."""
-    bars = [_Bar(epoch.epoch + 1, epoch.seconds, profile.waited(epoch)) for epoch in profile.epochs]
+    """SVG of where the seconds went: a bar an epoch, an area for many, one lying bar for a single epoch."""
+    bars = [
+        _Bar(epoch.epoch + 1, epoch.seconds, profile.waited(epoch), epoch.outside_seconds) for epoch in profile.epochs
+    ]
     figure, axes = _axes(ONE_BAR_HEIGHT_INCHES if len(bars) == 1 else HEIGHT_INCHES)
     if len(bars) == 1:
         _one_bar(axes, bars[0])
@@ -214,8 +231,10 @@ def _axes(height: float) -> tuple[Figure, Axes]:
 
 
 def _one_bar(axes: Axes, bar: _Bar) -> None:
-    axes.barh([0], [bar.computed], color=COMPUTED, height=0.6)
-    axes.barh([0], [bar.waited], left=[bar.computed], color=WAITED, height=0.6)
+    left = 0.0
+    for color, part in bar.parts:
+        axes.barh([0], [part], left=[left], color=color, height=0.6)
+        left += part
     axes.set_yticks([])
     axes.set_xlim(0, bar.seconds)
     axes.grid(axis="y", visible=False)
@@ -223,14 +242,15 @@ def _one_bar(axes: Axes, bar: _Bar) -> None:
 
 
 def _stack(axes: Axes, bars: Sequence[_Bar]) -> None:
-    numbers, computed = [bar.number for bar in bars], [bar.computed for bar in bars]
-    if len(bars) > MOST_BARS:
-        total = [bar.seconds for bar in bars]
-        axes.fill_between(numbers, 0, computed, color=COMPUTED, step="mid", linewidth=0)
-        axes.fill_between(numbers, computed, total, color=WAITED, step="mid", linewidth=0)
-        return
-    axes.bar(numbers, computed, color=COMPUTED, width=0.6)
-    axes.bar(numbers, [bar.waited for bar in bars], bottom=computed, color=WAITED, width=0.6)
+    numbers, bottom = [bar.number for bar in bars], [0.0] * len(bars)
+    for part, (color, _) in enumerate(bars[0].parts):
+        heights = [bar.parts[part][1] for bar in bars]
+        top = [low + height for low, height in zip(bottom, heights, strict=True)]
+        if len(bars) > MOST_BARS:
+            axes.fill_between(numbers, bottom, top, color=color, step="mid", linewidth=0)
+        else:
+            axes.bar(numbers, heights, bottom=bottom, color=color, width=0.6)
+        bottom = top
 
 
 def _cut_off_towering_first(axes: Axes, bars: Sequence[_Bar]) -> None:

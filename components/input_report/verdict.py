@@ -16,14 +16,19 @@ from infeed.components.dataset.input_profile import EpochProfile, InputProfile
 from infeed.components.dataset.manifest import Split
 from infeed.components.dataset.shards import MIN_BYTES, READERS_PER_HOST
 from infeed.components.feed.stages import batches, columns, reading
+from infeed.components.input_report.losses import TimeShares
 from infeed.components.units import listed, number, percent, seconds, size, times
 
-VerdictKind = Literal["input-bound", "compute-bound", "balanced"]
+VerdictKind = Literal["input-bound", "compute-bound", "balanced", "overhead-bound", "unclear"]
 
 # Waiting for a fifth of the time costs a fifth of the accelerators: from here on input is the first thing to work on.
 INPUT_BOUND_FROM = 0.20
 # Under a twentieth, even perfect input could win no more than two runs of the same training differ by.
 COMPUTE_BOUND_BELOW = 0.05
+# Time between calls is measured, as waiting is. That a step ran slower than alone follows from a second of measuring,
+# and training is said to be bound by both only if they take more than the step.
+OUTSIDE_BOUND_FROM = 0.20
+OTHER_BOUND_FROM = 0.50
 # Less than this is told as none.
 TOLD_FROM = 0.005
 # So far below the rate on constant data without waiting for it: the step itself is slower, for it shares its CPU.
@@ -83,10 +88,15 @@ class Verdict:
     """Whether input held training up.
 
     Attributes:
-      kind: "input-bound", "compute-bound", or "balanced" in between.
+      kind: "input-bound"; "compute-bound", or "balanced" in between; "overhead-bound" if time that is neither waiting
+        nor the step sets the pace; "unclear" if the floor is above what was counted, so that waiting is not known.
       wait_fraction: share of the time of all epochs, 0 to 1, that training waited for input, above the floor.
       wait_fraction_after_first: the same without the first epoch, which fills caches and traces graphs; None where
         there is only one epoch.
+      wait_uncertainty: half the width of the range, 0 to 1, that the judged share is known to: from the epochs as
+        repeats, and at least what runs of one feed differ by.
+      outside_fraction: share of the judged time between calls of the training function: callbacks, and Keras' Python.
+      slowed_fraction: share of the judged time in which steps ran longer than alone, on one constant batch.
       gain: times that training would be faster with input for free: the rate on constant data over the rate reached,
         or what the waiting alone tells where that was not measured. At least 1, and at most 1 / (1 - the share that
         was judged), for no more than the waiting can be saved; 1 where there is too little waiting to judge by.
@@ -99,6 +109,9 @@ class Verdict:
     kind: VerdictKind
     wait_fraction: float
     wait_fraction_after_first: float | None
+    wait_uncertainty: float
+    outside_fraction: float
+    slowed_fraction: float
     gain: float
     bottleneck: str | None
     headline: str
@@ -120,20 +133,24 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
       max_wait_fraction: largest share of waiting, 0 to 1, that is blessed; None leaves the blessing out.
       split: the training split from its manifest, where there is one: with it the number of shards is judged too.
     """
-    judged = wait_fraction(profile, profile.steady_epochs)
-    waited = sum(map(profile.waited, profile.steady_epochs))
-    negligible = waited < NEGLIGIBLE_SECONDS and judged >= COMPUTE_BOUND_BELOW
-    kind: VerdictKind = "balanced" if negligible else _kind(judged)
-    gain = 1.0 if negligible else _gain(profile, judged)
+    shares = TimeShares.of(profile)
+    judged, waited = shares.waited, shares.waited * shares.seconds
+    kind = _kind(shares)
+    negligible = waited < NEGLIGIBLE_SECONDS and judged >= COMPUTE_BOUND_BELOW and kind != "overhead-bound"
+    kind = "balanced" if negligible else kind
+    gain = 1.0 if negligible or kind == "unclear" else _gain(profile, judged)
     return Verdict(
         kind=kind,
         wait_fraction=wait_fraction(profile, profile.epochs),
         wait_fraction_after_first=judged if len(profile.epochs) > 1 else None,
+        wait_uncertainty=shares.counted if kind == "unclear" else shares.uncertainty,
+        outside_fraction=shares.outside,
+        slowed_fraction=shares.slowed,
         gain=gain,
-        bottleneck=_bottleneck(kind, profile),
-        headline=_too_short(waited) if negligible else _headline(kind, judged, gain) + _shared(profile, gain),
-        advice=() if negligible else advise(Situation(profile, kind, gain, split)),
-        blessed=None if max_wait_fraction is None else judged <= max_wait_fraction,
+        bottleneck=_bottleneck(kind, profile, shares),
+        headline=_too_short(waited) if negligible else _headline(profile, kind, shares, gain),
+        advice=() if negligible else advise(Situation(profile, kind, gain, split, shares)),
+        blessed=None if max_wait_fraction is None else _most_waited(kind, shares) <= max_wait_fraction,
     )
 
 
@@ -158,15 +175,31 @@ def _ceiling_ratio(profile: InputProfile) -> float | None:
     return profile.ceiling.examples_per_second / rate if profile.ceiling and rate else None
 
 
-def _kind(judged: float) -> VerdictKind:
-    if judged >= INPUT_BOUND_FROM:
+def _kind(shares: TimeShares) -> VerdictKind:
+    enough = shares.other * shares.seconds >= NEGLIGIBLE_SECONDS
+    if enough and shares.outside >= max(OUTSIDE_BOUND_FROM, shares.waited):
+        return "overhead-bound"
+    if shares.waited >= INPUT_BOUND_FROM:
         return "input-bound"
-    return "compute-bound" if judged < COMPUTE_BOUND_BELOW else "balanced"
+    if enough and shares.other >= OTHER_BOUND_FROM:
+        return "overhead-bound"
+    if shares.counted >= COMPUTE_BOUND_BELOW and shares.handing_over - shares.counted >= COMPUTE_BOUND_BELOW:
+        return "unclear"
+    return "compute-bound" if shares.waited < COMPUTE_BOUND_BELOW else "balanced"
 
 
-def _bottleneck(kind: VerdictKind, profile: InputProfile) -> str | None:
+def _most_waited(kind: VerdictKind, shares: TimeShares) -> float:
+    """The share that a limit is held against: all that was counted, where what is above the floor is not known."""
+    return shares.counted if kind == "unclear" else shares.waited
+
+
+def _bottleneck(kind: VerdictKind, profile: InputProfile, shares: TimeShares) -> str | None:
     if kind == "compute-bound":
         return "training step"
+    if kind == "overhead-bound":
+        if shares.outside < shares.slowed:
+            return "other work on the same CPU"
+        return f"callback {shares.callback[0]}" if shares.callback else "time between calls"
     working = working_steps(profile)
     return working[0] if kind == "input-bound" and len(working) == 1 else None
 
@@ -175,7 +208,43 @@ def _too_short(waited: float) -> str:
     return f"Training waited {seconds(waited)} in all: too little to judge by, and nothing to gain from changing it."
 
 
-def _headline(kind: VerdictKind, judged: float, gain: float) -> str:
+def _headline(profile: InputProfile, kind: VerdictKind, shares: TimeShares, gain: float) -> str:
+    if kind == "overhead-bound":
+        return _of_overhead(shares)
+    if kind == "unclear":
+        return _of_floor(profile, shares)
+    shared = _shared(profile, gain) if shares.other >= COMPUTE_BOUND_BELOW else ""
+    return _of_input(kind, shares.waited, gain) + shared
+
+
+def _of_overhead(shares: TimeShares) -> str:
+    parts = []
+    if shares.outside >= COMPUTE_BOUND_BELOW:
+        in_callback = f", {percent(shares.callback[1])} in the callback {shares.callback[0]}" if shares.callback else ""
+        parts.append(f"{percent(shares.outside)} passes between calls of the training function{in_callback}")
+    if shares.slowed >= COMPUTE_BOUND_BELOW:
+        parts.append(
+            f"{percent(shares.slowed)} goes to steps that run longer than alone on one constant batch, because of "
+            "other work on the same CPU (another process, preparing input) or of starting each call"
+        )
+    step = max(0.0, 1 - shares.waited - shares.other)
+    return (
+        f"Neither input nor the step sets the pace: training waits {percent(shares.waited)} of its time for input, and "
+        f"its steps alone would take {percent(step)}. Of the rest, {'; '.join(parts)}."
+    )
+
+
+def _of_floor(profile: InputProfile, shares: TimeShares) -> str:
+    steps = sum(epoch.steps for epoch in profile.steady_epochs)
+    counted = 1e6 * shares.counted * shares.seconds / steps
+    return (
+        f"How long training waits for input cannot be told: the clock counted {counted:,.0f} µs a step, but "
+        f"{1e6 * profile.floor_seconds:,.0f} µs for a batch that was there, on a machine that was busy. Training waits "
+        f"at most {percent(shares.counted)} of its time. Train again while the machine does nothing else."
+    )
+
+
+def _of_input(kind: VerdictKind, judged: float, gain: float) -> str:
     faster = f"{times(gain)} as fast"
     if kind == "compute-bound":
         waits = "does not wait for its input"
@@ -212,14 +281,20 @@ class Situation:
     Attributes:
       profile: what the Trainer measured.
       kind: the verdict; only a training that waits for its input is given advice on it.
+      wait_uncertainty: half the width of the range, 0 to 1, that the judged share is known to: from the epochs as
+        repeats, and at least what runs of one feed differ by.
+      outside_fraction: share of the judged time between calls of the training function: callbacks, and Keras' Python.
+      slowed_fraction: share of the judged time in which steps ran longer than alone, on one constant batch.
       gain: times that training would be faster if input were free; every gain from better input stays under it.
       split: the training split as its manifest describes it; None where there is no manifest.
+      shares: where the time went.
     """
 
     profile: InputProfile
     kind: VerdictKind
     gain: float
     split: Split | None
+    shares: TimeShares
 
 
 def advise(now: Situation) -> tuple[str, ...]:
@@ -228,9 +303,12 @@ def advise(now: Situation) -> tuple[str, ...]:
     of_the_feed = reading.ReadShards.name in now.profile.plan.step_names
     cached = _keep_in_memory(now) if of_the_feed else None
     shards = _write_more_shards(now) if of_the_feed else None
-    input_rules = (cached, shards, None if cached else _speed_up_what_is_left(now))
-    is_worth_it = now.kind != "compute-bound" and now.gain >= WORTH_ACTING
-    rules = (*(input_rules if is_worth_it else ()), _grow_the_batch(now))
+    cheaper = _speed_up_what_is_left(now) if of_the_feed else _speed_up_input_function(now)
+    input_rules = (cached, shards, None if cached else cheaper)
+    is_worth_it = now.kind in ("input-bound", "balanced") and now.gain >= WORTH_ACTING
+    overhead_rules = (_spare_callbacks(now), _free_the_cpu(now)) if now.kind == "overhead-bound" else ()
+    grown = None if now.kind in ("overhead-bound", "unclear") else _grow_the_batch(now)
+    rules = (*overhead_rules, *(input_rules if is_worth_it else ()), grown)
     return tuple(sentence for sentence in rules if sentence)
 
 
@@ -276,6 +354,40 @@ def _speed_up_what_is_left(now: Situation) -> str | None:
         f"{'runs' if len(names) == 1 else 'run'} on every record{always}. "
         f"At {number(rate * now.gain)} examples a second in place of {number(rate)}, "
         f"input would no longer hold training up: up to {times(now.gain)} as fast."
+    )
+
+
+def _speed_up_input_function(now: Situation) -> str:
+    """More cores do not help a generator: one thread of Python runs it, and it may only sleep."""
+    return (
+        "Make the batches of the input function side by side; more CPU cores alone do not. Run a Python generator in a "
+        "process of its own (infeed.components.feed.inputs.from_process), work on batches in a parallel map "
+        "(dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)), read several sources at a time (Dataset.interleave), "
+        f"or leave it to other hosts by a tf.data service. Training would be up to {times(now.gain)} as fast."
+    )
+
+
+def _spare_callbacks(now: Situation) -> str | None:
+    outside = now.shares.outside
+    if outside < COMPUTE_BOUND_BELOW:
+        return None
+    gain = 1 / max(1 - outside, LEAST_COMPUTING_FRACTION)
+    faster = f"Without the time between calls training would be up to {times(gain)} as fast."
+    if now.shares.callback:
+        name, share = now.shares.callback
+        return (
+            f"Make the callback {name} cheaper: its batch hooks take {percent(share)} of the time. Do its work in "
+            f"on_epoch_end, or only every so many batches. {faster}"
+        )
+    return f"Run more steps in a call (steps_per_call): Keras and all callbacks run once a call. {faster}"
+
+
+def _free_the_cpu(now: Situation) -> str | None:
+    if now.shares.slowed < COMPUTE_BOUND_BELOW:
+        return None
+    return (
+        "Train again while the machine does nothing else. If steps still run longer than alone, preparing input takes "
+        "their CPU: give the host more cores, or make the input cheaper; and run more steps in a call (steps_per_call)."
     )
 
 

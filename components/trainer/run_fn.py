@@ -246,7 +246,9 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
     progress.report("measuring the rate of the step without input")
     strategy, plan = training.strategy, training.train.plan
     batch = next(iter(fitted.train))
-    ceiling = loop.measure_ceiling(fitted.train_steps, fitted.meter, strategy, batch, plan.batch_size)
+    ceiling = loop.measure_believable_ceiling(
+        fitted.train_steps, fitted.meter, strategy, batch, plan.batch_size, fitted.epochs
+    )
     InputProfile(
         strategy=distribution.strategy_name(strategy),
         replicas=strategy.num_replicas_in_sync,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
-from infeed.components.units import short_path
+from infeed.components.units import percent, points, short_path
 from infeed.pipelines.commands.options import as_flags
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED
@@ -40,7 +40,10 @@ def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
         lines.append(("pushed to", short_path(outcome.pushed)))
     else:
         lines += [("what to do", _advice(outcome, config)), ("model, not pushed", short_path(outcome.model))]
-    waited = f"{outcome.wait_fraction:.1%} of training time after the first epoch: {outcome.verdict}"
+    about = f" ± {points(outcome.wait_uncertainty)} points" if outcome.wait_uncertainty else ""
+    waited = f"{percent(outcome.wait_fraction)}{about} of training time after the first epoch: {outcome.verdict}"
+    if outcome.bottleneck:
+        waited += f" ({outcome.bottleneck})"
     lines += [("waited for input", waited), ("report", short_path(outcome.report))]
     asked = short_path(outcome.pushed or outcome.model)
     lines.append(("predict with", command_line("predict", asked, *_example(config)), "bold"))

@@ -48,6 +48,8 @@ class RunOutcome(Scores):
       pushed: folder of the pushed model; None where it was not blessed.
       verdict: of InputReport, such as "input-bound".
       wait_fraction: share of training time spent waiting for input, 0 to 1.
+      bottleneck: what sets the pace of training; empty if InputReport does not single it out.
+      wait_uncertainty: half the width of the range that this share is known to.
       report: path of the HTML report.
     """
 
@@ -57,6 +59,8 @@ class RunOutcome(Scores):
     pushed: str | None = field(kw_only=True)
     verdict: str = field(kw_only=True)
     wait_fraction: float = field(kw_only=True)
+    wait_uncertainty: float = field(kw_only=True)
+    bottleneck: str = field(kw_only=True)
     report: str = field(kw_only=True)
 
 
@@ -77,6 +81,9 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
         pushed=str(outputs["Pusher", "pushed_model"].properties["pushed_destination"]) if blessed else None,
         verdict=str(report.properties["verdict"]),
         wait_fraction=float(report.properties["wait_fraction"]),
+        # A report of an earlier version, which TFX takes from its cache, has neither.
+        wait_uncertainty=float(report.properties.get("wait_uncertainty", 0.0)),
+        bottleneck=str(report.properties.get("bottleneck", "")),
         report=os.path.join(report.uri, "report.html"),
     )
 

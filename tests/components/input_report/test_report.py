@@ -123,7 +123,9 @@ def test_json_says_the_same_to_programs(profile: Make) -> None:
 
 def test_what_the_pipeline_records_is_what_the_page_shows_large(profile: Make) -> None:
     properties = report_on(profile(), limit=0.6).custom_properties()
-    assert properties == {"verdict": "input-bound", "wait_fraction": pytest.approx(0.5), "blessed": 1}
+    share, range_ = pytest.approx(0.5), pytest.approx(0.03)
+    told = {"verdict": "input-bound", "bottleneck": "", "blessed": 1}
+    assert properties == {**told, "wait_fraction": share, "wait_uncertainty": range_}
     assert "blessed" not in report_on(profile()).custom_properties()
 
 

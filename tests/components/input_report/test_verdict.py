@@ -47,7 +47,9 @@ def test_kind(waited: float, ceiling: float | None, kind: str, profile: Make) ->
 
 @pytest.mark.parametrize(("floor", "kind"), [(0.0, "input-bound"), (0.003, "balanced"), (0.0046, "compute-bound")])
 def test_handing_over_a_batch_that_is_there_is_no_waiting(floor: float, kind: str, profile: Make) -> None:
-    given = profile(epochs=[(1.0, 0.46)] * 20, floor=floor)  # 100 steps of 10 ms: the meter counts 4.6 ms of each
+    given = profile(
+        epochs=[(1.0, 0.46)] * 20, floor=floor, ceiling=1200.0
+    )  # 100 steps of 10 ms: the meter counts 4.6 ms of each
     verdict = verdict_of(given, limit=0.2)
     assert verdict.kind == kind
     assert verdict.judged_wait_fraction == pytest.approx(0.46 - 100 * floor, abs=1e-9)

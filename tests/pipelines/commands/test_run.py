@@ -116,6 +116,8 @@ OUTCOME = RunOutcome(
     pushed=None,
     verdict="balanced",
     wait_fraction=0.0,
+    wait_uncertainty=0.03,
+    bottleneck="augment",
     report="report.html",
 )
 

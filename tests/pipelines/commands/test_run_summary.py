@@ -28,6 +28,8 @@ OUTCOME = RunOutcome(
     pushed="runs/serving/1",
     verdict="balanced",
     wait_fraction=0.07,
+    wait_uncertainty=0.03,
+    bottleneck="augment",
     report="report.html",
 )
 NOT_BLESSED = dataclasses.replace(OUTCOME, blessed=False, pushed=None, reasons=("its accuracy of 0.5 is below 0.6",))
@@ -94,6 +96,11 @@ def test_the_advice_fits_what_is_learned_from(config: Any) -> None:
     assert "sentences" in of_text
     assert "pictures" in of_pictures
     assert "column" not in of_text + of_pictures
+
+
+def test_the_share_of_waiting_has_its_range_and_what_sets_the_pace(config: Any) -> None:
+    told = dict(lines(config, verdict="overhead-bound", bottleneck="callback Slow"))["waited for input"]
+    assert told == "7.0 % ± 3 points of training time after the first epoch: overhead-bound (callback Slow)"
 
 
 def test_a_model_worse_than_the_last_one_has_other_advice(config: Any) -> None:

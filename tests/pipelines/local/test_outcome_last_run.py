@@ -38,6 +38,8 @@ OUTCOME = RunOutcome(
     pushed="/serving/1",
     verdict="balanced",
     wait_fraction=0.1,
+    wait_uncertainty=0.03,
+    bottleneck="augment",
     report="/report/report.html",
 )
 NODES = ("CsvExampleGen", "Trainer", "latest_blessed_model")

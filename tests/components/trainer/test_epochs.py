@@ -1,0 +1,96 @@
+"""Where the time of an epoch goes; `test_loop` and `test_checkpoint` see it in a training."""
+
+import keras
+import pytest
+
+from infeed.components.trainer import epochs
+from infeed.components.trainer.epochs import RecordEpochs
+from infeed.components.trainer.steps import Progress
+
+pytestmark = pytest.mark.slow  # Keras takes seconds to load
+
+
+class Waited:
+    """A meter that says what it is told to."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.seconds = [0.0]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass only when a test says so."""
+    now = [100.0]
+    monkeypatch.setattr(epochs.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_an_epoch_lasts_from_its_first_step_to_its_last(clock):
+    meter, progress = Waited(), Progress(per_epoch=2, per_call=1)
+    record = RecordEpochs(meter, progress, batch_size=8)
+    record.on_epoch_begin(0)
+    for _ in range(2):
+        progress.take()
+        clock[0] += 1.5
+        record.on_train_batch_end(0)
+    clock[0] += 60.0  # of validation
+    meter.seconds = [0.5]
+    record.on_epoch_end(0)
+    (epoch,) = record.epochs
+    assert (epoch.steps, epoch.examples, epoch.seconds, epoch.wait_seconds) == (2, 16, 3.0, 0.5)
+    assert epoch.examples_per_second == pytest.approx(16 / 3)
+
+
+def test_waiting_is_no_longer_than_the_epoch(clock):
+    meter = Waited()
+    record = RecordEpochs(meter, Progress(per_epoch=1, per_call=1, done=1), batch_size=8)
+    record.on_epoch_begin(0)
+    clock[0] += 2.0
+    record.on_train_batch_end(0)
+    meter.seconds = [2.001]  # by another clock
+    record.on_epoch_end(0)
+    assert record.epochs[0].wait_seconds == 2.0
+
+
+class Slow(keras.callbacks.Callback):
+    """Takes its time at the beginning and the end of a batch."""
+
+    def __init__(self, clock, seconds):
+        super().__init__()
+        self._clock, self._seconds = clock, seconds
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._clock[0] += self._seconds / 4
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._clock[0] += self._seconds
+
+
+def test_time_between_calls_is_taken_apart_by_callback_that_of_the_last_call_too(clock):
+    progress = Progress(per_epoch=2, per_call=1)
+    record = RecordEpochs(Waited(), progress, batch_size=8)
+    callbacks = record.among([Slow(clock, 0.4), keras.callbacks.EarlyStopping(), Slow(clock, 0.8)])
+    record.on_epoch_begin(0)
+    for _ in range(2):
+        progress.take()
+        clock[0] += 0.1  # Keras itself
+        for callback in callbacks:
+            callback.on_train_batch_begin(0)
+        clock[0] += 0.2
+        record.starts_call()
+        clock[0] += 1.0  # the steps
+        for callback in callbacks:
+            callback.on_train_batch_end(0)
+    record.on_epoch_end(0)
+    (epoch,) = record.epochs
+    of_both = 2 * (0.4 + 0.8) * 1.25
+    assert epoch.callback_seconds == {"Slow": pytest.approx(of_both), "EarlyStopping": 0.0}
+    assert epoch.outside_seconds == pytest.approx(of_both + 2 * 0.3)
+    assert epoch.seconds == pytest.approx(epoch.outside_seconds + 2 * 1.0)
+
+
+def test_it_is_a_callback_of_keras():
+    assert issubclass(RecordEpochs, keras.callbacks.Callback)
