@@ -10,9 +10,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
@@ -24,6 +26,7 @@ from infeed.components.example_gen.chosen import choose_rows, place_of
 from infeed.components.example_gen.formats import open_patterns, open_source
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.spills import process_batch
+from infeed.components.example_gen.stratified import stratified_rows
 from infeed.components.schema import nearest
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Moments, Quantiles
 from infeed.components.transform.columns import Found, analyse, cleaned_stream
@@ -57,11 +60,13 @@ class TrainingRows:
       source: the data of the project.
       ingest: how rows go to splits.
       buckets: shares of the splits; None if the data come in splits.
+      splits: number of all splits.
     """
 
     source: OpenedSource
     ingest: IngestOptions
     buckets: Buckets | None
+    splits: int
 
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainingRows:
@@ -73,7 +78,8 @@ class TrainingRows:
             source = open_source(config.data, config.source, config.ingest, config.source_options)
         else:
             source = open_table(config.data, config.source, config.source_options, config.ingest)
-        return cls(source, config.ingest, Buckets(tuple(config.splits.items())) if config.splits else None)
+        buckets = Buckets(tuple(config.splits.items())) if config.splits else None
+        return cls(source, config.ingest, buckets, len({*config.patterns, *config.splits}))
 
     def __iter__(self) -> Iterator[Mapping[str, tf.SparseTensor]]:
         """Batches of all columns, as an analysis takes them."""
@@ -83,17 +89,24 @@ class TrainingRows:
         """Training rows in the order of the data."""
         read, bad_rows = 0, BadRows(self.ingest.on_bad_row, self.ingest.bad_row_limit)
         for task in self.source.tasks:
-            for batch in self.source.read(task.payload, bad_rows=bad_rows):
+            for number, batch in enumerate(self.source.read(task.payload, bad_rows=bad_rows), start=1):
                 chosen = choose_rows(batch, self.ingest, place_of(task.payload), bad_rows)
                 made = process_batch(
                     chosen, task.split, buckets=self.buckets, options=self.ingest, serialized=self.source.serialized
                 )
-                # Stratified splits are known once all rows are counted: until then each row may be of train.
-                rows = made.rows.get(TRAIN, made.rows.get(None))
+                rows = made.rows.get(TRAIN)
+                if None in made.rows:
+                    rows = self._stratified.get((task.order, number))
                 if rows is not None and len(rows):
                     parsed = tf.io.parse_example(made.examples.take(pa.array(rows)).to_pylist(), self._spec)
                     yield Block((rows + read + 1).tolist(), made.written.take(pa.array(rows)), parsed)
                 read += batch.num_rows
+
+    @cached_property
+    def _stratified(self) -> Mapping[tuple[int, int], npt.NDArray[np.int64]]:
+        """The rows of each block, by task and batch, if each split has its share of every label."""
+        assert self.buckets, "only rows that are divided are stratified"
+        return stratified_rows(self.source, self.splits, self.buckets, self.ingest, TRAIN)
 
     @property
     def _spec(self) -> dict[str, Any]:

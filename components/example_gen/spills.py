@@ -162,15 +162,19 @@ def write_spill(
     path: str, split: str | None, framed: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], seed: Seed, strata: Strata
 ) -> list[Spill]:
     """Writes some rows of the framed records, shuffled by `seed`, those of a stratum together: one spill for each."""
-    order = rows if seed is None else rows[permutation(len(rows), seed)]
-    numbers = strata.numbers[order]
-    grouped = np.argsort(numbers, kind="stable")
-    records = framed.take(pa.array(order[grouped]))  # the one copy: each more costs a tenth of all encoding
+    places = spill_order(rows, seed, strata)
+    records = framed.take(pa.array(places))  # the one copy: each more costs a tenth of all encoding
     chunk = max(1, len(records) * _CHUNK_BYTES // max(len(data_of(records)), 1))
     schema = pa.schema([("record", pa.large_binary())], metadata={_ROWS: str(chunk)})
     with files.open_output(path) as file, pa.ipc.new_file(file, schema) as writer:
         writer.write_table(pa.Table.from_arrays([records], schema=schema), max_chunksize=chunk)
-    return list(_spills_of(path, split, records, Strata(numbers, strata.labels)))
+    return list(_spills_of(path, split, records, Strata(strata.numbers[places], strata.labels)))
+
+
+def spill_order(rows: npt.NDArray[np.int64], seed: Seed, strata: Strata) -> npt.NDArray[np.int64]:
+    """The rows in the order of their spill file: shuffled by `seed`, those of a stratum together."""
+    order = rows if seed is None else rows[permutation(len(rows), seed)]
+    return order[np.argsort(strata.numbers[order], kind="stable")]
 
 
 def _spills_of(path: str, split: str | None, records: pa.LargeBinaryArray, strata: Strata) -> Iterator[Spill]:
