@@ -149,7 +149,7 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
         gain=gain,
         bottleneck=_bottleneck(kind, profile, shares),
         headline=_too_short(waited) if negligible else _headline(profile, kind, shares, gain),
-        advice=() if negligible else advise(Situation(profile, kind, gain, split, shares)),
+        advice=() if negligible or _is_brief(kind, shares) else advise(Situation(profile, kind, gain, split, shares)),
         blessed=None if max_wait_fraction is None else _most_waited(kind, shares) <= max_wait_fraction,
     )
 
@@ -176,16 +176,20 @@ def _ceiling_ratio(profile: InputProfile) -> float | None:
 
 
 def _kind(shares: TimeShares) -> VerdictKind:
-    enough = shares.other * shares.seconds >= NEGLIGIBLE_SECONDS
-    if enough and shares.outside >= max(OUTSIDE_BOUND_FROM, shares.waited):
+    if shares.outside >= max(OUTSIDE_BOUND_FROM, shares.waited):
         return "overhead-bound"
     if shares.waited >= INPUT_BOUND_FROM:
         return "input-bound"
-    if enough and shares.other >= OTHER_BOUND_FROM:
+    if shares.other >= OTHER_BOUND_FROM:
         return "overhead-bound"
     if shares.counted >= COMPUTE_BOUND_BELOW and shares.handing_over - shares.counted >= COMPUTE_BOUND_BELOW:
         return "unclear"
     return "compute-bound" if shares.waited < COMPUTE_BOUND_BELOW else "balanced"
+
+
+def _is_brief(kind: VerdictKind, shares: TimeShares) -> bool:
+    """Whether so little time passed in what sets the pace that changing it is not worth the effort."""
+    return kind == "overhead-bound" and shares.other * shares.seconds < NEGLIGIBLE_SECONDS
 
 
 def _most_waited(kind: VerdictKind, shares: TimeShares) -> float:
@@ -228,9 +232,11 @@ def _of_overhead(shares: TimeShares) -> str:
             "other work on the same CPU (another process, preparing input) or of starting each call"
         )
     step = max(0.0, 1 - shares.waited - shares.other)
+    lost = shares.other * shares.seconds
+    little = f" That is {seconds(lost)} in all: too little to change anything for." if lost < NEGLIGIBLE_SECONDS else ""
     return (
         f"Neither input nor the step sets the pace: training waits {percent(shares.waited)} of its time for input, and "
-        f"its steps alone would take {percent(step)}. Of the rest, {'; '.join(parts)}."
+        f"its steps alone would take {percent(step)}. The rest: {'; '.join(parts)}.{little}"
     )
 
 

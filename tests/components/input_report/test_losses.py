@@ -86,8 +86,10 @@ def test_time_that_is_neither_waiting_nor_the_step_has_a_verdict_of_its_own(
     assert verdict_of(given).kind == kind
 
 
-def test_milliseconds_between_calls_are_nothing_to_judge_by(profile: Make) -> None:
-    assert verdict_of(trained(profile(epochs=[(0.01, 0.0)] * 9), 0.009)).kind == "compute-bound"
+def test_milliseconds_between_calls_set_the_pace_and_are_not_worth_a_change(profile: Make) -> None:
+    verdict = verdict_of(trained(profile(epochs=[(0.01, 0.0)] * 9), 0.009))
+    assert (verdict.kind, verdict.advice) == ("overhead-bound", ())
+    assert verdict.headline.endswith("That is 72 ms in all: too little to change anything for.")
 
 
 def test_a_slow_callback_is_named_with_its_share_and_what_to_do(profile: Make) -> None:
