@@ -60,7 +60,7 @@ def test_each_sources_own_options_reach_its_executor(tmp_path: Path) -> None:
     assert CsvOptions(**request(component.CsvExampleGen(str(tmp_path), csv=csv)).source) == csv
     assert ImageOptions(**request(component.ImageExampleGen(str(tmp_path), images=images)).source) == images
     jsonl = request(component.JsonlExampleGen(str(tmp_path), jsonl=JsonlOptions("latin-1")))
-    assert (jsonl.patterns, jsonl.source) == ({None: "*"}, {"encoding": "latin-1"})
+    assert (jsonl.patterns, JsonlOptions(**jsonl.source)) == ({None: "*"}, JsonlOptions("latin-1"))
     text = request(component.TextExampleGen(str(tmp_path), text=TextOptions("file")))
     assert (text.patterns, text.source) == ({None: "*"}, {"unit": "file", "encoding": "utf-8"})
     binary = request(component.BinaryExampleGen(str(tmp_path / "later")))
