@@ -6,7 +6,7 @@ The names, the position and the values of the columns decide what is likely. Nob
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from shlex import quote
 from typing import NamedTuple
 
@@ -82,14 +82,21 @@ def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedEr
     )
 
 
-def label_needed(table: Table, path: str, label: str | None) -> LabelNeededError:
-    """The error of a table without a label, or without the column `label`."""
+def label_needed(table: Table, path: str, label: str | None, numbers: Collection[str] = ()) -> LabelNeededError:
+    """The error of a table without a label, or without the column `label`.
+
+    Args:
+      table: its columns.
+      path: of the table.
+      label: the column that is named; None where none is.
+      numbers: text columns that are read as numbers.
+    """
     names = [column.name for column in table.columns]
     targets = [part.strip() for part in (label or "").split(",")]
     if len(targets) > 1 and set(targets) <= set(names):
         what = f"{label!r} names {len(targets)} columns, and a model learns one"
         return LabelNeededError(what, where=path, do=one_run_each(targets, names), candidates=())
-    found = candidates(table.columns, table.statistics()[0])
+    found = candidates(table.columns, table.statistics()[0], numbers)
     likely = [one for one in found if one.reasons][:_LIKELY]
     what = "no label is given" if label is None else f"there is no column {label!r} to learn"
     flag = f", such as --label {quote(likely[0].name)}" if likely else " by --label"
@@ -107,16 +114,18 @@ def label_needed(table: Table, path: str, label: str | None) -> LabelNeededError
     )
 
 
-def candidates(columns: Sequence[Column], found: Mapping[str, ColumnStatistics]) -> list[Candidate]:
+def candidates(
+    columns: Sequence[Column], found: Mapping[str, ColumnStatistics], numbers: Collection[str] = ()
+) -> list[Candidate]:
     """The columns that could be the label, the likeliest first; no lists, and none that nothing can be learned from."""
     lists = {column.name for column in columns if column.is_list}
     proposed = infer_features({column.name: found[column.name].type for column in columns}, found)
-    useful = [found[one.column] for one in proposed if one.features and one.column not in lists]
-    weighed = [_candidate(one, last=one.name == columns[-1].name) for one in useful]
+    useful = [one.column for one in proposed if (one.features or one.column in numbers) and one.column not in lists]
+    weighed = [_candidate(found[name], last=name == columns[-1].name, is_number=name in numbers) for name in useful]
     return sorted(weighed, key=lambda one: -one.weight)
 
 
-def _candidate(column: ColumnStatistics, *, last: bool) -> Candidate:
+def _candidate(column: ColumnStatistics, *, last: bool, is_number: bool) -> Candidate:
     counts = column.counts
     named = _NAMES.fullmatch(column.name) is not None
     few = column.type != "float" and 2 <= counts.distinct <= MAX_INTEGER_CLASSES and not column.missing
@@ -127,4 +136,5 @@ def _candidate(column: ColumnStatistics, *, last: bool) -> Candidate:
     )
     reasons = tuple(why for holds, _, why in signs if holds)
     weight = sum(weight for holds, weight, _ in signs if holds)
-    return Candidate(column.name, column.type, counts.distinct, sample_of(column), reasons, weight)
+    type_ = "float" if is_number else column.type
+    return Candidate(column.name, type_, counts.distinct, sample_of(column), reasons, weight)

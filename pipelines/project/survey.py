@@ -82,7 +82,7 @@ def survey_table(
     if label is not None and label in table.names and label not in names:
         raise InfeedError(f"the label {label!r} is not written", where="columns", do="add it to the columns")
     if label is None or label not in names:
-        raise label_needed(table, path, label)
+        raise label_needed(table, path, label, read_as(number_columns(table.shapes(), source, settings)))
     _check_kept(keep, names, path)
     written = number_columns(table.shapes(), source, settings)
     numbers = _numbers(written, table.statistics()[0][label], task)

@@ -44,6 +44,12 @@ def test_columns_that_teach_nothing_are_no_candidates(tmp_path: Path) -> None:
     assert list(found(table(tmp_path, "id,same,word", IDS, ["x"] * 40, FEW))) == ["word"]
 
 
+def test_a_text_column_that_is_read_as_numbers_may_be_the_label(tmp_path: Path) -> None:
+    prices = table(tmp_path, "price,x", [f"${n}.50" for n in IDS], MANY)
+    [price, _] = candidates(prices.columns, prices.statistics()[0], ["price"])
+    assert (price.name, price.type, price.reasons) == ("price", "float", ("its name",))
+
+
 def test_an_error_names_the_likely_columns_and_a_flag_that_works(tmp_path: Path) -> None:
     error = label_needed(table(tmp_path, "id,my word", IDS, FEW), "t.csv", None)
     assert isinstance(error, LabelNeededError)
