@@ -88,7 +88,7 @@ _INGEST = [
         "--split",
         multiple=True,
         metavar="NAME[=SHARE]",
-        help="Split and its share.  [default: train=2, eval=1; `run` fits train, eval and test to the rows]",
+        help="Split and its share.  [default: train=2, eval=1; in a pipeline train, eval and test that fit the rows]",
     ),
     click.option("--split-by", multiple=True, metavar="COLUMN", help="Keep rows that agree in this column together."),
     click.option("--split-salt", metavar="TEXT", help="Divide by the same columns differently."),

@@ -394,6 +394,6 @@ def test_a_mistake_on_a_beam_worker_is_told_in_its_own_words(trips: Path, tmp_pa
     assert process.returncode == 2
     assert told == (  # no traceback, and nothing else that Beam writes
         f"error: more than 0 bad rows\n  where: the last at {trips}, line 202\n"
-        "  do:    mend the input, check the options of its format, or raise bad_row_limit\n"
+        "  do:    mend the input, check the options of its format, or raise bad_row_limit: --bad-row-limit 10\n"
     )
     assert os.listdir(tmp_path) == ["in"]
