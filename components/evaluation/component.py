@@ -31,7 +31,7 @@ from infeed.components.evaluation.measuring import measure
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
 from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
-from infeed.components.evaluation.predictions.batches import Batch, InputShard, batches_of
+from infeed.components.evaluation.predictions.batches import BYTES, Batch, InputShard, batches_of
 from infeed.components.evaluation.slices import SliceKey, SliceSpec
 from infeed.components.evaluation.tfma_names import check_names
 from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
@@ -39,6 +39,8 @@ from infeed.components.in_process_executor import Artifacts, InProcessExecutor, 
 EXAMPLES, MODEL, BASELINE, SCHEMA = "examples", "model", "baseline_model", "schema"
 EVAL_CONFIG, SPLITS = "eval_config", "example_splits"
 ROWS = 4_096  # of a batch, at most
+# A call of the graph of a wide table takes as long for one row as for hundreds, and its records hold no pictures.
+WIDE, WIDE_BYTES = 100, 64 << 20
 Sliced = Sequence[tuple[SliceKey, Metrics]]
 _MODULES = ("module_file", "module_path")
 _log = logging.getLogger(__name__)
@@ -85,7 +87,7 @@ def evaluate(input_dict: Artifacts, output_dict: Artifacts, exec_properties: Map
         for spec in sorted(eval_config.model_specs, key=lambda spec: bool(spec.is_baseline))
     ]
     known = set[str]().union(*(known_columns(artifact.uri) for artifact in input_dict[EXAMPLES]))
-    sliced = measure(plan, specs, models, read_batches(folders), known)
+    sliced = measure(plan, specs, models, read_batches(folders, WIDE_BYTES if len(known) > WIDE else BYTES), known)
     target = artifact_utils.get_single_uri(output_dict[constants.EVALUATION_KEY])
     verdict = write_results(target, eval_config, {model.spec.name: model.path for model in models}, sliced)
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
@@ -157,15 +159,15 @@ def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, A
     return [uri for split in asked for uri in artifact_utils.get_split_uris(list(examples), split)]
 
 
-def read_batches(folders: Iterable[str]) -> Iterator[Batch]:
-    """The records of some folders of splits, file by file, at most `ROWS` and 4 MiB at a time.
+def read_batches(folders: Iterable[str], most_bytes: int = BYTES) -> Iterator[Batch]:
+    """The records of some folders of splits, file by file, at most `ROWS` and `most_bytes` at a time.
 
     Raises:
       InfeedError: a file is truncated or corrupt.
     """
     for folder in folders:
         for file in sorted(file.path for file in files.list_files(folder) if not files.is_hidden(file.path)):
-            yield from batches_of(InputShard(files.name(folder), file), ROWS)
+            yield from batches_of(InputShard(files.name(folder), file), ROWS, most_bytes)
 
 
 def known_columns(root: str) -> set[str]:

@@ -19,7 +19,7 @@ from infeed.components.dataset.records import read_records
 from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, statistics_of
 from infeed.components.errors import InfeedError
 
-_BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
+BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ def input_shards(roots: Sequence[str], splits: Sequence[str] | None) -> list[Inp
     return found
 
 
-def batches_of(shard: InputShard, rows: int) -> Iterator[Batch]:
-    """All records of a shard, at most `rows` and 4 MiB at a time, and at least one.
+def batches_of(shard: InputShard, rows: int, most_bytes: int = BYTES) -> Iterator[Batch]:
+    """All records of a shard, at most `rows` and `most_bytes` at a time, and at least one.
 
     Raises:
       InfeedError: a truncated or corrupt file, with the number of the record.
     """
     start, records, size = 0, list[bytes](), 0
     for record in read_records(shard.path):
-        if len(records) == rows or (records and size + len(record) > _BYTES):
+        if len(records) == rows or (records and size + len(record) > most_bytes):
             yield Batch(shard.path, start, records)
             start, records, size = start + len(records), [], 0
         records.append(record)
