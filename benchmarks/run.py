@@ -46,6 +46,7 @@ BENCHMARKS = (
     Benchmark("predictions", "predictions.py", (), ("--rows=2000", "--turns=1")),
     Benchmark("evaluation", "evaluation.py", (), ("--rows=2000", "--turns=1")),
     Benchmark("whole", "whole.py", ("--rows=100000",), ("--rows=600",)),
+    Benchmark("wide", "wide.py", (), ("--rows=200", "--columns=100")),
     Benchmark("imports", "imports.py", (), ("--only=run", "--only=ingest", "--only=StatisticsGen", "--turns=1")),
     Benchmark("feed", "feed.py", (), ("--rows=8000", "--batch-size=1024")),
     Benchmark("growth", "growth.py", (), ("--grows=rows", "--most-rows=100000", "--turns=1")),

@@ -143,12 +143,14 @@ def load_weights(model: keras.Model, exported: str) -> None:
 def argument_names(features: Iterable[str]) -> dict[str, str]:
     """Feature name -> name of the signature's argument: an identifier that TensorFlow takes, no two alike."""
     names: dict[str, str] = {}
+    taken: set[str] = set()
     for feature in sorted(features):
         stem = name = re.sub(r"^(?![A-Za-z])", "f_", re.sub(r"\W", "_", feature, flags=re.ASCII))
         number = 2
-        while name in names.values():
+        while name in taken:
             name, number = f"{stem}_{number}", number + 1
         names[feature] = name
+        taken.add(name)
     return names
 
 

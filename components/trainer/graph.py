@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -58,15 +58,17 @@ class TransformGraph:
         self.output = tft.TFTransformOutput(path)
         self.label = label
         self.not_inputs = [label] if weight is None else [label, weight]
-        self._loader = _loaded(self.output.transform_savedmodel_dir)
-        _check_names(label, weight, self._transform_io[1], "the transform graph gives")
+        # tft's loader looks for what each output depends on in the graph, which takes minutes for a wide table.
+        load = tf.saved_model.load if self._feature_inputs else SavedModelLoader
+        self._loaded = _loaded(self.output.transform_savedmodel_dir, load)
+        _check_names(label, weight, self._names, "the transform graph gives")
 
-    @property
+    @cached_property
     def raw_spec(self) -> dict[str, Any]:
         """Parsing spec of the raw examples."""
         return self.output.raw_feature_spec()  # type: ignore[no-any-return]
 
-    @property
+    @cached_property
     def transformed_spec(self) -> dict[str, Any]:
         """Parsing spec of materialised examples."""
         return self.output.transformed_feature_spec()  # type: ignore[no-any-return]
@@ -78,7 +80,7 @@ class TransformGraph:
             return ()
         return tuple(word.decode("utf-8", "replace") for word in self.output.vocabulary_by_name(self.label))
 
-    @property
+    @cached_property
     def vocabulary_sizes(self) -> dict[str, int]:
         """How many words each feature's vocabulary has, by the feature it is named like, sorted.
 
@@ -99,16 +101,16 @@ class TransformGraph:
     def transform(self, raw: Features) -> Features:
         """Applies the graph; features that depend on raw ones not given are left out (serving has no label)."""
         if not self._feature_inputs:
-            return dict(self._loader.apply_transform_model(raw))
+            return dict(self._loaded.apply_transform_model(raw))
         absent = {name: spec for name, spec in self.raw_spec.items() if name not in raw}
         given = {**raw, **_absent(absent, _rows(next(iter(raw.values()))))}
-        made = self._loader.apply_transform_model(given)
+        made = self._loaded.transform_fn(*tf.nest.flatten(given, expand_composites=True))
         return {name: made[name] for name, inputs in self._feature_inputs.items() if raw.keys() >= set(inputs)}
 
     @property
     def held(self) -> Any:
         """Tables, assets and variables that the graph reads: a model that contains the graph has to hold them."""
-        return self._loader._imported
+        return self._loaded if self._feature_inputs else self._loaded._imported
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
         """Parsing spec of the raw features that a model's inputs depend on: what a client has to send.
@@ -117,7 +119,7 @@ class TransformGraph:
           unused: features that the model does not take.
         """
         left_out = {*self.not_inputs, *unused}
-        return self.raw_spec_of([name for name in self._transform_io[1] if name not in left_out])
+        return self.raw_spec_of([name for name in self._names if name not in left_out])
 
     def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
         """Parsing spec of the raw features that these transformed ones depend on."""
@@ -140,10 +142,15 @@ class TransformGraph:
         path = files.join(self.path, self.output.TRANSFORMED_METADATA_DIR, names.FEATURE_INPUTS)
         return json.loads(files.read_bytes(path)) if files.exists(path) else {}
 
+    @property
+    def _names(self) -> Collection[str]:
+        """The features that the graph gives."""
+        return self._feature_inputs or self._transform_io[1]
+
     @cached_property
     def _transform_io(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Inputs and outputs of the saved function by name."""
-        outputs = self._loader.structured_outputs
+        outputs = self._loaded.structured_outputs
         return tf2_utils.get_structured_inputs_from_func_graph(_parts(outputs)[0].graph), outputs
 
 
@@ -195,19 +202,19 @@ class RawExamples:
 Graph: TypeAlias = TransformGraph | RawExamples
 
 
-def _loaded(folder: str) -> SavedModelLoader:
+def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
     """The graph; one of subwords has operations of tensorflow-text, which a process knows once it has imported that.
 
     Raises:
       InfeedError: tensorflow-text is wanted, and not installed.
     """
     try:
-        return SavedModelLoader(folder)
+        return load(folder)
     except (RuntimeError, ValueError, tf.errors.OpError) as error:
         if "Op type not registered" not in str(error):
             raise
         required("tensorflow_text")
-        return SavedModelLoader(folder)
+        return load(folder)
 
 
 def _check_names(label: str, weight: str | None, given: Iterable[str], gives: str) -> None:

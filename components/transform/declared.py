@@ -90,7 +90,7 @@ def _constants_of(features: Sequence[Feature], examples: Examples) -> Found:
     inputs = {column for feature in features for column in feature.inputs}
     known = _known(features, examples)
     _check_known(features, known)
-    return analyse(features, rows.only(sorted(inputs)), known)
+    return analyse(features, rows.only(inputs), known)
 
 
 def write(folder: str, features: Sequence[Feature], examples: Examples) -> Any:

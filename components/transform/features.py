@@ -72,10 +72,11 @@ def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
       InfeedError: names the column, the nearest name there is and all the names there are.
     """
     check_outputs(features)
-    known = sorted(columns)
+    there = set(columns)
     for feature in features:
         for column in feature.inputs:
-            if column not in known:
+            if column not in there:
+                known = sorted(there)
                 raise InfeedError(
                     f"no column {column!r} in the data{schema.nearest(column, known)}",
                     where=f"{type(feature).__name__} of column {column!r}; the columns are: {', '.join(known)}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ class Rows:
 
         return self._records().batch(self._batch).map(parse, tf.data.AUTOTUNE).prefetch(2)
 
-    def only(self, columns: Sequence[str]) -> Rows:
+    def only(self, columns: Collection[str]) -> Rows:
         """The same rows, of which fewer columns are parsed."""
         return Rows(self.paths, {name: spec for name, spec in self.spec.items() if name in columns})
 
