@@ -39,7 +39,7 @@ _CHUNK_BYTES = 1 << 18  # what is read of a spill, at least; on an object store 
 _ROWS = b"rows of a chunk"
 Seed = tuple[int, ...] | None  # None keeps the order
 RowsBySplit = Mapping[str | None, npt.NDArray[np.int64]]  # None where labels are divided once all are counted
-_MAX_COLUMNS = 500  # a wider table has too few rows in memory at a time for work on whole columns to pay
+_MAX_COLUMNS = 20_000  # of a wider table, statistics take more memory than its rows
 _FOLDER = "statistics"
 _KEY = "task"  # of a file that nobody else sees
 
