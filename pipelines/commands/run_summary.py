@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from infeed.components.dataset import files
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.units import percent, points, short_path
 from infeed.pipelines.commands.options import as_flags
@@ -99,7 +99,8 @@ def _table(config: PipelineConfig) -> str:
     """Rows that wait for a prediction, if there are some; else some of the data."""
     unlabeled = config.survey.unlabeled_files if isinstance(config.survey, TableSurvey) else ()
     places = [*unlabeled, *reversed(list(config.patterns.values()))]
-    return os.path.join(config.data, places[0]) if places else config.data
+    found = files.glob(config.data, places[0]) if places else []
+    return found[0].path if found else config.data
 
 
 def _example(config: PipelineConfig) -> list[str]:
