@@ -12,6 +12,7 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.transform.feature import Feature
+from infeed.components.transform.kinds.image import Resize
 
 Task = Literal["classification", "regression"]
 _SHOWN = 3  # values of a column, in an error
@@ -171,6 +172,7 @@ class TableSurvey:
     class_rows: tuple[int, ...] = ()
     rejected: int = 0
     unlabeled: int = 0
+    words: tuple[str, ...] = ()
     patterns: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
     repeats: Repeats = Repeats()
@@ -217,6 +219,7 @@ class ImageSurvey:
     """Pictures in class folders. `height`, `width` and `channels` are those of most pictures, `most` so many.
 
     `rejected` are files that are no pictures, which are counted nowhere else; `written` are the columns to learn from.
+    `resize` says how pictures of other sizes become that one; see `DecodeImage`.
     """
 
     layout: Layout
@@ -232,6 +235,7 @@ class ImageSurvey:
     task: Task = "classification"
     written: tuple[str, ...] = tuple(IMAGE_COLUMNS)
     repeats: RepeatedPictures = RepeatedPictures()
+    resize: Resize = "stretch"
 
     @property
     def unlabeled(self) -> int:

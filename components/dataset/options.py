@@ -48,6 +48,7 @@ class IngestOptions:
       shuffle_seed: rows are shuffled over the whole split, the same way for any number of workers; None keeps the
         order of the input.
       split_by: how rows go to splits; None leaves it to TFX's hash of the record.
+      words: boolean columns that are written as the words true and false; the others become 1 and 0.
       required: columns without which a row is a bad row: a null, a NaN or an infinite number there, or an empty list.
       columns: what to write; None writes all. The filter, the splits and the balance may use others.
       filter: rows to keep: an expression such as `fare > 0 and company in ["A", "B"]`, or `package.module:function`
@@ -67,6 +68,7 @@ class IngestOptions:
     level: int = 1
     shuffle_seed: int | None = 0
     split_by: Annotated[SplitBy, Tagged("how")] | None = None
+    words: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     filter: str | None = None
@@ -79,7 +81,7 @@ class IngestOptions:
     statistics: bool = True
 
     def __post_init__(self) -> None:
-        as_tuples(self, "columns", "required")
+        as_tuples(self, "columns", "words", "required")
         check_choices(self)
         require(0 <= self.level <= 9, self, "level", "use a gzip level from 0 to 9")
         at_least(self, 0, "shuffle_seed", "bad_row_limit")

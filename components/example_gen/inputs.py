@@ -255,6 +255,23 @@ def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Iterator[
         yield from read(payload, bad_rows=bad_rows)
 
 
+def with_words(opened: OpenedSource, columns: Sequence[str]) -> OpenedSource:
+    """The source with those of the columns that are boolean as text, true or false."""
+    booleans = frozenset(
+        field.name for field in opened.schema if pa.types.is_boolean(field.type) and field.name in columns
+    )
+    if not booleans:
+        return opened
+    fields = [(field.name, pa.string() if field.name in booleans else field.type) for field in opened.schema]
+    read = partial(_read_words, read=opened.read, schema=pa.schema(fields))
+    return dataclasses.replace(opened, schema=pa.schema(fields), read=read)
+
+
+def _read_words(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    for batch in read(payload, bad_rows=bad_rows):
+        yield schemas.fill(batch, schema)
+
+
 def find(root: str, patterns: Patterns) -> dict[str | None, list[files.FileStat]]:
     found = {split: files.glob(root, pattern) for split, pattern in patterns.items()}
     for split, matched in found.items():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import STRATEGIES
+from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.project.config_file import TEMPLATES
 from infeed.pipelines.project.ingest_settings import NAMES
 
@@ -44,6 +45,12 @@ def project_options(command: Any) -> Any:
             is_flag=True,
             default=None,
             help="Stop if a column gives the label away, or rows of train stand in other splits.",
+        ),
+        click.option(
+            "--resize",
+            type=click.Choice(get_args(Resize)),
+            help="Make pictures one size: stretch squashes, fit pads with black, crop cuts off the margins.  "
+            "[default: stretch]",
         ),
         click.option("--root", help="Folder for everything that is written.  [default: runs/NAME]", metavar="DIR"),
         click.option("--epochs", type=click.IntRange(min=1), help="Most epochs to train."),

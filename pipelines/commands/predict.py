@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -15,9 +15,12 @@ from rich.console import Console
 
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
+from infeed.components.units import counted
 from infeed.pipelines.commands.options import source_options
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
 from infeed.pipelines.console.terminal import Terminal, quiet
+from infeed.pipelines.predict.inputs import are_datasets
+from infeed.pipelines.predict.output import Columns, check_output, suffix_of
 
 if TYPE_CHECKING:
     from infeed.pipelines.predict.predict import Prediction
@@ -26,9 +29,18 @@ if TYPE_CHECKING:
 def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds what says how predictions are written to a command, which gets it as the dict `written`."""
 
-    @click.option("--output", help="Write files into this folder instead; inputs are datasets.", metavar="DIR")
-    @click.option("--keys", help="Columns that say which row it is: id,day. They come first.", metavar="COLUMNS")
-    @click.option("--columns", help="Further columns that go along.", metavar="COLUMNS")
+    @click.option(
+        "--output",
+        help="Write the predictions into this file (.csv, .parquet, .jsonl), or for datasets into this folder.",
+        metavar="PATH",
+    )
+    @click.option("--overwrite", is_flag=True, help="Replace the file.")
+    @click.option("--keys", help="Columns that identify a row, such as id,day. They come first.", metavar="COLUMNS")
+    @click.option(
+        "--columns",
+        help="Further columns to write.  [default: for tables, all of them]",
+        metavar="COLUMNS",
+    )
     @click.option("--format", "output_format", type=click.Choice(get_args(OutputFormat)), help="[default: parquet]")
     @click.option("--signature", help="Of the model.  [default: serving_default]", metavar="NAME")
     @click.option("--splits", help="Of the datasets: eval,test.  [default: all]", metavar="SPLITS")
@@ -37,8 +49,8 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_options(*, output: str | None, **given: Any) -> Any:
         chosen = {field.name: given.pop(field.name, None) for field in dataclasses.fields(PredictOptions)}
         written = {name: value for name, value in chosen.items() if value is not None}
-        if written and not output:
-            flag = f"--{next(iter(written)).removeprefix('output_').replace('_', '-')}"
+        if (written or given["overwrite"]) and not output:
+            flag = f"--{next(iter(written), 'overwrite').removeprefix('output_').replace('_', '-')}"
             raise InfeedError(f"{flag} is given without --output", where="infeed predict", do="say where to write")
         return command(output=output, written=written, **given)
 
@@ -56,6 +68,7 @@ def command(
     inputs: tuple[str, ...],
     source_options: dict[str, Any],
     output: str | None,
+    overwrite: bool,
     written: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -63,31 +76,67 @@ def command(
 
     Tables are CSV, JSON Lines, Parquet or Avro; examples are TFRecords in Split-* folders. Where the model has no
     answer, stderr names the file, the row and the reason ("error", with --json); the other inputs get their answers,
-    and the exit code is 1. With --output, the answers to examples become files, beside the keys and columns of each.
+    and the exit code is 1. With --output, the predictions become a file beside the columns of the table or the paths of
+    the pictures; those of datasets become one file a shard.
 
     \b
     infeed predict runs/image/serving photos/
     infeed predict runs/tabular/serving rides.csv --delimiter ';' --json
+    infeed predict runs/tabular/serving rides.csv --output predicted.csv --keys ride_id
     infeed predict runs/tabular/serving data/rides --output predicted --keys ride_id
     """
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stderr, quiet(os.devnull) as console:
+        complaints = Terminal(file=stderr, soft_wrap=True, highlight=False, markup=False)
+        if output and (suffix_of(output) or not are_datasets(inputs)):
+            refused = _write_table(model, inputs, source_options, output, overwrite, written, complaints, console)
+            sys.exit(EXIT_FAILED if refused else 0)
         if output:
             _write(model, inputs, output, written, console)
             return
         with importing():
             from infeed.pipelines.predict.predict import predict as predictions
 
-        complaints = Terminal(file=stderr, soft_wrap=True, highlight=False, markup=False)
         refused = 0
         for prediction in predictions(model, inputs, source_options):
             refused += prediction.error is not None
             if as_json:
                 console.out(json.dumps(dataclasses.asdict(prediction)), highlight=False)
-            elif prediction.error is not None:
-                complaints.print(f"error: {prediction.input}: {prediction.error}")
-            else:
+                continue
+            _remark(complaints, prediction)
+            if prediction.error is None:
                 console.out(_line(prediction), highlight=False)
     sys.exit(EXIT_FAILED if refused else 0)
+
+
+def _write_table(
+    model: str,
+    inputs: tuple[str, ...],
+    source_options: dict[str, Any],
+    output: str,
+    overwrite: bool,
+    written: dict[str, Any],
+    complaints: Console,
+    console: Console,
+) -> int:
+    """Prints what was written; returns how many inputs have no answer."""
+    unknown = next((name for name in written if name not in ("keys", "columns")), None)
+    if unknown:
+        flag = f"--{unknown.removeprefix('output_').replace('_', '-')}"
+        raise InfeedError(f"{flag} is for datasets", where=f"--output {output}", do="leave it out")
+    columns = Columns(
+        keys=tuple(written["keys"].split(",")) if "keys" in written else (),
+        others=tuple(written["columns"].split(",")) if "columns" in written else None,
+    )
+    check_output(output, overwrite)
+    with importing():
+        from infeed.pipelines.predict.predict import write_table
+
+    done = write_table(model, inputs, source_options, columns, output, overwrite, partial(_remark, complaints))
+    notes = [f"{counted(done.rows, 'row')}"]
+    notes += [f"{done.without_answer:,} without an answer"] if done.without_answer else []
+    notes += [f"{counted(done.left_out, 'line')} left out"] if done.left_out else []
+    console.out(f"wrote {output}: {', '.join(notes)}", highlight=False)
+    return done.without_answer + done.left_out
 
 
 def _write(model: str, inputs: tuple[str, ...], output: str, written: dict[str, Any], console: Console) -> None:
@@ -100,6 +149,12 @@ def _write(model: str, inputs: tuple[str, ...], output: str, written: dict[str, 
     }
     for path in write(model, inputs, output, PredictOptions(**(written | lists))):
         console.out(path, highlight=False)
+
+
+def _remark(complaints: Console, prediction: Prediction) -> None:
+    for kind, words in (("error", prediction.error), ("note", prediction.note)):
+        if words is not None:
+            complaints.print(f"{kind}: {prediction.input}: {words}")
 
 
 def _line(prediction: Prediction) -> str:

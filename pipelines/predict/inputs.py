@@ -27,11 +27,23 @@ _PICTURES = ("PNG", "JPEG", "BMP", "GIF")  # what an exported model decodes
 
 
 class Batch(NamedTuple):
-    """`names` of the inputs; `cells` by column of those that fit; what is `wrong` with the others, by place."""
+    """Neighboring inputs.
+
+    Attributes:
+      names: of the inputs.
+      cells: by column, of the inputs that fit the model.
+      wrong: what is wrong with the others, by place.
+      rows: of a table, all columns of the inputs that could be read; None for other inputs.
+      unread: places of inputs that have no row there.
+      notes: what was changed in an input, by place.
+    """
 
     names: list[str]
     cells: Mapping[str, Any]
     wrong: dict[int, str]
+    rows: pa.RecordBatch | None = None
+    unread: frozenset[int] = frozenset()
+    notes: Mapping[int, str] = MappingProxyType({})
 
 
 def are_datasets(inputs: Sequence[str]) -> bool:
@@ -161,10 +173,14 @@ def _rows_of_table(
             some = numbers[start : start + _BATCH]
             there = [number for number in some if number not in wrong]
             part, block = block.slice(0, len(there)), block.slice(len(there))
-            cells, unfit = _cells(part, specs)
+            cells, unfit, rounded = _cells(part, specs)
             reasons = {n: wrong[n] for n in some if n in wrong} | {there[place]: why for place, why in unfit.items()}
+            notes = {there[place] - some.start: words for place, words in rounded.items()}
             labels = [f"{path}, row {number}" for number in some]
-            yield Batch(labels, cells, {number - some.start: why for number, why in reasons.items()})
+            unread = frozenset(number - some.start for number in some if number in wrong)
+            yield Batch(
+                labels, cells, {number - some.start: why for number, why in reasons.items()}, part, unread, notes
+            )
 
 
 def _blocks(table: OpenedSource) -> Iterator[tuple[pa.RecordBatch, list[BadRow]]]:
@@ -188,23 +204,32 @@ def _placed(bad: Sequence[BadRow], numbers: range, header: int) -> dict[int, str
     return placed
 
 
-def _cells(rows: pa.RecordBatch, specs: Mapping[str, Any]) -> tuple[dict[str, list[Any]], dict[int, str]]:
-    """The cells of the rows that fit the model's types, by column; and what is wrong with the other rows."""
+def _cells(
+    rows: pa.RecordBatch, specs: Mapping[str, Any]
+) -> tuple[dict[str, list[Any]], dict[int, str], dict[int, str]]:
+    """The cells of the rows that fit the model's types, by column; what is wrong with the other rows; the roundings."""
     wrong: dict[int, str] = {}
-    cells = {name: _fitted(name, rows.column(rows.schema.get_field_index(name)), specs[name], wrong) for name in specs}
+    notes: dict[int, str] = {}
+    cells = {
+        name: _fitted(name, rows.column(rows.schema.get_field_index(name)), spec, wrong, notes)
+        for name, spec in specs.items()
+    }
     right = [place for place in range(rows.num_rows) if place not in wrong]
-    return {name: [column[place] for place in right] for name, column in cells.items()}, wrong
+    return {name: [column[place] for place in right] for name, column in cells.items()}, wrong, notes
 
 
-def _fitted(name: str, column: pa.Array, spec: Any, wrong: dict[int, str]) -> list[Any]:
+def _fitted(name: str, column: pa.Array, spec: Any, wrong: dict[int, str], notes: dict[int, str]) -> list[Any]:
     fit = _as_float if spec.dtype.is_floating else _as_int if spec.dtype.is_integer else _as_text
     is_text, is_list = example_types.kind_of(column.type) in ("bytes", None), example_types.is_list(column.type)
-    as_it_is = is_text or is_list or spec.shape.rank != 1
+    has_words = fit is _as_text and pa.types.is_boolean(column.type)
+    as_it_is = is_text or is_list or has_words or spec.shape.rank != 1
     values = (column if as_it_is else example_types.to_values(column)).to_pylist()
     fitted = [None if is_list and value is None else _try(fit, value) for value in values]
     for place, one in enumerate(fitted):
         if isinstance(one, ValueError):
             wrong.setdefault(place, f"column {name!r}: {_shown(values[place])} is no {_WORDS[fit]}")
+        elif isinstance(one, int) and isinstance(values[place], float) and one != values[place]:
+            notes[place] = f"column {name!r}: {values[place]} is rounded to {one}, for the model takes whole numbers"
     return fitted
 
 
@@ -221,17 +246,25 @@ def _shown(value: Any) -> str:
 
 
 def _as_float(value: Any) -> float:
-    return math.nan if value is None else float(value)
+    return math.nan if value is None else float(_truth(value))
 
 
 def _as_int(value: Any) -> int | None:
-    if isinstance(value, float) and not value.is_integer():
+    """A fraction is rounded: the model takes whole numbers."""
+    value = _truth(value)
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(value)
-    return None if value is None else int(value)
+    return None if value is None else round(value) if isinstance(value, float) else int(value)
+
+
+def _truth(value: Any) -> Any:
+    """Numbers were true and false where the model learned; a CSV has words for them."""
+    return _TRUTH.get(value.lower(), value) if isinstance(value, str) else value
 
 
 def _as_text(value: Any) -> str | bytes:
     return "" if value is None else value if isinstance(value, bytes) else str(value)
 
 
+_TRUTH = {"true": 1, "false": 0}
 _WORDS: dict[Any, str] = {_as_float: "number", _as_int: "whole number", _as_text: "text"}

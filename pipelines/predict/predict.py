@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,15 @@ from infeed.components.evaluation.predictions.saved_model import (
     model_folder,
 )
 from infeed.pipelines.predict.inputs import IMAGE, Batch, are_datasets, examples, pictures, rows
+from infeed.pipelines.predict.output import (
+    Answer,
+    Answered,
+    Columns,
+    Written,
+    check_output,
+    prediction_types,
+    write_answers,
+)
 
 
 @dataclass(frozen=True)
@@ -31,12 +40,14 @@ class Prediction:
       value: a class, a number, or the numbers of a model whose output is neither.
       probability: of that class, where the model gives one.
       error: why there is no answer; None where there is one.
+      note: what was changed in the input to get the answer.
     """
 
     input: str
     value: str | int | float | list[float] | None
     probability: float | None = None
     error: str | None = None
+    note: str | None = None
 
 
 def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] | None = None) -> Iterator[Prediction]:
@@ -51,16 +62,60 @@ def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] 
     Raises:
       InfeedError: no such model or input, a table that lacks a column the model needs, or inputs of the wrong kind.
     """
+    call, batches = _question(_folder(model_path, inputs), inputs, settings or {})
+    for batch, answers in _answered(call, batches):
+        yield from _predictions(batch, answers)
+
+
+def write_table(
+    model_path: str,
+    inputs: Sequence[str],
+    settings: Mapping[str, Any],
+    columns: Columns,
+    output: str,
+    overwrite: bool,
+    on_remark: Callable[[Prediction], None],
+) -> Written:
+    """Write the predictions for tables or pictures into one file, beside the rows; see `write_answers`.
+
+    Args:
+      model_path, inputs, settings: as for `predict`.
+      on_remark: called with each input that has no answer or a note.
+
+    Raises:
+      InfeedError: as `predict` and `write_answers`.
+    """
+    check_output(output, overwrite)
+    call, batches = _question(_folder(model_path, inputs), inputs, settings)
+
+    def watched() -> Answered:
+        for batch, answers in _answered(call, batches):
+            for prediction in _predictions(batch, answers):
+                if prediction.error is not None or prediction.note is not None:
+                    on_remark(prediction)
+            yield batch, answers
+
+    return write_answers(watched(), prediction_types(_outputs(call)), columns, output, overwrite)
+
+
+def _predictions(batch: Batch, answers: Sequence[Answer]) -> Iterator[Prediction]:
+    for place, (name, answer) in enumerate(zip(batch.names, answers, strict=True)):
+        yield Prediction(name, *answer, note=batch.notes.get(place))
+
+
+def _folder(model_path: str, inputs: Sequence[str]) -> str:
     folder = model_folder(model_path)  # before TensorFlow, which takes seconds to load
     missing = next((path for path in inputs if not files.exists(path)), None)
     if missing is not None:
         raise InfeedError("there is no such file or folder", where=missing, do="check the path")
-    call, batches = _question(folder, inputs, settings or {})
-    for names, cells, wrong in batches:
-        answers = iter(ask(call, cells))
-        for place, name in enumerate(names):
-            answer = (None, None, wrong[place]) if place in wrong else next(answers)
-            yield Prediction(name, *answer)
+    return folder
+
+
+def _answered(call: Call, batches: Iterator[Batch]) -> Answered:
+    for batch in batches:
+        answers = iter(ask(call, batch.cells))
+        places = range(len(batch.names))
+        yield batch, [(None, None, batch.wrong[place]) if place in batch.wrong else next(answers) for place in places]
 
 
 def write(model_path: str, inputs: Sequence[str], output: str, options: PredictOptions) -> list[str]:
@@ -88,9 +143,6 @@ def _question(folder: str, inputs: Sequence[str], settings: Mapping[str, Any]) -
     if set(specs) == {IMAGE}:
         return both, pictures(inputs)
     return both, rows(inputs, specs, settings, model.source_options)
-
-
-_Answer = tuple[Any, float | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -125,7 +177,11 @@ def _needs_example(column: Sequence[Any], spec: Any) -> bool:
 Call = Signature | RawSignature
 
 
-def ask(call: Call, cells: Mapping[str, Any]) -> list[_Answer]:
+def _outputs(call: Call) -> Mapping[str, Any]:
+    return (call if isinstance(call, Signature) else call.raw).outputs
+
+
+def ask(call: Call, cells: Mapping[str, Any]) -> list[Answer]:
     """An answer for each row; rows that TensorFlow refuses are found by halves."""
     count = len(next(iter(cells.values()), []))
     if not count:
@@ -142,7 +198,7 @@ def _part(cells: Mapping[str, Any], start: int, stop: int) -> dict[str, list[Any
     return {name: column[start:stop] for name, column in cells.items()}
 
 
-def _answers(output: Arrays) -> list[_Answer]:
+def _answers(output: Arrays) -> list[Answer]:
     """By what is there: a class with its probability, a class alone, scores, or a number."""
     if "class" in output:
         words = [

@@ -19,6 +19,7 @@ from infeed.components import schema, user_code
 from infeed.components.checks import at_least, require
 from infeed.components.dataset.options import OnBadRow
 from infeed.components.errors import InfeedError
+from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.config import Source, check_wait_fraction
 from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey, Task
@@ -58,6 +59,7 @@ class Settings:
     on_bad_row: OnBadRow | None = None
     bad_row_limit: int | None = None
     task: Task | None = None
+    resize: Resize | None = None
     keep: tuple[str, ...] = ()
     strict: bool = False
     root: str | None = None

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from infeed.components import schema
 from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import Feature
+from infeed.components.transform.kinds.image import DecodeImage
 from infeed.pipelines.config import Blessing, Metric
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSurvey
 
@@ -34,6 +35,12 @@ _SMALLEST_BATCH = 64
 # Of a table a step of 1,024 rows costs little more than one of 64; a picture costs thousands of times as much as a row.
 _LARGEST_BATCH = {"rows": 1024, "pictures": 256}
 _PATIENCE = 1 / 8  # of the epochs, so that chance alone does not end training
+
+_RESIZED = {
+    "stretch": "squashed or stretched, without their proportions",
+    "fit": "shown whole, padded with black",
+    "crop": "cropped at the margins to the right proportions",
+}
 
 Note = tuple[str, str]
 
@@ -191,7 +198,7 @@ def notes(
       function: the user's preprocessing_fn, which is given all columns.
     """
     if isinstance(survey, ImageSurvey):
-        yield from _of_pictures(survey, data)
+        yield from _of_pictures(survey, data, features)
     else:
         yield "data", f"{data}: {survey.rows:,} rows"
         for pattern in survey.unlabeled_files:
@@ -229,15 +236,28 @@ def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
     return InfeedError(f"no column is left to learn {survey.label.name!r} from: {shown}", where=data, do="; ".join(do))
 
 
-def _of_pictures(survey: ImageSurvey, data: str) -> Iterator[Note]:
+def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) -> Iterator[Note]:
     size = f"{survey.height} x {survey.width} px, {'grey' if survey.channels == 1 else 'RGB'}"
     others = survey.rows - survey.most
-    yield "data", f"{data}: {survey.rows:,} pictures of {size}" + (f"; {others:,} others are made so" if others else "")
-    if survey.layout.unused:
-        yield "left out", f"{survey.layout.unused}: neither trained on nor scored; `infeed predict` takes pictures"
+    yield "data", f"{data}: {survey.rows:,} pictures of {size}" + (f"; {others:,} of other sizes" if others else "")
+    for feature in features:
+        if isinstance(feature, DecodeImage):
+            yield from _size_of(feature, survey)
     if survey.layout.unused:
         yield "left out", f"{survey.layout.unused}: neither trained on nor scored; `infeed predict` takes pictures"
     yield "label", _classes(survey)
+
+
+def _size_of(feature: DecodeImage, survey: ImageSurvey) -> Iterator[Note]:
+    """How pictures of other sizes become the size that the model takes."""
+    is_smaller = (feature.height, feature.width) != (survey.height, survey.width)
+    if is_smaller or survey.most < survey.rows:
+        others = [rule for rule in _RESIZED if rule != feature.resize]
+        yield (
+            "size",
+            f"every picture becomes {feature.height} x {feature.width} px; other sizes are {_RESIZED[feature.resize]}: "
+            f"--resize {' or '.join(others)} changes that",
+        )
 
 
 def _label(survey: TableSurvey) -> str:

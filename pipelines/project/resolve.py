@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 from infeed.components import schema, user_code
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, options_of
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.options import TrainOptions, check_strategy
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import check_features, check_types, features_from_json
-from infeed.components.transform.kinds.image import DecodeImage
+from infeed.components.transform.kinds.image import DecodeImage, Resize
 from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import Blessing, PipelineConfig, Source, local_root
 from infeed.pipelines.project.config_file import Project, Settings
@@ -43,6 +44,7 @@ from infeed.pipelines.surveys import (
 )
 
 Part = TypeVar("Part")
+_WHOLE_IN_FLOAT32 = 1 << 24  # up to here float32 holds every whole number
 
 # With 20 rows, one hash in 150 leaves one of the splits empty.
 _MIN_ROWS = 20
@@ -75,6 +77,7 @@ class Overrides:
     task: Task | None = None
     keep: tuple[str, ...] = ()
     strict: bool | None = None
+    resize: Resize | None = None
     root: str | None = None
     epochs: int | None = None
     batch_size: int | None = None
@@ -97,16 +100,19 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     named, source_options = _label(project, given), _source_options(project, given, source)
     asked = _ingest_settings(project, given)
     ingest = asked.options
-    keep = (*settings.keep, *given.keep)
+    keep, resize = (*settings.keep, *given.keep), given.resize or settings.resize
     by_survey = isinstance(settings.features, str)
-    survey = _survey(source, data, named, given.task or settings.task, source_options, ingest, keep, by_survey)
+    survey = _survey(source, data, named, given.task or settings.task, source_options, ingest, keep, by_survey, resize)
     label = survey.label.name if isinstance(survey, TableSurvey) else named or LABEL_OF_PICTURES
     if isinstance(survey, TableSurvey):
-        ingest = dataclasses.replace(ingest, required=tuple(dict.fromkeys((*ingest.required, label))))
+        required = tuple(dict.fromkeys((*ingest.required, label)))
+        ingest = dataclasses.replace(ingest, required=required, words=survey.words)
     _check_enough(survey, data)
     source_options = _with_numbers(source_options, survey)
     function = _preprocessing_fn(project)
     features = _features(project, survey, label, data) if settings.features is not None else ()
+    if isinstance(survey, TableSurvey) and source == "csv" and function is None:
+        source_options = _with_fractions(source_options, survey, features)
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
     said = _said_of_training(settings.train, given)
@@ -192,6 +198,30 @@ def _with_numbers(source_options: Mapping[str, Any], survey: Survey) -> dict[str
     return {**source_options, **({"numbers": numbers} if numbers else {})}
 
 
+def _with_fractions(
+    source_options: Mapping[str, Any], survey: TableSurvey, features: Sequence[Feature]
+) -> dict[str, Any]:
+    """Columns of whole numbers that are learned from as quantities are read as numbers with fractions.
+
+    The model then answers for 0.5 as well. A whole number beyond 2^24 has no float32, so its column stays as it is.
+    """
+    as_quantity = {
+        column.name
+        for column in survey.columns
+        if column.type == "int"
+        and column.statistics
+        and _fits_float(column.statistics)
+        and all("float" in feature.takes for feature in features if column.name in feature.inputs)
+        and any(column.name in feature.inputs for feature in features)
+    }
+    types = {**dict.fromkeys(sorted(as_quantity), "float"), **source_options.get("types", {})}
+    return {**source_options, **({"types": types} if types else {})}
+
+
+def _fits_float(found: ColumnStatistics) -> bool:
+    return max(abs(found.minimum or 0), abs(found.maximum or 0)) <= _WHOLE_IN_FLOAT32
+
+
 def _ingest_settings(project: Project, given: Overrides) -> IngestSettings:
     in_file, at_top = dict(project.settings.ingest), project.settings.at_top
     if twice := [name for name in at_top if name in in_file]:
@@ -214,11 +244,14 @@ def _survey(
     ingest: IngestOptions,
     keep: Sequence[str],
     by_survey: bool,
+    resize: Resize | None,
 ) -> Survey:
     if source == "images":
         if keep:
             raise InfeedError(f"pictures have no column {keep[0]!r}", where="keep", do="leave it out: it is for tables")
-        return survey_images(data, ingest)
+        return survey_images(data, ingest, resize or "stretch")
+    if resize:
+        raise InfeedError(f"a table has no pictures to {resize}", where="resize", do="leave it out: it is for pictures")
     return survey_table(data, label, task, source, source_options, ingest, keep, withhold=by_survey)
 
 

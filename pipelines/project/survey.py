@@ -29,6 +29,7 @@ from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task
 from infeed.components.transform.kinds.dates import DatePart
+from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.config import EVAL, TEST, Source
 from infeed.pipelines.project.groups import find_groups
 from infeed.pipelines.project.labels import label_needed, single_values_needed
@@ -84,6 +85,10 @@ def survey_table(
     if label is None or label not in names:
         raise label_needed(table, path, label, read_as(number_columns(table.shapes(), source, settings)))
     _check_kept(keep, names, path)
+    options = replace(options, words=_booleans(table.columns, label))
+    if options.words:
+        opened = partial(Table, path, source, options=_with_label(options, label), patterns=patterns)
+        table = opened(settings)
     written = number_columns(table.shapes(), source, settings)
     numbers = _numbers(written, table.statistics()[0][label], task)
     table, numbers = _with_numbers(table, numbers, opened, settings)
@@ -108,6 +113,7 @@ def survey_table(
         class_rows=tuple(rows for _, rows in counts),
         rejected=rejected,
         unlabeled=table.incomplete[label],
+        words=options.words,
         groups=find_groups(sample, label, learned, {n: found[n] for n in surveyed if n not in times}, splits),
         repeats=find_repeats(sample, {n: found[n] for n, column in surveyed.items() if column.features}, splits),
         numbers=numbers,
@@ -173,6 +179,11 @@ def _with_numbers(
     return (read, numbers) if as_good else (table, {})
 
 
+def _booleans(columns: Sequence[Column], label: str) -> tuple[str, ...]:
+    """The label, if it is boolean: its classes are called true and false, not 1 and 0."""
+    return tuple(column.name for column in columns if column.name == label and column.type == "bool")
+
+
 def _in_words(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
@@ -205,12 +216,13 @@ def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> di
     return leaking if others else {}
 
 
-def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
-    """Reads the header of every picture.
+def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = "stretch") -> ImageSurvey:
+    """Reads the header of every picture, and the whole file if damaged ones are set aside: their number is known then.
 
     Args:
       path: folder of class folders, or a CSV that names pictures.
       options: what becomes of files that are no pictures.
+      resize: how pictures of other sizes become the commonest one.
 
     Raises:
       InfeedError: no pictures, an empty class folder, a file that is not a picture, or a single class.
@@ -240,6 +252,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT) -> ImageSurvey:
         rejected=rejected,
         written=options.columns or tuple(IMAGE_COLUMNS),
         repeats=find_repeated_pictures([image for image, _ in sized], layout.splits),
+        resize=resize,
     )
 
 
@@ -272,10 +285,14 @@ def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
 
 def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple[int, int, int] | None:
     try:
+        if options.on_bad_row == "reject":
+            data = files.read_bytes(path)
+            codec.check_whole(data, codec.header_of(data, path), path)
         return _size(path)
     except InfeedError as error:
         if options.on_bad_row == "fail":
-            raise
+            do = f"{error.do}, or set such files aside: --on-bad-row reject"
+            raise InfeedError(error.what, where=error.where, do=do) from error
         bad_rows.report(BadRow(path, None, None, error.what, ""))
         return None
 

@@ -118,7 +118,7 @@ class Table:
         self._open = partial(open_table, source=source, settings=settings, options=options)
         self._path, self._options, self._patterns = path, options, patterns
         self._source, self._settings = source, settings
-        chosen = [options.filter, options.required, options.columns, dict(patterns)]
+        chosen = [options.filter, options.required, options.columns, options.words, dict(patterns)]
         how = json.dumps([source, dict(settings), *chosen], sort_keys=True, default=str)
         self._read_as = [metadata.version("tfx-infeed"), how]
         if options.filter and is_function(options.filter):

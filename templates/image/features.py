@@ -22,10 +22,10 @@ def features(survey: ImageSurvey) -> list[Feature]:
     The survey has `height`, `width` and `channels` of most pictures; `most` is how many of all `rows` are so. It also
     has the `classes`, and with `class_rows` how many pictures there are of each.
     """
-    # All pictures become one size, for a batch of them is one tensor.
+    # All pictures become one size, because a batch of them is one tensor. `resize` says how: stretch, fit or crop.
     height, width = (min(side, MAX_SIDE) for side in (survey.height, survey.width))
     return [
-        DecodeImage(column="image/encoded", height=height, width=width, channels=survey.channels),
+        DecodeImage(height, width, survey.channels, resize=survey.resize),
         Label("label/text"),
     ]
 

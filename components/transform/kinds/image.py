@@ -13,6 +13,8 @@ from infeed.components.checks import as_tuples, at_least, require
 from infeed.components.transform.analyses import Analysis, Array
 from infeed.components.transform.feature import Feature, FlatColumn, Tables, is_finite
 
+Resize = Literal["stretch", "fit", "crop"]
+
 
 class PixelMoments(Analysis):
     """Mean and deviation of each channel, from exact sums over all pixels of all training rows."""
@@ -72,7 +74,7 @@ class DecodeImage(Feature):
     channels: int = 3
     column: str = "image/encoded"
     output: str | None = "image"
-    resize: Literal["stretch", "fit", "crop"] = field(default="stretch", kw_only=True)
+    resize: Resize = field(default="stretch", kw_only=True)
     method: Literal["bilinear", "nearest", "bicubic", "area", "lanczos3"] = field(default="bilinear", kw_only=True)
     scale: Literal["bytes", "unit", "mean_std"] = field(default="bytes", kw_only=True)
     mean: tuple[float, ...] | None = field(default=None, kw_only=True)

@@ -5,6 +5,7 @@ Covers the command too: `pipelines/commands/predict.py`.
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def test_rows_that_cannot_be_answered_are_told_and_the_others_are_answered(of_ta
         "t.csv, row 1": 111.0,
         "t.csv, row 2": "column 'x': 'abc' is no number",
         "t.csv, row 3": "line 4: 2 cells where the header names 3; is ',' the delimiter?",
-        "t.csv, row 4": "column 'n': 1.5 is no whole number",
+        "t.csv, row 4": 123.0,  # 1.5 is rounded
         "t.csv, row 5": 14.0,
         "t.csv, row 6": 315.0,
     }
@@ -142,8 +143,8 @@ def test_as_json_every_input_has_its_line(of_pictures: Path, pictures: Path) -> 
     words = [INFEED, "predict", of_pictures, pictures / "c.png", pictures / "a.png", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        {"input": f"{pictures}/c.png", "value": None, "probability": None, "error": "it is no picture"},
-        {"input": f"{pictures}/a.png", "value": "light", "probability": 1.0, "error": None},
+        {"input": f"{pictures}/c.png", "value": None, "probability": None, "error": "it is no picture", "note": None},
+        {"input": f"{pictures}/a.png", "value": "light", "probability": 1.0, "error": None, "note": None},
     ]
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -220,11 +221,58 @@ def test_the_command_writes_files_beside_keys(of_table: Path, dataset: Path, tmp
     assert pq.read_table(done.stdout.strip()).to_pydict() == {"id": [7, 9], "prediction": [111.0, 293.0]}
 
 
+def read_back(file: Path) -> list[dict[str, Any]]:
+    """A file of predictions as its usual reader reads it; an empty cell is None."""
+    if file.suffix == ".csv":
+        rows = list(csv.DictReader(file.open(newline="")))
+        return [{name: value or None for name, value in row.items()} for row in rows]
+    if file.suffix == ".parquet":
+        return pq.read_table(file).to_pylist()  # type: ignore[no-any-return]
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.jsonl"])
+def test_predictions_are_written_beside_the_rows_of_a_table(of_table: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.csv").write_text("x,day,n,word,id\n1,mon,2,a,7\nx,tue,1,b,8\n2,wed,0.5,,9\n1,thu\n")
+    words = [INFEED, "predict", of_table, tmp_path / "t.csv", "--output", tmp_path / name, "--keys", "id"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.strip() == f"wrote {tmp_path}/{name}: 3 rows, 1 without an answer, 1 line left out"
+    assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == ["error", "note", "error"]
+    rows = read_back(tmp_path / name)
+    assert list(rows[0]) == ["id", "x", "day", "n", "word", "prediction", "prediction_error"]
+    assert [str(row["id"]) for row in rows] == ["7", "8", "9"]
+    assert [row["day"] for row in rows] == ["mon", "tue", "wed"]
+    assert [row["prediction"] and float(row["prediction"]) for row in rows] == [121.0, None, 2.0]
+    assert [row["prediction_error"] for row in rows] == [None, "column 'x': 'x' is no number", None]
+
+
+def test_predictions_are_written_beside_the_paths_of_pictures(of_pictures: Path, pictures: Path) -> None:
+    output = pictures.parent / "out.csv"
+    words = [INFEED, "predict", of_pictures, pictures, "--output", output]
+    assert subprocess.run(words, capture_output=True, text=True, check=False).returncode == 1
+    found = {Path(str(row["path"])).name: (row["prediction"], row["probability"]) for row in read_back(output)}
+    assert found["a.png"] == ("light", "1")
+    assert found["e.jpg"][0] == "dark"
+    assert found["c.png"] == (None, None)
+
+
+def test_the_file_appears_whole_and_is_replaced_only_if_asked(of_table: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
+    words = [INFEED, "predict", of_table, tmp_path / "t.csv", "--output", tmp_path / "out.csv"]
+    codes = [subprocess.run([*words, *more], capture_output=True).returncode for more in ([], [], ["--overwrite"])]
+    assert codes == [0, 2, 0]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out.csv", "t.csv"]
+
+
 def test_what_says_how_to_write_needs_a_place_and_a_dataset(of_table: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
     for more, message in [
         (["--keys", "id"], "--keys is given without --output"),
-        (["--output", tmp_path / "out"], "this is no dataset of tf.Examples"),
+        (["--output", tmp_path / "out"], "shows no format"),
+        (["--output", tmp_path / "out.csv", "--splits", "eval"], "--splits is for datasets"),
+        (["--output", tmp_path / "t.csv"], "a file is there"),
+        (["--output", tmp_path / "out.csv", "--keys", "id"], "there is no column 'id'"),
     ]:
         done = subprocess.run([INFEED, "predict", of_table, tmp_path / "t.csv", *more], capture_output=True, text=True)
         assert done.returncode == 2

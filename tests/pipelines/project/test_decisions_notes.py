@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from infeed.components import Label, ZScore
+from infeed.components import DecodeImage, Label, ZScore
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.pipelines.config import Blessing
 from infeed.pipelines.project.decisions import notes, nothing_to_learn_from
@@ -65,7 +66,7 @@ def test_a_column_that_is_used_and_always_the_same_is_told_with_its_value() -> N
 def test_pictures_are_told_with_their_size_and_what_is_left_out(channels: int, colour: str) -> None:
     layout = Layout((), {"train": "training/*/*", "eval": "val/*/*"}, unused="test")
     pictures = ImageSurvey(layout, ("cat", "dog"), (30, 10), 40, 8, 9, channels, most=38)
-    assert said(pictures, "data") == [f"rides.csv: 40 pictures of 8 x 9 px, {colour}; 2 others are made so"]
+    assert said(pictures, "data") == [f"rides.csv: 40 pictures of 8 x 9 px, {colour}; 2 of other sizes"]
     assert said(pictures, "left out")[0].startswith("test: ")
 
 
@@ -75,3 +76,19 @@ def test_a_table_of_which_nothing_can_be_learned_is_told_with_reasons_and_advice
     error = nothing_to_learn_from(dataclasses.replace(TABLE, columns=(date,)), "rides.csv")
     assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has a value of its own)")
     assert "day: write '31.1.2024' as numbers" in (error.do or "")
+
+
+@pytest.mark.parametrize(("rule", "word"), [("stretch", "squashed"), ("fit", "padded"), ("crop", "cropped")])
+def test_how_pictures_become_one_size_is_said_with_the_other_ways(rule: Any, word: str) -> None:
+    pictures = ImageSurvey(Layout((), {}), ("cat", "dog"), (30, 10), 40, 8, 9, 3, most=38, resize=rule)
+    feature = DecodeImage(8, 9, resize=rule)
+    ((about, words),) = [note for note in notes(pictures, "d", [feature], BLESSING) if note[0] == "size"]
+    assert (about, word in words, "8 x 9 px" in words) == ("size", True, True)
+    others = {"stretch", "fit", "crop"} - {rule}
+    assert all(other in words.partition("--resize")[2] for other in others)
+
+
+def test_nothing_is_said_of_sizes_if_all_pictures_have_the_one_that_the_model_takes() -> None:
+    pictures = ImageSurvey(Layout((), {}), ("cat", "dog"), (30, 10), 40, 8, 9, 3, most=40)
+    assert "size" not in dict(notes(pictures, "d", [DecodeImage(8, 9)], BLESSING))
+    assert "size" in dict(notes(pictures, "d", [DecodeImage(4, 4)], BLESSING))

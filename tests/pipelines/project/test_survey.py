@@ -1,10 +1,12 @@
 import math
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.local import ingest
 from infeed.pipelines.project.survey import survey_images, survey_table
 
 
@@ -219,3 +221,37 @@ def test_a_single_class_is_nothing_to_learn(tmp_path):
     picture(tmp_path / "cat" / "1.png", (4, 4))
     with pytest.raises(InfeedError, match="there is one class only: 'cat'"):
         survey_images(str(tmp_path))
+
+
+def damaged(folder: Path) -> None:
+    """Two classes of three pictures each, and files beside them that are no whole PNG or JPEG."""
+    for name, color in (("cat", 10), ("dog", 200)):
+        (folder / name).mkdir()
+        for number in range(3):
+            Image.new("RGB", (8, 6), (color, number, 0)).save(folder / name / f"{number}.png")
+    noise = Image.effect_noise((64, 48), 60)
+    noise.save(folder / "cat" / "cut.png")
+    noise.save(folder / "dog" / "cut.jpg")
+    for path in (folder / "cat" / "cut.png", folder / "dog" / "cut.jpg"):
+        path.write_bytes(path.read_bytes()[:-400])
+    noise.save(folder / "cat" / "foreign.png", "bmp")
+    (folder / "dog" / "empty.png").touch()
+
+
+def test_as_many_pictures_are_set_aside_by_the_survey_as_by_ingest(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    damaged(tmp_path / "in")
+    options = IngestOptions(on_bad_row="reject")
+    survey = survey_images(str(tmp_path / "in"), options)
+    manifest = ingest(tmp_path / "in", tmp_path / "out", options=options)
+    assert (survey.rows, survey.rejected) == (6, 4) == (manifest.rows_read - 4, manifest.rejected.rows)
+
+
+def test_a_foreign_picture_is_an_error_with_the_formats_that_are_read_and_a_way_to_set_it_aside(tmp_path: Path) -> None:
+    damaged(tmp_path)
+    (tmp_path / "dog" / "empty.png").unlink()
+    with pytest.raises(InfeedError, match="BMP") as raised:
+        survey_images(str(tmp_path))
+    assert raised.value.where.endswith("cat/foreign.png")
+    assert "PNG or JPEG" in raised.value.do
+    assert "--on-bad-row reject" in raised.value.do

@@ -303,7 +303,9 @@ def _jpeg_header(data: bytes) -> ImageHeader | None:
 
 def _header_of(image: Image.Image, path: str) -> ImageHeader:
     if image.format not in FORMATS:
-        raise InfeedError(f"a {image.format} image", where=path, do="convert it to PNG or JPEG")
+        raise InfeedError(
+            f"a {image.format} image", where=path, do="convert it to PNG or JPEG, the formats that are read"
+        )
     return ImageHeader(FORMATS[image.format], image.height, image.width, _channels(image))
 
 

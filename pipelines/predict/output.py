@@ -1,0 +1,215 @@
+"""Predictions beside the rows of tables, or the paths of pictures, as one CSV, Parquet or JSON Lines file.
+
+    prediction          class or number
+    probability         of that class, for a classification
+    prediction_error    why there is no prediction; empty in most rows
+
+A line that cannot be read as a row of its table has no values, so it is left out and counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv as pa_csv
+from pyarrow import parquet as pq
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.pipelines.predict.inputs import Batch
+
+PREDICTION, PROBABILITY, ERROR = "prediction", "probability", "prediction_error"
+PATH = "path"  # column of the inputs that are files
+Answer = tuple[Any, float | None, str | None]
+Answered = Iterator[tuple[Batch, list[Answer]]]
+Write = Callable[[pa.Table], None]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table that are written beside the predictions.
+
+    Attributes:
+      keys: come first.
+      others: follow; None for all others of the table.
+    """
+
+    keys: tuple[str, ...] = ()
+    others: tuple[str, ...] | None = None
+
+    def of(self, names: Sequence[str], where: str) -> list[str]:
+        """
+        Raises:
+          InfeedError: a column that the table lacks, or one with the name of a column of predictions.
+        """
+        for name in (*self.keys, *(self.others or ())):
+            if name not in names:
+                raise InfeedError(
+                    f"there is no column {name!r}", where=where, do=f"choose of {', '.join(map(repr, names))}"
+                )
+        others = [name for name in names if name not in self.keys] if self.others is None else self.others
+        chosen = list(dict.fromkeys([*self.keys, *others]))
+        taken = [name for name in chosen if name in (PREDICTION, PROBABILITY, ERROR)]
+        if taken:
+            raise InfeedError(
+                f"the table has a column {taken[0]!r} of its own",
+                where=where,
+                do="rename the column, or name the columns to write with --keys and --columns",
+            )
+        return chosen
+
+
+@dataclass(frozen=True)
+class Written:
+    """Rows of the file, rows without an answer among them, and rows that are left out because they cannot be read."""
+
+    rows: int
+    without_answer: int
+    left_out: int
+
+
+def suffix_of(output: str) -> str | None:
+    """`.csv`, `.parquet` or `.jsonl` of a file of predictions; None for any other name."""
+    return next((suffix for suffix in _WRITERS if output.lower().endswith(suffix)), None)
+
+
+def check_output(output: str, overwrite: bool) -> str:
+    """Return the suffix.
+
+    Raises:
+      InfeedError: the name shows no format, or something is there.
+    """
+    suffix = suffix_of(output)
+    if suffix is None:
+        raise InfeedError(
+            "the name of the output shows no format",
+            where=output,
+            do=f"name a file that ends in {', '.join(_WRITERS)}; a folder is for inputs that are datasets",
+        )
+    if files.exists(output) and (files.is_folder(output) or not overwrite):
+        what = "a folder is there" if files.is_folder(output) else "a file is there"
+        raise InfeedError(what, where=output, do="give another name, or --overwrite for a file")
+    return suffix
+
+
+def prediction_types(outputs: Mapping[str, Any]) -> dict[str, pa.DataType]:
+    """The columns of what a model says, from the TensorSpecs of its outputs."""
+    if "class" in outputs:
+        kind = pa.string() if outputs["class"].dtype.name == "string" else pa.int64()
+        sure = {PROBABILITY: pa.float64()} if "probabilities" in outputs else {}
+        return {PREDICTION: kind, **sure, ERROR: pa.string()}
+    spec = outputs[next(name for name in ("prediction", "scores", *outputs) if name in outputs)]
+    number = pa.int64() if spec.dtype.is_integer else pa.float64()
+    is_vector = (spec.shape.rank or 1) > 1
+    return {PREDICTION: pa.list_(number) if is_vector else number, ERROR: pa.string()}
+
+
+def write_answers(
+    answered: Answered, types: Mapping[str, pa.DataType], columns: Columns, output: str, overwrite: bool = False
+) -> Written:
+    """Write all answers in the order of the inputs. The file appears once it is whole.
+
+    Args:
+      answered: batches of inputs, with an answer for each input.
+      types: as `prediction_types` gives them.
+      columns: what goes along from a table.
+      output: path of the file; its suffix names the format.
+      overwrite: replace a file.
+
+    Raises:
+      InfeedError: the output cannot be written; a column is not there; a table has other columns than the first.
+    """
+    suffix = check_output(output, overwrite)
+    tables = _Tables(types, columns)
+    batches = (tables.of(batch, answers) for batch, answers in answered)
+    first = next((table for table in batches if table.num_rows), None)
+    if first is None:
+        raise InfeedError("no row can be read", where=output, do="mend the input, or give the options of its format")
+    with files.open_output(output) as file, _WRITERS[suffix](file, first.schema) as write:
+        for table in itertools.chain([first], batches):
+            if table.schema.names != first.schema.names:
+                raise InfeedError(
+                    f"the columns of a table are {table.schema.names}, those of the first {first.schema.names}",
+                    where=output,
+                    do="predict tables of other columns into another file, or name common ones with --columns",
+                )
+            write(table.cast(first.schema) if table.schema != first.schema else table)
+    return tables.written
+
+
+class _Tables:
+    def __init__(self, types: Mapping[str, pa.DataType], columns: Columns) -> None:
+        self._types, self._columns = types, columns
+        self.written = Written(0, 0, 0)
+
+    def of(self, batch: Batch, answers: Sequence[Answer]) -> pa.Table:
+        """The rows of a batch that could be read, with the answers beside them."""
+        kept = [answer for place, answer in enumerate(answers) if place not in batch.unread]
+        said = dict(zip((PREDICTION, PROBABILITY, ERROR), zip(*kept, strict=True), strict=True)) if kept else {}
+        arrays = {name: pa.array(said.get(name, ()), kind) for name, kind in self._types.items()}
+        without = sum(error is not None for _, _, error in kept)
+        total = self.written
+        self.written = Written(
+            total.rows + len(kept), total.without_answer + without, total.left_out + len(batch.unread)
+        )
+        return pa.table({**self._carried(batch), **arrays})
+
+    def _carried(self, batch: Batch) -> dict[str, pa.Array]:
+        if batch.rows is None:
+            return {PATH: pa.array(batch.names, pa.string())}
+        place = batch.names[0].rpartition(", row ")[0] if batch.names else "the table"
+        names = self._columns.of(batch.rows.schema.names, place)
+        return {name: batch.rows.column(batch.rows.schema.get_field_index(name)) for name in names}
+
+
+@contextmanager
+def _csv_file(file: Any, schema: pa.Schema) -> Iterator[Write]:
+    """Lists are written as JSON: a CSV has cells alone."""
+
+    def as_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if pa.types.is_nested(column.type):
+            texts = [None if value is None else json.dumps(value, default=str) for value in column.to_pylist()]
+            return pa.chunked_array([pa.array(texts, pa.string())])
+        return column.cast(pa.string()) if pa.types.is_binary(column.type) else column
+
+    def cells(table: pa.Table) -> pa.Table:
+        return pa.table(
+            {name: as_cells(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+        )
+
+    with pa_csv.CSVWriter(file, cells(schema.empty_table()).schema) as writer:
+        yield lambda table: writer.write_table(cells(table))
+
+
+@contextmanager
+def _parquet_file(file: Any, schema: pa.Schema) -> Iterator[Write]:
+    with pq.ParquetWriter(file, schema) as writer:
+        yield writer.write_table
+
+
+@contextmanager
+def _jsonl_file(file: Any, schema: pa.Schema) -> Iterator[Write]:
+    del schema
+
+    def write(table: pa.Table) -> None:
+        lines = (json.dumps(row, ensure_ascii=False, default=_plain) for row in table.to_pylist())
+        file.write("".join(f"{line}\n" for line in lines).encode())
+
+    yield write
+
+
+def _plain(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+_WRITERS: Mapping[str, Callable[[Any, pa.Schema], Any]] = {
+    ".csv": _csv_file,
+    ".parquet": _parquet_file,
+    ".jsonl": _jsonl_file,
+}
