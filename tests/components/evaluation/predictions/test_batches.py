@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.predictions import batches
 from infeed.components.evaluation.predictions.batches import (
     Batch,
     InputShard,
@@ -43,13 +42,11 @@ def test_batches_hold_at_most_so_many_rows_and_say_where_they_are(dataset: str) 
     ]
 
 
-def test_large_records_make_small_batches(dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_records_make_small_batches(dataset: str) -> None:
     [shard] = input_shards([dataset], ["eval"])
     sizes = [len(batch.records[0]) for batch in batches_of(shard, 1)]
-    monkeypatch.setattr(batches, "_BYTES", 2 * max(sizes))
-    assert [len(batch.records) for batch in batches_of(shard, 100)] == [2, 2, 1]
-    monkeypatch.setattr(batches, "_BYTES", 1)  # one record is never too large
-    assert [len(batch.records) for batch in batches_of(shard, 100)] == [1] * 5
+    assert [len(batch.records) for batch in batches_of(shard, 100, 2 * max(sizes))] == [2, 2, 1]
+    assert [len(batch.records) for batch in batches_of(shard, 100, 1)] == [1] * 5  # one record is never too large
 
 
 def test_columns_are_known_over_all_splits(dataset: str) -> None:
