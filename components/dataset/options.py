@@ -48,6 +48,7 @@ class IngestOptions:
       shuffle_seed: rows are shuffled over the whole split, the same way for any number of workers; None keeps the
         order of the input.
       split_by: how rows go to splits; None leaves it to TFX's hash of the record.
+      fractions: columns of whole numbers that are written as numbers with fractions.
       words: boolean columns that are written as the words true and false; the others become 1 and 0.
       required: columns without which a row is a bad row: a null, a NaN or an infinite number there, or an empty list.
       columns: what to write; None writes all. The filter, the splits and the balance may use others.
@@ -68,6 +69,7 @@ class IngestOptions:
     level: int = 1
     shuffle_seed: int | None = 0
     split_by: Annotated[SplitBy, Tagged("how")] | None = None
+    fractions: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
@@ -81,7 +83,7 @@ class IngestOptions:
     statistics: bool = True
 
     def __post_init__(self) -> None:
-        as_tuples(self, "columns", "words", "required")
+        as_tuples(self, "columns", "fractions", "words", "required")
         check_choices(self)
         require(0 <= self.level <= 9, self, "level", "use a gzip level from 0 to 9")
         at_least(self, 0, "shuffle_seed", "bad_row_limit")

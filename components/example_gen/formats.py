@@ -12,7 +12,7 @@ from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import OpenedSource, Patterns, check_irregular, with_tasks, with_words
+from infeed.components.example_gen.inputs import OpenedSource, Patterns, check_irregular, retyped, with_tasks
 
 _SOURCES = "infeed.components.example_gen.sources"
 _WILDCARDS = set("*?[")
@@ -128,7 +128,7 @@ def open_patterns(
     place = (patterns,) if found.is_query else (root, patterns)
     set_aside, left_out = ([], ()) if found.is_query else check_irregular(root, patterns, options.on_bad_row)
     opened: OpenedSource = _member(found, found.open)(*place, options, *([own] if own else []))
-    return with_tasks(with_words(opened, options.words), set_aside, left_out)
+    return with_tasks(retyped(opened, options), set_aside, left_out)
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.manifest import Source
-from infeed.components.dataset.options import OnBadRow
+from infeed.components.dataset.options import IngestOptions, OnBadRow
 from infeed.components.errors import InfeedError
 from infeed.components.units import counted
 
@@ -255,19 +255,24 @@ def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Iterator[
         yield from read(payload, bad_rows=bad_rows)
 
 
-def with_words(opened: OpenedSource, columns: Sequence[str]) -> OpenedSource:
-    """The source with those of the columns that are boolean as text, true or false."""
-    booleans = frozenset(
-        field.name for field in opened.schema if pa.types.is_boolean(field.type) and field.name in columns
-    )
-    if not booleans:
+def retyped(opened: OpenedSource, options: IngestOptions) -> OpenedSource:
+    """The source with `options.words` as text, true or false, and `options.fractions` as numbers with fractions."""
+    fields = [(field.name, _retyped(field, options)) for field in opened.schema]
+    schema = pa.schema(fields)
+    if schema.equals(opened.schema, check_metadata=False):
         return opened
-    fields = [(field.name, pa.string() if field.name in booleans else field.type) for field in opened.schema]
-    read = partial(_read_words, read=opened.read, schema=pa.schema(fields))
-    return dataclasses.replace(opened, schema=pa.schema(fields), read=read)
+    return dataclasses.replace(opened, schema=schema, read=partial(_read_retyped, read=opened.read, schema=schema))
 
 
-def _read_words(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def _retyped(field: pa.Field, options: IngestOptions) -> pa.DataType:
+    if field.name in options.words and pa.types.is_boolean(field.type):
+        return pa.string()
+    if field.name in options.fractions and pa.types.is_integer(field.type):
+        return pa.float64()
+    return field.type
+
+
+def _read_retyped(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     for batch in read(payload, bad_rows=bad_rows):
         yield schemas.fill(batch, schema)
 

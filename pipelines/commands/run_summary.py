@@ -106,8 +106,8 @@ def _table(config: PipelineConfig) -> str:
 def _example(config: PipelineConfig) -> list[str]:
     """Something to predict that is there: a picture of the data, or the table."""
     if config.source != "images":
-        # The model knows how the columns of numbers are written and read.
-        options = {name: value for name, value in config.source_options.items() if name not in ("numbers", "types")}
+        # The model knows how the columns of numbers are written.
+        options = {name: value for name, value in config.source_options.items() if name != "numbers"}
         return [short_path(_table(config)), *as_flags(options)]
     from infeed.pipelines.project.sources import find_layout
 

@@ -250,8 +250,8 @@ def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) ->
 
 def _size_of(feature: DecodeImage, survey: ImageSurvey) -> Iterator[Note]:
     """How pictures of other sizes become the size that the model takes."""
-    is_smaller = (feature.height, feature.width) != (survey.height, survey.width)
-    if is_smaller or survey.most < survey.rows:
+    is_another = (feature.height, feature.width) != (survey.height, survey.width)
+    if is_another or survey.most < survey.rows:
         others = [rule for rule in _RESIZED if rule != feature.resize]
         yield (
             "size",

@@ -111,8 +111,8 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     source_options = _with_numbers(source_options, survey)
     function = _preprocessing_fn(project)
     features = _features(project, survey, label, data) if settings.features is not None else ()
-    if isinstance(survey, TableSurvey) and source == "csv" and function is None:
-        source_options = _with_fractions(source_options, survey, features)
+    if isinstance(survey, TableSurvey) and function is None:
+        ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features))
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
     said = _said_of_training(settings.train, given)
@@ -198,24 +198,16 @@ def _with_numbers(source_options: Mapping[str, Any], survey: Survey) -> dict[str
     return {**source_options, **({"numbers": numbers} if numbers else {})}
 
 
-def _with_fractions(
-    source_options: Mapping[str, Any], survey: TableSurvey, features: Sequence[Feature]
-) -> dict[str, Any]:
-    """Columns of whole numbers that are learned from as quantities are read as numbers with fractions.
+def _fractions(survey: TableSurvey, features: Sequence[Feature]) -> tuple[str, ...]:
+    """Columns of whole numbers that are learned from as quantities: the model then answers for 0.5 as well.
 
-    The model then answers for 0.5 as well. A whole number beyond 2^24 has no float32, so its column stays as it is.
+    A whole number beyond 2^24 has no float32, so its column stays as it is.
     """
-    as_quantity = {
-        column.name
-        for column in survey.columns
-        if column.type == "int"
-        and column.statistics
-        and _fits_float(column.statistics)
-        and all("float" in feature.takes for feature in features if column.name in feature.inputs)
-        and any(column.name in feature.inputs for feature in features)
-    }
-    types = {**dict.fromkeys(sorted(as_quantity), "float"), **source_options.get("types", {})}
-    return {**source_options, **({"types": types} if types else {})}
+    takers = {column.name: [one for one in features if column.name in one.inputs] for column in survey.columns}
+    whole = [one for one in survey.columns if one.type == "int" and one.statistics and _fits_float(one.statistics)]
+    return tuple(
+        one.name for one in whole if takers[one.name] and all("float" in feature.takes for feature in takers[one.name])
+    )
 
 
 def _fits_float(found: ColumnStatistics) -> bool:

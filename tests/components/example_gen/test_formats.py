@@ -5,12 +5,16 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
 from infeed import components
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import formats
+from infeed.components.example_gen.formats import open_source
+from infeed.components.example_gen.inputs import BadRows
 
 
 @pytest.mark.parametrize("kind", formats.FORMATS)
@@ -144,3 +148,19 @@ def test_brackets_in_the_name_of_what_is_there_are_no_pattern(tmp_path: Path, na
         (tmp_path / file).write_text(f"{file},y\n1,2\n")
     opened = formats.open_source(str(tmp_path / name), "csv", IngestOptions(), {})
     assert opened.schema.names[0] == ("a[1].csv" if name == "a[1].csv" else "fold[1]/a.csv")
+
+
+def test_booleans_become_words_and_whole_numbers_fractions_if_asked(tmp_path: Path) -> None:
+    table = pa.table({"sold": [True, None, False], "rooms": [1, 2, None], "other": [True, False, True], "n": [1, 2, 3]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    options = IngestOptions(words=("sold", "rooms"), fractions=("rooms", "sold"))
+    opened = open_source(str(tmp_path), "parquet", options, {})
+    (batch,) = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
+    assert batch.schema == opened.schema
+    assert batch.to_pydict() == {
+        "sold": ["true", None, "false"],
+        "rooms": [1.0, 2.0, None],
+        "other": [True, False, True],
+        "n": [1, 2, 3],
+    }
+    assert pa.types.is_float64(batch.schema.field("rooms").type)

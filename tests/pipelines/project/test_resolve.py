@@ -344,9 +344,7 @@ def test_whole_numbers_that_are_quantities_are_read_with_fractions(project):
         (project / "config.yaml").read_text(),
     )
     (project / "config.yaml").write_text(text)
-    assert resolved(project).source_options["types"] == {"n": "float"}
-    given = resolved(project, source_options={"types": {"n": "int"}})
-    assert given.source_options["types"] == {"n": "int"}
+    assert resolved(project).ingest.fractions == ("n",)
 
 
 def test_a_boolean_label_keeps_its_words(project):
