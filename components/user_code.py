@@ -89,7 +89,10 @@ def digest(text: str, option: str) -> str:
 
 @contextmanager
 def translate_errors(option: str = "") -> Iterator[None]:
-    """Tells an error that goes through a file of the user's by that file, the line and its own words.
+    """Report an exception that goes through a user's file by the file, the line and the exception's own words.
+
+    `sys.exit` would end a run with a code of the user's choice, as if the run were done, so it counts as an exception.
+    So does a KeyboardInterrupt that a line of the user raises; the one of Ctrl-C goes on.
 
     Raises:
       InfeedError: in place of any exception that went through such a file.
@@ -98,9 +101,9 @@ def translate_errors(option: str = "") -> Iterator[None]:
         yield
     except InfeedError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         place = _place(error)
-        if place is None:
+        if place is None or (isinstance(error, KeyboardInterrupt) and not _is_raised_by_user(error)):
             raise
         words = str(error).strip()
         raise InfeedError(
@@ -108,6 +111,11 @@ def translate_errors(option: str = "") -> Iterator[None]:
             where=f"{place}, option {option}" if option else place,
             do="mend it there",
         ) from error
+
+
+def _is_raised_by_user(error: BaseException) -> bool:
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return _is_users(last.filename) and (last.line or "").startswith("raise")
 
 
 def _telling(function: Callable[..., Any], option: str) -> Callable[..., Any]:

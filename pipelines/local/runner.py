@@ -117,7 +117,7 @@ def _run_node(node: Any, pipeline: Any, deployment: Any, store: metadata.Metadat
     name, started = node.node_info.id, time.monotonic()
     try:
         report = _launch(node, pipeline, deployment, store)
-    except Exception as error:  # whatever a component raises is the user's to read, not a crash of the runner
+    except (Exception, SystemExit) as error:  # the user reads it, and it must not end the runner
         _log.exception("%s failed", name)
         report = NodeReport(name, NodeState.FAILED, error=root_cause(error))
     return replace(report, seconds=time.monotonic() - started)

@@ -128,3 +128,23 @@ def test_the_digest_follows_the_source(file):
     assert before == user_code.digest(f"{file}:build", "model_fn")
     file.write_text(SOURCE + "# edited\n")
     assert user_code.digest(f"{file}:build", "model_fn") != before
+
+
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "sys.exit(3)", "raise SystemExit", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize("where", ["import", "call"])
+def test_code_that_ends_the_program_is_an_error_with_its_line(tmp_path, ending, where):
+    body = (
+        f"import sys\ndef build():\n    {ending}\n" if where == "call" else f"import sys\n{ending}\ndef build(): pass\n"
+    )
+    (tmp_path / "model.py").write_text(body)
+    with pytest.raises(InfeedError, match=r"SystemExit|KeyboardInterrupt") as raised:
+        user_code.load(f"{tmp_path / 'model.py'}:build", "model_fn")()
+    assert f"line {3 if where == 'call' else 2}" in raised.value.where
+
+
+def test_ctrl_c_in_a_users_code_stays_one(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "import os, signal, time\ndef build():\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(5)\n"
+    )
+    with pytest.raises(KeyboardInterrupt):
+        user_code.load(f"{tmp_path / 'model.py'}:build", "model_fn")()
