@@ -51,7 +51,8 @@ def config(project: Path) -> PipelineConfig:
 
 def training_rows(project: Path) -> list[int]:
     """Numbers of the rows that ExampleGen puts into the split train, from 1."""
-    (batch,) = pyarrow.csv.read_csv(project.with_name("rides.csv")).to_batches()
+    as_quantity = pyarrow.csv.ConvertOptions(column_types={"miles": pyarrow.float64()})
+    (batch,) = pyarrow.csv.read_csv(project.with_name("rides.csv"), convert_options=as_quantity).to_batches()
     examples = encode_examples(batch, empty_lists=True).to_pylist()
     splits = assign_splits(iter(examples), Buckets((("train", 12), ("eval", 4), ("test", 4))))
     return [number for number, split in enumerate(splits, 1) if split == 0]
