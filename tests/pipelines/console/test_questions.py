@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
+import select
 import subprocess
 import sys
 
@@ -12,6 +14,8 @@ import pytest
 
 from infeed.pipelines.console.questions import Choice, choose
 
+_CTRL_C = b"\x03"
+_SECONDS = 0.5  # without an answer, after which Ctrl-C is pressed again
 PROGRAM = """
 import fcntl, os, signal, termios
 signal.alarm(60)  # a test that waits for ever tells nothing
@@ -36,11 +40,14 @@ def on_terminal(typed: bytes) -> str:
         while b"name" not in shown.partition(b"Number")[2]:
             shown += os.read(ours, 4096)
         os.write(ours, typed)
-        try:
-            while piece := os.read(ours, 4096):
-                shown += piece
-        except OSError:  # Linux raises it at the end of a pseudo-terminal
-            pass
+        with contextlib.suppress(OSError):  # Linux raises it at the end of a pseudo-terminal
+            while True:
+                if typed == _CTRL_C and not select.select([ours], [], [], _SECONDS)[0]:
+                    os.write(ours, typed)  # the first one may have come in the moment before the program reads
+                elif piece := os.read(ours, 4096):
+                    shown += piece
+                else:
+                    break
         process.wait(30)
     os.close(ours)
     return shown.decode()
@@ -64,7 +71,7 @@ def test_a_wrong_answer_is_asked_again() -> None:
 
 
 def test_ctrl_c_interrupts() -> None:
-    assert "INTERRUPTED" in on_terminal(b"\x03")
+    assert "INTERRUPTED" in on_terminal(_CTRL_C)
 
 
 def test_without_a_likely_choice_enter_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
