@@ -56,7 +56,7 @@ def test_the_digits_are_told_apart(images):
 def test_the_score_stands_on_rows_beside_what_the_commonest_class_scores(images):
     outcome = images[1]["outcome"]
     low, high = outcome["intervals"]["accuracy"]
-    assert low < outcome["metrics"]["accuracy"] < high
+    assert low < outcome["metrics"]["accuracy"] <= high <= 1
     assert outcome["rows"] > 100
     assert outcome["guesses"]["accuracy"]["value"] < 0.2
 
