@@ -155,10 +155,15 @@ KIND = st.sampled_from([(0x0A, b"\x0a\x02ab\x0a\x00"), (0x12, b"\x0a\x04\0\0\x80
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), KIND, ANYWHERE), min_size=1, max_size=4))
 def test_unknown_fields_are_skipped_at_every_level_as_tensorflow_skips_them(rows: list[Any]) -> None:
+    from google.protobuf.internal import api_implementation
     from tensorflow.train import Example
 
+    # Since version 4 protobuf takes a whole entry of a map for unknown if one field in it is.
+    skips_in_entries = api_implementation.Type() != "upb"
     records = []
     for name, (tag, values), (a, b, c, d, e, f, g, h, i, j) in rows:
+        if not skips_in_entries:
+            b = g = h = b""
         feature = c + field(tag, d + values + e) + f
         pair = g + field(0x0A, name) + h + field(0x12, feature) + b
         records.append(a + field(0x0A, i + field(0x0A, pair) + j) + a)
