@@ -15,9 +15,11 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from clock import Cost, Stopwatch
 from harness import Result, Side, as_json, interleave, missing, report
@@ -58,7 +60,7 @@ def write_table(folder: Path, rows: int, columns: int) -> None:
     numbers = draw.normal(size=(rows, 8 * tenth)).round(4)
     words = draw.integers(0, len(_WORDS), (rows, tenth))
     score = numbers[:, 0] + numbers[:, 1] + (words[:, 0] == 0) + draw.normal(0, 0.3, rows)
-    table = {f"number_{place}": numbers[:, place] for place in range(8 * tenth)}
+    table: dict[str, npt.NDArray[Any]] = {f"number_{place}": numbers[:, place] for place in range(8 * tenth)}
     table |= {f"count_{place}": draw.integers(0, 1_000, rows) for place in range(tenth)}
     table |= {f"word_{place}": _WORDS[words[:, place]] for place in range(tenth)}
     folder.mkdir()
