@@ -6,9 +6,13 @@ hands on errors as text. FnApiRunner works in this process, and is what DirectRu
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+
+from infeed.components.errors import InfeedError
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 BEAM_RUNNERS = {
@@ -19,6 +23,45 @@ BEAM_RUNNERS = {
     "spark": "SparkRunner",
     "dataflow": "DataflowRunner",
 }
+_LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "fnapirunner"}
+
+
+@dataclass(frozen=True)
+class Named:
+    """What Beam's options say of where the work is done.
+
+    Attributes:
+      runner: name or class; empty where none is named.
+      workers: `--direct_num_workers` of a local runner; None where it leaves the number open, as 0 does.
+    """
+
+    runner: str = ""
+    workers: int | None = None
+
+    @classmethod
+    def of(cls, options: Sequence[str]) -> Named:
+        """
+        Raises:
+          InfeedError: the number of workers is no whole number from 0 on.
+        """
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+        parser.add_argument("--runner", default="")
+        parser.add_argument("--direct_num_workers", default="0")
+        found, _ = parser.parse_known_args(list(options))
+        if not found.direct_num_workers.isdigit():
+            do = "give a number of processes, or 0 for as many as pay"
+            raise InfeedError(f"--direct_num_workers is {found.direct_num_workers}", where="Beam's options", do=do)
+        return cls(found.runner, int(found.direct_num_workers) or None)
+
+    @property
+    def short_name(self) -> str:
+        return self.runner.rpartition(".")[2]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it works on this machine alone; a class of somebody else's does not, whatever its name."""
+        package, _, name = self.runner.rpartition(".")
+        return name.lower() in _LOCAL and (not package or package.startswith("apache_beam."))
 
 
 @contextmanager
@@ -53,6 +96,6 @@ def container_options(given: Sequence[str], image: str) -> tuple[str, ...]:
 
     TFX packs no sources for workers that run an image.
     """
-    if any(option == "--runner" or option.startswith("--runner=") for option in given):
+    if Named.of(given).runner:
         return tuple(given)
     return (f"--runner={LOCAL_RUNNER}", f"--sdk_container_image={image}", *given)

@@ -18,6 +18,7 @@ _listeners: list[Callable[[str, bool], None]] = []
 _counts: Counter[str] = Counter()
 _lock = threading.Lock()
 _reported = 0.0
+_place = ""
 
 
 @contextmanager
@@ -27,6 +28,7 @@ def listening(listener: _Listener) -> Iterator[_Listener]:
     `is_result` means that the words are worth showing when the step has ended.
     """
     _counts.clear()
+    place("")
     _listeners.append(listener)
     try:
         yield listener
@@ -47,6 +49,20 @@ def report(words: str, *, is_result: bool = False) -> None:
         listener(words, is_result)
 
 
+def place(where: str) -> None:
+    """Set where the step does its work, such as "on 4 processes"; it is reported behind the counts."""
+    global _place
+    _place = where
+
+
+@contextmanager
+def counting() -> Iterator[Counter[str]]:
+    """Yield the counts of what runs inside, for a process that hands them on to one that reports them."""
+    _counts.clear()
+    with listening(lambda words, is_result: None):
+        yield _counts
+
+
 def count(what: str, more: int) -> None:
     """Add to a count, such as "rows read", and report it at most twice a second."""
     global _reported
@@ -62,4 +78,4 @@ def count(what: str, more: int) -> None:
 
 
 def _counted(what: str) -> str:
-    return f"{_counts[what]:,} {what}"
+    return f"{_counts[what]:,} {what} {_place}".rstrip()

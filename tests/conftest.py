@@ -265,6 +265,23 @@ def saved_models() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="session")
+def beam_clusters() -> Iterator[ModuleType]:
+    """`beam_clusters.py`: real runners; its folder is on the path of what is started meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(Path(__file__).parent)
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")])))
+        yield importlib.import_module("beam_clusters")
+
+
+@pytest.fixture(scope="session")
+def portable_options(beam_clusters: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Options of Beam's that name its portable runner with a pool of external workers."""
+    with beam_clusters.portable(tmp_path_factory.mktemp("portable")) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """A server that speaks S3's protocol, with one bucket."""
     from moto.server import ThreadedMotoServer

@@ -54,19 +54,28 @@ class RecordBlock:
         return [self.data[start:stop] for start, stop in places]
 
 
-def read_blocks(path: str) -> Iterator[RecordBlock]:
+def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[RecordBlock]:
     """The records of one file, both checksums verified.
+
+    Args:
+      start: number of the first record, from 0; those before it are skipped, not verified.
+      stop: number behind the last record; None for the end of the file.
 
     Raises:
       InfeedError: a truncated or corrupt file, with its name and the record's number, from 0.
     """
     with records.open_framing(path) as file:
-        rest, wanted = b"", _BYTES
+        rest, wanted, before = b"", _BYTES, 0
         while chunk := records.read_from(file, wanted, path):
             size = len(rest) + len(chunk)
             data = b"".join([rest, chunk, PADDING])
             ends = _walk(data, size)
-            yield from _blocks(data, ends, path)
+            inside = ends[max(0, start - before) : None if stop is None else stop - before + 1]
+            if len(inside) > 1:
+                yield from _blocks(data, inside, path)
+            before += len(ends) - 1
+            if stop is not None and before >= stop:
+                return
             rest = data[ends[-1] : size]
             wanted = max(_BYTES, _missing(rest, path))
     if rest:

@@ -66,22 +66,26 @@ def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_leve
     return Written(size, checksum.digest().hex())
 
 
-def read_records(path: str, most_bytes: int | None = None) -> Iterator[bytes]:
+def read_records(path: str, most_bytes: int | None = None, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
     """The payloads of one file, both checksums verified; `.gz` in the name means gzip, as it does to TensorFlow.
 
     Args:
       most_bytes: a longer record is an error, found before memory is taken for it.
+      start: number of the first record, from 0; those before it are skipped, not verified.
+      stop: number behind the last record; None for the end of the file.
 
     Raises:
       InfeedError: a truncated or corrupt file, with its name and the record's number, from 0.
     """
-    for number, payload in enumerate(scan_records(path, most_bytes)):
+    for number, payload in enumerate(scan_records(path, most_bytes, start, stop), start):
         if payload is None:
             raise InfeedError("corrupt record: wrong checksum", where=f"{path}, record {number}", do=_REMEDY)
         yield payload
 
 
-def scan_records(path: str, most_bytes: int | None = None) -> Iterator[bytes | None]:
+def scan_records(
+    path: str, most_bytes: int | None = None, start: int = 0, stop: int | None = None
+) -> Iterator[bytes | None]:
     """As `read_records`, but goes on after a record whose payload is corrupt; None stands in its place.
 
     Raises:
@@ -98,7 +102,10 @@ def scan_records(path: str, most_bytes: int | None = None) -> Iterator[bytes | N
             payload, crc = read_from(file, length, path), read_from(file, _CRC_BYTES, path)
             if len(crc) < _CRC_BYTES:
                 raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
-            yield payload if crc == _masked_bytes(google_crc32c.value(payload)) else None
+            if number >= start:
+                yield payload if crc == _masked_bytes(google_crc32c.value(payload)) else None
+            if number + 1 == stop:
+                return
 
 
 def count_records(path: str) -> int:

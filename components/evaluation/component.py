@@ -26,6 +26,7 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.records import frame_records, write_records
+from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.measuring import measure
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
@@ -34,7 +35,6 @@ from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.batches import BYTES, Batch, InputShard, batches_of
 from infeed.components.evaluation.slices import SliceKey, SliceSpec
 from infeed.components.evaluation.tfma_names import check_names
-from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
 
 EXAMPLES, MODEL, BASELINE, SCHEMA = "examples", "model", "baseline_model", "schema"
 EVAL_CONFIG, SPLITS = "eval_config", "example_splits"
@@ -46,7 +46,7 @@ _MODULES = ("module_file", "module_path")
 _log = logging.getLogger(__name__)
 
 
-class EvaluatorExecutor(InProcessExecutor):
+class EvaluatorExecutor(EngineExecutor):
     """Writes TFMA's files and the blessing; TFX's own executor does it where only TFMA's code can."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ class Job:
 
 
 class MapFn(Protocol):
-    """Like `map`, but in any order: `local.processes` gives one that uses several processes."""
+    """Like `map`, as `Engine.map` is."""
 
     def __call__(self, function: Callable[[A], B], items: Sequence[A], /) -> Iterable[B]: ...
 

@@ -1,4 +1,4 @@
-"""`infeed.ingest`, and what it needs beside the steps of `ingest`: several processes, and an OUTPUT that appears whole.
+"""`infeed.ingest`, and what it needs beside the steps of `ingest`: an engine, and an OUTPUT that appears whole.
 
 OUTPUT is written beside, and takes the place of nothing but a dataset: in one step where the file system can exchange
 two names, elsewhere by three renames. A process that is killed between them leaves the old folder under a hidden name,
@@ -9,30 +9,23 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
+from infeed.components.engine.choice import Work, choose
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import guess_format, open_source
-from infeed.components.example_gen.ingest import MapFn
+from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.locks import alone
 
-A = TypeVar("A")
-B = TypeVar("B")
 DEFAULT_SPLITS = {"train": 2, "eval": 1}
 BYTES_PER_WORKER = 128 << 20  # of input; each process takes a second to start, in which one reads about 30 MB of CSV
 _HERE = -100  # AT_FDCWD: paths are as usual
@@ -81,84 +74,18 @@ def ingest(
     opened = open_source(place, format or guess_format(place), options, source_options or {}, "source_options")
     with unfinished(into, overwrite) as root:
         job = steps.Job.of(opened, root=root, splits=buckets.names, buckets=buckets, options=options)
-        with processes(workers or processes_that_pay(len(opened.tasks), opened.provenance.bytes)) as map_fn:
-            return steps.ingest(opened.tasks, job, map_fn=map_fn)
+        with choose(work_of(opened), processes=workers) as engine:
+            return steps.ingest(opened.tasks, job, map_fn=engine.map)
+
+
+def work_of(opened: OpenedSource) -> Work:
+    """What an engine for the tasks of a source is chosen for."""
+    return Work("reads", len(opened.tasks), opened.provenance.bytes, BYTES_PER_WORKER, noun="task")
 
 
 def _check_kind(argument: str, given: object, kind: type, do: str) -> None:
     if not (given is None or isinstance(given, kind)):
         raise InfeedError(f"{argument} is {given!r}", where=f"infeed.ingest, {argument}", do=do)
-
-
-def processes_that_pay(tasks: int, source_bytes: int) -> int:
-    """How many processes to use: no more than CPUs or tasks, and each with enough to do."""
-    cpus = len(os.sched_getaffinity(0))
-    return max(1, min(cpus, tasks, source_bytes // BYTES_PER_WORKER))
-
-
-@contextmanager
-def processes(count: int) -> Iterator[MapFn]:
-    """Yields a function like `map`, unordered, over `count` processes; 1 means this process alone.
-
-    Leaving early, by an error or by Ctrl-C, kills them; when this process is killed, they end by themselves.
-
-    Raises:
-      InfeedError: one of them was killed.
-    """
-    if count == 1:
-        yield map
-        return
-    workers = _Workers()
-    pool = ProcessPoolExecutor(count, workers, initializer=_end_with_parent)
-
-    def each(function: Callable[[A], B], items: Sequence[A], /) -> Iterable[B]:
-        for future in as_completed([pool.submit(_call, function, item) for item in items]):
-            yield future.result()
-
-    try:
-        yield each
-    except BaseException as error:
-        for worker in workers.started:
-            worker.kill()
-        if isinstance(error, BrokenProcessPool):
-            do = "most often memory ran out: use fewer workers or smaller blocks, then run again"
-            raise InfeedError("a worker process was killed", do=do) from error
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-class _Workers(SpawnContext):
-    """Starts the processes of one pool and knows them: the caller may have other children, which are not ours to kill.
-
-    Spawned, not forked: threads of Arrow and clients of object stores do not survive a fork.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.started: list[SpawnProcess] = []
-
-    def Process(self, *args: Any, **named: Any) -> SpawnProcess:  # type: ignore[override] # noqa: N802 (its name there)
-        process = SpawnProcess(*args, **named)
-        self.started.append(process)
-        return process
-
-
-def _call(function: Callable[[A], Any], item: A) -> Any:
-    result = function(item)
-    return list(result) if isinstance(result, Iterator) else result  # a generator cannot be sent to another process
-
-
-def _end_with_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
-
-
-def _end_after(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
 
 
 def check_output(output: str, overwrite: bool) -> None:

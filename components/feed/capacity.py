@@ -5,13 +5,13 @@ What may be used, the cgroup says where it has limits, else the machine itself.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from infeed.components import machine
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.units import size
@@ -30,7 +30,6 @@ _CHEAP_BYTES = 64 << 20
 # Neighbouring rows that are read from disk as one: enough that seeking between them costs little.
 _BLOCK_BYTES = 1 << 20
 _UNKNOWN = "the devices do not say how much memory they have"
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -46,19 +45,17 @@ class Machine:
     device_bytes: int | None = None
 
     @classmethod
-    def here(cls, cgroup: Path = _CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
-        """Reads this process's limits. A container that may use 4 of 96 cores must not start 96 readers.
+    def here(cls, cgroup: Path = machine.CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
+        """Reads this process's limits.
 
         Args:
           cgroup: where the kernel tells the limits.
           cache_dir: the folder on whose disk columns may be kept; None counts on no disk.
           devices: names of those that train.
         """
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(
-            cpus=min(cpus, _cpu_quota(cgroup) or cpus),
-            memory_bytes=min(memory, _memory_limit(cgroup) or memory),
+            cpus=machine.cpus(cgroup),
+            memory_bytes=machine.memory_bytes(cgroup),
             disk_bytes=_disk_bytes(Path(cache_dir).expanduser()) if cache_dir else 0,
             device_bytes=_free_device_bytes(accelerators(devices)),
         )
@@ -271,32 +268,9 @@ def _short(device: str) -> str:
     return ":".join(device.split(":")[-2:])
 
 
-def _cpu_quota(cgroup: Path) -> int | None:
-    """Whole cores of the quota, rounded up. cgroup v2 `cpu.max` is "quota period" in microseconds, or "max period"."""
-    words = _read(cgroup / "cpu.max").split()
-    if not words:  # cgroup v1 keeps the two in files of their own, -1 for no limit
-        words = [_read(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
-    quota, period = [*words, "", ""][:2]
-    if not (quota.isdigit() and period.isdigit()):
-        return None
-    return max(1, -(-int(quota) // int(period)))
-
-
-def _memory_limit(cgroup: Path) -> int | None:
-    text = _read(cgroup / "memory.max") or _read(cgroup / "memory" / "memory.limit_in_bytes")
-    return int(text) if text.isdigit() else None
-
-
 def _disk_bytes(folder: Path) -> int:
     """Free bytes, and those that our own files take: a plan must not change because the one before kept its columns."""
     ours = sum(file.stat().st_blocks * 512 for file in folder.glob("*/*"))
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free + ours
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

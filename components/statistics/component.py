@@ -16,8 +16,8 @@ from infeed.components.dataset import files
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.table_statistics import names_without_values, statistics_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
+from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
-from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
 
 EXAMPLES, SCHEMA, STATISTICS = "examples", "schema", "statistics"
 STATS_OPTIONS, EXCLUDE_SPLITS, SAMPLE_RATES = "stats_options_json", "exclude_splits", "sample_rate_by_split"
@@ -25,7 +25,7 @@ SHARDED = "sharded_stats_output"
 FILE = "FeatureStats.pb"
 
 
-class StatisticsExecutor(InProcessExecutor):
+class StatisticsExecutor(EngineExecutor):
     """Writes `Split-NAME/FeatureStats.pb` for each split; TFX's own executor does it where only TFDV's code can."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from infeed.components.beam_runner import BEAM_RUNNERS, pipeline_on
 from infeed.components.dataset.manifest import Manifest, Shard
 from infeed.components.dataset.splits import Buckets
+from infeed.components.engine.choice import choose
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import FORMATS, guess_format, open_source
@@ -24,9 +25,8 @@ from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.local import (
     DEFAULT_SPLITS,
     check_output,
-    processes,
-    processes_that_pay,
     unfinished,
+    work_of,
 )
 from infeed.components.example_gen.planning import SpilledBlock
 from infeed.components.units import counted, size
@@ -171,9 +171,11 @@ def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mappi
 
 
 def _run_here(opened: OpenedSource, job: steps.Job, workers: int | None, quiet: bool) -> Manifest:
-    count = workers or processes_that_pay(len(opened.tasks), opened.provenance.bytes)
-    with show_progress(opened, job.options.block_bytes, quiet) as listener, processes(count) as map_fn:
-        return steps.ingest(opened.tasks, job, map_fn=map_fn, listener=listener)
+    with (
+        show_progress(opened, job.options.block_bytes, quiet) as listener,
+        choose(work_of(opened), processes=workers) as engine,
+    ):
+        return steps.ingest(opened.tasks, job, map_fn=engine.map, listener=listener)
 
 
 @contextlib.contextmanager

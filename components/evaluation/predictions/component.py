@@ -18,10 +18,10 @@ from tfx.utils import json_utils, path_utils, proto_utils
 
 from infeed.components import schema
 from infeed.components.dataset import files
+from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
 from infeed.components.evaluation.predictions.predict import write_predictions
-from infeed.components.in_process_executor import Artifacts, InProcessExecutor, unread_format
 
 EXAMPLES, MODEL, MODEL_BLESSING = "examples", "model", "model_blessing"
 INFERENCE_RESULT, OUTPUT_EXAMPLES = "inference_result", "output_examples"
@@ -44,7 +44,7 @@ _OURS = ("keys", "columns", "outputs", "output_format", "batch_size")  # options
 _log = logging.getLogger(__name__)
 
 
-class BulkInferrerExecutor(InProcessExecutor):
+class BulkInferrerExecutor(EngineExecutor):
     """Writes predictions, by the exec properties of TFX's BulkInferrer and by `predict_options`, a JSON object."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:

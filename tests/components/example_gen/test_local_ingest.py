@@ -65,3 +65,22 @@ def test_what_is_there_stays_unless_it_may_be_replaced(table, tmp_path):
     assert ingest(table, output, overwrite=True).splits == first.splits
     with pytest.raises(InfeedError, match="source_options"):
         ingest(table, str(tmp_path / "other"), source_options={"delimeter": ";"})
+
+
+@pytest.mark.parametrize(("source_bytes", "place"), [(1 << 20, "in this process"), (1 << 40, "on 3 processes")])
+def test_more_processes_only_where_they_pay(
+    source_bytes: int, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from infeed.components import machine
+    from infeed.components.engine.choice import choose
+    from infeed.components.example_gen.formats import open_source
+    from infeed.components.example_gen.local import work_of
+
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("a\n1\n")
+    opened = open_source(str(tmp_path), "csv", IngestOptions(), {}, "")
+    opened = replace(opened, provenance=replace(opened.provenance, bytes=source_bytes))
+    monkeypatch.setattr(machine, "cpus", lambda: 8)
+    assert choose(work_of(opened)).place == place

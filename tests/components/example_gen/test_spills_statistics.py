@@ -12,10 +12,10 @@ from infeed.components.dataset.manifest import Manifest, Source
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.splits import ByLabel
 from infeed.components.dataset.statistics.table_statistics import statistics_of
+from infeed.components.engine.processes import Processes
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
-from infeed.components.example_gen.local import processes
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.spills import analysed_splits
 
@@ -89,8 +89,8 @@ def test_processes_do_not_change_a_byte_either(job: MakeJob, tmp_path: Path) -> 
         (tmp_path / f"{number}.csv").write_text("\n".join(["fare,word", *rows]))
     options = IngestOptions(block_bytes=20_000)
     opened = open_csv(str(tmp_path), {None: "*.csv"}, options)
-    with processes(2) as map_fn:
-        by_two = written(job(opened, options), map_fn, opened)
+    with Processes(2) as engine:
+        by_two = written(job(opened, options), engine.map, opened)
     assert by_two == written(job(opened, options), map, opened)
 
 

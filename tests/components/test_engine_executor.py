@@ -28,7 +28,7 @@ def examples(**properties: str) -> Any:
     ],
 )
 def test_tf_examples_in_tfrecords_are_read(properties: dict[str, str]) -> None:
-    from infeed.components.in_process_executor import unread_format
+    from infeed.components.engine_executor import unread_format
 
     assert unread_format([examples(**properties)]) == ""
 
@@ -43,13 +43,13 @@ def test_tf_examples_in_tfrecords_are_read(properties: dict[str, str]) -> None:
     ],
 )
 def test_what_else_the_files_hold_is_named(name: str, value: str) -> None:
-    from infeed.components.in_process_executor import unread_format
+    from infeed.components.engine_executor import unread_format
 
     assert unread_format([examples(), examples(**{name: value})]) == f"{name} of the examples is {value!r}"
 
 
 def test_a_caller_may_read_other_records() -> None:
-    from infeed.components.in_process_executor import unread_format
+    from infeed.components.engine_executor import unread_format
 
     sequences = examples(payload_format="FORMAT_TF_SEQUENCE_EXAMPLE")
     assert unread_format([sequences], ("FORMAT_TF_EXAMPLE", "FORMAT_TF_SEQUENCE_EXAMPLE")) == ""
@@ -60,11 +60,11 @@ def test_beams_options_are_kept_for_tfxs_executor_alone(
 ) -> None:
     from tfx.components.statistics_gen import executor
 
-    from infeed.components.in_process_executor import InProcessExecutor
+    from infeed.components.engine_executor import EngineExecutor
 
     calls: list[Any] = []
 
-    class Ours(InProcessExecutor):
+    class Ours(EngineExecutor):
         def Do(self, *arguments: Any) -> None:
             self.leave_to_tfx("statistics_gen", "all is done", "it is wide", *arguments)
 
@@ -76,7 +76,7 @@ def test_beams_options_are_kept_for_tfxs_executor_alone(
             calls.append(arguments)
 
     monkeypatch.setattr(executor, "Executor", Theirs)
-    context = InProcessExecutor.Context(beam_pipeline_args=["--direct_num_workers=2"], unique_id="1")
+    context = EngineExecutor.Context(beam_pipeline_args=["--direct_num_workers=2"], unique_id="1")
     ours = Ours(context)
     assert ours._beam_pipeline_args == []
     ours.Do({"examples": []}, {}, {})

@@ -1,4 +1,4 @@
-"""What executors share that do TFX's work in this process, and leave to TFX's own on Beam what they cannot do."""
+"""What executors share that do TFX's work on an engine, and leave to TFX's own on Beam what they cannot do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tfx import types
 from tfx.dsl.components.base import base_beam_executor
 
 from infeed.components.beam_runner import local_runner
+from infeed.components.engine.choice import Cluster
 
 # Properties of Examples that say what their files hold. Those that TFX's ExampleGen has written name a format only
 # where it is another than this one; no pattern of file names is followed.
@@ -22,8 +23,8 @@ _log = logging.getLogger(__name__)
 Artifacts = dict[str, list[types.Artifact]]  # what `Do` is given: artifacts by the names of inputs or outputs
 
 
-class InProcessExecutor(base_beam_executor.BaseBeamExecutor):
-    """An executor that starts without Beam, but has its options for TFX's own executor."""
+class EngineExecutor(base_beam_executor.BaseBeamExecutor):
+    """An executor that starts without Beam, and has Beam's options for its engine and for TFX's own executor."""
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
         """For any option of Beam's, TFX packs its sources anew: that is left to when Beam is needed."""
@@ -32,6 +33,14 @@ class InProcessExecutor(base_beam_executor.BaseBeamExecutor):
             without_beam.beam_pipeline_args = None
         super().__init__(without_beam)
         self._given = context
+
+    def cluster(self, output: types.Artifact) -> Cluster:
+        """The way to the runner that Beam's options name; results of workers travel through the output's folder."""
+        options = getattr(self._given, "beam_pipeline_args", None) or []
+        return Cluster(options, self._make_named_pipeline, output.uri)
+
+    def _make_named_pipeline(self) -> Any:
+        return _Beam(self._given)._make_beam_pipeline()
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
         """Calls TFX's own executor with the arguments of `Do`, on the runner that the options name, and says so.
@@ -45,6 +54,13 @@ class InProcessExecutor(base_beam_executor.BaseBeamExecutor):
         executor = importlib.import_module(f"tfx.components.{component}.executor").Executor
         with local_runner():
             executor(self._given).Do(*arguments)
+
+
+class _Beam(base_beam_executor.BaseBeamExecutor):
+    """Makes pipelines as TFX's executors do: with TFX's own sources packed, and labels added, if options are given."""
+
+    def Do(self, *arguments: Any) -> None:
+        raise NotImplementedError
 
 
 def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = ("FORMAT_TF_EXAMPLE",)) -> str:

@@ -1,0 +1,133 @@
+"""The interface of all engines, the tree in which they merge, and the engine that is this process."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+S = TypeVar("S")
+FAN_IN = 16  # results that are merged at a time
+
+
+class Engine(abc.ABC):
+    """Runs functions over items; a context manager, which frees its workers on leaving.
+
+    Functions and items of engines other than `Here` must pickle. Items are small, such as a path and a range of
+    records; what is read and written goes through files that every worker sees.
+
+    Attributes:
+      place: where the work is done, such as "on 4 processes".
+    """
+
+    place: str
+
+    @abc.abstractmethod
+    def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
+        """Yield `function(item)` for each item, in the order of the items.
+
+        Raises:
+          InfeedError: the first error of a worker, as the worker raised it; or a worker was killed twice at one item.
+        """
+
+    def reduce(self, function: Callable[[A], B], items: Iterable[A], merge: Callable[[B, B], B], /) -> B:
+        """Merge `function(item)` of all items, neighbors with neighbors, in the order of the items.
+
+        The tree is the same in every engine, so the result is the same to the last bit, even where `merge` rounds.
+
+        Args:
+          merge: merges two neighbors; may change and return the first.
+
+        Raises:
+          ValueError: there are no items.
+          InfeedError: as `map`.
+        """
+        tree = Tree(merge)
+        for result in self.map(function, items):
+            tree.add(result)
+        return tree.result()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Free the workers."""
+        _held.clear()
+
+
+class Here(Engine):
+    """This process."""
+
+    place = "in this process"
+
+    def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
+        return map(function, items)
+
+
+class Tree(Generic[B]):
+    """Merges results as they come: FAN_IN neighbors into one, FAN_IN of those into one, and so on.
+
+    Holds at most FAN_IN results of each level.
+    """
+
+    def __init__(self, merge: Callable[[B, B], B]) -> None:
+        self._merge = merge
+        self._levels: list[list[B]] = [[]]
+
+    def add(self, result: B, level: int = 0) -> None:
+        """Take the next result."""
+        if level == len(self._levels):
+            self._levels.append([])
+        self._levels[level].append(result)
+        if len(self._levels[level]) == FAN_IN:
+            self._merge_level(level)
+
+    def result(self) -> B:
+        """Return the merge of all results."""
+        level = 0
+        while level < len(self._levels) - 1 or len(self._levels[level]) > 1:
+            if self._levels[level]:
+                self._merge_level(level)
+            level += 1
+        if not self._levels[level]:
+            raise ValueError("there are no items to merge")
+        return self._levels[level][0]
+
+    def _merge_level(self, level: int) -> None:
+        merged = functools.reduce(self._merge, self._levels[level])
+        self._levels[level] = []
+        self.add(merged, level + 1)
+
+
+@dataclass(frozen=True)
+class WithSetUp(Generic[S, A, B]):
+    """A function of an item and of something that each worker makes once, such as a loaded model.
+
+    A worker holds one set-up at a time.
+
+    Attributes:
+      function: (what `set_up` made, item) -> result.
+      set_up: called in the worker, before its first item.
+    """
+
+    function: Callable[[S, A], B]
+    set_up: Callable[[], S]
+    _key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __call__(self, item: A) -> B:
+        with _lock:  # Beam's workers have several threads
+            if self._key not in _held:
+                _held.clear()
+                _held[self._key] = self.set_up()
+            made = _held[self._key]
+        return self.function(made, item)
+
+
+_held: dict[str, Any] = {}  # the set-up of this process
+_lock = threading.Lock()

@@ -1,0 +1,205 @@
+"""The engine of a Beam runner: each call of `map` or `reduce` is one pipeline.
+
+Beam carries items and numbers. A result travels as a file in a folder that all workers share, so that no element grows
+with the input: Flink refuses an element that its sort buffer cannot hold, some ten megabytes. A file appears whole
+under the number of its item, so an item that is tried again replaces it, and an item that is finished is not done
+again. The files are pickles, each signed with a key that only this job knows.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import math
+import pickle
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from infeed.components.dataset import files
+from infeed.components.engine.engine import FAN_IN, Engine
+from infeed.components.errors import InfeedError, infeed_error
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+A = TypeVar("A")
+B = TypeVar("B")
+_READERS = 32  # threads: an object store takes tens of milliseconds for a small file
+_SIGNATURE_BYTES = hashlib.sha256().digest_size
+_SHARE = "write to a place that all workers share, such as gs://, s3:// or a network disk"
+
+
+class OnBeam(Engine):
+    """The runner that Beam's options name.
+
+    Args:
+      make_pipeline: returns a pipeline on that runner.
+      shared: folder that this process and all workers see; a folder of its own in it is removed in the end.
+      runner: name of the runner, for people.
+    """
+
+    def __init__(self, make_pipeline: Callable[[], beam.Pipeline], shared: str, runner: str) -> None:
+        self._make_pipeline = make_pipeline
+        self._shared = shared
+        self.place = f"on Beam's {runner}"
+
+    def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
+        numbered = list(enumerate(items))
+        with self._results() as results:
+            with _raising_of(results), self._make_pipeline() as pipeline:
+                _spread(pipeline, _Call(function, results), numbered)
+            yield from results.read_all(len(numbered))
+
+    def reduce(self, function: Callable[[A], B], items: Iterable[A], merge: Callable[[B, B], B], /) -> B:
+        import apache_beam as beam  # takes seconds
+
+        numbered = list(enumerate(items))
+        if not numbered:
+            raise ValueError("there are no items to merge")
+        with self._results() as results:
+            level, count = 0, len(numbered)
+            with _raising_of(results), self._make_pipeline() as pipeline:
+                done = _spread(pipeline, _Call(function, results), numbered)
+                while count > 1:
+                    level, count = level + 1, math.ceil(count / FAN_IN)
+                    done = (
+                        done
+                        | f"Neighbors{level}" >> beam.Map(_with_neighbors)
+                        | f"Gather{level}" >> beam.GroupByKey()
+                        | f"Merge{level}" >> beam.MapTuple(_Merge(merge, results, level))
+                    )
+            merged: B = results.read(level, 0)
+            return merged
+
+    @contextmanager
+    def _results(self) -> Iterator[_Results]:
+        results = _Results(files.join(self._shared, f".engine-{secrets.token_hex(8)}"), secrets.token_bytes(32))
+        try:
+            yield results
+        finally:
+            files.remove(results.folder)
+
+
+def _spread(pipeline: beam.Pipeline, call: _Call, numbered: list[tuple[int, Any]]) -> Any:
+    """Root -> numbers of the items that are done.
+
+    Spreads by key: `Reshuffle` of the Dask runner spreads nothing.
+    """
+    import apache_beam as beam
+
+    return (
+        pipeline | "Items" >> beam.Create(numbered) | "Spread" >> beam.GroupByKey() | "Map" >> beam.FlatMapTuple(call)
+    )
+
+
+@dataclass(frozen=True)
+class _Results:
+    """Files of results: `0-7` is that of item 7, `1-0` the merge of the first FAN_IN of level 0."""
+
+    folder: str
+    key: bytes = field(repr=False)
+
+    def has(self, level: int, number: int) -> bool:
+        return files.exists(self._path(level, number))
+
+    def write(self, level: int, number: int, result: Any) -> None:
+        self._write(self._path(level, number), result)
+
+    def read(self, level: int, number: int) -> Any:
+        """
+        Raises:
+          InfeedError: the worker wrote to a disk that this process does not see, or somebody changed the file.
+        """
+        return self._read(self._path(level, number))
+
+    def read_all(self, count: int) -> Iterator[Any]:
+        """Yield the results of the items, in their order; at most `_READERS` are in memory."""
+        with ThreadPoolExecutor(_READERS) as readers:
+            for first in range(0, count, _READERS):
+                numbers = range(first, min(count, first + _READERS))
+                yield from readers.map(functools.partial(self.read, 0), numbers)
+
+    def write_error(self, number: int, error: Exception) -> None:
+        """Keep an error as it was raised: many runners hand on nothing but its text."""
+        with suppress(Exception):  # an error that does not pickle, or a store that fails; the runner has its text
+            self._write(files.join(self.folder, f"error-{number}"), error)
+
+    def error(self) -> Exception | None:
+        """Return the error of the first item that failed."""
+        found = [int(files.name(file.path).partition("-")[2]) for file in files.glob(self.folder, "error-*")]
+        error: Exception | None = self._read(files.join(self.folder, f"error-{min(found)}")) if found else None
+        return error
+
+    def _path(self, level: int, number: int) -> str:
+        return files.join(self.folder, f"{level}-{number}")
+
+    def _write(self, path: str, value: Any) -> None:
+        pickled = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        files.write_bytes(path, hmac.digest(self.key, pickled, "sha256") + pickled)
+
+    def _read(self, path: str) -> Any:
+        try:
+            content = files.read_bytes(path)
+        except FileNotFoundError as error:
+            raise InfeedError("the result of a worker is not here", where=path, do=_SHARE) from error
+        pickled = content[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(hmac.digest(self.key, pickled, "sha256"), content[:_SIGNATURE_BYTES]):
+            do = "keep others from writing there, and run again"
+            raise InfeedError("the result of a worker was changed", where=path, do=do)
+        return pickle.loads(pickled)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """(number, its items) -> the number, once the result is written."""
+
+    function: Callable[[Any], Any]
+    results: _Results
+
+    def __call__(self, number: int, items: Iterable[Any]) -> Iterator[int]:
+        if not self.results.has(0, number):
+            for item in items:
+                try:
+                    result = self.function(item)
+                    result = list(result) if isinstance(result, Iterator) else result
+                except Exception as error:
+                    self.results.write_error(number, error)
+                    raise
+                self.results.write(0, number, result)
+        yield number
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """(number of a group, its members) -> the number, once the merge is written."""
+
+    merge: Callable[[Any, Any], Any]
+    results: _Results
+    level: int
+
+    def __call__(self, number: int, members: Iterable[int]) -> int:
+        if not self.results.has(self.level, number):
+            parts = (self.results.read(self.level - 1, member) for member in sorted(members))
+            self.results.write(self.level, number, functools.reduce(self.merge, parts))
+        return number
+
+
+def _with_neighbors(number: int) -> tuple[int, int]:
+    return number // FAN_IN, number
+
+
+@contextmanager
+def _raising_of(results: _Results) -> Iterator[None]:
+    """Inside, the error of a worker is raised as the worker raised it, without what Beam wraps round it."""
+    try:
+        yield
+    except Exception as error:  # which of them, depends on the runner
+        raised = results.error() or infeed_error(error)
+        if raised is None:
+            raise
+        raise raised from None

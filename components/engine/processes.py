@@ -1,0 +1,147 @@
+"""The engine of several processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, TypeVar
+
+from infeed.components import machine, progress
+from infeed.components.engine.engine import Engine
+from infeed.components.errors import InfeedError
+
+A = TypeVar("A")
+B = TypeVar("B")
+_Future = Future[tuple[Any, dict[str, int]]]  # of the result, and of what the worker has counted for `progress`
+_AHEAD = 4  # items a process that are given out before the oldest result is taken: bounds the results in memory
+
+
+class Processes(Engine):
+    """Several processes, started at the first call of `map`.
+
+    Leaving by an error or by Ctrl-C kills the processes; if this process is killed, they end by themselves. If one
+    dies, the items that it may have died of are tried again, each alone; results that are there are kept.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pool = _Pool(count)
+        self._alone = _Pool(1)
+        self.place = f"on {count} processes"
+
+    def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
+        given: deque[tuple[A, _Future]] = deque()
+        try:
+            for item in items:
+                given.append((item, self._pool.submit(function, item)))
+                if len(given) == _AHEAD * self._count:
+                    yield self._result(function, *given.popleft())
+            while given:
+                yield self._result(function, *given.popleft())
+        finally:
+            for _, future in given:
+                future.cancel()
+
+    def _result(self, function: Callable[[A], B], item: A, future: _Future) -> B:
+        try:
+            result, counts = future.result()
+        except BrokenProcessPool:
+            result, counts = self._again(function, item)
+        for what, more in counts.items():
+            progress.count(what, more)
+        return result  # type: ignore[no-any-return]
+
+    def _again(self, function: Callable[[A], B], item: A) -> tuple[Any, dict[str, int]]:
+        try:
+            return self._alone.submit(function, item).result()
+        except BrokenProcessPool as error:
+            do = "most often memory ran out: use fewer processes or smaller blocks, then run again"
+            where = str(getattr(item, "place", ""))
+            raise InfeedError("a worker process was killed", where=where, do=do) from error
+
+    def __exit__(self, *error: object) -> None:
+        for pool in (self._pool, self._alone):
+            pool.close(kill=error != (None, None, None))
+
+
+class _Pool:
+    """A ProcessPoolExecutor that is made when it is needed, and made again after one of its processes has died."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._workers = _Workers()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, function: Callable[[A], B], item: A) -> _Future:
+        if self._pool is not None:
+            with suppress(BrokenProcessPool):
+                return self._pool.submit(_call, function, item)
+            self._pool.shutdown()
+        self._pool = ProcessPoolExecutor(self._count, self._workers, _prepare, (self._count,))
+        return self._pool.submit(_call, function, item)
+
+    def close(self, *, kill: bool) -> None:
+        for worker in self._workers.started if kill else ():
+            worker.kill()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+class _Workers(SpawnContext):
+    """Starts the processes of one pool and knows them: the caller may have other children, which are not ours to kill.
+
+    Spawned, not forked: threads of Arrow, of TensorFlow and of clients of object stores do not survive a fork.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[SpawnProcess] = []
+
+    def Process(self, *args: Any, **named: Any) -> SpawnProcess:  # type: ignore[override] # noqa: N802 (its name there)
+        process = _Worker(*args, **named)
+        self.started.append(process)
+        return process
+
+
+class _Worker(SpawnProcess):
+    """A process that does not run the caller's main file: that file may run a pipeline without asking for its name."""
+
+    def start(self) -> None:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+def _call(function: Callable[[A], Any], item: A) -> tuple[Any, dict[str, int]]:
+    with progress.counting() as counts:
+        result = function(item)
+        result = list(result) if isinstance(result, Iterator) else result  # a generator cannot be sent
+    return result, dict(counts)
+
+
+def _prepare(processes: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+    threads = str(max(1, machine.cpus() // processes))
+    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):  # else each process has as many threads as cores
+        os.environ.setdefault(name, threads)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+
+
+def _end_after(parent: Any) -> None:
+    parent.join()
+    os._exit(1)

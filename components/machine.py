@@ -1,0 +1,46 @@
+"""CPU cores and memory that this process may use: the cgroup's limits if it has any, else the machine's.
+
+A container that may use 4 of 96 cores must not start 96 readers.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def cpus(cgroup: Path = CGROUP) -> int:
+    """Return the number of cores that this process may use.
+
+    Args:
+      cgroup: folder in which the kernel lists the limits.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(allowed, _cpu_quota(cgroup) or allowed)
+
+
+def memory_bytes(cgroup: Path = CGROUP) -> int:
+    """Return the bytes of memory that this process may use."""
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    text = _read(cgroup / "memory.max") or _read(cgroup / "memory" / "memory.limit_in_bytes")
+    return min(installed, int(text)) if text.isdigit() else installed
+
+
+def _cpu_quota(cgroup: Path) -> int | None:
+    """Whole cores of the quota, rounded up. cgroup v2 `cpu.max` is "quota period" in microseconds, or "max period"."""
+    words = _read(cgroup / "cpu.max").split()
+    if not words:  # cgroup v1 keeps the two in files of their own, -1 for no limit
+        words = [_read(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    quota, period = [*words, "", ""][:2]
+    if not (quota.isdigit() and period.isdigit()):
+        return None
+    return max(1, -(-int(quota) // int(period)))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,107 @@
+"""Real runners for tests, from Beam's own wheel and Dask's: what Flink, Spark and Dataflow do with Python workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+COUNTING = "beam_clusters.CountingRunner"  # `--runner` of pipelines that are to be counted
+COUNTS = "INFEED_TEST_PIPELINES"  # variable: the file to which CountingRunner adds a line for each pipeline
+
+
+@contextmanager
+def portable(folder: Path, *prefix: str) -> Iterator[list[str]]:
+    """Start Beam's job service and a pool of external workers; yield the options that name them.
+
+    Workers are children of the pool: the `environment` has the paths of this process, so that they find the tests.
+
+    Args:
+      folder: for logs.
+      prefix: words before the pool's command, such as `strace` and its options.
+    """
+    job, pool = _free_port(), _free_port()
+    service = "apache_beam.runners.portability.local_job_service_main"
+    workers = "apache_beam.runners.worker.worker_pool_main"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["", *filter(None, sys.path)]).lstrip(os.pathsep)}
+    commands = [
+        [sys.executable, "-m", service, "--port", str(job)],
+        [*prefix, sys.executable, "-m", workers, "--service_port", str(pool)],
+    ]
+    started = []
+    try:
+        for number, command in enumerate(commands):
+            with (folder / f"beam-{number}.log").open("wb") as log:
+                started.append(
+                    subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+                )
+        for port in (job, pool):
+            _wait_for(port)
+        yield [
+            "--runner=PortableRunner",
+            f"--job_endpoint=localhost:{job}",
+            "--environment_type=EXTERNAL",
+            f"--environment_config=localhost:{pool}",
+        ]
+    finally:
+        for process in started:
+            _kill_session(process)
+
+
+@contextmanager
+def dask(processes: int = 2) -> Iterator[list[str]]:
+    """Start a Dask cluster of processes; yield the options that name it."""
+    from dask.distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as cluster:  # type: ignore[no-untyped-call]
+        yield [
+            "--runner=apache_beam.runners.dask.dask_runner.DaskRunner",
+            f"--dask_client_address={cluster.scheduler_address}",
+            "--dask_partition_size=1",
+        ]
+        for client in tuple(Client._instances):  # type: ignore[attr-defined]
+            client.close()  # Beam leaves open one of each pipeline, which would complain that the cluster is gone
+
+
+def __getattr__(name: str) -> Any:
+    """`CountingRunner`, made when it is asked for: Beam takes seconds to load."""
+    if name != "CountingRunner":
+        raise AttributeError(name)
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+    class CountingRunner(FnApiRunner):  # type: ignore[misc]
+        def run_pipeline(self, *arguments: Any, **named: Any) -> Any:
+            with open(os.environ[COUNTS], "a") as file:
+                file.write("pipeline\n")
+            return super().run_pipeline(*arguments, **named)
+
+    return CountingRunner
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as client:
+            if client.connect_ex(("localhost", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"nobody listens on port {port} after a minute")
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its children, and wait for it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(60)

@@ -1,0 +1,86 @@
+"""What the engine's tests run on workers, which import it by its name."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from infeed.components import progress
+from infeed.components.errors import InfeedError
+
+
+@dataclass(frozen=True)
+class Item:
+    """A number and a folder for marks."""
+
+    number: int
+    folder: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"item {self.number}"
+
+
+def square(item: Item) -> int:
+    progress.count("squares", 1)
+    return item.number**2
+
+
+def third(item: Item) -> float:
+    return 1 / (3 * item.number + 1)
+
+
+def twice(item: Item) -> Iterator[int]:
+    yield from (item.number, item.number)
+
+
+def process(item: Item) -> int:
+    return os.getpid()
+
+
+def add(one: float, other: float) -> float:
+    return one + other
+
+
+def join(one: list[int], other: list[int]) -> list[int]:
+    return one + other
+
+
+def as_list(item: Item) -> list[int]:
+    return [item.number]
+
+
+def refuse_from_three(item: Item) -> int:
+    if item.number >= 3:
+        raise InfeedError(f"{item.number} is too large", where=item.place, do="give less")
+    return item.number
+
+
+def mark(item: Item) -> int:
+    """Leaves a mark for each call, and dies at the first call for item 5."""
+    Path(item.folder, f"{item.number}-{os.getpid()}-{len(os.listdir(item.folder))}").touch()
+    if item.number == 5 and len(list(Path(item.folder).glob("5-*"))) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item.number
+
+
+def die_of_five(item: Item) -> int:
+    if item.number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item.number
+
+
+def set_up() -> str:
+    return f"made in {os.getpid()}"
+
+
+def with_set_up(made: str, item: Item) -> tuple[str, int]:
+    return made, item.number
+
+
+def wait(item: Item) -> None:
+    Path(item.folder, str(os.getpid())).touch()
+    signal.pause()

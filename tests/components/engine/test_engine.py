@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+import pytest
+
+from infeed.components.engine.engine import FAN_IN, Here, Tree, WithSetUp
+
+
+def test_results_come_in_the_order_of_the_items(functions: ModuleType) -> None:
+    assert list(Here().map(functions.square, map(functions.Item, range(4)))) == [0, 1, 4, 9]
+
+
+@pytest.mark.parametrize("count", [1, 2, FAN_IN, FAN_IN + 1, FAN_IN**2, FAN_IN**2 + FAN_IN + 3])
+def test_neighbors_are_merged_with_neighbors(count: int) -> None:
+    tree = Tree[str](lambda one, other: f"({one} {other})")
+    for number in range(count):
+        tree.add(str(number))
+    merged = tree.result()
+    assert merged.replace("(", "").replace(")", "").split() == [str(number) for number in range(count)]
+    depth = max(merged[:end].count("(") - merged[:end].count(")") for end in range(len(merged) + 1))
+    assert depth <= FAN_IN * 3  # a chain of all of them would be as deep as there are results
+
+
+def test_nothing_cannot_be_merged(functions: ModuleType) -> None:
+    with pytest.raises(ValueError, match="no items"):
+        Here().reduce(functions.square, [], functions.add)
+
+
+def test_a_worker_sets_up_once() -> None:
+    made: list[int] = []
+    call = WithSetUp(lambda one, item: (one, item), lambda: made.append(os.getpid()) or len(made))
+    with Here() as engine:
+        assert list(engine.map(call, "abc")) == [(1, "a"), (1, "b"), (1, "c")]
+    with Here() as engine:  # what was set up is gone with the engine
+        assert list(engine.map(call, "d")) == [(2, "d")]

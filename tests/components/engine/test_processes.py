@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from infeed.components import progress
+from infeed.components.engine.engine import Here, WithSetUp
+from infeed.components.engine.processes import Processes
+from infeed.components.errors import InfeedError
+
+pytestmark = pytest.mark.slow
+
+UNGUARDED = """
+import sys
+print("main runs")
+import engine_functions as functions
+from infeed.components.engine.processes import Processes
+with Processes(2) as engine:
+    print(list(engine.map(getattr(functions, sys.argv[1]), [functions.Item(n, sys.argv[2]) for n in range(4)])))
+"""
+
+
+@pytest.fixture
+def script(functions: ModuleType, tmp_path: Path) -> Callable[..., list[str]]:
+    """The command of a script that starts workers, as people write them: nothing asks for `__main__`."""
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    return lambda function, folder="": [sys.executable, str(tmp_path / "script.py"), function, str(folder)]
+
+
+def test_the_results_are_those_of_one_process_in_its_order(functions: ModuleType) -> None:
+    items = [functions.Item(number) for number in range(100)]
+    with Processes(2) as engine:
+        assert list(engine.map(functions.square, items)) == list(Here().map(functions.square, items))
+        assert engine.reduce(functions.third, items, functions.add) == Here().reduce(
+            functions.third, items, functions.add
+        )
+        assert list(engine.map(functions.twice, items[:2])) == [[0, 0], [1, 1]]
+        assert len(set(engine.map(functions.process, items)) - {os.getpid()}) == 2
+
+
+def test_what_workers_count_is_reported_here(functions: ModuleType) -> None:
+    told: list[str] = []
+    with progress.listening(lambda words, is_result: told.append(words)), Processes(2) as engine:
+        list(engine.map(functions.square, [functions.Item(number) for number in range(7)]))
+    assert told[-1] == "7 squares"
+
+
+def test_a_worker_sets_up_once(functions: ModuleType) -> None:
+    call = WithSetUp(functions.with_set_up, functions.set_up)
+    with Processes(2) as engine:
+        made = {word for word, _ in engine.map(call, [functions.Item(number) for number in range(20)])}
+    assert len(made) <= 2
+    assert not any(str(os.getpid()) in word for word in made)
+
+
+def test_the_first_error_arrives_as_it_was_raised(functions: ModuleType) -> None:
+    with pytest.raises(InfeedError, match="3 is too large") as raised, Processes(2) as engine:
+        list(engine.map(functions.refuse_from_three, [functions.Item(number) for number in range(9)]))
+    assert (raised.value.where, raised.value.do) == ("item 3", "give less")
+
+
+def test_an_item_whose_worker_died_is_tried_again_and_finished_ones_are_not(
+    functions: ModuleType, tmp_path: Path
+) -> None:
+    items = [functions.Item(number, str(tmp_path)) for number in range(30)]
+    with Processes(2) as engine:
+        assert list(engine.map(functions.mark, items)) == list(range(30))
+    calls = [mark.name.partition("-")[0] for mark in tmp_path.iterdir()]
+    assert calls.count("5") == 2
+    assert [calls.count(str(number)) for number in (0, 29)] == [1, 1]
+
+
+def test_an_item_that_kills_every_worker_is_named(functions: ModuleType) -> None:
+    with pytest.raises(InfeedError, match="killed") as raised, Processes(2) as engine:
+        list(engine.map(functions.die_of_five, [functions.Item(number) for number in range(9)]))
+    assert raised.value.where == "item 5"
+
+
+def test_the_callers_main_file_is_not_run_again(script: Callable[..., list[str]]) -> None:
+    ended = subprocess.run(script("square"), capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stdout == "main runs\n[0, 1, 4, 9]\n", ended.stderr
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(
+    script: Callable[..., list[str]], tmp_path: Path, ending: signal.Signals
+) -> None:
+    (started := tmp_path / "started").mkdir()
+    parent = subprocess.Popen(script("wait", started), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(list(started.iterdir())) == 2)
+    parent.send_signal(ending)
+    parent.wait(60)
+    for child in started.iterdir():
+        wait_until(lambda child=child: not alive(int(child.name)))  # type: ignore[misc]
+
+
+def test_a_failure_ends_its_own_workers_and_no_other_child_of_the_caller(functions: ModuleType) -> None:
+    with subprocess.Popen(["sleep", "60"]) as mine:
+        with pytest.raises(InfeedError), Processes(2) as engine:
+            list(engine.map(functions.refuse_from_three, [functions.Item(3)]))
+        assert mine.poll() is None
+        mine.kill()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    for _ in range(1_200):
+        if true():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited for a minute in vain")
