@@ -44,10 +44,7 @@ class Named:
         Raises:
           InfeedError: the number of workers is no whole number from 0 on.
         """
-        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-        parser.add_argument("--runner", default="")
-        parser.add_argument("--direct_num_workers", default="0")
-        found, _ = parser.parse_known_args(list(options))
+        found, _ = _parsed(options)
         if not found.direct_num_workers.isdigit():
             do = "give a number of processes, or 0 for as many as pay"
             raise InfeedError(f"--direct_num_workers is {found.direct_num_workers}", where="Beam's options", do=do)
@@ -85,10 +82,35 @@ def pipeline_on(runner: str, options: Sequence[str]) -> Any:
     """A Beam pipeline on a runner of `BEAM_RUNNERS`, or of a class's full name, with Beam's `options`."""
     import apache_beam as beam
 
-    if runner == "dask" and not any("dask_npartitions" in one or "dask_partition_size" in one for one in options):
-        options = (*options, "--dask_partition_size=1")  # else 128 tasks of some 64 MB go to one worker
+    name = BEAM_RUNNERS.get(runner, runner)
+    if name == BEAM_RUNNERS["dask"]:
+        options = _dask_options(options)
     # Not as the option --runner: the Dask runner hands every option it finds to its client, which stops at that one.
-    return beam.Pipeline(BEAM_RUNNERS.get(runner, runner), argv=list(options))
+    return beam.Pipeline(name, argv=list(options))
+
+
+def pipeline_of(options: Sequence[str]) -> Any:
+    """A Beam pipeline on the runner that Beam's `options` name, or on `LOCAL_RUNNER`."""
+    named, rest = _parsed(options)
+    return pipeline_on(named.runner or LOCAL_RUNNER, rest)
+
+
+def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """`runner` and `direct_num_workers`, and the options without the runner."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--runner", default="")
+    runner, rest = parser.parse_known_args(list(options))
+    parser.add_argument("--direct_num_workers", default="0")
+    return parser.parse_known_args(rest, runner)[0], rest
+
+
+def _dask_options(options: Sequence[str]) -> list[str]:
+    """Those of the Dask runner, whose client stops at any other, such as the labels that TFX adds."""
+    words = " ".join(options).replace(" --", "\n--").splitlines()
+    found = [word.replace(" ", "=", 1) for word in words if word.startswith("--dask_")]
+    if not any("dask_npartitions" in one or "dask_partition_size" in one for one in found):
+        found.append("--dask_partition_size=1")  # else 128 tasks of some 64 MB go to one worker
+    return found
 
 
 def container_options(given: Sequence[str], image: str) -> tuple[str, ...]:

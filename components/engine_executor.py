@@ -11,7 +11,7 @@ from typing import Any
 from tfx import types
 from tfx.dsl.components.base import base_beam_executor
 
-from infeed.components.beam_runner import local_runner
+from infeed.components.beam_runner import local_runner, pipeline_of
 from infeed.components.engine.choice import Cluster
 
 # Properties of Examples that say what their files hold. Those that TFX's ExampleGen has written name a format only
@@ -40,7 +40,7 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         return Cluster(options, self._make_named_pipeline, output.uri)
 
     def _make_named_pipeline(self) -> Any:
-        return _Beam(self._given)._make_beam_pipeline()
+        return _Beam(self._given).make_pipeline()
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
         """Calls TFX's own executor with the arguments of `Do`, on the runner that the options name, and says so.
@@ -58,6 +58,9 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
 
 class _Beam(base_beam_executor.BaseBeamExecutor):
     """Makes pipelines as TFX's executors do: with TFX's own sources packed, and labels added, if options are given."""
+
+    def make_pipeline(self) -> Any:
+        return self._make_beam_pipeline_fn() if self._make_beam_pipeline_fn else pipeline_of(self._beam_pipeline_args)
 
     def Do(self, *arguments: Any) -> None:
         raise NotImplementedError

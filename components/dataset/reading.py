@@ -25,6 +25,7 @@ from infeed.components.dataset.checksums import Expected, verify
 from infeed.components.dataset.decode import Example, decode_example
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
+from infeed.components.dataset.ranges import MapFn, ShardRange
 from infeed.components.errors import InfeedError
 
 COUNTED = re.compile("counted-[0-9a-f]{32}")  # folders of `cache_dir` that hold the count of a dataset
@@ -32,12 +33,15 @@ _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
 
 
-def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
+def manifest_of(root: str, cache_dir: str | None = None, map_fn: MapFn = map) -> Manifest:
     """The manifest of any TFRecord dataset, whoever wrote it.
 
     One without a manifest is counted once by walking its record framing; the count is kept in `cache_dir`, keyed by the
     place, names, sizes and times of its files, and never written into the dataset. A count that is damaged is made
     again, and so is one that could not be kept.
+
+    Args:
+      map_fn: counts the files, such as `Engine.map`; by default one by one in this process.
 
     Raises:
       InfeedError: where `root` holds no split, is not finished, or a file is truncated or corrupt.
@@ -56,11 +60,11 @@ def manifest_of(root: str, cache_dir: str | None = None) -> Manifest:
         for folder, inside in folders.items()
     }
     if cache_dir is None:
-        return _count(root, by_split, source)
+        return _count(root, by_split, source, map_fn)
     cached = files.join(cache_dir, f"counted-{_version_of(root, found)}")
     if (kept := _kept_count(files.join(cached, names.MANIFEST), source)) is not None:
         return kept
-    counted = _count(root, by_split, source)
+    counted = _count(root, by_split, source, map_fn)
     with suppress(OSError, InfeedError):
         counted.write(cached)
     return counted
@@ -142,18 +146,20 @@ def _version_of(root: str, found: list[FileStat]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
 
-def _count(root: str, by_split: Mapping[str, Iterable[FileStat]], source: Source) -> Manifest:
+def _count(root: str, by_split: Mapping[str, Iterable[FileStat]], source: Source, map_fn: MapFn = map) -> Manifest:
     """The manifest of files whose splits are known, made by walking the framing of each."""
-    splits = {split: Split.of(tuple(_count_shard(file, root) for file in found)) for split, found in by_split.items()}
+    found = {split: [ShardRange(split, file.path, bytes=file.size) for file in of] for split, of in by_split.items()}
+    counted = iter(map_fn(functools.partial(_count_shard, root=root), [file for of in found.values() for file in of]))
+    splits = {split: Split.of(tuple(itertools.islice(counted, len(of)))) for split, of in found.items()}
     rows = sum(split.records for split in splits.values())
     return Manifest(source=source, options={}, schema=(), splits=splits, rows_read=rows)
 
 
-def _count_shard(file: FileStat, root: str) -> Shard:
+def _count_shard(file: ShardRange, root: str) -> Shard:
     return Shard(
         file=files.relative(file.path, root),
         records=records.count_records(file.path),
-        bytes=file.size,
+        bytes=file.bytes,
         crc32c=records.file_crc32c(file.path),
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from infeed.components import machine, progress
 from infeed.components.beam_runner import Named
@@ -17,6 +17,8 @@ from infeed.components.units import counted, size
 if TYPE_CHECKING:
     import apache_beam as beam
 
+A = TypeVar("A", bound="HasBytes")
+B = TypeVar("B")
 _log = logging.getLogger(__name__)
 
 
@@ -85,6 +87,35 @@ def choose(work: Work, cluster: Cluster | None = None, processes: int | None = N
     _log.log(logging.WARNING if cluster else logging.INFO, "%s, %s: %s", work, engine.place, reason)
     progress.place(engine.place if not isinstance(engine, Here) else "")
     return engine
+
+
+class HasBytes(Protocol):
+    """An item of a known size."""
+
+    @property
+    def bytes(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class ChosenMap:
+    """Like `map`, over items of known sizes; each call chooses its engine.
+
+    Attributes:
+      does, bytes_per_process: as those of `Work`.
+      cluster, processes: as the arguments of `choose`.
+    """
+
+    does: str
+    bytes_per_process: int
+    cluster: Cluster | None = None
+    processes: int | None = None
+
+    def __call__(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
+        """Yield `function(item)` for each item, in their order; see `Engine.map`."""
+        if there := list(items):
+            work = Work(self.does, len(there), sum(item.bytes for item in there), self.bytes_per_process)
+            with choose(work, self.cluster, self.processes) as engine:
+                yield from engine.map(function, there)
 
 
 def _processes(work: Work, asked: int | None) -> tuple[int, str]:

@@ -21,7 +21,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from infeed.components import schema
-from infeed.components.beam_runner import local_runner
+from infeed.components.beam_runner import pipeline_of
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
@@ -105,8 +105,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         _describe(artifact, request)
 
     def _make_beam_pipeline(self) -> beam.Pipeline:
-        with local_runner():
-            return super()._make_beam_pipeline()
+        if self._make_beam_pipeline_fn:
+            return self._make_beam_pipeline_fn()
+        return pipeline_of(self._beam_pipeline_args)
 
 
 class FileExecutor(Executor, abc.ABC):

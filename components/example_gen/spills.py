@@ -253,7 +253,7 @@ class TaskAnalysis:
         found = zip(batch.schema.names, batch.columns, strict=True)
         cells = {name: Cells.of(column, empty_lists=self._empty_lists) for name, column in found}
         for split, rows in wanted.items():
-            taken = {name: column.take(rows) for name, column in cells.items() if column is not None}
+            taken = {name: column and column.take(rows) for name, column in cells.items()}
             self._gatherers[str(split)].add(len(rows), taken)
 
     def leave(self, temporary: str, order: int) -> None:

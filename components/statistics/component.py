@@ -13,9 +13,11 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
 from infeed.components.dataset import files
+from infeed.components.dataset.ranges import MapFn
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.table_statistics import names_without_values, statistics_of
+from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS, table_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
+from infeed.components.engine.choice import ChosenMap
 from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
 
@@ -41,22 +43,28 @@ class StatisticsExecutor(EngineExecutor):
         output = artifact_utils.get_single_instance(output_dict[STATISTICS])
         splits = _splits(examples, exec_properties)
         _record(output, examples, splits)
+        each = ChosenMap("describes", READING_BYTES_PER_PROCESS, self.cluster(output))
         for split in splits:
+            found = describe(examples.uri, split, request, each)
             target = files.join(artifact_utils.get_split_uri([output], split), FILE)
-            files.write_bytes(target, describe(examples.uri, split, request).SerializeToString(deterministic=True))
+            files.write_bytes(target, found.SerializeToString(deterministic=True))
 
 
-def describe(root: str, split: str, request: StatisticsRequest) -> statistics_pb2.DatasetFeatureStatisticsList:
+def describe(
+    root: str, split: str, request: StatisticsRequest, map_fn: MapFn | None = None
+) -> statistics_pb2.DatasetFeatureStatisticsList:
     """What StatisticsGen writes of one split of the dataset at `root`.
 
     A column that no record names is left out, for TFDV never sees it; one that records name without a value is text, as
     TFDV takes it to be.
+
+    Args:
+      map_fn: reads the shards of a dataset without statistics, as `table_of` has it.
     """
-    columns = statistics_of(root, split)
-    rows = next((column.rows for column in columns.values()), 0)
-    named = {name: ColumnStatistics.none(name, "bytes", rows) for name in names_without_values(root, split)}
-    present = {name: column for name, column in columns.items() if column.present}
-    return request.describe(named | present, rows, absent=True)
+    table = table_of(root, split, map_fn=map_fn)
+    named = {name: ColumnStatistics.none(name, "bytes", table.rows) for name in table.without_values}
+    present = {name: column for name, column in table.columns.items() if column.present}
+    return request.describe(named | present, table.rows, absent=True)
 
 
 def _schema(input_dict: Artifacts) -> schema_pb2.Schema | None:

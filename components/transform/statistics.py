@@ -113,8 +113,7 @@ class TransformedRows:
 
     def see(self, batch: pa.RecordBatch) -> None:
         """Takes some rows: a column for each feature."""
-        cells = {name: Cells.of(batch.column(name)) for name in batch.schema.names}
-        self._gatherer.add(batch.num_rows, {name: column for name, column in cells.items() if column is not None})
+        self._gatherer.add(batch.num_rows, {name: Cells.of(batch.column(name)) for name in batch.schema.names})
 
     def write(self, asked: Asked, folders: Folders) -> None:
         """Describes them, and compares that with their schema."""

@@ -12,7 +12,9 @@ from rich.table import Table
 
 from infeed.components.dataset import files
 from infeed.components.dataset.reading import manifest_of
-from infeed.components.dataset.statistics.table_statistics import statistics_of
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS, statistics_of
+from infeed.components.engine.choice import ChosenMap
 from infeed.components.errors import InfeedError
 from infeed.components.statistics.comparison import ColumnChange, ComparisonOptions, compare
 from infeed.components.units import counted
@@ -72,7 +74,7 @@ def command(
         pairs = [(f"{where}, {name}", where, name) for where in (str(earlier), dataset)]
     if pairs[0] == pairs[1]:
         raise InfeedError("both sides are the same", where=pairs[0][0], do="name two datasets or two splits")
-    sides = {title: statistics_of(where, name) for title, where, name in pairs}
+    sides = {title: _columns(where, name) for title, where, name in pairs}
     before, after = sides.values()
     changes = compare(before, after, options)
     _write(html, lambda: comparison_page(dataset, sides, changes))
@@ -81,7 +83,7 @@ def command(
 
 
 def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
-    columns = statistics_of(dataset, split)
+    columns = _columns(dataset, split)
     _write(html, lambda: split_page(dataset, split, columns))
     figures = [Figures.of(column) for column in columns.values()]
     if as_json:
@@ -92,6 +94,10 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
     rows = figures[0].rows if figures else 0
     console.print(f"{dataset}, {split}: {counted(rows, 'row')}, {counted(len(figures), 'column')}", soft_wrap=True)
     _print(console, columns_table("column", figures), html)
+
+
+def _columns(dataset: str, split: str) -> dict[str, ColumnStatistics]:
+    return statistics_of(dataset, split, map_fn=ChosenMap("reads", READING_BYTES_PER_PROCESS))
 
 
 def _print_changes(titles: Sequence[str], changes: Sequence[ColumnChange], html: str | None, as_json: bool) -> None:

@@ -1,31 +1,32 @@
 """Statistics of all columns of some rows: gathered from blocks in bounded memory, added up, stored, and found again.
 
-`statistics_of` is the one way to a dataset's, whoever wrote it: beside its manifest, else from a cache, else read.
+`table_of` is the one way to a dataset's, whoever wrote it: beside its manifest, else from a cache, else read.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import logging
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from infeed.components import progress, schema
+import numpy as np
+
+from infeed.components import machine, progress, schema
 from infeed.components.annotations import Count
 from infeed.components.dataset import files, names
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import Shard, Split
+from infeed.components.dataset.ranges import MapFn, ShardRange, cut
 from infeed.components.dataset.reading import manifest_of
 from infeed.components.dataset.record_blocks import RecordBlock, read_blocks
-from infeed.components.dataset.records import read_records
 from infeed.components.dataset.statistics.cells import Cells, concat
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics, StoredColumn
 from infeed.components.errors import InfeedError
@@ -35,6 +36,7 @@ _WAITING_BYTES = 16 << 20  # of cells
 _WIDE_WAITING_BYTES = 64 << 20  # where that is few rows: to look at a column takes some 0.3 ms, however few it has
 _MANY_ROWS = 4_096
 CACHE_DIR = "~/.cache/tfx-infeed"
+READING_BYTES_PER_PROCESS = 32 << 20  # of compressed shards: read in 2.5 s, where a process takes 1 s to start
 _log = logging.getLogger(__name__)
 
 
@@ -45,10 +47,12 @@ class TableStatistics:
     Attributes:
       rows: how many
       columns: by name, sorted; each over all of the rows
+      untyped: names of features that records have without a type, as ExampleGens write a column that holds nothing
     """
 
     rows: int = 0
     columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+    untyped: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", dict(sorted(self.columns.items())))
@@ -58,6 +62,11 @@ class TableStatistics:
         """Of the cells of each column, all of `rows` rows."""
         return cls(rows, {name: ColumnStatistics.of_cells(name, of_column) for name, of_column in cells.items()})
 
+    @property
+    def without_values(self) -> list[str]:
+        """Names of the features that have neither values nor a type in any row."""
+        return sorted(self.untyped - self.columns.keys())
+
     def __add__(self, other: TableStatistics) -> TableStatistics:
         """A column that one of them lacks is missing in all of its rows.
 
@@ -66,14 +75,14 @@ class TableStatistics:
         """
         known = {**self.columns, **other.columns}
         columns = {name: self._column(one) + other._column(one) for name, one in known.items()}
-        return TableStatistics(self.rows + other.rows, columns)
+        return TableStatistics(self.rows + other.rows, columns, self.untyped | other.untyped)
 
     def _column(self, known: ColumnStatistics) -> ColumnStatistics:
         return self.columns.get(known.name) or ColumnStatistics.none(known.name, known.type, self.rows)
 
     def collapse(self) -> TableStatistics:
         """In a form whose size does not grow with the rows."""
-        return TableStatistics(self.rows, {name: column.collapse() for name, column in self.columns.items()})
+        return replace(self, columns={name: column.collapse() for name, column in self.columns.items()})
 
     def write(self, path: str, key: str) -> None:
         """Writes it, whole or not at all.
@@ -82,7 +91,7 @@ class TableStatistics:
           key: what the rows are known by
         """
         columns = [column.plain() for column in self.columns.values()]
-        plain = {"format": FORMAT, "key": key, "rows": self.rows, "columns": columns}
+        plain = {"format": FORMAT, "key": key, "rows": self.rows, "columns": columns, "untyped": sorted(self.untyped)}
         files.write_bytes(path, json.dumps(plain).encode())
 
     @classmethod
@@ -117,9 +126,11 @@ class _Stored:
     key: str
     rows: Count
     columns: tuple[StoredColumn, ...]
+    untyped: tuple[str, ...] = ()
 
     def table(self) -> TableStatistics:
-        found = TableStatistics(self.rows, {column.name: column.statistics() for column in self.columns})
+        columns = {column.name: column.statistics() for column in self.columns}
+        found = TableStatistics(self.rows, columns, frozenset(self.untyped))
         if len(found.columns) < len(self.columns):
             raise ValueError("a column stands there twice")
         for column in found.columns.values():
@@ -138,19 +149,25 @@ class Gatherer:
 
     def __init__(self) -> None:
         self._found = TableStatistics()
+        self._untyped = set[str]()
         self._waiting: list[tuple[int, Mapping[str, Cells]]] = []
         self._bytes = 0
 
-    def add(self, rows: int, cells: Mapping[str, Cells]) -> None:
+    def add(self, rows: int, cells: Mapping[str, Cells | None]) -> None:
         """Takes the cells of `rows` rows; a column that is not there is missing in all of them.
+
+        Args:
+          cells: of each column; None for a column that has no type in these rows.
 
         Raises:
           ValueError: a column is of another type than before.
         """
-        if self._waiting and _types(cells) != _types(self._waiting[0][1]):
+        self._untyped.update(name for name, column in cells.items() if column is None)
+        typed = {name: column for name, column in cells.items() if column is not None}
+        if self._waiting and _types(typed) != _types(self._waiting[0][1]):
             self._look()
-        self._waiting.append((rows, cells))
-        self._bytes += sum(column.nbytes for column in cells.values())
+        self._waiting.append((rows, typed))
+        self._bytes += sum(column.nbytes for column in typed.values())
         many = sum(of_block for of_block, _ in self._waiting) >= _MANY_ROWS
         if self._bytes > (_WAITING_BYTES if many else _WIDE_WAITING_BYTES):
             self._look()
@@ -159,7 +176,7 @@ class Gatherer:
         """Of all rows so far."""
         if self._waiting:
             self._look()
-        return self._found
+        return replace(self._found, untyped=frozenset(self._untyped))
 
     def _look(self) -> None:
         rows = sum(of_block for of_block, _ in self._waiting)
@@ -174,31 +191,57 @@ def _types(cells: Mapping[str, Cells]) -> dict[str, str]:
 
 
 def statistics_of(
-    root: str, split: str, columns: Iterable[str] | None = None, cache_dir: str = CACHE_DIR
+    root: str,
+    split: str,
+    columns: Iterable[str] | None = None,
+    cache_dir: str = CACHE_DIR,
+    map_fn: MapFn | None = None,
 ) -> dict[str, ColumnStatistics]:
-    """What is known of the columns of one split, by name.
+    """What is known of the columns of one split, by name; see `table_of`.
 
-    A dataset that carries no statistics, such as one that somebody else wrote, is read once, on all cores; what was
-    found of each shard is kept in `cache_dir`, by the shard's checksum, and never written into the dataset.
+    Args:
+      columns: names of those that are wanted; None for all
+
+    Raises:
+      InfeedError: no such column, or what `table_of` raises.
+    """
+    found = table_of(root, split, cache_dir, map_fn).columns
+    wanted = list(found if columns is None else columns)
+    if strangers := [name for name in wanted if name not in found]:
+        do = f"choose of {', '.join(map(repr, found))}"
+        raise InfeedError(f"there is no column {strangers[0]!r}", where=names.split_dir(root, split), do=do)
+    return {name: found[name] for name in wanted}
+
+
+def table_of(root: str, split: str, cache_dir: str = CACHE_DIR, map_fn: MapFn | None = None) -> TableStatistics:
+    """Return the statistics of one split.
+
+    A dataset that carries no statistics, such as one that somebody else wrote, is read once; what was found of each
+    shard is kept in `cache_dir`, by the shard's checksum, and never written into the dataset.
 
     Args:
       root: folder of the dataset: any TFRecords of tf.Examples in Split-* folders
-      columns: names of those that are wanted; None for all
       cache_dir: where statistics and counts of datasets without them are kept
+      map_fn: reads the shards, such as `Engine.map`; by default threads of this process, one a core
 
     Raises:
-      InfeedError: no such split or column, a file that is damaged, or records that are no tf.Examples.
+      InfeedError: no such split, a file that is damaged, or records that are no tf.Examples.
     """
-    cache = str(Path(cache_dir).expanduser())
-    splits = manifest_of(root, cache).splits
-    if split not in splits:
-        raise InfeedError(f"there is no split {split!r}", where=root, do=f"choose one of {', '.join(splits)}")
-    found = _stored(root, split, splits[split]) or _read(root, splits[split], cache)
-    wanted = list(found.columns if columns is None else columns)
-    if strangers := [name for name in wanted if name not in found.columns]:
-        do = f"choose of {', '.join(map(repr, found.columns))}"
-        raise InfeedError(f"there is no column {strangers[0]!r}", where=names.split_dir(root, split), do=do)
-    return {name: found.columns[name] for name in wanted}
+    with _threads_unless(map_fn) as each:
+        cache = str(Path(cache_dir).expanduser())
+        splits = manifest_of(root, cache, each).splits
+        if split not in splits:
+            raise InfeedError(f"there is no split {split!r}", where=root, do=f"choose one of {', '.join(splits)}")
+        return _stored(root, split, splits[split]) or _read(root, split, splits[split], cache, each)
+
+
+@contextmanager
+def _threads_unless(map_fn: MapFn | None) -> Iterator[MapFn]:
+    if map_fn is not None:
+        yield map_fn
+        return
+    with ThreadPoolExecutor(machine.cpus()) as threads:
+        yield threads.map
 
 
 def stored_statistics(root: str, split: str) -> dict[str, ColumnStatistics] | None:
@@ -207,17 +250,6 @@ def stored_statistics(root: str, split: str) -> dict[str, ColumnStatistics] | No
         return None
     found = _stored(root, split, manifest_of(root).splits[split])
     return dict(found.columns) if found else None
-
-
-def names_without_values(root: str, split: str, cache_dir: str = CACHE_DIR) -> list[str]:
-    """Features that the split's first record names, and gives neither values nor a type.
-
-    So ExampleGens write a column that holds nothing in all of the data: every record has its name.
-    """
-    for shard in manifest_of(root, str(Path(cache_dir).expanduser())).splits[split].shards:
-        for record in read_records(files.join(root, shard.file)):
-            return [name for name, feature in decode_example(record).features.items() if feature.type is None]
-    return []
 
 
 def key_of(split: Split) -> str:
@@ -230,22 +262,29 @@ def _stored(root: str, split: str, shards: Split) -> TableStatistics | None:
     return TableStatistics.read(names.statistics_file(root, split), key_of(shards))
 
 
-def _read(root: str, split: Split, cache: str) -> TableStatistics:
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        parts = list(threads.map(partial(_statistics_of_shard, root=root, cache=cache), split.shards))
+def _read(root: str, name: str, split: Split, cache: str, map_fn: MapFn) -> TableStatistics:
+    kept = {shard.file: kept_statistics(_key_of_shard(shard), cache) for shard in split.shards}
+    ranges = {
+        shard.file: cut(name, files.join(root, shard.file), shard.bytes, shard.records)
+        for shard in split.shards
+        if kept[shard.file] is None
+    }
+    read = iter(map_fn(_read_range, [part for parts in ranges.values() for part in parts]))
+    total = TableStatistics()
     try:
-        return add(parts)
+        for shard in split.shards:
+            found = kept[shard.file]
+            if found is None:
+                found = add(itertools.islice(read, len(ranges[shard.file]))).collapse()
+                keep_statistics(found, _key_of_shard(shard), cache)
+            total += found
     except ValueError as error:
         raise InfeedError(str(error), where=root, do="write all shards with one type for each feature") from error
+    return total
 
 
-def _statistics_of_shard(shard: Shard, root: str, cache: str) -> TableStatistics:
-    key = f"{shard.crc32c}-{shard.bytes}-{shard.records}"
-    found = kept_statistics(key, cache)
-    if found is None:
-        found = _read_shard(files.join(root, shard.file)).collapse()
-        keep_statistics(found, key, cache)
-    return found
+def _key_of_shard(shard: Shard) -> str:
+    return f"{shard.crc32c}-{shard.bytes}-{shard.records}"
 
 
 def kept_statistics(key: str, cache_dir: str) -> TableStatistics | None:
@@ -267,17 +306,20 @@ def _kept(key: str, cache_dir: str) -> str:
     return files.join(cache_dir, f"statistics-{key}.json")
 
 
-def _read_shard(path: str) -> TableStatistics:
+def _read_range(part: ShardRange) -> TableStatistics:
     try:
         gatherer = Gatherer()
-        for block in read_blocks(path):
-            gatherer.add(len(block), _cells(block))
+        for block in read_blocks(part.path, part.start, part.stop):
+            cells = {name: Cells.of(column) for name, column in decode_columns(block).items()}
+            gatherer.add(len(block), {**_untyped(block), **cells})
             progress.count("examples read", len(block))
-        return gatherer.statistics()
+        return gatherer.statistics().collapse()
     except ValueError as error:
-        raise InfeedError(str(error), where=path, do="write tf.Examples, with one type for each feature") from error
+        do = "write tf.Examples, with one type for each feature"
+        raise InfeedError(str(error), where=part.place, do=do) from error
 
 
-def _cells(block: RecordBlock) -> dict[str, Cells]:
-    columns = decode_columns(block).items()
-    return {name: cells for name, column in columns if (cells := Cells.of(column)) is not None}
+def _untyped(block: RecordBlock) -> dict[str, None]:
+    """The features that the first record has without a type: who writes a column that holds nothing, writes it so."""
+    [first] = block.payloads(np.zeros(1, np.int64))
+    return {name: None for name, feature in decode_example(first).features.items() if feature.type is None}

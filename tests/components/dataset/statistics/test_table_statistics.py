@@ -15,8 +15,8 @@ from infeed.components.dataset.statistics.table_statistics import (
     TableStatistics,
     add,
     key_of,
-    names_without_values,
     statistics_of,
+    table_of,
 )
 from infeed.components.errors import InfeedError
 
@@ -68,7 +68,7 @@ def test_a_shard_that_was_read_is_not_read_again(tmp_path: Path, monkeypatch: py
     write(tmp_path / "one", TABLE.slice(0, 1), TABLE.slice(1))
     first = as_json(statistics_of(str(tmp_path / "one"), "train", cache_dir=cache))
     write(tmp_path / "two", TABLE.slice(0, 1), TABLE.slice(1))
-    monkeypatch.setattr("infeed.components.dataset.statistics.table_statistics._read_shard", None)
+    monkeypatch.setattr("infeed.components.dataset.statistics.table_statistics._read_range", None)
     assert as_json(statistics_of(str(tmp_path / "two"), "train", cache_dir=cache)) == first
 
 
@@ -84,8 +84,9 @@ def test_damaged_statistics_in_the_cache_are_made_again(tmp_path: Path, caplog: 
 
 def test_a_column_of_nothing_at_all_has_a_name_and_no_statistics(tmp_path: Path) -> None:
     write(tmp_path, pa.RecordBatch.from_pydict({"x": [1, None], "nothing": pa.nulls(2)}))
-    assert names_without_values(str(tmp_path), "train", str(tmp_path / "cache")) == ["nothing"]
-    assert list(statistics_of(str(tmp_path), "train", cache_dir=str(tmp_path / "cache"))) == ["x"]
+    for _ in ("read", "kept"):
+        table = table_of(str(tmp_path), "train", str(tmp_path / "cache"))
+        assert (table.without_values, list(table.columns)) == (["nothing"], ["x"])
 
 
 def test_only_the_columns_that_are_wanted(tmp_path: Path) -> None:
