@@ -1,33 +1,34 @@
-"""Executors: one typed request out of TFX's untyped properties, one opened input, one Beam pipeline.
+"""Executors: one typed request out of TFX's untyped properties, one opened input, one engine.
 
 `check_arguments` refuses those of TFX's ExampleGens that mean something else here, with what to write instead.
 """
 
 import abc
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 from google.protobuf import wrappers_pb2
 from tfx import types
 from tfx.components.example_gen import utils, write_split
 from tfx.components.util import examples_utils
-from tfx.dsl.components.base import base_beam_executor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from infeed.components import schema
-from infeed.components.beam_runner import pipeline_of
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
+from infeed.components.engine.choice import Cluster, choose
+from infeed.components.engine.on_beam import OnBeam
+from infeed.components.engine_executor import EngineExecutor
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import FORMATS, open_patterns
 from infeed.components.example_gen.inputs import OpenedSource, open_files
+from infeed.components.example_gen.local import work_of
 from infeed.components.example_gen.sources.tfrecord import check_examples
 from infeed.components.example_gen.transforms import run_pipeline
 
@@ -85,7 +86,7 @@ class Request:
         )
 
 
-class Executor(base_beam_executor.BaseBeamExecutor):
+class Executor(EngineExecutor):
     """Writes an Examples artifact as TFX's ExampleGens do, with a manifest beside its splits.
 
     What it reads is of the format that the component names. A subclass may override `open`, as `FileExecutor` does.
@@ -101,13 +102,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         request = Request.of(exec_properties, self.PAYLOAD_FORMATS)
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
-        _ingest(self.open(request), request, artifact.uri, self._make_beam_pipeline)
+        _ingest(self.open(request), request, self.cluster(artifact))
         _describe(artifact, request)
-
-    def _make_beam_pipeline(self) -> beam.Pipeline:
-        if self._make_beam_pipeline_fn:
-            return self._make_beam_pipeline_fn()
-        return pipeline_of(self._beam_pipeline_args)
 
 
 class FileExecutor(Executor, abc.ABC):
@@ -195,9 +191,17 @@ def check_arguments(
         )
 
 
-def _ingest(opened: OpenedSource, request: Request, root: str, make_pipeline: Callable[[], beam.Pipeline]) -> None:
-    job = ingest.Job.of(opened, root=root, splits=request.splits, buckets=request.buckets, options=request.options)
-    run_pipeline(opened.tasks, job, make_pipeline)
+def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
+    job = ingest.Job.of(
+        opened, root=cluster.shared, splits=request.splits, buckets=request.buckets, options=request.options
+    )
+    # A function of the user's own may be one that other processes cannot import.
+    alone = "" if request.format else "an executor of one's own reads the source"
+    with choose(replace(work_of(opened), alone=alone), cluster) as engine:
+        if isinstance(engine, OnBeam):
+            run_pipeline(opened.tasks, job, cluster.make_pipeline)
+        else:
+            ingest.ingest(opened.tasks, job, map_fn=engine.map)
 
 
 def _describe(artifact: types.Artifact, request: Request) -> None:

@@ -233,3 +233,61 @@ def test_a_large_csv_is_read_in_spans_and_its_bad_rows_set_aside(tmp_path: Path)
     assert (manifest.rows_read, manifest.rejected.rows) == (600, 1)
     (bad,) = (tmp_path / "out" / str(manifest.rejected.file)).read_text().splitlines()
     assert '"line": 602' in bad
+
+
+def trips(folder: Path) -> str:
+    folder.mkdir()
+    for number in range(3):
+        rows = "".join(f"{row},{row * number / 7},w{row % 5}\n" for row in range(500))
+        (folder / f"{number}.csv").write_text(f"id,fare,word\n{rows}")
+    return str(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        (None, "on Beam's PortableRunner"),
+        (["--direct_num_workers=2"], "on 2 processes"),
+        (["--runner=DirectRunner"], "in this process"),
+    ],
+)
+def test_every_engine_writes_the_same(
+    options: list[str] | None,
+    place: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from infeed.components.example_gen.executor import Executor
+
+    source, written = trips(tmp_path / "in"), {}
+    named = request.getfixturevalue("portable_options") if options is None else options
+    for name, given in {"far": named, "near": []}.items():
+        context = Executor.Context(beam_pipeline_args=given)
+        execute(lambda context=context: Executor(context), tmp_path / name, properties(source))
+        written[name] = {
+            str(path.relative_to(tmp_path / name)): path.read_bytes() for path in (tmp_path / name).rglob("*.*")
+        }
+    assert f"reads 3 tasks, 29 kB, {place}: " in caplog.text
+    assert written["far"] == written["near"]
+    assert {"manifest.json", "statistics-train.json"} <= written["far"].keys()
+
+
+def test_a_source_of_ones_own_is_read_in_this_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    import pyarrow as pa
+
+    from infeed.components.example_gen.executor import FileExecutor
+
+    class Lines(FileExecutor):  # of no module that another process could import
+        KIND = "lines"
+
+        @staticmethod
+        def read(path: str) -> Any:
+            yield pa.RecordBatch.from_pydict({"line": Path(path).read_text().split()})
+
+    context = Lines.Context(beam_pipeline_args=["--direct_num_workers=2"])
+    root = tmp_path / "out"
+    execute(lambda: Lines(context), root, properties(trips(tmp_path / "in"), form=""))
+    assert "in this process: an executor of one's own reads the source" in caplog.text
+    assert Manifest.read(str(root)).rows_read == 3 * 501
