@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,7 +31,9 @@ from infeed.components.example_gen.sources.numbers import Numbers, formats_of, r
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
 _ROWS_PER_BLOCK = 1 << 16  # at most: a file's own sizes say little about values that it repeats
-_READ_AHEAD = 1 << 20  # bytes of each column; without it Arrow loads whole row groups
+_READ_AHEAD = 1 << 20  # bytes of each column, at most; without it Arrow loads whole row groups
+_READ_AHEAD_OF_ALL = 64 << 20  # bytes of all columns together
+_SECTOR = 4 << 10  # the least that is worth reading
 _NUMBER = 8  # bytes of a number
 
 
@@ -174,7 +176,7 @@ def decode_groups(path: str, what: RowGroups, wanted: Sequence[str], limits: Lim
         rows = _rows_of_a_batch(file, what, names, limits.block)
         packed = _dictionary_columns(file, what, names)
         columns = sorted(names)
-    with _open(path, packed) as file:
+    with _open(path, packed, max(1, len(names))) as file:
         batches = file.iter_batches(rows, list(what.groups), columns, use_threads=False)
         first_row = what.first_row
         try:
@@ -193,7 +195,7 @@ def _rows_of_a_batch(file: pq.ParquetFile, what: RowGroups, names: set[str], blo
     groups = [file.metadata.row_group(group) for group in what.groups]
     rows = sum(group.num_rows for group in groups)
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    values = sum(chunk.num_values for chunk in chunks if any(_is_under(chunk.path_in_schema, name) for name in names))
+    values = sum(chunk.num_values for chunk in chunks if _is_under_any(chunk.path_in_schema, names))
     size = max(sum(group.total_byte_size for group in groups), values * _NUMBER, 1)
     return min(max(1, int(rows * block_bytes // size)), _ROWS_PER_BLOCK)
 
@@ -206,7 +208,7 @@ def _dictionary_columns(file: pq.ParquetFile, what: RowGroups, names: set[str]) 
         chunks = [file.metadata.row_group(group).column(number) for group in what.groups]
         is_text = column.physical_type == "BYTE_ARRAY" and column.logical_type.type in ("STRING", "NONE")
         repeats = any("DICTIONARY" in encoding for chunk in chunks for encoding in chunk.encodings)
-        if is_text and repeats and any(_is_under(column.path, name) for name in names):
+        if is_text and repeats and _is_under_any(column.path, names):
             found.append(column.path)
     return found
 
@@ -233,8 +235,8 @@ def _bytes_of_rows(column: pa.Array) -> Ints:
     """What the values of each row take once they are decoded: [rows]."""
     items = example_types.items_of(column)
     if pa.types.is_dictionary(items.type):
-        lengths = np.append(_byte_lengths(items.dictionary), 0)  # the last for a null
-        sizes: Ints = lengths[pc.fill_null(items.indices, len(lengths) - 1).to_numpy()]
+        lengths = pa.array(_byte_lengths(items.dictionary)).take(items.indices)  # which checks the indices
+        sizes: Ints = pc.fill_null(lengths, 0).to_numpy()
     elif example_types.kind_of(items.type) == "bytes" and not pa.types.is_fixed_size_binary(items.type):
         sizes = _byte_lengths(items)
     else:
@@ -262,12 +264,13 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
 
 
 @contextmanager
-def _open(path: str, read_dictionary: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+def _open(path: str, read_dictionary: Sequence[str] = (), columns: int = 1) -> Iterator[pq.ParquetFile]:
+    """Open a file to read so many columns."""
     with files.open_input(path) as raw:
         try:
             file = pq.ParquetFile(
                 raw,
-                buffer_size=_READ_AHEAD,
+                buffer_size=max(_SECTOR, min(_READ_AHEAD, _READ_AHEAD_OF_ALL // columns)),
                 coerce_int96_timestamp_unit="us",
                 read_dictionary=list(read_dictionary),
             )
@@ -293,6 +296,12 @@ def _check_kept(kept: Sequence[str] | None, found: Sequence[schemas.FileSchema])
     for name in kept or ():
         if not any(_is_under(column, name) for column in there):
             raise InfeedError(f"no column {name!r}", where="columns", do=f"choose from {', '.join(there[:20])}")
+
+
+def _is_under_any(column: str, names: Set[str]) -> bool:
+    """As `_is_under` for any of the names; a table may have tens of thousands."""
+    parts = column.split(".")
+    return any(".".join(parts[:end]) in names for end in range(1, len(parts) + 1))
 
 
 def _is_under(column: str, name: str) -> bool:

@@ -18,6 +18,7 @@ from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import parquet
 from infeed.components.example_gen.sources.parquet import ParquetOptions, RowGroups
+from infeed.components.example_gen.sources.reader_process import Limits
 
 ROWS = [
     {"n": number, "text": "" if number % 2 else "x", "trip": {"fare": 0.0 if number % 3 else None, "paid": False}}
@@ -185,3 +186,18 @@ def test_a_row_beyond_the_limit_is_named_and_the_limit_can_be_raised(tmp_path: P
     assert raised.value.where.endswith("a.parquet, row 3")
     assert "--max-row-mb" in raised.value.do
     assert sum(batch.num_rows for batch in read_all(tmp_path, IngestOptions(max_row_mb=16))) == 3
+
+
+def test_a_table_of_many_columns_is_read_in_the_memory_of_a_narrow_one(tmp_path: Path) -> None:
+    columns = 3_000  # a read-ahead of 1 MB each would be 3 GB
+    pq.write_table(pa.table({f"c{n}": [n, n + 1] for n in range(columns)}), tmp_path / "a.parquet")
+    (batch,) = read_all(tmp_path, IngestOptions())
+    assert (batch.num_columns, batch.num_rows) == (columns, 2)
+    assert batch.column("c2999").to_pylist() == [2_999, 3_000]
+
+
+@pytest.mark.parametrize("index", [1, 12_424, -1])
+def test_an_index_that_a_damaged_dictionary_lacks_is_found(index: int) -> None:
+    words = pa.DictionaryArray.from_arrays(pa.array([0, index], pa.int32()), pa.array(["a"]), safe=False)
+    with pytest.raises(pa.ArrowException, match="out of bounds"):
+        list(parquet._cut(pa.record_batch([words], names=["word"]), Limits(1 << 20, 1 << 20), "a.parquet", 1))
