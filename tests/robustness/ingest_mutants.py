@@ -1,6 +1,11 @@
-"""Ingests damaged files, seed after seed, and says what became of each: a child process, since one might end it.
+"""Ingest damaged files, seed after seed, and print what became of each: a child process, since one might end it.
 
-python ingest_mutants.py 0 100 FOLDER a.csv a.jsonl     a JSON line an input: {"input": "a.csv 0", "outcome": "written"}
+    cd tests/robustness
+    python ingest_mutants.py 0 100 FOLDER a.csv a.jsonl    100 seeds from 0 of two files; without names, of all
+    (ulimit -v 3000000; python ingest_mutants.py 0 1000 FOLDER) > outcomes.jsonl
+
+Each input has two lines, such as {"input": "a.csv 0", "outcome": "written"}; refused inputs have the error too.
+Standard error has the peak of memory at the end, of this process and of each reader that it has then.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import signal
 import struct
 import sys
 import tempfile
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -102,6 +108,28 @@ def write_rich_parquet() -> bytes:
     return file.getvalue()
 
 
+def write_packed_parquet(codec: str) -> bytes:
+    """Many pages of one codec; beside a dictionary the other encodings that Arrow writes."""
+    file = io.BytesIO()
+    table = pa.table(
+        {
+            "wave": pa.array(np.sin(np.arange(600)), pa.float32()),
+            "word": pa.array([f"prefix {n // 3}" for n in range(600)]),
+            "lists": pa.array([[n] * (n % 4) for n in range(600)]),
+        }
+    )
+    pq.write_table(
+        table,
+        file,
+        data_page_size=256,
+        write_batch_size=64,
+        compression=codec,
+        use_dictionary=["lists.list.item"],
+        column_encoding={"wave": "BYTE_STREAM_SPLIT"},
+    )
+    return file.getvalue()
+
+
 def write_avro(codec: str) -> bytes:
     fields: list[dict[str, Any]] = [
         {"name": "id", "type": "long"},
@@ -122,10 +150,14 @@ def write_tfrecord() -> bytes:
     return b"".join(records.frame_records(payloads).to_pylist())
 
 
-def write_image(form: str) -> bytes:
+def write_image(form: str, **options: Any) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (13, 17, 3), np.uint8)).save(file, form)
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (13, 17, 3), np.uint8)).save(file, form, **options)
     return file.getvalue()
+
+
+def write_picture_list() -> bytes:
+    return b"path,label\n" + b"".join(b"%d.png,%s\n" % (n % 4, b"cat dog".split()[n % 2]) for n in range(60))
 
 
 VALID: dict[str, Callable[[], bytes]] = {
@@ -135,6 +167,8 @@ VALID: dict[str, Callable[[], bytes]] = {
     "a.jsonl": write_jsonl,
     "a.parquet": write_parquet,
     "rich.parquet": write_rich_parquet,
+    "brotli.parquet": lambda: write_packed_parquet("brotli"),
+    "lz4.parquet": lambda: write_packed_parquet("lz4"),
     "a.avro": lambda: write_avro("null"),
     "deflated.avro": lambda: write_avro("deflate"),
     "a.tfrecord": write_tfrecord,
@@ -142,25 +176,32 @@ VALID: dict[str, Callable[[], bytes]] = {
     "a.txt": lambda: "".join(f"line {n} ü\n" for n in range(60)).encode(),
     "a.png": lambda: write_image("png"),
     "a.jpeg": lambda: write_image("jpeg"),
+    "raw.png": lambda: write_image("png"),
+    "raw.jpeg": lambda: write_image("jpeg", progressive=True),
+    "list.csv": write_picture_list,
 }
+IMAGES: dict[str, dict[str, Any]] = {"raw.png": {"pixels": "raw"}, "raw.jpeg": {"pixels": "raw"}, "list.csv": {}}
 
 
-def ingest_mutant(name: str, seed: int, folder: Path) -> str:
-    """Writes and ingests one damaged file; what became of it."""
+def ingest_mutant(name: str, seed: int, folder: Path) -> dict[str, str]:
+    """Write and ingest one damaged file, and return what became of it."""
     data = mutate(VALID[name](), seed)
     (folder / "in").mkdir()
     (folder / "in" / name).write_bytes(data)
-    kind = next(kind for kind, one in FORMATS.items() if name.endswith(one.suffixes))
+    if name == "list.csv":
+        for number in range(4):
+            (folder / "in" / f"{number}.png").write_bytes(VALID["a.png"]())
+    kind = "images" if name in IMAGES else next(kind for kind, one in FORMATS.items() if name.endswith(one.suffixes))
     try:
-        opened = open_source(str(folder / "in"), kind, OPTIONS, {})
+        opened = open_source(str(folder / "in"), kind, OPTIONS, IMAGES.get(name, {}))
         job = ingest.Job.of(opened, root=str(folder / "out"), splits=BUCKETS.names, buckets=BUCKETS, options=OPTIONS)
         manifest = ingest.ingest(opened.tasks, job)
     except InfeedError as error:
         told = str(error)
         assert name in told or "no rows" in told or "no images" in told, f"no file is named: {told}"
-        return "refused"
+        return {"outcome": "refused", "error": told}
     check_rows(kind, data, manifest, folder / "out")
-    return "written"
+    return {"outcome": "written"}
 
 
 def check_rows(kind: str, data: bytes, manifest: Manifest, root: Path) -> None:
@@ -277,20 +318,28 @@ def main(first: str, count: str, where: str, *chosen: str) -> None:
     faulthandler.enable()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process also where Python waits for C
     for name, seed in itertools.product(chosen or VALID, range(int(first), int(first) + int(count))):
-        tell(f"{name} {seed}", "began")
+        tell(f"{name} {seed}", outcome="began")
         folder = Path(tempfile.mkdtemp(dir=where))
         signal.alarm(SECONDS)
         try:
             outcome = ingest_mutant(name, seed, folder)
         except BaseException:
-            outcome = traceback.format_exc()
+            outcome = {"outcome": traceback.format_exc()}
         signal.alarm(0)
         shutil.rmtree(folder)
-        tell(f"{name} {seed}", outcome)
+        tell(f"{name} {seed}", **outcome)
+    readers = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    print(f"peak: {peak('self')}; readers: {', '.join(map(peak, readers))}", file=sys.stderr)
 
 
-def tell(name: str, outcome: str) -> None:
-    print(json.dumps({"input": name, "outcome": outcome}), flush=True)
+def tell(name: str, **told: str) -> None:
+    print(json.dumps({"input": name, **told}), flush=True)
+
+
+def peak(process: str) -> str:
+    """Of a process that crashed, nothing is known."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return f"{int(found[1]) >> 10} MB" if found else "crashed"
 
 
 if __name__ == "__main__":

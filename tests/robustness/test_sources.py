@@ -12,7 +12,17 @@ import pytest
 _SEEDS_PER_ROUND = 5
 _SCRIPT = Path(__file__).with_name("ingest_mutants.py")
 TEXT = ("a.csv", "quoted.csv", "crlf.csv.gz", "a.jsonl", "a.txt")
-BINARY = ("a.parquet", "rich.parquet", "a.avro", "deflated.avro", "a.tfrecord", "a.tfrecord.gz", "a.png", "a.jpeg")
+BINARY = (
+    "a.parquet",
+    "rich.parquet",
+    "a.avro",
+    "deflated.avro",
+    "a.tfrecord",
+    "a.tfrecord.gz",
+    "a.png",
+    "a.jpeg",
+    "list.csv",
+)
 
 
 @pytest.mark.slow
