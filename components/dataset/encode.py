@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infeed.components.dataset import example_types
-from infeed.components.dataset.records import Ints, by_length, data_of, fixed_width
+from infeed.components.dataset.records import Ints, by_length, data_of, fixed_width, from_lengths
 from infeed.components.errors import InfeedError
 
 Wrap = Callable[[bytes | None, int], bytes]
@@ -214,7 +214,7 @@ def _encode_scalars(values: pa.Array) -> pa.LargeBinaryArray:
     present = values.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_float32(values.type):
         floats = example_types.value_buffer(values, np.float32).astype("<f4", copy=False)
-        return _from_lengths(floats[present].tobytes(), np.where(present, 4, 0))
+        return from_lengths(floats[present].tobytes(), np.where(present, 4, 0))
     return _encode_varints(example_types.value_buffer(values, np.int64), present)
 
 
@@ -242,19 +242,14 @@ def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBin
         more = (sizes - 1 > byte) * np.uint8(0x80)
         table[:, byte] = (unsigned >> np.uint64(byte * _BITS_PER_BYTE)).astype(np.uint8) & 0x7F | more
     sizes *= present
-    return _from_lengths(table[np.arange(width) < sizes[:, None]].tobytes(), sizes)
+    return from_lengths(table[np.arange(width) < sizes[:, None]].tobytes(), sizes)
 
 
 def _regroup(items: pa.LargeBinaryArray, counts: Ints) -> pa.LargeBinaryArray:
     """Items of all rows -> one value a row: the same bytes, cut in fewer places."""
     ends = np.concatenate([[0], np.cumsum(_lengths(items))])
     cuts = np.concatenate([[0], np.cumsum(counts)])
-    return _from_lengths(data_of(items), np.diff(ends[cuts]))
-
-
-def _from_lengths(data: bytes | memoryview, lengths: Ints) -> pa.LargeBinaryArray:
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return pa.Array.from_buffers(pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return from_lengths(data_of(items), np.diff(ends[cuts]))
 
 
 def _lengths(values: pa.LargeBinaryArray) -> Ints:

@@ -14,6 +14,7 @@ Compression = Literal["gzip", "none"]
 Compat = Literal["none", "tfx"]
 OnBadRow = Literal["fail", "reject"]
 Sampling = Literal["over", "under"]
+MAX_ROW_MB = 256
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class IngestOptions:
       compat: "tfx" writes an empty cell as a present but empty list, byte for byte as TFX's CsvExampleGen does;
         "none" leaves the feature out, which is what `FixedLenFeature` with a default needs.
       block_bytes: how much input is held at a time, in bytes.
-      max_row_mb: a row that decodes to more megabytes is an error; readers use a few times as much memory.
+      max_row_mb: a row or picture that decodes to more megabytes is an error, or a bad row where it is a whole file;
+        readers use a few times as much memory.
       statistics: whether what is known of the columns is counted on the way, into `statistics-SPLIT.json`.
     """
 
@@ -79,7 +81,7 @@ class IngestOptions:
     bad_row_limit: int = 1_000
     compat: Compat = "none"
     block_bytes: int = 8 << 20
-    max_row_mb: int = 256
+    max_row_mb: int = MAX_ROW_MB
     statistics: bool = True
 
     def __post_init__(self) -> None:

@@ -160,6 +160,12 @@ def fixed_width(data: bytes, width: int, count: int) -> pa.LargeBinaryArray:
     return pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
+def from_lengths(data: bytes | bytearray | memoryview, lengths: Ints) -> pa.LargeBinaryArray:
+    """Values of these lengths, end to end in `data`, without a copy."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return pa.Array.from_buffers(pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
 def _distinct(lengths: Ints) -> tuple[Ints, Ints]:
     """The lengths that occur, and which of them each row has."""
     low = int(lengths.min(initial=0))
@@ -212,6 +218,7 @@ def _chunks(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[bytes]:
         data = data_of(array)
         for start in range(0, len(data), _CHUNK):
             yield bytes(data[start : start + _CHUNK])  # the checksum's C code takes nothing but bytes
+        del array, data  # before the next one is read
 
 
 @contextmanager

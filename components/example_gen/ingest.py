@@ -190,12 +190,14 @@ def spill_task(task: Task, job: Job) -> Iterator[SpilledBlock]:
     bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit)
     analysis = TaskAnalysis(job.analysed_splits, empty_lists=job.options.compat == "tfx")
     number = 0
-    for number, batch in enumerate(job.source.read(task.payload, bad_rows=bad_rows), start=1):
+    for batch in job.source.read(task.payload, bad_rows=bad_rows):
+        number += 1
         unread = bad_rows.take()
         chosen = choose_rows(batch, job.options, place_of(task.payload), bad_rows)
         block = _Block(chosen, batch.num_rows, unread, bad_rows.take())
         yield _spill_block(block, (task.order, number), task.split, job, analysis)
         progress.count("rows read", batch.num_rows)
+        del batch, chosen, block  # a block of one large row takes as much as the next one
     if (unread := bad_rows.take()) or not number:
         block = _Block(_no_rows(job.source.schema), 0, unread)
         yield _spill_block(block, (task.order, number + 1), task.split, job, analysis)
@@ -222,21 +224,18 @@ class _Block:
 def _spill_block(
     block: _Block, order: tuple[int, int], split: str | None, job: Job, analysis: TaskAnalysis
 ) -> SpilledBlock:
-    processed = _process(block.chosen, split, job)
-    analysis.add(processed.written, processed.rows)
-    framed = frame_records(processed.examples)
-    spills = [
-        _spill(framed, rows, split, order, processed.strata, job) for split, rows in processed.rows.items() if len(rows)
-    ]
+    made = _process(block.chosen, split, job)
+    written, by_split, strata, framed = made.written, made.rows, made.strata, frame_records(made.examples)
+    del made  # its examples take as much as the records
+    analysis.add(written, by_split)
+    spills = [_spill(framed, rows, split, order, strata, job) for split, rows in by_split.items() if len(rows)]
     return SpilledBlock(
         order=order,
         rows=block.rows + len(block.unread),
         filtered=block.rows - len(block.incomplete) - len(framed),
         rejected=block.unread + block.incomplete,
-        nulls=tuple(column.null_count for column in processed.written.columns),
-        rounded=tuple(
-            example_types.count_rounded(column, decimals=job.source.decimals) for column in processed.written.columns
-        ),
+        nulls=tuple(column.null_count for column in written.columns),
+        rounded=tuple(example_types.count_rounded(column, decimals=job.source.decimals) for column in written.columns),
         spills=tuple(spill for found in spills for spill in found),
     )
 

@@ -25,6 +25,7 @@ from infeed.components.units import counted
 
 _SHOWN = 300  # characters of a bad row
 _NO_TEXT = re.compile("not .* text")  # the reason of a row that is none in the encoding
+_TOO_LARGE = "more than max_row_mb"
 A = TypeVar("A")
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
 Patterns = Mapping[str | None, str]  # split -> pattern under the root; the split is None where rows are split by hash
@@ -51,7 +52,9 @@ class BadRow:
     @property
     def remedy(self) -> str:
         """The option that helps, as an error continues its list of what to do; empty where none does."""
-        return ", name its encoding, such as --set encoding=latin-1" if _NO_TEXT.fullmatch(self.reason) else ""
+        if _NO_TEXT.fullmatch(self.reason):
+            return ", name its encoding, such as --set encoding=latin-1"
+        return ", raise max_row_mb (--max-row-mb)" if _TOO_LARGE in self.reason else ""
 
     @property
     def where(self) -> str:
@@ -88,6 +91,11 @@ class BadRows:
         """The rows kept since the last call."""
         taken, self._kept = tuple(self._kept), []
         return taken
+
+
+def too_large(most_mb: int) -> str:
+    """How the reason of a row ends that takes more than `most_mb` megabytes."""
+    return f"{_TOO_LARGE}, which is {most_mb}"
 
 
 def check_limit(rows: int, limit: int, where: str) -> None:

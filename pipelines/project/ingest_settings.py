@@ -14,7 +14,15 @@ from typing import Any
 
 from infeed.components import schema
 from infeed.components.checks import check_choices
-from infeed.components.dataset.options import Balance, Compat, Compression, IngestOptions, OnBadRow, Sampling
+from infeed.components.dataset.options import (
+    MAX_ROW_MB,
+    Balance,
+    Compat,
+    Compression,
+    IngestOptions,
+    OnBadRow,
+    Sampling,
+)
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime, SplitBy
 from infeed.components.errors import InfeedError, OptionError
@@ -71,7 +79,7 @@ class IngestSettings:
     no_shuffle: bool = False
     on_bad_row: OnBadRow = "fail"
     bad_row_limit: int = 1_000
-    max_row_mb: int = 256
+    max_row_mb: int = MAX_ROW_MB
     compat: Compat = "none"
     no_statistics: bool = False
 

@@ -25,6 +25,7 @@ from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, open_patterns
 from infeed.components.example_gen.inputs import BadRow, BadRows
+from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
 from infeed.components.transform.infer import MAX_INTEGER_CLASSES, Proposal, infer_features, infer_task
@@ -279,7 +280,8 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
 def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
     """The pictures with their sizes, those left out that have none and may be."""
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
-    sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in images)
+    small = folders.bounded(images, options.max_row_mb, bad_rows)
+    sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in small)
     return [(image, size) for image, size in sizes if size]
 
 
@@ -288,7 +290,7 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
         if options.on_bad_row == "reject":
             data = files.read_bytes(path)
             codec.check_whole(data, codec.header_of(data, path), path)
-        return _size(path)
+        return _size(path, options.max_row_mb)
     except InfeedError as error:
         if options.on_bad_row == "fail":
             do = f"{error.do}, or set such files aside: --on-bad-row reject"
@@ -297,10 +299,11 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
         return None
 
 
-def _size(path: str) -> tuple[int, int, int]:
+def _size(path: str, most_mb: int) -> tuple[int, int, int]:
     """Height, width and channels to decode to: grey pictures as grey, all others as RGB."""
     with files.open_input(path) as file:
         height, width, channels = codec.upright_size(file, path)
+    codec.check_size(height, width, channels, path, most_mb)
     return height, width, 1 if channels == 1 else 3
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,9 +22,10 @@ from infeed.components.checks import check_choices
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.records import from_lengths
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, Read
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Read
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 
@@ -131,6 +133,22 @@ def read_whole(path: str) -> bytes:
         return files.read_bytes(path)
 
 
+def bounded(refs: Iterable[FileRef], most_mb: int, bad_rows: BadRows) -> Iterator[FileRef]:
+    """The files of at most `most_mb` megabytes; the others are reported."""
+    for ref in refs:
+        if ref.size > most_mb << 20:
+            size = -(-ref.size >> 20)
+            bad_rows.report(BadRow(ref.path, None, None, f"a file of {size:,} MB, {inputs.too_large(most_mb)}", ""))
+        else:
+            yield ref
+
+
+def as_column(contents: Sequence[bytes | bytearray]) -> pa.LargeBinaryArray:
+    """One value a row; a single one, which may be large, is not copied."""
+    data = contents[0] if len(contents) == 1 else b"".join(contents)
+    return from_lengths(data, np.array([len(content) for content in contents], np.int64))
+
+
 @contextmanager
 def reading(path: str) -> Iterator[None]:
     """Tells what the system says of a file that was found, and cannot be read now, as an InfeedError."""
@@ -183,7 +201,7 @@ def open_binary(root: str, patterns: inputs.Patterns, options: IngestOptions) ->
     """Whole files. Columns: data, filename; label and label/text where the pattern ranges over folders."""
     listed = _Listed.of(root, patterns)
     schema = pa.schema([*_BINARY_FIELDS, *listed.classes.fields])
-    read = partial(_read_binary, schema=schema, classes=listed.classes)
+    read = partial(_read_binary, schema=schema, classes=listed.classes, most_mb=options.max_row_mb)
     return listed.open("binary", schema, read, options.block_bytes)
 
 
@@ -194,13 +212,13 @@ def open_text(
     text_options = text_options or TextOptions()
     listed = _Listed.of(root, patterns)
     schema = pa.schema([*_TEXT_FIELDS, *listed.classes.fields])
-    form = _TextReading(schema, listed.classes, text_options.encoding, options.block_bytes)
+    form = _TextReading(schema, listed.classes, text_options.encoding, options.block_bytes, options.max_row_mb)
     if text_options.unit == "file":
         return listed.open("text", schema, partial(_read_texts, form=form), options.block_bytes)
     by_path = {ref.path: ref for some in listed.refs.values() for ref in some}
 
     def look(path: str) -> list[_Lines]:
-        spans = streams.find_line_spans(path, form.encoding, form.block_bytes)
+        spans = streams.find_line_spans(path, form.encoding, form.block_bytes, form.max_row_mb)
         return [_Lines(span, by_path[path]) for span in spans]
 
     parts = inputs.look(listed.found, look)
@@ -208,12 +226,12 @@ def open_text(
 
 
 def _read_binary(
-    block: FileBlock, schema: pa.Schema, classes: Classes, *, bad_rows: BadRows
+    block: FileBlock, schema: pa.Schema, classes: Classes, most_mb: int, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """One row a file; there are no bad ones."""
-    refs = list(block)
+    """One row a file; one that is too large is reported."""
+    refs = list(bounded(block, most_mb, bad_rows))
     columns = {
-        "data": [read_whole(ref.path) for ref in refs],
+        "data": as_column([read_whole(ref.path) for ref in refs]),
         "filename": [ref.filename for ref in refs],
         **classes.columns([ref.text for ref in refs]),
     }
@@ -236,16 +254,23 @@ class _TextReading:
     classes: Classes
     encoding: str
     block_bytes: int
+    max_row_mb: int
 
     def batch(self, texts: pa.LargeStringArray, refs: Sequence[FileRef]) -> pa.RecordBatch:
         columns = {"filename": [ref.filename for ref in refs], **self.classes.columns([ref.text for ref in refs])}
         arrays = [pa.array(columns[field.name], field.type) for field in self.schema if field.name != "text"]
         return pa.RecordBatch.from_arrays([texts, *arrays], schema=self.schema)
 
+    def why_bad(self, data: bytes) -> str:
+        """What is wrong with a file's text; empty if nothing is."""
+        if len(data) > self.max_row_mb << 20:
+            return f"a text {inputs.too_large(self.max_row_mb)}"
+        return "" if streams.is_utf8(data) else f"not {self.encoding} text"
+
 
 def _read_lines(part: _Lines, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """One row a line; a line that is no text is reported."""
-    for block in streams.read_blocks(part.span, form.encoding, form.block_bytes, streams.whole_lines):
+    for block in streams.read_blocks(part.span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
         if streams.is_utf8(block.data):
             texts = split_lines(block.data)
         else:
@@ -254,18 +279,34 @@ def _read_lines(part: _Lines, form: _TextReading, *, bad_rows: BadRows) -> Itera
 
 
 def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """One row a file; a file that is no text is reported."""
-    texts, kept = [], []
-    for ref in refs:
-        with reading(ref.path):
-            blocks = streams.read_blocks(Span(ref.path), form.encoding, form.block_bytes, len)
-            data = b"".join(block.data for block in blocks)
-        if streams.is_utf8(data):
-            texts.append(data.decode())
-            kept.append(ref)
-        else:
-            bad_rows.report(TextBlock(ref.path, b"", 0, 1, final=True).bad_row(None, f"not {form.encoding} text", data))
-    yield form.batch(pa.array(texts, pa.large_string()), kept)
+    """One row a file, in batches of about `block_bytes`; a file that is no text, or too large, is reported."""
+    texts, kept, size = list[str](), list[FileRef](), 0
+    for ref in bounded(refs, form.max_row_mb, bad_rows):
+        data = _decompressed(ref.path, form)
+        reason = form.why_bad(data)
+        if reason:
+            bad_rows.report(TextBlock(ref.path, b"", 0, 1, final=True).bad_row(None, reason, data))
+            continue
+        texts.append(data.decode())
+        kept.append(ref)
+        size += len(data)
+        if size >= form.block_bytes:
+            yield form.batch(pa.array(texts, pa.large_string()), kept)
+            texts, kept, size = [], [], 0
+    if kept:
+        yield form.batch(pa.array(texts, pa.large_string()), kept)
+
+
+def _decompressed(path: str, form: _TextReading) -> bytes:
+    """A file's text as UTF-8, or so much of it that it is too large."""
+    pieces, size = list[bytes](), 0
+    with reading(path):
+        for block in streams.read_blocks(Span(path), form.encoding, form.block_bytes, len, form.max_row_mb):
+            pieces.append(block.data)
+            size += len(block.data)
+            if size > form.max_row_mb << 20:
+                break
+    return b"".join(pieces)
 
 
 def split_lines(data: bytes) -> pa.LargeStringArray:

@@ -81,6 +81,7 @@ class _JsonlReading:
     schema: pa.Schema
     options: JsonlOptions
     block_bytes: int
+    max_row_mb: int
 
 
 def open_jsonl(
@@ -99,7 +100,7 @@ def open_jsonl(
     if not schema.names:
         inputs.check_any_good(bad)
         raise InfeedError("no rows with values", where=root, do="give files with one JSON object a line")
-    read = partial(read_span, form=_JsonlReading(known, row, schema, jsonl, options.block_bytes))
+    read = partial(read_span, form=_JsonlReading(known, row, schema, jsonl, options.block_bytes, options.max_row_mb))
     return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
 
 
@@ -140,7 +141,7 @@ def scan(
     """
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     blocks = list[TextBlock]()
-    for block in _blocks(Span(path), encoding, options.block_bytes):
+    for block in _blocks(Span(path), encoding, options.block_bytes, options.max_row_mb):
         known = _widen(known, block, bad_rows)
         bad += bad_rows.take()[: not bad]
         blocks.append(replace(block, data=b""))
@@ -150,7 +151,7 @@ def scan(
 
 def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The rows of a span in order; a line that is no row of the schema is reported."""
-    for block in _blocks(span, form.options.encoding, form.block_bytes):
+    for block in _blocks(span, form.options.encoding, form.block_bytes, form.max_row_mb):
         batch = _flat(_one_batch(pa.Table.from_batches(list(_read(block, form, bad_rows)))), form.options)
         batch, unfit = read_numbers(batch, form.options.numbers)
         kept = _report_unfit(unfit, block, batch, bad_rows) if unfit else batch
@@ -168,8 +169,8 @@ def _report_unfit(
     return batch.take(pa.array(np.setdiff1d(np.arange(batch.num_rows), list(unfit))))
 
 
-def _blocks(span: Span, encoding: str, block_bytes: int) -> Iterator[TextBlock]:
-    return streams.read_blocks(span, encoding, block_bytes, streams.whole_lines)
+def _blocks(span: Span, encoding: str, block_bytes: int, max_row_mb: int) -> Iterator[TextBlock]:
+    return streams.read_blocks(span, encoding, block_bytes, streams.whole_lines, max_row_mb)
 
 
 def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows) -> kinds.Object:

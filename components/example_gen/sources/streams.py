@@ -20,12 +20,12 @@ from isal import igzip, isal_zlib
 
 from infeed.components.checks import refused
 from infeed.components.dataset import files
+from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow
 
 A = TypeVar("A")
 _BLOCKS_PER_SPAN = 8  # what one worker reads at a time: small enough to share out, large enough to be worth a task
-_MAX_ROW_BYTES = 256 << 20  # beyond this it is no row, but a quote that never closes or a file without line ends
 _SHOWN_BYTES = 200  # of a bad row
 _PATIENCE = 1.0  # seconds; some millionths are enough
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -66,15 +66,19 @@ def check_encoding(options: Any) -> None:
         raise refused(options, "encoding", "give one such as utf-8 or latin-1") from None
 
 
-def read_blocks(span: Span, encoding: str, block_bytes: int, whole_rows: Callable[[bytes], int]) -> Iterator[TextBlock]:
+def read_blocks(
+    span: Span, encoding: str, block_bytes: int, whole_rows: Callable[[bytes], int], most_mb: int = MAX_ROW_MB
+) -> Iterator[TextBlock]:
     """The rows of a span in order, in blocks of about `block_bytes`; a byte order mark is left out.
 
     Args:
       whole_rows: how many bytes of a piece that begins with a row are whole rows.
+      most_mb: a row of more megabytes is an error; most often it is a quote that never closes.
 
     Raises:
-      InfeedError: a file that cannot be decompressed or decoded, a row of more than 256 MB.
+      InfeedError: a file that cannot be decompressed or decoded, a row of more than `most_mb` megabytes.
     """
+    block_bytes = min(block_bytes, most_mb << 20)
     pending, start, line = b"", span.start, span.line
     for piece in _pieces(span, encoding, block_bytes):
         pending += piece
@@ -85,11 +89,11 @@ def read_blocks(span: Span, encoding: str, block_bytes: int, whole_rows: Callabl
             yield TextBlock(span.path, pending[:whole], start, line, final=False)
             line += count_lines(pending[:whole])
             start, pending = start + whole, pending[whole:]
-        elif len(pending) > _MAX_ROW_BYTES:
+        elif len(pending) > most_mb << 20:
             raise InfeedError(
-                f"a row of more than {_MAX_ROW_BYTES >> 20} MB",
+                f"a row of more than {most_mb} MB",
                 where=f"{span.path}, line {line}",
-                do="close the quote that opens there, or give the file line ends",
+                do="close the quote that opens there, give the file line ends, or raise max_row_mb (--max-row-mb)",
             )
     if pending:
         yield TextBlock(span.path, pending, start, line, final=True)
@@ -105,11 +109,11 @@ def numbered_lines(block: TextBlock) -> Iterator[tuple[int, bytes]]:
     return enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.line)
 
 
-def find_line_spans(path: str, encoding: str, block_bytes: int) -> list[Span]:
+def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = MAX_ROW_MB) -> list[Span]:
     """The spans of a file in which a row is a line."""
     if not is_plain(path, encoding):
         return [Span(path)]
-    return split_spans(path, read_blocks(Span(path), encoding, block_bytes, whole_lines), block_bytes)
+    return split_spans(path, read_blocks(Span(path), encoding, block_bytes, whole_lines, most_mb), block_bytes)
 
 
 def split_spans(path: str, blocks: Iterable[TextBlock], block_bytes: int) -> list[Span]:

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
@@ -37,7 +37,7 @@ from infeed.components.example_gen.sources.kinds import GIVEN, CellKind, convert
 from infeed.components.example_gen.sources.numbers import not_a_number
 from infeed.components.example_gen.sources.streams import Span, TextBlock
 
-_BLOCK_BYTES = 8 << 20
+_STRICT = IngestOptions()
 _HEADER_BYTES = 1 << 16  # enough for nearly every header; a longer one is read on
 _INDEX = "Unnamed: 0"
 _OTHER_DELIMITERS = ",;\t|"
@@ -71,21 +71,21 @@ def open_csv(
     """CSV files with the same columns."""
     csv_options = csv_options or CsvOptions()
     found = inputs.find(root, patterns)
-    scans = inputs.look(found, lambda path: scan(path, csv_options, options.block_bytes, options))
+    scans = inputs.look(found, lambda path: scan(path, csv_options, options))
     schema = merge_scans([one for _, _, one in scans], csv_options)
-    read = partial(read_span, schema=schema, options=csv_options, block_bytes=options.block_bytes)
+    read = partial(read_span, schema=schema, options=csv_options, ingest=options)
     parts = [(split, file, one.spans) for split, file, one in scans]
     return inputs.of_parts("csv", root, schema, parts, read, decimals=True)
 
 
-def scan(path: str, options: CsvOptions, block_bytes: int = _BLOCK_BYTES, ingest: IngestOptions | None = None) -> Scan:
+def scan(path: str, options: CsvOptions, ingest: IngestOptions = _STRICT) -> Scan:
     """One pass over one file, holding one block at a time. Rows that `ingest` would reject count for nothing."""
-    bad_rows = BadRows(ingest.on_bad_row if ingest else "fail", sys.maxsize)
+    bad_rows = BadRows(ingest.on_bad_row, sys.maxsize)
     header = read_header(path, options)
     _check_delimiter(header.names, options, path)
     kinds = {name: CellKind.EMPTY for name in header.names if name not in options.given_types}
     rows, blocks, bad = 0, list[TextBlock](), tuple[BadRow, ...]()
-    for block in _read(header.rows, options, block_bytes):
+    for block in _read(header.rows, options, ingest.block_bytes, ingest.max_row_mb):
         if block.final:
             check_closed(block, options)
         blocks.append(replace(block, data=b""))
@@ -98,7 +98,7 @@ def scan(path: str, options: CsvOptions, block_bytes: int = _BLOCK_BYTES, ingest
         header.names,
         kinds,
         rows,
-        tuple(streams.split_spans(path, blocks, block_bytes)) if plain else (header.rows,),
+        tuple(streams.split_spans(path, blocks, ingest.block_bytes)) if plain else (header.rows,),
         bad,
     )
 
@@ -136,13 +136,13 @@ def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
 
 
 def read_span(
-    span: Span, schema: pa.Schema, options: CsvOptions, block_bytes: int, *, bad_rows: BadRows
+    span: Span, schema: pa.Schema, options: CsvOptions, ingest: IngestOptions, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a file in order, as batches of about `block_bytes` of text, with the types of `schema`.
 
     Rows that are no rows of `schema` are reported.
     """
-    for block in _read(span, options, block_bytes):
+    for block in _read(span, options, ingest.block_bytes, ingest.max_row_mb):
         yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
 
 
@@ -170,8 +170,8 @@ def read_header(path: str, options: CsvOptions) -> CsvHeader:
     return CsvHeader(options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line))
 
 
-def _read(span: Span, options: CsvOptions, block_bytes: int) -> Iterator[TextBlock]:
-    return streams.read_blocks(span, options.encoding, block_bytes, partial(whole_rows, options=options))
+def _read(span: Span, options: CsvOptions, block_bytes: int, max_row_mb: int = MAX_ROW_MB) -> Iterator[TextBlock]:
+    return streams.read_blocks(span, options.encoding, block_bytes, partial(whole_rows, options=options), max_row_mb)
 
 
 def _widen(

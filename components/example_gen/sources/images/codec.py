@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import io
+import math
 import re
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Literal
 
@@ -15,6 +19,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from infeed.components.checks import as_tuples, check_choices, require
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen.inputs import too_large
 
 # Whether an image file is whole, without decoding it: checksums of a PNG, segments and tables of a JPEG.
 #
@@ -167,6 +172,9 @@ _JPEG_FRAME = struct.Struct(">BBHBHHB")  # 0xFF, marker, length, bits, height, w
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 UNREADABLE = (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError)
 _DO = "remove it, or replace it by a PNG or JPEG"
+_STRIP_BYTES = 1 << 20
+_MMAP_THRESHOLD, _LARGE_BLOCK = -3, 8 << 20  # of glibc; Pillow has blocks of 16 MB
+_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -224,7 +232,7 @@ def upright_size(file: BinaryIO, path: str) -> tuple[int, int, int]:
     """
     header = read_header(file, path)
     file.seek(0)
-    with Image.open(file) as image:
+    with _opened(file) as image:
         # A PNG would be decoded to look for the tag, which TensorFlow takes no notice of there.
         is_turned = header.format == "jpeg" and image.getexif().get(_ORIENTATION, 1) >= _FIRST_TURNED
     size = (header.width, header.height) if is_turned else (header.height, header.width)
@@ -238,7 +246,7 @@ def read_header(file: BinaryIO, path: str) -> ImageHeader:
       InfeedError: not an image, or neither PNG nor JPEG.
     """
     try:
-        with Image.open(file) as image:
+        with _opened(file) as image:
             return _header_of(image, path)
     except UNREADABLE as error:
         raise InfeedError("not an image", where=path, do=_DO) from error
@@ -256,27 +264,81 @@ def check_whole(data: bytes, header: ImageHeader, path: str) -> None:
 
 def _check_decodes(data: bytes, path: str) -> None:
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with _opened(io.BytesIO(data)) as image:
             image.load()
     except UNREADABLE as error:
         raise InfeedError(f"an image cut short or damaged: {error}", where=path, do=_DO) from error
 
 
-def rewrite(data: bytes, path: str, options: ImageOptions) -> tuple[bytes, ImageHeader]:
+def check_size(height: int, width: int, channels: int, path: str, most_mb: int) -> None:
+    """Raise InfeedError if the pixels take more than `most_mb` megabytes."""
+    size = -(-height * width * channels >> 20)
+    if size > most_mb:
+        raise InfeedError(
+            f"a picture of {width:,} x {height:,} pixels decodes to {size:,} MB, {too_large(most_mb)}",
+            where=path,
+            do=f"scale it down, or raise max_row_mb (--max-row-mb {size})",
+        )
+
+
+def rewrite(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[bytes | bytearray, ImageHeader]:
     """Decodes an image, scales it, and gives its raw pixels or encodes it again.
 
     Raises:
-      InfeedError: not an image, cut short, or more than 8 bits a channel.
+      InfeedError: not an image, cut short, more than 8 bits a channel, or pixels of more than `most_mb` megabytes.
     """
+    _return_freed_pixels()
     try:
-        with Image.open(io.BytesIO(data)) as image:
-            header = _header_of(image, path)
-            # What is written anew has no orientation tag any more.
-            pixels = _scaled(_plain(ImageOps.exif_transpose(image), path, options), options)
+        header, pixels = _decoded(data, path, options, most_mb)
+    except UnidentifiedImageError as error:
+        raise InfeedError("not an image", where=path, do=_DO) from error
     except UNREADABLE as error:
         raise InfeedError(f"not an image, or cut short: {error}", where=path, do=_DO) from error
     header = replace(header, height=pixels.height, width=pixels.width, channels=len(pixels.getbands()))
-    return (pixels.tobytes() if options.pixels == "raw" else _encoded(pixels, header.format)), header
+    return (_raw(pixels) if options.pixels == "raw" else _encoded(pixels, header.format)), header
+
+
+@functools.cache
+def _return_freed_pixels() -> None:
+    """Have glibc return large blocks to the system: it keeps hundreds of megabytes of a picture that is freed."""
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
+
+
+def _decoded(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[ImageHeader, Image.Image]:
+    with _opened(io.BytesIO(data)) as image:
+        header = _header_of(image, path)
+        height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
+        check_size(height, width, header.channels, path, most_mb)
+        image.load()
+        # What is written anew has no orientation tag any more.
+        is_turned = image.getexif().get(_ORIENTATION, 1) != 1
+        upright = ImageOps.exif_transpose(image) if is_turned else image  # which copies any other as well
+        return header, _scaled(_plain(upright, path, options), options)
+
+
+@contextmanager
+def _opened(file: BinaryIO) -> Iterator[Image.Image]:
+    """Open an image of any size: `check_size` has a limit that a user can raise, and Pillow's is one of the process."""
+    with _LOCK:
+        most, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            opened = Image.open(file)
+        finally:
+            Image.MAX_IMAGE_PIXELS = most
+    with opened as image:
+        yield image
+
+
+def _raw(image: Image.Image) -> bytearray:
+    """The pixels row by row. Strip by strip, since `tobytes` holds them twice."""
+    row = image.width * len(image.getbands())
+    rows = max(1, _STRIP_BYTES // row)
+    pixels = bytearray(row * image.height)
+    for top in range(0, image.height, rows):
+        bottom = min(top + rows, image.height)
+        pixels[top * row : bottom * row] = image.crop((0, top, image.width, bottom)).tobytes()
+    return pixels
 
 
 def _png_header(data: bytes) -> ImageHeader | None:
@@ -320,8 +382,12 @@ def _plain(image: Image.Image, path: str, options: ImageOptions) -> Image.Image:
     if image.mode.startswith("I"):
         raise InfeedError("an image of more than 8 bits a channel", where=path, do="keep its bytes: ImageOptions()")
     has_alpha = image.mode == "P" and "transparency" in image.info
-    plain = image.convert("RGBA" if has_alpha else _PLAIN_MODES.get(image.mode, image.mode))
-    return plain.convert(_MODES[options.channels]) if options.channels else plain
+    plain = _converted(image, "RGBA" if has_alpha else _PLAIN_MODES.get(image.mode, image.mode))
+    return _converted(plain, _MODES[options.channels]) if options.channels else plain
+
+
+def _converted(image: Image.Image, mode: str) -> Image.Image:
+    return image if image.mode == mode else image.convert(mode)  # which copies one of the same mode
 
 
 def _scaled(image: Image.Image, options: ImageOptions) -> Image.Image:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -23,16 +24,18 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import folders
-from infeed.components.example_gen.sources.folders import Classes, FileRef
+from infeed.components.example_gen.sources.folders import Classes, FileBlock, FileRef
 from infeed.components.example_gen.sources.images.codec import (
     ImageHeader,
     ImageOptions,
+    check_size,
     check_whole,
     header_of,
     rewrite,
 )
 
 _CSV_COLUMNS = ("path", "label")
+_SHOWN = 200  # characters of a path
 _LAYOUTS = "give a folder with one folder of PNG or JPEG files per class, or a CSV with the columns path and label"
 
 
@@ -62,6 +65,7 @@ class _ImageReading:
     classes: Classes
     options: ImageOptions
     block_bytes: int
+    max_row_mb: int
 
     @property
     def schema(self) -> pa.Schema:
@@ -82,32 +86,32 @@ def open_images(
         for split, some in matched.items()
     }
     classes = Classes.of(ref for one in found.values() for ref in one.refs)
-    form = _ImageReading(classes, image_options or ImageOptions(), options.block_bytes)
+    form = _ImageReading(classes, image_options or ImageOptions(), options.block_bytes, options.max_row_mb)
     tasks = inputs.as_tasks((split, what) for split, one in found.items() for what in _plan(one, options.block_bytes))
     named = [file for one in found.values() for file in one.named]
     source = Source.of("image", root, inputs.all_files(matched) + named)
     return OpenedSource(source, form.schema, tasks, partial(read, form=form))
 
 
-def read(what: Iterable[FileRef | BadRow], form: _ImageReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """One row an image, in batches of about `block_bytes`; a file that is no whole PNG or JPEG is reported."""
-    rows, size = list[tuple[FileRef, bytes, ImageHeader]](), 0
-    load = _load if form.options.keeps_bytes else lambda path: rewrite(folders.read_whole(path), path, form.options)
-    for ref in what:
-        if isinstance(ref, BadRow):
-            bad_rows.report(ref)
-            continue
+    if isinstance(what, tuple):
+        for row in what:
+            bad_rows.report(row)
+        return
+    rows, size = list[_Row](), 0
+    for ref in folders.bounded(what, form.max_row_mb, bad_rows):
         try:
-            content, header = load(ref.path)
+            rows.append(_Row(ref, *_load(ref, form)))
         except InfeedError as error:
             bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
             continue
-        if rows and size + len(content) > form.block_bytes:
-            yield _batch(rows, form)
-            rows, size = [], 0
-        rows.append((ref, content, header))
-        size += len(content)
-    yield _batch(rows, form)
+        size += len(rows[-1].content)
+        if size >= form.block_bytes:  # here, so that a large picture is let go before the next one is decoded
+            yield _taken(rows, form)
+            size = 0
+    if rows:
+        yield _taken(rows, form)
 
 
 def find_images(root: str, bad_rows: BadRows | None = None) -> ImageIndex:
@@ -137,7 +141,10 @@ def default_pattern(root: str) -> str:
 def is_manifest(path: str) -> bool:
     with files.open_input(path) as file:
         first = file.read(1 << 16).decode("utf-8-sig", errors="replace").partition("\n")[0]
-    return set(_CSV_COLUMNS) <= set(next(csv.reader([first]), []))
+    try:
+        return set(_CSV_COLUMNS) <= set(next(csv.reader([first]), []))
+    except csv.Error:
+        return False
 
 
 def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
@@ -176,18 +183,27 @@ def _named_by(table: str, bad_rows: BadRows) -> Iterator[tuple[FileStat, str]]:
     missing = [name for name in _CSV_COLUMNS if name not in (reader.fieldnames or [])]
     if missing:
         raise InfeedError(f"no column {missing[0]!r}", where=f"{table}, line 1", do=_LAYOUTS)
-    for row in reader:
+    for row in _rows_of(reader, table):
         path, label = (row[name] or "" for name in _CSV_COLUMNS)
         try:
             image = files.stat(files.join(table.rpartition("/")[0], path))
-        except FileNotFoundError:
-            reason = f"no file {path!r}, seen from the CSV's own folder"
+        except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
+            missing_file = isinstance(error, FileNotFoundError)
+            reason = f"no file {path[:_SHOWN]!r}" + (", seen from the CSV's own folder" if missing_file else "")
             bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
             continue
         if label:
             yield image, label
         else:
             bad_rows.report(BadRow(table, reader.line_num, "label", f"no label for {path!r}", f"{path},"))
+
+
+def _rows_of(reader: csv.DictReader[str], table: str) -> Iterator[dict[str, str | None]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        where = f"{table}, line {reader.line_num + 1}"
+        raise InfeedError(f"not CSV: {error}", where=where, do="write the CSV again, without NUL characters") from error
 
 
 def _text_of(table: str) -> str:
@@ -221,30 +237,39 @@ def _contents(folder: str) -> str:
     return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
 
 
-def _plan(found: Found, block_bytes: int) -> Iterator[Iterable[FileRef | BadRow]]:
+def _plan(found: Found, block_bytes: int) -> Iterator[FileBlock | tuple[BadRow, ...]]:
     if found.bad_rows:
         yield found.bad_rows
     yield from folders.plan_blocks(found.refs, block_bytes)
 
 
-def _load(path: str) -> tuple[bytes, ImageHeader]:
-    data = folders.read_whole(path)
-    header = header_of(data, path)
-    check_whole(data, header, path)
+class _Row(NamedTuple):
+    file: FileRef
+    content: bytes | bytearray
+    header: ImageHeader
+
+
+def _load(file: FileRef, form: _ImageReading) -> tuple[bytes | bytearray, ImageHeader]:
+    data = folders.read_whole(file.path)
+    if not form.options.keeps_bytes:
+        return rewrite(data, file.path, form.options, form.max_row_mb)
+    header = header_of(data, file.path)
+    check_size(header.height, header.width, header.channels, file.path, form.max_row_mb)
+    check_whole(data, header, file.path)
     return data, header
 
 
-def _batch(rows: Sequence[tuple[FileRef, bytes, ImageHeader]], form: _ImageReading) -> pa.RecordBatch:
-    contents = [content for _, content, _ in rows]
+def _taken(rows: list[_Row], form: _ImageReading) -> pa.RecordBatch:
+    """The rows as a batch; the list is empty then."""
     columns = {
-        "image/encoded": contents,
-        "image/raw": contents,
-        "image/format": [header.format for _, _, header in rows],
-        "image/filename": [ref.filename for ref, _, _ in rows],
-        "image/height": [header.height for _, _, header in rows],
-        "image/width": [header.width for _, _, header in rows],
-        "image/channels": [header.channels for _, _, header in rows],
-        **form.classes.columns([ref.text for ref, _, _ in rows]),
+        "image/format": [row.header.format for row in rows],
+        "image/filename": [row.file.filename for row in rows],
+        "image/height": [row.header.height for row in rows],
+        "image/width": [row.header.width for row in rows],
+        "image/channels": [row.header.channels for row in rows],
+        **form.classes.columns([row.file.text for row in rows]),
     }
-    schema = form.schema
-    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    contents = folders.as_column([row.content for row in rows])
+    rows.clear()
+    arrays = [pa.array(columns[field.name], field.type) if field.name in columns else contents for field in form.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=form.schema)

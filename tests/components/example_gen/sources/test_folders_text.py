@@ -85,3 +85,25 @@ def test_a_truncated_file(tmp_path: Path) -> None:
 def test_impossible_options() -> None:
     with pytest.raises(InfeedError, match="unit is 'word'"):
         TextOptions("word")  # type: ignore[arg-type]
+
+
+def test_a_compressed_text_is_bounded_by_what_it_decodes_to(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(gzip.compress(bytes(1 << 20) + b"x"))
+    (tmp_path / "b.txt").write_bytes(b"short")
+    opened = folders.open_text(
+        str(tmp_path), {None: "*"}, IngestOptions(max_row_mb=1), folders.TextOptions(unit="file")
+    )
+    bad_rows = BadRows("reject", 1)
+    batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
+    found = [row["text"] for batch in batches for row in batch.to_pylist()]
+    assert found == ["short"]
+    (bad,) = bad_rows.take()
+    assert "max_row_mb, which is 1" in bad.reason
+
+
+def test_a_line_beyond_the_limit_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"short\n" + b"x" * (1 << 21))
+    with pytest.raises(InfeedError, match="more than 1 MB") as raised:
+        folders.open_text(str(tmp_path), {None: "*"}, IngestOptions(max_row_mb=1, block_bytes=1 << 16))
+    assert raised.value.where.endswith("a.txt, line 2")
+    assert "--max-row-mb" in raised.value.do

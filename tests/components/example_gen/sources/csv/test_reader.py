@@ -49,7 +49,7 @@ def read(path: str, options: CsvOptions | None = None, **sizes: int) -> dict[str
 def test_types_are_found_over_the_whole_input(write: Write) -> None:
     rows = ["1,1,1,"] * 3_000 + ["2,0.5,x,"]
     path = write("a,b,c,d\n" + "\n".join(rows))
-    assert reader.scan(path, CsvOptions(), block_bytes=1024).rows == 3_001
+    assert reader.scan(path, CsvOptions(), IngestOptions(block_bytes=1024)).rows == 3_001
     assert open_csv(path).schema.types == [pa.int64(), pa.float64(), pa.string(), pa.null()]
 
 
@@ -161,7 +161,7 @@ def test_latin_1(write: Write) -> None:
     path = write("größe,ä\nKöln,ü\n".encode("latin-1"))  # the header alone is longer as UTF-8 than up to its end here
     options = CsvOptions(encoding="latin-1")
     rows = reader.read_header(path, options).rows
-    (block,) = reader.read_span(rows, open_csv(path, options).schema, options, 4, bad_rows=BadRows())
+    (block,) = reader.read_span(rows, open_csv(path, options).schema, options, IngestOptions(), bad_rows=BadRows())
     assert block.to_pydict() == {"größe": ["Köln"], "ä": ["ü"]}
 
 

@@ -335,3 +335,46 @@ def test_a_whole_jpeg_is_not_decoded_to_find_out(mode: str, options: dict[str, A
     file = io.BytesIO()
     Image.new("RGB", (33, 17), "teal").convert(mode).save(file, "jpeg", exif=Image.Exif(), **options)
     assert codec.damage_of_jpeg(file.getvalue()) == ""
+
+
+@pytest.mark.parametrize("name", ["large.png", "large.jpg"])
+@pytest.mark.parametrize("options", [{}, {"pixels": "raw"}, {"size": (4, 4)}])
+def test_a_picture_that_decodes_to_more_than_the_limit_is_set_aside(
+    pets: str, name: str, options: dict[str, Any]
+) -> None:
+    save(Path(pets) / "cat" / name, size=(700, 600))  # 1.2 MB decoded
+    opened = reader.open_images(pets, {None: "*/*"}, IngestOptions(max_row_mb=1), ImageOptions(**options))
+    (task,) = opened.tasks
+    bad_rows = BadRows("reject", 10)
+    assert sum(batch.num_rows for batch in opened.read(task.payload, bad_rows=bad_rows)) == 3
+    (bad,) = bad_rows.take()
+    assert bad.file.endswith(f"cat/{name}")
+    assert "700 x 600 pixels decodes to 2 MB" in bad.reason
+    with pytest.raises(InfeedError, match="700 x 600") as raised:
+        list(opened.read(task.payload, bad_rows=BadRows()))
+    assert "--max-row-mb" in raised.value.do
+
+
+def test_a_size_to_scale_to_counts_against_the_limit(tmp_path: Path) -> None:
+    save(tmp_path / "a.png")
+    opened = reader.open_images(
+        str(tmp_path), {None: "*"}, IngestOptions(max_row_mb=1), ImageOptions(size=(1_000, 1_000))
+    )
+    with pytest.raises(InfeedError, match="1,000 x 1,000") as raised:
+        list(opened.read(opened.tasks[0].payload, bad_rows=BadRows()))
+    assert raised.value.where.endswith("a.png")
+
+
+def test_the_limit_is_ours_and_not_pillows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400_000)  # Pillow refuses twice as many
+    save(tmp_path / "a.png", size=(1_000, 1_000), mode="P")
+    assert len(rows(str(tmp_path), "*")) == len(rows(str(tmp_path), "*", pixels="raw")) == 1
+    assert Image.MAX_IMAGE_PIXELS == 400_000
+
+
+def test_a_list_of_pictures_that_is_no_csv(tmp_path: Path) -> None:
+    save(tmp_path / "1.png")
+    (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n1.png," + "x" * 200_000 + "\n")
+    with pytest.raises(InfeedError, match="not CSV") as raised:
+        reader.find_images(str(tmp_path / "labels.csv"))
+    assert raised.value.where.endswith("labels.csv, line 3")
