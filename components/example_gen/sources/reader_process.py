@@ -82,6 +82,10 @@ def call_apart(function: Callable[..., Any], *arguments: Any, where: str, memory
         return result
 
 
+class _OutOfMemoryError(Exception):
+    """The child needs more than so many bytes, which is all it may use."""
+
+
 class _Child:
     def __init__(self) -> None:
         # Arrow's default allocators reserve far more address space than they use. The limit counts all of it.
@@ -102,12 +106,12 @@ class _Child:
 
         Raises:
           EOFError, BrokenPipeError: the child has ended.
-          MemoryError: the child needs more memory.
+          _OutOfMemoryError: the child needs more memory.
         """
         _send(self._requests, _RESULT, pickle.dumps((function, arguments, memory)))
         while (message := _receive(self._replies))[0] != _END:
             if message[0] == _NO_MEMORY:
-                raise MemoryError
+                raise _OutOfMemoryError(pickle.loads(message[1]))
             if message[0] == _ERROR:
                 raise pickle.loads(message[1])
             yield message
@@ -144,13 +148,10 @@ def _child(where: str, memory: int) -> Iterator[_Child]:
         yield child
     except (EOFError, BrokenPipeError) as error:
         raise InfeedError(f"the file crashed its reader ({child.died_of()})", where=where, do=_DO) from error
-    except MemoryError as error:
+    except (_OutOfMemoryError, MemoryError) as error:
         child.kill()
-        raise InfeedError(
-            f"reading takes more than {memory >> 20:,} MB of memory",
-            where=where,
-            do="write the file with smaller values and row groups, or raise max_row_mb (--max-row-mb)",
-        ) from error
+        allowed = error.args[0] if isinstance(error, _OutOfMemoryError) else 0
+        raise _out_of_memory(allowed, memory, where) from error
     except InfeedError:
         _idle.append(child)
         raise
@@ -158,6 +159,22 @@ def _child(where: str, memory: int) -> Iterator[_Child]:
         child.kill()
         raise
     _idle.append(child)
+
+
+def _out_of_memory(allowed: int, wanted: int, where: str) -> InfeedError:
+    """The error of a reader that may use fewer bytes than it needs, because of our limit or of the system's."""
+    if allowed >= wanted:
+        return InfeedError(
+            f"reading takes more than {wanted >> 20:,} MB of memory",
+            where=where,
+            do="write the file with smaller values, row groups or fewer columns, or raise max_row_mb (--max-row-mb)",
+        )
+    left = f"; the system allows {allowed >> 20:,} MB of {wanted >> 20:,}" if allowed else ""
+    return InfeedError(
+        f"there is not enough memory to read the file{left}",
+        where=where,
+        do="end other programs, or raise the limit of the shell (ulimit -v) or of the container",
+    )
 
 
 def _end_idle() -> None:
@@ -197,11 +214,11 @@ def serve() -> None:
         except EOFError:
             return
         started_with = started_with or _address_space()  # with the modules that the first request imports
-        _limit_memory(started_with + memory)
-        _reply(replies, function, arguments)
+        allowed = _limit_memory(started_with + memory) - started_with
+        _reply(replies, function, arguments, max(1, allowed))
 
 
-def _reply(replies: BinaryIO, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _reply(replies: BinaryIO, function: Callable[..., Any], arguments: tuple[Any, ...], allowed: int) -> None:
     try:
         result = function(*arguments)
         if isinstance(result, Iterator):
@@ -211,7 +228,7 @@ def _reply(replies: BinaryIO, function: Callable[..., Any], arguments: tuple[Any
             _send(replies, _RESULT, pickle.dumps(result))
         _send(replies, _END)
     except MemoryError:
-        _send(replies, _NO_MEMORY)
+        _send(replies, _NO_MEMORY, pickle.dumps(allowed))
     except Exception as error:
         _send(replies, _ERROR, pickle.dumps(error))
 
@@ -228,6 +245,9 @@ def _address_space() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
-def _limit_memory(size: int) -> None:
+def _limit_memory(size: int) -> int:
+    """Limit this process to so many bytes, or to what the system allows if that is less, and return the limit."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (size if most == resource.RLIM_INFINITY else min(size, most), most))
+    limit = size if most == resource.RLIM_INFINITY else min(size, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    return limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import resource
 import threading
 
 import pytest
@@ -65,6 +66,19 @@ def test_memory_beyond_the_limit_is_an_error_that_names_the_file_and_the_option(
         call_apart(bytes, 1 << 30, where="a.parquet", memory=64 << 20)
     assert raised.value.where == "a.parquet"
     assert "--max-row-mb" in raised.value.do
+
+
+def limit_this_process(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def test_memory_that_the_system_does_not_allow_is_no_limit_of_ours() -> None:
+    call_apart(limit_this_process, 700 << 20, where="a.parquet", memory=MEMORY)
+    with pytest.raises(InfeedError, match="not enough memory") as raised:
+        call_apart(bytes, 1 << 30, where="a.parquet", memory=2 << 30)
+    assert "of 2,048" in raised.value.what
+    assert raised.value.where == "a.parquet"
+    assert "ulimit" in raised.value.do
 
 
 def test_a_limit_can_be_raised_for_the_next_call() -> None:
