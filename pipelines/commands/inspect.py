@@ -202,7 +202,7 @@ def _decoded(value: bytes) -> Image.Image:
 
 def draw_sheet(examples: Sequence[Example], path: str, columns: int = 8) -> int:
     """Writes the pictures among the examples to a PNG, unless there are none; returns how many there are."""
-    found = [(picture, _label(example)) for example in examples if (picture := picture_of(example))]
+    found = [(_fit(picture), _label(example)) for example in examples if (picture := picture_of(example))]
     if not found:
         return 0
     columns = min(columns, len(found))
@@ -210,10 +210,9 @@ def draw_sheet(examples: Sequence[Example], path: str, columns: int = 8) -> int:
     size = (columns * (_CELL + _GAP) + _GAP, rows * (_CELL + _CAPTION + _GAP) + _GAP)
     sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
-    for number, (picture, label) in enumerate(found):
+    for number, (fitted, label) in enumerate(found):
         left = _GAP + number % columns * (_CELL + _GAP)
         top = _GAP + number // columns * (_CELL + _CAPTION + _GAP)
-        fitted = _fit(picture)
         sheet.paste(fitted, (left + (_CELL - fitted.width) // 2, top + (_CELL - fitted.height) // 2))
         draw.text((left, top + _CELL + 2), label, fill="black")
     sheet.save(path, "PNG")

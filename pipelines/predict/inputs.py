@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from infeed.components.dataset import example_types, files, names
+from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
@@ -22,6 +23,7 @@ from infeed.pipelines.project.sources import is_picture, source_of
 
 IMAGE = "image/encoded"
 _BATCH = 256
+_BATCH_BYTES = 64 << 20  # of encoded pictures
 _DEPTH = 8  # folders below a folder of pictures
 _PICTURES = ("PNG", "JPEG", "BMP", "GIF")  # what an exported model decodes
 
@@ -78,11 +80,21 @@ def examples(roots: Sequence[str], signature: Signature) -> Iterator[Batch]:
 def pictures(inputs: Sequence[str]) -> Iterator[Batch]:
     """Batches of the column `image/encoded`."""
     paths = [path for given in inputs for path in _pictures_of(given)]
-    for start in range(0, len(paths), _BATCH):
-        some = paths[start : start + _BATCH]
-        read = [_read(path) for path in some]
-        wrong = {place: one for place, one in enumerate(read) if isinstance(one, str)}
-        yield Batch(some, {IMAGE: [one for one in read if isinstance(one, bytes)]}, wrong)
+    names, read, size = list[str](), list[bytes | str](), 0
+    for path in paths:
+        names.append(path)
+        read.append(_read(path))
+        size += len(read[-1])
+        if len(names) == _BATCH or size > _BATCH_BYTES:
+            yield _of_pictures(names, read)
+            names, read, size = [], [], 0
+    if names:
+        yield _of_pictures(names, read)
+
+
+def _of_pictures(names: list[str], read: Sequence[bytes | str]) -> Batch:
+    wrong = {place: one for place, one in enumerate(read) if isinstance(one, str)}
+    return Batch(names, {IMAGE: [one for one in read if isinstance(one, bytes)]}, wrong)
 
 
 def _pictures_of(given: str) -> list[str]:
@@ -104,16 +116,21 @@ def _pictures_of(given: str) -> list[str]:
 
 def _read(path: str) -> bytes | str:
     """A picture's bytes, or what is wrong with it."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import UnidentifiedImageError
+
+    from infeed.components.example_gen.sources.images.codec import open_image
 
     try:
         data = files.read_bytes(path)
-        with Image.open(io.BytesIO(data)) as image:
+        with open_image(io.BytesIO(data)) as image:
             kind = image.format
+            size = image.width * image.height * len(image.getbands()) >> 20
     except UnidentifiedImageError:
         return "it is no picture"
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError) as error:
         return f"it cannot be read: {error}"
+    if size >= MAX_ROW_MB:
+        return f"its pixels take {size:,} MB, more than {MAX_ROW_MB}; scale it down"
     return data if kind in _PICTURES else f"it is a {kind} picture; convert it to PNG or JPEG"
 
 

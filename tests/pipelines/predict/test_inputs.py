@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import struct
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,6 +103,24 @@ def test_pictures_are_looked_for_below_a_folder_and_what_is_none_is_told(tmp_pat
     assert [Path(name).name for name in batch.names] == ["cat.png", "dog.png", "no.jpg"]
     assert batch.cells[IMAGE] == [(tmp_path / "deep" / "cat.png").read_bytes()]
     assert batch.wrong == {1: "it is a TIFF picture; convert it to PNG or JPEG", 2: "it is no picture"}
+
+
+def test_a_picture_of_very_many_pixels_is_refused_before_a_model_decodes_it(tmp_path: Path) -> None:
+    Image.new("1", (2, 2)).save(tmp_path / "a.png")
+    head = (tmp_path / "a.png").read_bytes()
+    size = struct.pack(">II", 20_000, 20_000)
+    ihdr = b"IHDR" + size + head[24:29]
+    (tmp_path / "b.png").write_bytes(head[:12] + ihdr + struct.pack(">I", zlib.crc32(ihdr)) + head[33:])
+    batch = only(pictures([str(tmp_path)]))
+    assert len(batch.cells[IMAGE]) == 1
+    assert "381 MB" in batch.wrong[1]
+
+
+def test_large_pictures_are_asked_about_in_smaller_batches(tmp_path: Path) -> None:
+    Image.new("L", (2, 2)).save(tmp_path / "a.png")
+    for name in "bcd":
+        (tmp_path / f"{name}.png").write_bytes((tmp_path / "a.png").read_bytes() + bytes(40 << 20))
+    assert [len(batch.names) for batch in pictures([str(tmp_path)])] == [3, 1]
 
 
 def test_lists_stay_lists_and_a_missing_one_is_missing(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def upright_size(file: BinaryIO, path: str) -> tuple[int, int, int]:
     """
     header = read_header(file, path)
     file.seek(0)
-    with _opened(file) as image:
+    with open_image(file) as image:
         # A PNG would be decoded to look for the tag, which TensorFlow takes no notice of there.
         is_turned = header.format == "jpeg" and image.getexif().get(_ORIENTATION, 1) >= _FIRST_TURNED
     size = (header.width, header.height) if is_turned else (header.height, header.width)
@@ -246,7 +246,7 @@ def read_header(file: BinaryIO, path: str) -> ImageHeader:
       InfeedError: not an image, or neither PNG nor JPEG.
     """
     try:
-        with _opened(file) as image:
+        with open_image(file) as image:
             return _header_of(image, path)
     except UNREADABLE as error:
         raise InfeedError("not an image", where=path, do=_DO) from error
@@ -264,7 +264,7 @@ def check_whole(data: bytes, header: ImageHeader, path: str) -> None:
 
 def _check_decodes(data: bytes, path: str) -> None:
     try:
-        with _opened(io.BytesIO(data)) as image:
+        with open_image(io.BytesIO(data)) as image:
             image.load()
     except UNREADABLE as error:
         raise InfeedError(f"an image cut short or damaged: {error}", where=path, do=_DO) from error
@@ -306,7 +306,7 @@ def _return_freed_pixels() -> None:
 
 
 def _decoded(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tuple[ImageHeader, Image.Image]:
-    with _opened(io.BytesIO(data)) as image:
+    with open_image(io.BytesIO(data)) as image:
         header = _header_of(image, path)
         height, width = max((header.height, header.width), options.size or (0, 0), key=math.prod)
         check_size(height, width, header.channels, path, most_mb)
@@ -318,7 +318,7 @@ def _decoded(data: bytes, path: str, options: ImageOptions, most_mb: int) -> tup
 
 
 @contextmanager
-def _opened(file: BinaryIO) -> Iterator[Image.Image]:
+def open_image(file: BinaryIO) -> Iterator[Image.Image]:
     """Open an image of any size: `check_size` has a limit that a user can raise, and Pillow's is one of the process."""
     with _LOCK:
         most, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
