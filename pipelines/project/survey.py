@@ -24,7 +24,7 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, open_patterns
-from infeed.components.example_gen.inputs import BadRow, BadRows
+from infeed.components.example_gen.inputs import BadRow, BadRows, check_any_good
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
@@ -278,11 +278,18 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
 
 
 def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
-    """The pictures with their sizes, those left out that have none and may be."""
+    """The pictures with their sizes, those left out that have none and may be.
+
+    Raises:
+      InfeedError: a picture that is refused, or all of them are rejected.
+    """
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     small = folders.bounded(images, options.max_row_mb, bad_rows)
     sizes = ((image, _size_or_none(image.path, options, bad_rows)) for image in small)
-    return [(image, size) for image, size in sizes if size]
+    sized = [(image, size) for image, size in sizes if size]
+    if not sized:
+        check_any_good(bad_rows.take())
+    return sized
 
 
 def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple[int, int, int] | None:

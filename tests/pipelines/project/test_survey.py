@@ -255,3 +255,22 @@ def test_a_foreign_picture_is_an_error_with_the_formats_that_are_read_and_a_way_
     assert raised.value.where.endswith("cat/foreign.png")
     assert "PNG or JPEG" in raised.value.do
     assert "--on-bad-row reject" in raised.value.do
+
+
+def test_pictures_beyond_the_limit_are_counted_by_their_headers(tmp_path: Path) -> None:
+    for name, side in (("cat/a.png", 4), ("dog/b.png", 4), ("dog/large.png", 700)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (side, side)).save(tmp_path / name)
+    with pytest.raises(InfeedError, match="700 x 700") as raised:
+        survey_images(str(tmp_path), IngestOptions(max_row_mb=1))
+    assert "--max-row-mb 2" in raised.value.do
+    assert survey_images(str(tmp_path), IngestOptions(max_row_mb=1, on_bad_row="reject")).rejected == 1
+    assert survey_images(str(tmp_path), IngestOptions(max_row_mb=2)).rows == 3
+
+
+def test_pictures_that_are_all_rejected_are_no_matter_of_the_filter(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    Image.new("RGB", (700, 700)).save(tmp_path / "cat" / "a.png")
+    with pytest.raises(InfeedError, match="every row is rejected") as raised:
+        survey_images(str(tmp_path), IngestOptions(max_row_mb=1, on_bad_row="reject"))
+    assert raised.value.where.endswith("a.png")
