@@ -180,10 +180,18 @@ def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: Ba
 def _named_by(table: str, bad_rows: BadRows) -> Iterator[tuple[FileStat, str]]:
     """(image, label) of each row of a CSV; one that says too little, or names no file, is reported."""
     reader = csv.DictReader(io.StringIO(_text_of(table), newline=""))
+    try:
+        yield from _images_of(reader, table, bad_rows)
+    except csv.Error as error:
+        where = f"{table}, line {reader.line_num + 1}"
+        raise InfeedError(f"not CSV: {error}", where=where, do="write the CSV again, without NUL characters") from error
+
+
+def _images_of(reader: csv.DictReader[str], table: str, bad_rows: BadRows) -> Iterator[tuple[FileStat, str]]:
     missing = [name for name in _CSV_COLUMNS if name not in (reader.fieldnames or [])]
     if missing:
         raise InfeedError(f"no column {missing[0]!r}", where=f"{table}, line 1", do=_LAYOUTS)
-    for row in _rows_of(reader, table):
+    for row in reader:
         path, label = (row[name] or "" for name in _CSV_COLUMNS)
         try:
             image = files.stat(files.join(table.rpartition("/")[0], path))
@@ -196,14 +204,6 @@ def _named_by(table: str, bad_rows: BadRows) -> Iterator[tuple[FileStat, str]]:
             yield image, label
         else:
             bad_rows.report(BadRow(table, reader.line_num, "label", f"no label for {path!r}", f"{path},"))
-
-
-def _rows_of(reader: csv.DictReader[str], table: str) -> Iterator[dict[str, str | None]]:
-    try:
-        yield from reader
-    except csv.Error as error:
-        where = f"{table}, line {reader.line_num + 1}"
-        raise InfeedError(f"not CSV: {error}", where=where, do="write the CSV again, without NUL characters") from error
 
 
 def _text_of(table: str) -> str:

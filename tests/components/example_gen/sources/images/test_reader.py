@@ -372,9 +372,10 @@ def test_the_limit_is_ours_and_not_pillows(tmp_path: Path, monkeypatch: pytest.M
     assert Image.MAX_IMAGE_PIXELS == 400_000
 
 
-def test_a_list_of_pictures_that_is_no_csv(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "line"), [("path,label\n1.png,cat\n", 3), ("", 1)])
+def test_a_list_of_pictures_that_is_no_csv(tmp_path: Path, before: str, line: int) -> None:
     save(tmp_path / "1.png")
-    (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n1.png," + "x" * 200_000 + "\n")
+    (tmp_path / "labels.csv").write_text(before + "path,label," + "x" * 200_000 + "\n")  # more than a cell may have
     with pytest.raises(InfeedError, match="not CSV") as raised:
         reader.find_images(str(tmp_path / "labels.csv"))
-    assert raised.value.where.endswith("labels.csv, line 3")
+    assert raised.value.where.endswith(f"labels.csv, line {line}")
