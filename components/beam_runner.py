@@ -60,6 +60,11 @@ class Named:
         package, _, name = self.runner.rpartition(".")
         return name.lower() in _LOCAL and (not package or package.startswith("apache_beam."))
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether a runner is named that is not local."""
+        return bool(self.runner) and not self.is_local
+
 
 @contextmanager
 def local_runner() -> Iterator[None]:

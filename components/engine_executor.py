@@ -11,7 +11,7 @@ from typing import Any
 from tfx import types
 from tfx.dsl.components.base import base_beam_executor
 
-from infeed.components.beam_runner import local_runner, pipeline_of
+from infeed.components.beam_runner import pipeline_of
 from infeed.components.engine.choice import Cluster
 
 # Properties of Examples that say what their files hold. Those that TFX's ExampleGen has written name a format only
@@ -37,9 +37,9 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
     def cluster(self, output: types.Artifact) -> Cluster:
         """The way to the runner that Beam's options name; results of workers travel through the output's folder."""
         options = getattr(self._given, "beam_pipeline_args", None) or []
-        return Cluster(options, self._make_named_pipeline, output.uri)
+        return Cluster(options, self._make_beam_pipeline, output.uri)
 
-    def _make_named_pipeline(self) -> Any:
+    def _make_beam_pipeline(self) -> Any:
         return _Beam(self._given).make_pipeline()
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
@@ -51,9 +51,11 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
           reason: why it cannot be done here.
         """
         _log.warning("%s by TFX's own executor on Beam: %s", what, reason)
-        executor = importlib.import_module(f"tfx.components.{component}.executor").Executor
-        with local_runner():
-            executor(self._given).Do(*arguments)
+        executor = importlib.import_module(f"tfx.components.{component}.executor").Executor(self._given)
+        if not getattr(self._given, "make_beam_pipeline_fn", None):
+            # The options are read late: `Do` may add a user's module to them.
+            executor._make_beam_pipeline = lambda: pipeline_of(executor._beam_pipeline_args)
+        executor.Do(*arguments)
 
 
 class _Beam(base_beam_executor.BaseBeamExecutor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import os
@@ -279,6 +280,36 @@ def portable_options(beam_clusters: ModuleType, tmp_path_factory: pytest.TempPat
     """Options of Beam's that name its portable runner with a pool of external workers."""
     with beam_clusters.portable(tmp_path_factory.mktemp("portable")) as options:
         yield options
+
+
+_opened: list[str] | None = None
+
+
+@functools.cache
+def _watch_opened_files() -> None:
+    """For good: Python forgets no audit hook."""
+    sys.addaudithook(
+        lambda event, what: _opened.append(str(what[0])) if event == "open" and _opened is not None else None
+    )
+
+
+@pytest.fixture
+def opened_data() -> Iterator[Callable[[], list[str]]]:
+    """Returns the files of splits that Python has opened in this process since the last call."""
+    global _opened
+    _watch_opened_files()
+    _opened = []
+
+    def take() -> list[str]:
+        assert _opened is not None
+        data = (path for path in _opened if "/Split-" in path and path.endswith(".gz"))
+        packed = ("site-packages", "/build/tfx/")  # TFX packs itself for workers, its test data with it
+        found = [path for path in data if not any(part in path for part in packed)]
+        _opened.clear()
+        return found
+
+    yield take
+    _opened = None
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ def choose(work: Work, cluster: Cluster | None = None, processes: int | None = N
       InfeedError: an option of Beam's that cannot be.
     """
     named = Named.of(cluster.options if cluster else ())
-    if cluster and named.runner and not named.is_local:
+    if cluster and named.is_cluster:
         engine: Engine = OnBeam(cluster.make_pipeline, cluster.shared, named.short_name)
         reason = "--runner names it"
     else:
@@ -109,6 +109,11 @@ class ChosenMap:
     bytes_per_process: int
     cluster: Cluster | None = None
     processes: int | None = None
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether each call runs on the Beam runner that the options name."""
+        return self.cluster is not None and Named.of(self.cluster.options).is_cluster
 
     def __call__(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
         """Yield `function(item)` for each item, in their order; see `Engine.map`."""

@@ -1,9 +1,9 @@
-"""Evaluator: TFX's component, argument for argument, in batches and without Beam; and what it executes."""
+"""Evaluator: TFX's component, argument for argument, in in batches, on an engine; and what it executes."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from tfx.types import artifact_utils
 from tfx.utils import json_utils, path_utils, proto_utils
 
 # isort: split
+import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis import constants as tfma_constants
 from tensorflow_model_analysis.evaluators import metrics_validator
@@ -25,20 +26,24 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.ranges import record_ranges
 from infeed.components.dataset.records import frame_records, write_records
+from infeed.components.engine.choice import ChosenMap, Cluster, Work, choose
 from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.measuring import measure
-from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
-from infeed.components.evaluation.models import EvaluatedModel
+from infeed.components.evaluation.measuring import Evaluation, measure, plan_of
+from infeed.components.evaluation.metric_plan import Metrics
 from infeed.components.evaluation.pairs import BeyondError
-from infeed.components.evaluation.predictions.batches import BYTES, Batch, InputShard, batches_of
-from infeed.components.evaluation.slices import SliceKey, SliceSpec
+from infeed.components.evaluation.predictions.batches import BYTES
+from infeed.components.evaluation.slices import SliceKey
 from infeed.components.evaluation.tfma_names import check_names
 
 EXAMPLES, MODEL, BASELINE, SCHEMA = "examples", "model", "baseline_model", "schema"
 EVAL_CONFIG, SPLITS = "eval_config", "example_splits"
 ROWS = 4_096  # of a batch, at most
+# Of examples: a process that loads TensorFlow, TFMA and a model takes some 8 s, in which one evaluates about as many.
+BYTES_PER_PROCESS = 96 << 20
+_COUNTED_BYTES_PER_PROCESS = 256 << 20
 # A call of the graph of a wide table takes as long for one row as for hundreds, and its records hold no pictures.
 WIDE, WIDE_BYTES = 100, 64 << 20
 Sliced = Sequence[tuple[SliceKey, Metrics]]
@@ -53,7 +58,8 @@ class EvaluatorExecutor(EngineExecutor):
         """As TFX calls it."""
         self._log_startup(input_dict, output_dict, exec_properties)
         try:
-            verdict = evaluate(input_dict, output_dict, exec_properties)
+            output = artifact_utils.get_single_instance(output_dict[constants.EVALUATION_KEY])
+            verdict = evaluate(input_dict, output_dict, exec_properties, self.cluster(output))
         except BeyondError as beyond:
             arguments = input_dict, output_dict, exec_properties
             self.leave_to_tfx("evaluator", "the model is evaluated", beyond, *arguments)
@@ -63,8 +69,16 @@ class EvaluatorExecutor(EngineExecutor):
             _bless(blessing, bool(verdict.validation_ok), input_dict, exec_properties)
 
 
-def evaluate(input_dict: Artifacts, output_dict: Artifacts, exec_properties: Mapping[str, Any]) -> Any:
+def evaluate(
+    input_dict: Artifacts,
+    output_dict: Artifacts,
+    exec_properties: Mapping[str, Any],
+    cluster: Cluster | None = None,
+) -> Any:
     """Writes the evaluation.
+
+    Args:
+      cluster: the way to the runner that Beam's options name.
 
     Returns:
       TFMA's ValidationResult; None where the eval config has no thresholds, so that nothing is blessed.
@@ -77,19 +91,16 @@ def evaluate(input_dict: Artifacts, output_dict: Artifacts, exec_properties: Map
     eval_config = _eval_config(input_dict, exec_properties)
     if unread := unread_format(input_dict[EXAMPLES]):
         raise BeyondError(unread)
-    plan = MetricPlan.of(eval_config)
-    specs = [SliceSpec.of(spec) for spec in eval_config.slicing_specs] or [SliceSpec((), ())]
     folders = _folders(input_dict[EXAMPLES], exec_properties)
-    options = eval_config.options
-    default_metrics = not options.HasField("include_default_metrics") or options.include_default_metrics.value
-    models = [
-        EvaluatedModel(spec, _path(input_dict, spec), default_metrics=default_metrics)
-        for spec in sorted(eval_config.model_specs, key=lambda spec: bool(spec.is_baseline))
-    ]
-    known = set[str]().union(*(known_columns(artifact.uri) for artifact in input_dict[EXAMPLES]))
-    sliced = measure(plan, specs, models, read_batches(folders, WIDE_BYTES if len(known) > WIDE else BYTES), known)
+    evaluation = _evaluation(eval_config, input_dict)
+    plan_of(evaluation.config)  # before anything is read: it says what cannot be done here
+    ranges = record_ranges(folders, ChosenMap("counts", _COUNTED_BYTES_PER_PROCESS, cluster))
+    work = Work("evaluates", len(ranges), sum(part.bytes for part in ranges), BYTES_PER_PROCESS, 2 << 30, alone=_gpu())
+    with choose(work, cluster) as engine:
+        sliced = measure(evaluation, ranges, engine)
+    models = {spec.name: _path(input_dict, spec) for spec in _candidate_first(eval_config)}
     target = artifact_utils.get_single_uri(output_dict[constants.EVALUATION_KEY])
-    verdict = write_results(target, eval_config, {model.spec.name: model.path for model in models}, sliced)
+    verdict = write_results(target, eval_config, models, sliced)
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
     return verdict if thresholds else None
 
@@ -159,15 +170,29 @@ def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, A
     return [uri for split in asked for uri in artifact_utils.get_split_uris(list(examples), split)]
 
 
-def read_batches(folders: Iterable[str], most_bytes: int = BYTES) -> Iterator[Batch]:
-    """The records of some folders of splits, file by file, at most `ROWS` and `most_bytes` at a time.
+def _evaluation(eval_config: Any, input_dict: Artifacts) -> Evaluation:
+    known = frozenset[str]().union(*(known_columns(artifact.uri) for artifact in input_dict[EXAMPLES]))
+    options = eval_config.options
+    return Evaluation(
+        config=eval_config.SerializeToString(deterministic=True),
+        models=tuple(
+            (spec.SerializeToString(deterministic=True), _path(input_dict, spec))
+            for spec in _candidate_first(eval_config)
+        ),
+        default_metrics=not options.HasField("include_default_metrics") or options.include_default_metrics.value,
+        known=known,
+        most_rows=ROWS,
+        most_bytes=WIDE_BYTES if len(known) > WIDE else BYTES,
+    )
 
-    Raises:
-      InfeedError: a file is truncated or corrupt.
-    """
-    for folder in folders:
-        for file in sorted(file.path for file in files.list_files(folder) if not files.is_hidden(file.path)):
-            yield from batches_of(InputShard(files.name(folder), file), ROWS, most_bytes)
+
+def _candidate_first(eval_config: Any) -> list[Any]:
+    return sorted(eval_config.model_specs, key=lambda spec: bool(spec.is_baseline))
+
+
+def _gpu() -> str:
+    """Why one process does it; empty where several may."""
+    return "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
 
 
 def known_columns(root: str) -> set[str]:
@@ -226,7 +251,9 @@ def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], s
         file_format="<unknown>",
         model_locations=locations,
     )
-    files.write_bytes(files.join(folder, "eval_config.json"), f"{json_format.MessageToJson(run)}\n".encode())
+    files.write_bytes(
+        files.join(folder, "eval_config.json"), f"{json_format.MessageToJson(run, sort_keys=True)}\n".encode()
+    )
     return verdict
 
 

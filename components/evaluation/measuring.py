@@ -1,19 +1,26 @@
-"""Measures models on examples: batch after batch, the terms of every metric are added up for each slice."""
+"""Measures models on examples: the terms of every metric are added up for each slice, range by range, and merged."""
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
+import tfx.components  # noqa: F401 - before TFMA: the other order fails on TFX 1.21
+
+# isort: split
+from tensorflow_model_analysis.proto import config_pb2
+
 from infeed.components import progress
+from infeed.components.dataset.ranges import ShardRange
+from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
 from infeed.components.evaluation.models import EvaluatedModel, ModelAnswer, feature_values
 from infeed.components.evaluation.pairs import Array, Observed
-from infeed.components.evaluation.predictions.batches import Batch
+from infeed.components.evaluation.predictions.batches import Batch, batches_of
 from infeed.components.evaluation.slices import SliceKey, SliceSpec, slice_rows
 
 _SLICES = "eval_config.slicing_specs"
@@ -21,94 +28,154 @@ _DO = "compare with a model of the same label, or leave baseline_model out"
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class Measurement:
-    """What has been measured so far.
+@dataclass(frozen=True)
+class Evaluation:
+    """What is evaluated, as plain data that travels to workers.
 
     Attributes:
-      plan: the metrics
-      specs: the slices
+      config: an EvalConfig that TFMA has completed, serialized.
+      models: ModelSpec, serialized, and folder of each model; the candidate first.
+      default_metrics: whether the metrics that a Keras model was compiled with are asked for.
+      known: columns that the examples are known to have, those that few rows have among them; empty if nobody knows.
+      most_rows, most_bytes: of a batch.
+    """
+
+    config: bytes
+    models: tuple[tuple[bytes, str], ...]
+    default_metrics: bool
+    known: frozenset[str]
+    most_rows: int
+    most_bytes: int
+
+
+@functools.lru_cache(maxsize=2)
+def plan_of(config: bytes) -> MetricPlan:
+    """The plan of a serialized eval config, made once in a process; see `MetricPlan.of`."""
+    return MetricPlan.of(config_pb2.EvalConfig.FromString(config))
+
+
+@functools.lru_cache(maxsize=2)
+def slices_of(config: bytes) -> tuple[SliceSpec, ...]:
+    """The slices of a serialized eval config; all rows if it names none."""
+    specs = config_pb2.EvalConfig.FromString(config).slicing_specs
+    return tuple(SliceSpec.of(spec) for spec in specs) or (SliceSpec((), ()),)
+
+
+def load_models(evaluation: Evaluation) -> list[EvaluatedModel]:
+    """Load all models, the candidate first.
+
+    Raises:
+      BeyondError: a model of another kind.
+      InfeedError: there is no such model, or it lacks a signature.
+    """
+    return [
+        EvaluatedModel(config_pb2.ModelSpec.FromString(spec), path, default_metrics=evaluation.default_metrics)
+        for spec, path in evaluation.models
+    ]
+
+
+@dataclass
+class Measurement:
+    """What has been measured of some rows: for each slice one total of each leaf, however many rows it has.
+
+    Attributes:
       rows: how many
       totals: slice -> the total of each leaf of the plan
       filled: the specs that have had rows
     """
 
-    plan: MetricPlan
-    specs: Sequence[SliceSpec]
     rows: int = 0
     totals: dict[SliceKey, list[Any]] = field(default_factory=dict)
     filled: set[SliceSpec] = field(default_factory=set)
 
-    def add(self, batch: Batch, answers: Sequence[ModelAnswer], observed: Mapping[str, Observed]) -> None:
-        """Adds the rows of a batch.
-
-        Raises:
-          BeyondError: what only TFX's own executor can do.
-          InfeedError: labels or predictions that a metric cannot be of.
-        """
-        try:
-            terms = [leaf.terms(observed) for leaf in self.plan.leaves]
-        except ValueError as error:
-            raise InfeedError(
-                str(error), where="eval_config.metrics_specs", do="choose metrics that fit the label and the model"
-            ) from error
-        rows = len(batch.records)
-        self.rows += rows
-        found = slice_rows(self.specs, rows, partial(feature_values, batch, answers))
-        self.filled.update(spec for spec, slices in zip(self.specs, found, strict=True) if slices)
-        for key, inside in {key: inside for slices in found for key, inside in slices.items()}.items():
-            whole = len(inside) == rows
-            self._add(key, terms if whole else [tuple(term[inside] for term in of_leaf) for of_leaf in terms])
-
-    def _add(self, key: SliceKey, terms: Sequence[tuple[Array, ...]]) -> None:
-        fresh = [leaf.total(of_leaf) for leaf, of_leaf in zip(self.plan.leaves, terms, strict=True)]
+    def add(self, key: SliceKey, totals: Sequence[Any], plan: MetricPlan) -> None:
+        """Adds the totals of further rows of a slice."""
         before = self.totals.get(key)
         if before is not None:
-            fresh = [leaf.merge(*both) for leaf, *both in zip(self.plan.leaves, before, fresh, strict=True)]
-        self.totals[key] = fresh
-
-    def results(self) -> list[tuple[SliceKey, Metrics]]:
-        """The metrics of each slice, all rows first, then by column and value."""
-        keys = sorted(self.totals, key=lambda key: (len(key), str(key)))
-        return [(key, self.plan.metrics(self.totals[key])) for key in keys]
+            totals = [leaf.merge(*both) for leaf, *both in zip(plan.leaves, before, totals, strict=True)]
+        self.totals[key] = list(totals)
 
 
-def measure(
-    plan: MetricPlan,
-    specs: Sequence[SliceSpec],
-    models: Sequence[EvaluatedModel],
-    batches: Iterable[Batch],
-    known: Collection[str],
-) -> list[tuple[SliceKey, Metrics]]:
-    """The metrics of each slice.
+@dataclass(frozen=True)
+class Merge:
+    """Merges the measurements of neighbors."""
+
+    config: bytes
+
+    def __call__(self, one: Measurement, other: Measurement) -> Measurement:
+        plan = plan_of(self.config)
+        for key, totals in other.totals.items():
+            one.add(key, totals, plan)
+        return Measurement(one.rows + other.rows, one.totals, one.filled | other.filled)
+
+
+def measure(evaluation: Evaluation, ranges: Sequence[ShardRange], engine: Engine) -> list[tuple[SliceKey, Metrics]]:
+    """The metrics of each slice, all rows first, then by column and value.
 
     Args:
-      models: the candidate first.
-      known: columns that the examples are known to have, those that few rows have among them; empty where nobody knows.
+      ranges: the records to evaluate on.
+      engine: measures the ranges, and merges what was found in their order.
 
     Raises:
       BeyondError: what only TFX's own executor can do.
       InfeedError: no examples, a column that there is not, a slice without rows, a baseline of another label.
     """
-    measurement = Measurement(plan, specs)
-    for number, batch in enumerate(batches):
-        answers = [model.answer(batch, predict=plan.needs_pairs) for model in models]
-        if not number:
-            _check_columns(specs, batch, answers, known)
-            _check_labels(models, batch, answers)
-        of_each = [
-            model.observe(batch, answer, pairs=plan.needs_pairs) for model, answer in zip(models, answers, strict=True)
-        ]
-        if not number:
-            _check_alike(models, of_each)
-        progress.count("examples evaluated", len(batch.records))
-        measurement.add(batch, answers, {model.spec.name: one for model, one in zip(models, of_each, strict=True)})
-    if not measurement.rows:
+    call = WithSetUp(functools.partial(measure_range, evaluation), functools.partial(load_models, evaluation))
+    found = engine.reduce(call, ranges, Merge(evaluation.config)) if ranges else Measurement()
+    if not found.rows:
         raise InfeedError("there are no examples to evaluate on", where="examples", do="name a split that has some")
-    for spec in specs:
-        if spec not in measurement.filled:
+    for spec in slices_of(evaluation.config):
+        if spec not in found.filled:
             raise InfeedError(f"no row is in the slice {spec}", where=_SLICES, do="leave it out, or mend its values")
-    return measurement.results()
+    plan = plan_of(evaluation.config)
+    keys = sorted(found.totals, key=lambda key: (len(key), str(key)))
+    return [(key, plan.metrics(found.totals[key])) for key in keys]
+
+
+def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part: ShardRange) -> Measurement:
+    """Measure the models on a range of records, batch by batch.
+
+    Raises:
+      BeyondError: what only TFX's own executor can do.
+      InfeedError: labels or predictions that a metric cannot be of, or what `measure` says of columns and labels.
+    """
+    plan, specs, found = plan_of(evaluation.config), slices_of(evaluation.config), Measurement()
+    for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
+        answers = [model.answer(batch, predict=plan.needs_pairs) for model in models]
+        if not found.rows:
+            _check_columns(specs, batch, answers, evaluation.known)
+            _check_labels(models, batch, answers)
+        observed = {
+            model.spec.name: model.observe(batch, answer, pairs=plan.needs_pairs)
+            for model, answer in zip(models, answers, strict=True)
+        }
+        if not found.rows:
+            _check_alike(models, list(observed.values()))
+        progress.count("examples evaluated", len(batch.records))
+        _add_batch(found, plan, specs, batch, answers, observed)
+    return found
+
+
+def _add_batch(
+    found: Measurement,
+    plan: MetricPlan,
+    specs: Sequence[SliceSpec],
+    batch: Batch,
+    answers: Sequence[ModelAnswer],
+    observed: Mapping[str, Observed],
+) -> None:
+    try:
+        terms = [leaf.terms(observed) for leaf in plan.leaves]
+    except ValueError as error:
+        do = "choose metrics that fit the label and the model"
+        raise InfeedError(str(error), where="eval_config.metrics_specs", do=do) from error
+    rows = len(batch.records)
+    found.rows += rows
+    slices = slice_rows(specs, rows, functools.partial(feature_values, batch, answers))
+    found.filled.update(spec for spec, of_spec in zip(specs, slices, strict=True) if of_spec)
+    for key, inside in {key: inside for of_spec in slices for key, inside in of_spec.items()}.items():
+        some = terms if len(inside) == rows else [tuple(term[inside] for term in of_leaf) for of_leaf in terms]
+        found.add(key, [leaf.total(of_leaf) for leaf, of_leaf in zip(plan.leaves, some, strict=True)], plan)
 
 
 def _check_columns(

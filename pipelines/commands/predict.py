@@ -45,10 +45,17 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--signature", help="Of the model.  [default: serving_default]", metavar="NAME")
     @click.option("--splits", help="Of the datasets: eval,test.  [default: all]", metavar="SPLITS")
     @click.option("--batch-size", type=click.IntRange(min=1), help="Most rows in a batch.  [default: 1024]")
+    @click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        help="Processes that predict for datasets.  [default: as many as pay]",
+        metavar="N",
+    )
     @wraps(command)
     def with_options(*, output: str | None, **given: Any) -> Any:
         chosen = {field.name: given.pop(field.name, None) for field in dataclasses.fields(PredictOptions)}
         written = {name: value for name, value in chosen.items() if value is not None}
+        written |= {"workers": workers} if (workers := given.pop("workers")) else {}
         if (written or given["overwrite"]) and not output:
             flag = f"--{next(iter(written), 'overwrite').removeprefix('output_').replace('_', '-')}"
             raise InfeedError(f"{flag} is given without --output", where="infeed predict", do="say where to write")
@@ -147,7 +154,8 @@ def _write(model: str, inputs: tuple[str, ...], output: str, written: dict[str, 
     lists: dict[str, Any] = {
         name: tuple(written[name].split(",")) for name in ("keys", "columns", "splits") if name in written
     }
-    for path in write(model, inputs, output, PredictOptions(**(written | lists))):
+    workers = written.pop("workers", None)
+    for path in write(model, inputs, output, PredictOptions(**(written | lists)), workers):
         console.out(path, highlight=False)
 
 

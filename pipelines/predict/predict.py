@@ -118,7 +118,9 @@ def _answered(call: Call, batches: Iterator[Batch]) -> Answered:
         yield batch, [(None, None, batch.wrong[place]) if place in batch.wrong else next(answers) for place in places]
 
 
-def write(model_path: str, inputs: Sequence[str], output: str, options: PredictOptions) -> list[str]:
+def write(
+    model_path: str, inputs: Sequence[str], output: str, options: PredictOptions, processes: int | None = None
+) -> list[str]:
     """Writes what the model says of datasets, and returns the paths of the files; see `write_predictions`.
 
     Raises:
@@ -128,7 +130,7 @@ def write(model_path: str, inputs: Sequence[str], output: str, options: PredictO
     if missing is not None:
         do = "give folders of TFRecords in Split-* folders; `infeed ingest` makes them of tables and pictures"
         raise InfeedError("this is no dataset of tf.Examples", where=missing, do=do)
-    return write_predictions(inputs, model_path, output, options)
+    return write_predictions(inputs, model_path, output, options, processes=processes)
 
 
 def _question(folder: str, inputs: Sequence[str], settings: Mapping[str, Any]) -> tuple[Call, Iterator[Batch]]:

@@ -14,20 +14,13 @@ import pyarrow as pa
 from infeed.components.dataset import files, names
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import ColumnType
+from infeed.components.dataset.ranges import MapFn, ShardRange, cut
 from infeed.components.dataset.reading import check_listed, manifest_of
 from infeed.components.dataset.records import read_records
-from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, statistics_of
+from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, table_of
 from infeed.components.errors import InfeedError
 
 BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
-
-
-@dataclass(frozen=True)
-class InputShard:
-    """One TFRecord file of a split."""
-
-    split: str
-    path: str
 
 
 @dataclass(frozen=True)
@@ -60,37 +53,44 @@ class Batch:
         return Batch(self.path, self.start + start, self.records[start:stop])
 
 
-def input_shards(roots: Sequence[str], splits: Sequence[str] | None) -> list[InputShard]:
-    """The shards of some splits, or of all: split by split, in a stable order.
+def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: MapFn = map) -> list[ShardRange]:
+    """The shards of some splits, or of all, large ones in ranges: split by split, in a stable order.
 
     Args:
       roots: folders of datasets, whoever wrote them: TFRecords in Split-* folders.
+      map_fn: counts the files of a dataset without a manifest, such as `Engine.map`.
 
     Raises:
       InfeedError: no such dataset or split, a dataset that is not finished, or files that its manifest does not name.
     """
-    manifests = {root: manifest_of(root, _cache()) for root in roots}
+    manifests = {root: manifest_of(root, _cache(), map_fn) for root in roots}
     there = sorted({split for manifest in manifests.values() for split in manifest.splits})
     if unknown := [split for split in splits or () if split not in there]:
         do = f"choose one of {', '.join(there)}"
         raise InfeedError(f"there is no split {unknown[0]!r}", where=", ".join(roots), do=do)
-    found = []
+    found = list[ShardRange]()
     for split in there if splits is None else dict.fromkeys(splits):
         for root, manifest in manifests.items():
             shards = manifest.splits[split].shards if split in manifest.splits else ()
             check_listed(names.split_dir(root, split), {files.name(shard.file) for shard in shards})
-            found += [InputShard(split, files.join(root, shard.file)) for shard in shards]
+            for shard in shards:
+                found += cut(split, files.join(root, shard.file), shard.bytes, shard.records)
     return found
 
 
-def batches_of(shard: InputShard, rows: int, most_bytes: int = BYTES) -> Iterator[Batch]:
-    """All records of a shard, at most `rows` and `most_bytes` at a time, and at least one.
+def root_of(shard: ShardRange) -> str:
+    """The folder of the dataset."""
+    return shard.path.rsplit("/", 2)[0]
+
+
+def batches_of(shard: ShardRange, rows: int, most_bytes: int = BYTES) -> Iterator[Batch]:
+    """All records of a range, at most `rows` and `most_bytes` at a time, and at least one.
 
     Raises:
       InfeedError: a truncated or corrupt file, with the number of the record.
     """
-    start, records, size = 0, list[bytes](), 0
-    for record in read_records(shard.path):
+    start, records, size = shard.start, list[bytes](), 0
+    for record in read_records(shard.path, None, shard.start, shard.stop):
         if len(records) == rows or (records and size + len(record) > most_bytes):
             yield Batch(shard.path, start, records)
             start, records, size = start + len(records), [], 0
@@ -131,14 +131,17 @@ class KnownColumn:
         )
 
 
-def known_columns(shards: Sequence[InputShard]) -> dict[str, KnownColumn]:
-    """Every column of the splits, by ingest's statistics; a dataset without them is read once, see `statistics_of`.
+def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> dict[str, KnownColumn]:
+    """Every column of the splits, by ingest's statistics; a dataset without them is read once, see `table_of`.
+
+    Args:
+      map_fn: reads them, as `table_of` has it.
 
     Raises:
       InfeedError: records that are no tf.Examples, or a column that is of two types.
     """
-    places = dict.fromkeys((shard.path.rsplit("/", 2)[0], shard.split) for shard in shards)
-    parts = [_known_in(root, split) for root, split in places]
+    places = dict.fromkeys((root_of(shard), shard.split) for shard in shards)
+    parts = [_known_in(root, split, map_fn) for root, split in places]
     known: dict[str, KnownColumn] = {}
     for name in sorted({name for part in parts for name in part}):
         found = [part[name] for part in parts if name in part]
@@ -152,7 +155,7 @@ def known_columns(shards: Sequence[InputShard]) -> dict[str, KnownColumn]:
     return known
 
 
-def _known_in(root: str, split: str) -> dict[str, KnownColumn]:
+def _known_in(root: str, split: str, map_fn: MapFn | None) -> dict[str, KnownColumn]:
     return {
         name: KnownColumn(
             column.type,
@@ -160,7 +163,7 @@ def _known_in(root: str, split: str) -> dict[str, KnownColumn]:
             is_text=column.type == "bytes" and not column.invalid_utf8,
             some_missing=bool(column.missing) or not column.lengths.minimum,
         )
-        for name, column in statistics_of(root, split, cache_dir=_cache()).items()
+        for name, column in table_of(root, split, _cache(), map_fn).columns.items()
     }
 
 

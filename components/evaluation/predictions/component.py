@@ -68,7 +68,8 @@ class BulkInferrerExecutor(EngineExecutor):
             return
         [key] = [name for name in (INFERENCE_RESULT, OUTPUT_EXAMPLES) if output_dict.get(name)]
         output = artifact_utils.get_single_instance(output_dict[key])
-        write_predictions([artifact.uri for artifact in input_dict[EXAMPLES]], path, output.uri, options)
+        examples = [artifact.uri for artifact in input_dict[EXAMPLES]]
+        write_predictions(examples, path, output.uri, options, self.cluster(output))
         if key == OUTPUT_EXAMPLES:
             output.split_names = artifact_utils.encode_split_names(sorted(options.splits or ()))
         else:
@@ -151,7 +152,7 @@ class BulkInferrer(tfx.components.BulkInferrer):
     says. With `output_example_spec` there is `output_examples` in its place, as in TFX. A model that is not blessed is
     not asked, and nothing is written.
 
-    The model is loaded once, without Beam and without a session; memory is bounded by the batch. TFX's own executor is
+    The model is loaded once a worker, without a session; memory is bounded by the batch. TFX's own executor is
     left with protos of several signatures at once and of the methods classify and regress, and the log says so.
     """
 

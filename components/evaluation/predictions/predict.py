@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +19,12 @@ from pyarrow import parquet
 from infeed.components import progress
 from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
+from infeed.components.dataset.ranges import ShardRange
 from infeed.components.dataset.records import frame_records, write_records
+from infeed.components.engine.choice import ChosenMap, Cluster, Work, choose
+from infeed.components.engine.engine import WithSetUp
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.predictions.batches import Batch, InputShard, batches_of, input_shards, known_columns
+from infeed.components.evaluation.predictions.batches import Batch, batches_of, input_shards, known_columns, root_of
 from infeed.components.evaluation.predictions.layout import AnswerColumns, check_names
 from infeed.components.evaluation.predictions.options import PredictOptions
 from infeed.components.evaluation.predictions.saved_model import (
@@ -34,6 +38,8 @@ from infeed.components.evaluation.predictions.saved_model import (
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 16, 64 << 20  # of a row group of Parquet
 _GZIP_LEVEL = 1
+# Of examples: a process that loads TensorFlow and a model takes some 5 s, in which another asks about as many.
+BYTES_PER_PROCESS = 64 << 20
 # Fields of a TensorProto: of several numbers, and of numbers that protobuf has no type for.
 _BYTES_FIELD = "tensor_content"
 _STORED_AS: Mapping[str, Any] = {"half_val": np.uint16, "scomplex_val": np.float32, "dcomplex_val": np.float64}
@@ -52,36 +58,80 @@ def predict(
       model: folder of a SavedModel, or of the versions of one: then the newest.
       options: which signature, columns and splits; the format of files means nothing here but its types.
     """
-    question = Question.of(examples, model, options or PredictOptions())
-    for shard in question.shards:
-        for answer in question.answers(shard):
+    options = options or PredictOptions()
+    shards = input_shards(_roots(examples), options.splits)
+    question = Question.of(shards, model, options)
+    for shard in shards:
+        for answer in question.answers(question.load(), shard):
             yield question.layout.table(*answer)
 
 
 def write_predictions(
-    examples: str | Sequence[str], model: str, output: str, options: PredictOptions | None = None
+    examples: str | Sequence[str],
+    model: str,
+    output: str,
+    options: PredictOptions | None = None,
+    cluster: Cluster | None = None,
+    processes: int | None = None,
 ) -> list[str]:
-    """Writes one file for each shard of the examples, and returns their paths.
+    """Writes one file for each shard of the examples, or for each range of a large one, and returns their paths.
 
     A file appears once it is whole. Whoever is killed can be run again: the same files are written anew.
 
     Args:
       examples, model, options: as for `predict`.
       output: a folder, local or remote, that holds nothing else.
+      cluster: the way to the Beam runner that options name.
+      processes: how many; by default as many as pay.
 
     Raises:
       InfeedError: before anything is written, for no such dataset, split, model, signature, column or output, a name
         that a column and an output share, an output without the batch's rows, or other files in `output`; afterwards,
         for a damaged shard or a record that the model refuses, with its number.
     """
-    question = Question.of(examples, model, options or PredictOptions())
-    writer = question.writer()
-    paths = writer.paths(output, question.shards)
+    options = options or PredictOptions()
+    reading = ChosenMap("describes", BYTES_PER_PROCESS, cluster, processes)
+    shards = input_shards(_roots(examples), options.splits, reading)
+    question = Question.of(shards, model, options, reading)
+    writer = question.writer(question.load())
+    paths = writer.paths(output, shards)
     _clear(output, paths)
-    for number, (shard, path) in enumerate(zip(question.shards, paths, strict=True), 1):
-        writer.write(path, question.answers(shard))
-        _log.info("predictions: %s, file %d of %d", path, number, len(paths))
+    items = [OutputShard(shard, path) for shard, path in zip(shards, paths, strict=True)]
+    read = sum(shard.bytes for shard in shards)
+    work = Work("predicts", len(items), read, BYTES_PER_PROCESS, 2 << 30, alone=_gpu())
+    with choose(work, cluster, processes) as engine:
+        write = WithSetUp(partial(_write, question), question.load)
+        for number, path in enumerate(engine.map(write, items), 1):
+            _log.info("predictions: %s, file %d of %d", path, number, len(paths))
     return paths
+
+
+def _roots(examples: str | Sequence[str]) -> list[str]:
+    return [examples] if isinstance(examples, str) else list(examples)
+
+
+def _gpu() -> str:
+    """Why one process does it; empty where several may."""
+    import tensorflow as tf
+
+    return "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
+
+
+@dataclass(frozen=True)
+class OutputShard:
+    """Records, and the file for what the model says of them."""
+
+    records: ShardRange
+    path: str
+
+    @property
+    def place(self) -> str:
+        return self.records.place
+
+
+def _write(question: Question, signature: Signature, shard: OutputShard) -> str:
+    question.writer(signature).write(shard.path, question.answers(signature, shard.records))
+    return shard.path
 
 
 class Answer(NamedTuple):
@@ -93,45 +143,85 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, checked: a loaded signature, the shards of the examples, and the columns of the answer."""
+    """What is asked, checked; it travels to workers without the loaded model.
 
-    shards: list[InputShard]
-    signature: Signature
+    Attributes:
+      model: folder of the SavedModel.
+      options: which signature and columns.
+      layout: the columns of the answer.
+    """
+
+    model: str
     options: PredictOptions
     layout: AnswerColumns
+    _loaded: Signature | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, examples: str | Sequence[str], model: str, options: PredictOptions) -> Question:
-        """Raises InfeedError as `write_predictions` does; the model has been asked about the first batch by then."""
-        roots = [examples] if isinstance(examples, str) else list(examples)
-        where = ", ".join(roots)
-        shards = input_shards(roots, options.splits)
-        signature = SavedModel.load(model, options.tags).signature(options.signature)
+    def of(
+        cls, shards: Sequence[ShardRange], model: str, options: PredictOptions, map_fn: ChosenMap | None = None
+    ) -> Question:
+        """Checks everything, and asks the model about the first batch; on a cluster only if it has to.
+
+        Args:
+          shards: the examples.
+          map_fn: reads the examples; by default this process does.
+
+        Raises:
+          InfeedError: as `write_predictions` does.
+        """
+        where = ", ".join(dict.fromkeys(root_of(shard) for shard in shards))
+        signature = load_signature(model, options)
         signature.check_outputs()
         needed = options.carried or options.output_format == "examples" or not signature.takes_examples
-        known = known_columns(shards) if needed else {}
+        known = known_columns(shards, map_fn) if needed else {}
         check_names(options, known, signature, where)
         if not signature.takes_examples:
             check_inputs(signature, known, where)
-        batches = (batch for shard in shards for batch in batches_of(shard, options.batch_size))
-        probe = next((ask(signature, batch) for batch in batches), None)
-        return cls(shards, signature, options, AnswerColumns.of(options, known, signature, probe and probe.outputs))
+        probe: Arrays | None = None
+        on_cluster = map_fn is not None and map_fn.is_on_cluster
+        if not on_cluster or any(spec.shape.rank is None for spec in signature.outputs.values()):
+            first = partial(_first_answer, model, options)
+            ask_first = map_fn if map_fn is not None and on_cluster else map
+            probe = next((found for shard in shards for found in ask_first(first, [shard]) if found), None)
+        return cls(model, options, AnswerColumns.of(options, known, signature, probe), signature)
 
-    def answers(self, shard: InputShard) -> Iterator[Answer]:
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loaded": None}
+
+    def load(self) -> Signature:
+        """The signature that is asked; a worker loads it once."""
+        return self._loaded or load_signature(self.model, self.options)
+
+    def answers(self, signature: Signature, shard: ShardRange) -> Iterator[Answer]:
         """What the model says of a shard, batch by batch."""
         for batch in batches_of(shard, self.options.batch_size):
-            yield ask(self.signature, batch)
+            yield ask(signature, batch)
             progress.count("examples predicted", len(batch.records))
 
-    def writer(self) -> OutputFiles:
+    def writer(self, signature: Signature) -> OutputFiles:
         """
         Raises:
           InfeedError: the signature does not go with the format.
         """
         if self.options.output_format == "prediction_log":
-            return log_files(self.signature)
+            return log_files(signature)
         makers = {"parquet": parquet_files, "tfrecord": example_files, "examples": whole_example_files}
         return makers[self.options.output_format](self.layout)
+
+
+def load_signature(model: str, options: PredictOptions) -> Signature:
+    """The signature that is asked.
+
+    Raises:
+      InfeedError: no such model or signature.
+    """
+    return SavedModel.load(model, options.tags).signature(options.signature)
+
+
+def _first_answer(model: str, options: PredictOptions, shard: ShardRange) -> Arrays | None:
+    """What the model says of the first batch of a shard; None if the shard is empty."""
+    signature = load_signature(model, options)
+    return next((ask(signature, batch).outputs for batch in batches_of(shard, options.batch_size)), None)
 
 
 def ask(signature: Signature, batch: Batch) -> Answer:
@@ -187,7 +277,7 @@ class OutputFiles:
     suffix: str = ""
     by_split: bool = True
 
-    def paths(self, output: str, shards: list[InputShard]) -> list[str]:
+    def paths(self, output: str, shards: list[ShardRange]) -> list[str]:
         """One file for each shard of the examples, numbered within its folder."""
         folders = [names.split_dir(output, shard.split) if self.by_split else output for shard in shards]
         return [

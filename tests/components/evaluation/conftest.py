@@ -160,7 +160,14 @@ def execute() -> Callable[..., Any]:
 
 
 def _execute(
-    kind: type, folder: Path, examples: Any, eval_config: Any, model: Any = None, baseline: Any = None, **options: Any
+    kind: type,
+    folder: Path,
+    examples: Any,
+    eval_config: Any,
+    model: Any = None,
+    baseline: Any = None,
+    beam_pipeline_args: Sequence[str] = (),
+    **options: Any,
 ) -> tuple[str, Any]:
     """The folder of the evaluation that the component writes, and its blessing."""
     from tfx.types import channel_utils, standard_artifacts
@@ -174,7 +181,7 @@ def _execute(
     for output in (evaluation, blessing):
         Path(output.uri).mkdir(parents=True)
     executor = component.executor_spec.executor_class
-    context = executor.Context(tmp_dir=str(folder / "tmp"), unique_id="1")
+    context = executor.Context(beam_pipeline_args=[*beam_pipeline_args], tmp_dir=str(folder / "tmp"), unique_id="1")
     outputs = {"evaluation": [evaluation], "blessing": [blessing]}
     executor(context).Do(inputs, outputs, {**component.exec_properties, "current_component_id": "Evaluator"})
     return evaluation.uri, blessing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -15,12 +14,6 @@ import pyarrow as pa
 import pytest
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
-_opened: list[str] = []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def watch_opened_files() -> None:
-    sys.addaudithook(lambda event, what: _opened.append(str(what[0])) if event == "open" else None)
 
 
 @pytest.fixture
@@ -67,15 +60,15 @@ def test_a_named_runner_reads_the_examples_and_this_process_none(
     tmp_path: Path,
     forget: Callable[[], None],
     portable_options: list[str],
+    opened_data: Callable[[], list[str]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    _opened.clear()
     far = described(examples, tmp_path / "far", portable_options)
-    assert [path for path in _opened if "/Split-" in path and path.startswith(examples.uri)] == []
+    assert opened_data() == []
     assert re.search("describes . files, .*, on Beam's PortableRunner: --runner names it", caplog.text)
     forget()
     near = described(examples, tmp_path / "near", [])
-    assert any("/Split-train/" in path for path in _opened)
+    assert any("/Split-train/" in path for path in opened_data())
     assert set(far) == {"Split-train", "Split-eval"}
     assert far == near
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from infeed.components.dataset.ranges import ShardRange
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import (
     Batch,
-    InputShard,
     KnownColumn,
     batches_of,
     input_shards,
@@ -75,4 +75,4 @@ def test_a_damaged_shard_is_named_with_the_record(make_dataset: Callable[..., st
     path = Path(make_dataset({"id": ["a", "b"]}), "Split-train", "data_tfrecord-00000-of-00001.gz")
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InfeedError, match=r"data_tfrecord-00000-of-00001.gz, record \d"):
-        list(batches_of(InputShard("train", str(path)), 10))
+        list(batches_of(ShardRange("train", str(path)), 10))

@@ -9,26 +9,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from infeed.components.beam_runner import local_runner
 from infeed.components.dataset.records import read_records
 from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
 
 Channels = dict[str, Any]
-
-
-@pytest.fixture
-def channels(dataset: str, model: str, tmp_path: Path) -> Channels:
-    """The examples and the model as channels."""
-    from tfx.types import channel_utils, standard_artifacts
-
-    examples, trained = standard_artifacts.Examples(), standard_artifacts.Model()
-    examples.uri, examples.split_names = dataset, '["train", "eval"]'
-    trained.uri = str(tmp_path / "trained")
-    Path(trained.uri).mkdir()
-    Path(trained.uri, "Format-Serving").symlink_to(model)
-    return {name: channel_utils.as_channel([one]) for name, one in (("examples", examples), ("model", trained))}
 
 
 def blessing(tmp_path: Path, blessed: int) -> Any:
@@ -38,23 +24,6 @@ def blessing(tmp_path: Path, blessed: int) -> Any:
     judged.uri = str(tmp_path)
     judged.set_int_custom_property("blessed", blessed)
     return channel_utils.as_channel([judged])
-
-
-@pytest.fixture
-def run(channels: Channels, tmp_path: Path) -> Callable[..., tuple[Path, Any]]:
-    """run(BulkInferrer, name, **options) -> the folder of its output, and the artifact."""
-
-    def run(kind: Any, name: str, **options: Any) -> tuple[Path, Any]:
-        component = kind(**channels, **options)
-        [(key, channel)] = component.outputs.items()
-        output = channel.type()
-        output.uri = str(tmp_path / name)
-        inputs = {name: list(channel.get()) for name, channel in component.inputs.items()}
-        with local_runner():  # for TFX's
-            component.executor_spec.executor_class().Do(inputs, {key: [output]}, component.exec_properties)
-        return tmp_path / name, output
-
-    return run
 
 
 def logs_in(folder: Path) -> list[Any]:

@@ -1,0 +1,126 @@
+"""Evaluator on every engine: the same bytes, and no examples are opened by a node whose runner is named."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+
+pytestmark = [pytest.mark.tfx, pytest.mark.slow]
+
+
+@pytest.fixture
+def many(tmp_path: Path, examples: Any) -> Any:
+    """The common examples, six files of them: more than the engines' processes."""
+    from tfx.types import standard_artifacts
+
+    artifact = standard_artifacts.Examples()
+    artifact.uri, artifact.split_names = str(tmp_path / "many"), examples.split_names
+    for copy in range(3):
+        for file in Path(examples.uri, "Split-eval").iterdir():
+            target = tmp_path / "many" / "Split-eval" / f"{copy}-{file.name}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+    return artifact
+
+
+@pytest.fixture
+def config(eval_config: Callable[..., Any], metric: Callable[..., dict[str, Any]]) -> Any:
+    """Metrics of several kinds, over slices by columns of the examples and of the model."""
+    metrics = [
+        metric("ExampleCount"),
+        metric("SparseCategoricalAccuracy", {"value_threshold": {"lower_bound": 0.1}}),
+        metric("SparseCategoricalCrossentropy"),
+        metric("MultiClassConfusionMatrixPlot"),
+    ]
+    slices = [{}, {"feature_keys": ["city"]}, {"feature_keys": ["is_tall", "age"]}]
+    found = eval_config({"metrics": metrics}, slices=slices)
+    (spec,) = found.model_specs
+    spec.name = "candidate"
+    found.model_specs.add().CopyFrom(spec)
+    found.model_specs[1].name, found.model_specs[1].is_baseline = "baseline", True
+    return found
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, many: Any, model: Any, baseline: Any, config: Any, execute: Callable[..., Any]
+) -> Callable[..., dict[str, bytes]]:
+    """What our Evaluator writes with some options of Beam's, by file."""
+
+    def execute_ours(name: str, *options: str) -> dict[str, bytes]:
+        from infeed.components import Evaluator
+
+        given = {"examples": many, "model": model, "baseline": baseline, "eval_config": config}
+        folder, _ = execute(Evaluator, tmp_path / name, beam_pipeline_args=options, **given)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+    return execute_ours
+
+
+def test_a_named_runner_evaluates_and_this_process_opens_no_examples(
+    run: Callable[..., dict[str, bytes]],
+    portable_options: list[str],
+    opened_data: Callable[[], list[str]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    far = run("far", *portable_options)
+    assert opened_data() == []
+    assert "on Beam's PortableRunner: --runner names it" in caplog.text
+    near = run("near")
+    assert len(opened_data()) == 6
+    assert len(near) == 5
+    assert far == near
+
+
+def test_processes_evaluate_the_same(
+    run: Callable[..., dict[str, bytes]], caplog: pytest.LogCaptureFixture, opened_data: Callable[[], list[str]]
+) -> None:
+    by_two = run("two", "--direct_num_workers=2")
+    assert "evaluates 6 files" in caplog.text
+    assert "on 2 processes" in caplog.text
+    assert opened_data() == []
+    assert run("near") == by_two
+
+
+def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
+    many: Any,
+    model: Any,
+    eval_config: Callable[..., Any],
+    execute: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker finds out that an input of the model and a column are called the same; here the worker is a process."""
+    from infeed.components import Evaluator
+    from infeed.components.engine_executor import EngineExecutor
+
+    left: list[str] = []
+    monkeypatch.setattr(EngineExecutor, "leave_to_tfx", lambda self, *arguments: left.append(str(arguments[2])))
+    import pyarrow as pa
+
+    from infeed.components.dataset.encode import encode_examples
+    from infeed.components.dataset.records import frame_records, write_records
+
+    named = pa.RecordBatch.from_pydict({"examples": ["x"], "height": [1.0], "girth": [1.0], "kind": [b"oak"]})
+    path = Path(many.uri, "Split-eval", "9.gz")
+    write_records(str(path), [frame_records(encode_examples(named))], gzip_level=1)
+    execute(Evaluator, tmp_path / "out", many, eval_config(), model, beam_pipeline_args=["--direct_num_workers=2"])
+    assert left == ["an input of the model and a column are both called 'examples'"]
+
+
+def test_an_error_of_a_worker_names_the_records(
+    many: Any, model: Any, eval_config: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path
+) -> None:
+    from infeed.components import Evaluator
+
+    path = Path(many.uri, "Split-eval", "9.gz")
+    path.write_bytes(b"no gzip")
+    with pytest.raises(InfeedError) as raised:
+        execute(Evaluator, tmp_path / "out", many, eval_config(), model, beam_pipeline_args=["--direct_num_workers=2"])
+    assert raised.value.where.startswith(str(path))
