@@ -17,7 +17,7 @@ TFX_1_21 = 'python_version >= "3.11"'
 STACK = [
     f"tfx==1.16.0; {TFX_1_16}",
     f"kfp==2.5.0; {TFX_1_16}",  # the newest for protobuf 3: left to find it, pip tries every newer one first
-    f"apache-beam[gcp]==2.67.0; {TFX_1_16}",  # newest that still pulls dill, which tfx-bsl 1.16 imports
+    f"apache-beam[gcp]==2.67.0; {TFX_1_16}",  # newest with dill, which tfx-bsl 1.16 imports; see tft_on_beam.py
     f"setuptools<81; {TFX_1_16}",  # 81 drops pkg_resources, which the tensorboard command imports
     f"tfx==1.21.0; {TFX_1_21}",
     f"apache-beam[gcp]==2.77.0; {TFX_1_21}",
@@ -40,6 +40,7 @@ CORE = [
     "pydantic>=2,<3",  # plain data compared with the annotations of options
     "pyyaml>=5.4",  # options and configs
     "rich>=12",  # tables and progress
+    "wrapt>=1.14",  # acts when somebody imports tft; TensorFlow brings it too
 ]
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
 PIPELINES = [

@@ -61,6 +61,7 @@ _LONG = (
     "image/test_context_wheel.py",
     "pipelines/test_cli.py",
     "console/test_exit_codes.py",
+    "in_process/test_processor_two_phases.py",
     "kinds/test_text.py",
     "kinds/test_text_subwords.py",
     "kinds/test_image.py",
