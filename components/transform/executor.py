@@ -21,7 +21,7 @@ from tfx.types import standard_component_specs as specs
 from tfx.utils import io_utils, json_utils
 
 from infeed.components import user_code
-from infeed.components.beam_runner import local_runner
+from infeed.components.beam_runner import pipeline_of
 from infeed.components.errors import InfeedError
 from infeed.components.transform import declared
 from infeed.components.transform.columns import Found, explained
@@ -71,8 +71,8 @@ class TransformExecutor(executor.Executor):
                 _write(features, examples, input_dict, output_dict, exec_properties)
 
     def _make_beam_pipeline(self) -> beam.Pipeline:
-        with local_runner():
-            return super()._make_beam_pipeline()
+        """On the runner that Beam's options name; the Dask runner stops at the options that TFX adds."""
+        return self._make_beam_pipeline_fn() if self._make_beam_pipeline_fn else pipeline_of(self._beam_pipeline_args)
 
     def _GetPreprocessingFn(self, inputs: Mapping[str, Any], unused_outputs: Mapping[str, Any]) -> Callable[..., Any]:
         features, inputs = _unpack_config(inputs)

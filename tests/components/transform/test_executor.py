@@ -74,3 +74,20 @@ def properties_of(given: Mapping[str, str]) -> dict[str, Any]:
     channels = [channel_utils.as_channel([kind()]) for kind in (standard_artifacts.Examples, standard_artifacts.Schema)]
     given = {"custom_config": {"factor": 2}, **given}
     return dict(Transform(*channels, features=[Fill("age", 0.0)], **given).exec_properties)
+
+
+def test_tft_runs_where_the_options_of_beam_say() -> None:
+    """The Dask runner gets none of the options that TFX adds, which its client does not take."""
+    import apache_beam as beam
+
+    from infeed.components.transform.executor import TransformExecutor
+
+    dask = ["--runner=apache_beam.runners.dask.dask_runner.DaskRunner", "--dask_client_address=tcp://here:1"]
+    given = TransformExecutor.Context(beam_pipeline_args=[*dask, "--labels", "tfx_version=1"])
+    made = TransformExecutor(given)._make_beam_pipeline()
+    assert type(made.runner).__name__ == "DaskRunner"
+    assert made.options.get_all_options(drop_default=True)["address"] == "tcp://here:1"
+    assert "labels" not in made.options.get_all_options(drop_default=True)
+    named = beam.Pipeline("PrismRunner")
+    context = TransformExecutor.Context(beam_pipeline_args=dask, make_beam_pipeline_fn=lambda: named)
+    assert TransformExecutor(context)._make_beam_pipeline() is named
