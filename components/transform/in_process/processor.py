@@ -71,8 +71,9 @@ class InProcessTransform(executor.TransformProcessor):
             raise InfeedError(str(error), where="preprocessing_fn", do=do) from error
 
     def _RunBeamImpl(self, *arguments: Any, **named: Any) -> Any:  # noqa: N802 - TFX's name
-        on_beam = partial(super()._RunBeamImpl, *arguments, **named)
         given = inspect.signature(super()._RunBeamImpl).bind(*arguments, **named).arguments
+        make_pipeline = partial(_pipeline_for_tft, given["make_beam_pipeline_fn"])
+        on_beam = partial(super()._RunBeamImpl, **{**given, "make_beam_pipeline_fn": make_pipeline})
         if reason := _obstacle(given):
             _log.info("Transform runs on Beam: %s", reason)
             return on_beam()
@@ -87,6 +88,21 @@ class InProcessTransform(executor.TransformProcessor):
             return on_beam()
         _run(plan, given, asked)
         return executor._Status.OK()
+
+
+def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
+    """
+    Raises:
+      InfeedError: it is one of Beam's Dask runner, which translates neither file sources nor tagged outputs.
+    """
+    pipeline = make()
+    if type(pipeline.runner).__name__ == "DaskRunner":
+        raise InfeedError(
+            "this analysis needs tft, as the log explains, and tft cannot run on Beam's DaskRunner",
+            where="beam_pipeline_args of Transform",
+            do="name another runner for this component, such as with_beam_pipeline_args(['--runner=FlinkRunner'])",
+        )
+    return pipeline
 
 
 def _obstacle(given: Mapping[str, Any]) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from infeed.components.beam_runner import local_runner
+from infeed.components.beam_runner import local_runner, pipeline_of
+from infeed.components.errors import InfeedError
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 
@@ -40,8 +42,29 @@ def preprocessing_fn(inputs):
 X = np.float32(np.random.default_rng(3).gamma(2.0, size=50))
 
 
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Options of a Transform by the function of `MODULE`."""
+    (tmp_path / "several_phases.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {"materialize": False, "disable_statistics": True, "disable_analyzer_cache": True}
+    return {"preprocessing_fn": "several_phases.preprocessing_fn", **options}
+
+
+@pytest.fixture
+def rows() -> list[bytes]:
+    import tensorflow as tf
+
+    features = [tf.train.Feature(float_list=tf.train.FloatList(value=[x])) for x in X]
+    return [tf.train.Example(features=tf.train.Features(feature={"x": x})).SerializeToString() for x in features]
+
+
 def test_phases_after_the_first_give_what_they_give_in_tfx(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, execute: Callable[..., Any]
+    given: dict[str, Any],
+    rows: list[bytes],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    execute: Callable[..., Any],
 ) -> None:
     import tensorflow as tf
     import tensorflow_transform as tft
@@ -49,17 +72,10 @@ def test_phases_after_the_first_give_what_they_give_in_tfx(
 
     from infeed.components.transform.component import Transform
 
-    (tmp_path / "several_phases.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(tmp_path)
-    options = {"materialize": False, "disable_statistics": True, "disable_analyzer_cache": True}
-    options |= {"preprocessing_fn": "several_phases.preprocessing_fn"}
-    features = [tf.train.Feature(float_list=tf.train.FloatList(value=[x])) for x in X]
-    rows = [tf.train.Example(features=tf.train.Features(feature={"x": x})).SerializeToString() for x in features]
-
     def made_by(kind: type) -> tuple[dict[str, np.ndarray], list[bytes]]:
         """The features of the rows, and the vocabulary."""
         with local_runner(), caplog.at_level(logging.INFO):
-            outputs = execute(kind, tmp_path / kind.__module__, [{"train": rows, "eval": []}], SCHEMA, **options)
+            outputs = execute(kind, tmp_path / kind.__module__, [{"train": rows, "eval": []}], SCHEMA, **given)
         graph = tft.TFTransformOutput(str(outputs["transform_graph"]))
         made = graph.transform_raw_features(tf.io.parse_example(rows, graph.raw_feature_spec()))
         return {name: value.numpy()[:, 0] for name, value in made.items()}, graph.vocabulary_by_name("bucket")
@@ -77,3 +93,20 @@ def test_phases_after_the_first_give_what_they_give_in_tfx(
     quarters = np.array(words, int)[ours["bucket"]]
     assert (np.diff(quarters[np.argsort(X)]) >= 0).all()
     assert np.isin(np.bincount(quarters), [12, 13]).all()
+
+
+def test_a_runner_that_cannot_run_tft_is_an_error_that_names_it(
+    given: dict[str, Any],
+    rows: list[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    execute: Callable[..., Any],
+) -> None:
+    from infeed.components.transform.component import Transform
+    from infeed.components.transform.executor import TransformExecutor
+
+    dask = partial(pipeline_of, ["--runner=dask", "--dask_client_address=tcp://here:1"])
+    monkeypatch.setattr(TransformExecutor, "_make_beam_pipeline", lambda self: dask())
+    with pytest.raises(InfeedError, match="DaskRunner") as caught:
+        execute(Transform, tmp_path, [{"train": rows, "eval": []}], SCHEMA, **given)
+    assert "beam_pipeline_args" in caught.value.where
