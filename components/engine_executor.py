@@ -40,7 +40,9 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         return Cluster(options, self._make_beam_pipeline, output.uri)
 
     def _make_beam_pipeline(self) -> Any:
-        return _Beam(self._given).make_pipeline()
+        made = _Beam(self._given)
+        made._beam_pipeline_args += self._beam_pipeline_args  # what `Do` has added, such as a user's module
+        return made.make_pipeline()
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
         """Calls TFX's own executor with the arguments of `Do`, on the runner that the options name, and says so.

@@ -29,7 +29,7 @@ from infeed.components.example_gen.spills import process_batch
 from infeed.components.example_gen.stratified import stratified_rows
 from infeed.components.schema import nearest
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Moments, Quantiles
-from infeed.components.transform.columns import Found, analyse, cleaned_stream
+from infeed.components.transform.columns import Found, analyse, cleaned_stream, reading
 from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.groups import outputs_of
 from infeed.components.transform.kinds.encode import Bucketize, Looked
@@ -145,7 +145,7 @@ class Analysed:
                 do="run it, and look at what the function makes in the statistics of Transform",
             )
         rows = TrainingRows.of(config)
-        return cls(config.features, rows, analyse(config.features, rows, {}))
+        return cls(config.features, rows, analyse(config.features, reading(rows), {}))
 
     def feature(self, name: str) -> Feature:
         """The feature of that name; or, of several of a column, the first."""

@@ -16,7 +16,7 @@ import logging
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from infeed.components.dataset.checksums import Expected, verify
 from infeed.components.dataset.decode import Example, decode_example
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
-from infeed.components.dataset.ranges import MapFn, ShardRange
+from infeed.components.dataset.ranges import MapFn
 from infeed.components.errors import InfeedError
 
 COUNTED = re.compile("counted-[0-9a-f]{32}")  # folders of `cache_dir` that hold the count of a dataset
@@ -34,18 +34,31 @@ _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d
 
 
 def manifest_of(root: str, cache_dir: str | None = None, map_fn: MapFn = map) -> Manifest:
-    """The manifest of any TFRecord dataset, whoever wrote it.
+    """The manifest of any TFRecord dataset, whoever wrote it; see `manifests_of`."""
+    return manifests_of([root], cache_dir, map_fn)[root]
+
+
+def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: MapFn = map) -> dict[str, Manifest]:
+    """The manifests of TFRecord datasets, whoever wrote them, by their roots.
 
     One without a manifest is counted once by walking its record framing; the count is kept in `cache_dir`, keyed by the
     place, names, sizes and times of its files, and never written into the dataset. A count that is damaged is made
     again, and so is one that could not be kept.
 
     Args:
-      map_fn: counts the files, such as `Engine.map`; by default one by one in this process.
+      map_fn: counts the files of all of them in one call, such as `Engine.map`; by default one by one in this process.
 
     Raises:
-      InfeedError: where `root` holds no split, is not finished, or a file is truncated or corrupt.
+      InfeedError: where a root holds no split, is not finished, or a file is truncated or corrupt.
     """
+    found = {root: _known_manifest(root, cache_dir) for root in dict.fromkeys(roots)}
+    uncounted = [one for one in found.values() if isinstance(one, _Uncounted)]
+    counted = iter(map_fn(_count_file, [file for one in uncounted for file in one.counting()]))
+    made = {one.root: one.manifest(counted) for one in uncounted}
+    return {root: one if isinstance(one, Manifest) else made[root] for root, one in found.items()}
+
+
+def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     if files.exists(files.join(root, names.MANIFEST)):
         return Manifest.read(root)
     if files.exists(files.join(root, names.UNFINISHED)):
@@ -59,15 +72,9 @@ def manifest_of(root: str, cache_dir: str | None = None, map_fn: MapFn = map) ->
         folder.removeprefix(names.SPLIT_FOLDER): [file for file in inside if not files.is_hidden(file.path)]
         for folder, inside in folders.items()
     }
-    if cache_dir is None:
-        return _count(root, by_split, source, map_fn)
-    cached = files.join(cache_dir, f"counted-{_version_of(root, found)}")
-    if (kept := _kept_count(files.join(cached, names.MANIFEST), source)) is not None:
-        return kept
-    counted = _count(root, by_split, source, map_fn)
-    with suppress(OSError, InfeedError):
-        counted.write(cached)
-    return counted
+    cached = files.join(cache_dir, f"counted-{_version_of(root, found)}") if cache_dir is not None else None
+    kept = _kept_count(files.join(cached, names.MANIFEST), source) if cached else None
+    return kept or _Uncounted(root, by_split, source, cached)
 
 
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
@@ -81,7 +88,8 @@ def flat_manifest(path: str) -> tuple[str, Manifest] | None:
     """
     root, by_split = flat_files(path)
     shards = sorted((file for found in by_split.values() for file in found), key=lambda file: file.path)
-    return (root, _count(root, by_split, Source.of("tfrecord", root, shards))) if shards else None
+    uncounted = _Uncounted(root, by_split, Source.of("tfrecord", root, shards))
+    return (root, uncounted.manifest(map(_count_file, uncounted.counting()))) if shards else None
 
 
 def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
@@ -146,18 +154,54 @@ def _version_of(root: str, found: list[FileStat]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
 
-def _count(root: str, by_split: Mapping[str, Iterable[FileStat]], source: Source, map_fn: MapFn = map) -> Manifest:
-    """The manifest of files whose splits are known, made by walking the framing of each."""
-    found = {split: [ShardRange(split, file.path, bytes=file.size) for file in of] for split, of in by_split.items()}
-    counted = iter(map_fn(functools.partial(_count_shard, root=root), [file for of in found.values() for file in of]))
-    splits = {split: Split.of(tuple(itertools.islice(counted, len(of)))) for split, of in found.items()}
-    rows = sum(split.records for split in splits.values())
-    return Manifest(source=source, options={}, schema=(), splits=splits, rows_read=rows)
+@dataclass(frozen=True)
+class _Uncounted:
+    """A dataset without a manifest.
+
+    Attributes:
+      by_split: the files of each split.
+      cached: folder in which its count is kept; None: nowhere.
+    """
+
+    root: str
+    by_split: Mapping[str, Sequence[FileStat]]
+    source: Source
+    cached: str | None = None
+
+    def counting(self) -> list[_Counting]:
+        """The files that are to be counted."""
+        return [_Counting(self.root, file.path, file.size) for of_split in self.by_split.values() for file in of_split]
+
+    def manifest(self, counted: Iterator[Shard]) -> Manifest:
+        """Takes the counts of its files, made by walking the framing of each."""
+        splits = {
+            split: Split.of(tuple(itertools.islice(counted, len(of_split))))
+            for split, of_split in self.by_split.items()
+        }
+        rows = sum(split.records for split in splits.values())
+        made = Manifest(source=self.source, options={}, schema=(), splits=splits, rows_read=rows)
+        if self.cached:
+            with suppress(OSError, InfeedError):
+                made.write(self.cached)
+        return made
 
 
-def _count_shard(file: ShardRange, root: str) -> Shard:
+@dataclass(frozen=True)
+class _Counting:
+    """A file that is to be counted; `bytes` tells engines its size."""
+
+    root: str
+    path: str
+    bytes: int
+
+    @property
+    def place(self) -> str:
+        return self.path
+
+
+def _count_file(file: _Counting) -> Shard:
     return Shard(
-        file=files.relative(file.path, root),
+        file=files.relative(file.path, file.root),
         records=records.count_records(file.path),
         bytes=file.bytes,
         crc32c=records.file_crc32c(file.path),

@@ -50,6 +50,8 @@ class OnBeam(Engine):
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
         numbered = list(enumerate(items))
+        if not numbered:
+            return
         with self._results() as results:
             with _raising_of(results), self._make_pipeline() as pipeline:
                 _spread(pipeline, _Call(function, results), numbered)

@@ -13,9 +13,8 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
 from infeed.components.dataset import files
-from infeed.components.dataset.ranges import MapFn
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS, table_of
+from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS, TableStatistics, tables_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.engine.choice import ChosenMap
 from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
@@ -44,24 +43,19 @@ class StatisticsExecutor(EngineExecutor):
         splits = _splits(examples, exec_properties)
         _record(output, examples, splits)
         each = ChosenMap("describes", READING_BYTES_PER_PROCESS, self.cluster(output))
-        for split in splits:
-            found = describe(examples.uri, split, request, each)
+        tables = tables_of([(examples.uri, split) for split in splits], map_fn=each)
+        for split, table in zip(splits, tables, strict=True):
+            found = describe(table, request)
             target = files.join(artifact_utils.get_split_uri([output], split), FILE)
             files.write_bytes(target, found.SerializeToString(deterministic=True))
 
 
-def describe(
-    root: str, split: str, request: StatisticsRequest, map_fn: MapFn | None = None
-) -> statistics_pb2.DatasetFeatureStatisticsList:
-    """What StatisticsGen writes of one split of the dataset at `root`.
+def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_pb2.DatasetFeatureStatisticsList:
+    """What StatisticsGen writes of one split.
 
     A column that no record names is left out, for TFDV never sees it; one that records name without a value is text, as
     TFDV takes it to be.
-
-    Args:
-      map_fn: reads the shards of a dataset without statistics, as `table_of` has it.
     """
-    table = table_of(root, split, map_fn=map_fn)
     named = {name: ColumnStatistics.none(name, "bytes", table.rows) for name in table.without_values}
     present = {name: column for name, column in table.columns.items() if column.present}
     return request.describe(named | present, table.rows, absent=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -50,6 +50,15 @@ class Analysis:
         if len(values):
             self._add(values)
 
+    def merge(self: A, other: A) -> A:
+        """Counts the rows of `other` as well, which follow its own, and returns itself."""
+        self.rows += other.rows
+        self.count += other.count
+        self.missing += other.missing
+        self.sample = [*self.sample, *other.sample][:_SAMPLE]
+        self._merge(other)
+        return self
+
     @classmethod
     def of(cls: type[A], column: ColumnStatistics) -> A | None:
         """From what is known of a whole column; None where that does not tell all."""
@@ -62,6 +71,9 @@ class Analysis:
         return analysis if analysis._fill(column) else None
 
     def _add(self, values: Array) -> None:
+        raise NotImplementedError
+
+    def _merge(self: A, other: A) -> None:
         raise NotImplementedError
 
     def _fill(self, column: ColumnStatistics) -> bool:
@@ -100,6 +112,10 @@ class Moments(Analysis):
         self.least = min(self.least, values.min().item())
         self.most = max(self.most, values.max().item())
 
+    def _merge(self, other: Moments) -> None:
+        self.sum, self.squares = self.sum + other.sum, self.squares + other.squares
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+
     def _fill(self, column: ColumnStatistics) -> bool:
         self.sum, self.squares = column.total, column.squares
         if column.minimum is not None and column.maximum is not None:
@@ -121,6 +137,9 @@ class Quantiles(Analysis):
     def _add(self, values: Array) -> None:
         self.sketch += QuantileSketch.of(*np.unique(values, return_counts=True))
 
+    def _merge(self, other: Quantiles) -> None:
+        self.sketch += other.sketch
+
     def _fill(self, column: ColumnStatistics) -> bool:
         self.sketch = column.quantiles
         return True
@@ -139,8 +158,13 @@ class Frequencies(Analysis):
 
     def _add(self, values: Array) -> None:
         found = pa.array(values, pa.large_binary() if values.dtype == object else None).value_counts()
-        columns = found.field(0).to_pylist(), found.field(1).to_pylist()
-        for value, number in zip(*columns, strict=True):
+        self._count(zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True))
+
+    def _merge(self, other: Frequencies) -> None:
+        self._count(other.counts.items())
+
+    def _count(self, pairs: Iterable[tuple[Any, int]]) -> None:
+        for value, number in pairs:
             self.counts[value] = self.counts.get(value, 0) + number
         if len(self.counts) > MOST_VALUES:
             raise InfeedError(
@@ -202,3 +226,10 @@ class ByKey(Generic[A]):
         parts = np.split(values[np.argsort(codes, kind="stable")], ends[:-1])
         for key, part in zip(coded.dictionary.to_pylist(), parts, strict=False):
             self.of.setdefault(key, self._kind()).add(part)
+
+    def merge(self, other: ByKey[A]) -> ByKey[A]:
+        """Counts the rows of `other` as well, which follow its own, and returns itself."""
+        self.overall.merge(other.overall)
+        for key, analysis in other.of.items():
+            self.of[key] = self.of[key].merge(analysis) if key in self.of else analysis
+        return self

@@ -1,17 +1,18 @@
 """From raw columns to features: what features must know of the training rows, and what a graph makes of a batch.
 
 Raw tensors, sparse, ragged or dense as the schema has them, become columns, which are cleaned and given to features.
-Constants come from the dataset's own statistics, else from passes over the rows. All features share each pass, and
-every column is cleaned in it by the very functions that the graph uses. A feature whose cleaning needs no constants
-takes one pass; each step that does takes one more, unless it stands first: that of a raw column is known from the
-statistics.
+Constants come from the dataset's own statistics, else from passes over the rows. All features share each pass: a
+partial of each range of rows, merged in their order. Every column is cleaned in it by the very functions that the graph
+uses. A feature whose cleaning needs no constants takes one pass; each step that does takes one more, unless it stands
+first: that of a raw column is known from the statistics.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -24,7 +25,8 @@ from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tabl
 Raw: TypeAlias = tf.Tensor | tf.SparseTensor | tf.RaggedTensor
 Need: TypeAlias = tuple[Hashable, type[Analysis]]  # which values, and what has to be known of them
 Found: TypeAlias = Mapping[Need, Any]  # -> an analysis, or `ByKey` where the values have keys
-Batches: TypeAlias = Iterable[Mapping[str, Raw]]  # which can be gone through several times
+Filled: TypeAlias = dict[Need, Any]  # the analyses of some rows
+Batches: TypeAlias = Iterable[Mapping[str, Raw]]  # parsed raw examples
 _Make: TypeAlias = partial[FlatColumn]  # of the columns of a batch
 
 _SEVERAL = re.compile(
@@ -185,16 +187,26 @@ def _outer_splits(raw: tf.RaggedTensor) -> tf.Tensor:
     return splits
 
 
-def analyse(features: Sequence[Feature], batches: Batches, known: Mapping[Need, Any]) -> dict[Need, Any]:
+def analyse(
+    features: Sequence[Feature], read: Callable[[AnalysisPass], Filled], known: Mapping[Need, Any]
+) -> dict[Need, Any]:
     """All that the features need.
 
     Args:
-      batches: parsed raw examples; gone through as often as is needed, not at all where everything is known.
+      read: reads the rows once, wherever they are; called as often as is needed, not at all if everything is known.
       known: what the dataset's statistics say already.
+
+    Raises:
+      InfeedError: there are no rows, or rows of several values where a feature expects one.
     """
     found = dict(known)
     while pending := _pending(features, found):
-        found |= _pass(pending, batches, found)
+        filled = read(AnalysisPass.of(pending, found))
+        if not filled:
+            raise InfeedError(
+                "there are no rows to analyse", where="the split that Transform analyses", do="check what was ingested"
+            )
+        found |= filled
     return found
 
 
@@ -238,28 +250,87 @@ def _analysed(columns: BatchColumns, feature: Feature) -> FlatColumn:
     return columns.analysed(feature)
 
 
-def _pass(pending: Mapping[Need, _Make], batches: Batches, found: Mapping[Need, Any]) -> dict[Need, Any]:
-    """One pass over the rows, for all that is pending: values of one stream are made once for all that count them."""
-    makes = {stream: make for (stream, _), make in pending.items()}
+@dataclass(frozen=True)
+class AnalysisPass:
+    """What one reading of the rows is to find; workers take it as it is.
 
-    @tf.function(autograph=False, reduce_retracing=True)
-    def streams(raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
-        columns = BatchColumns(raw, found)
-        return [_present(make(columns)) for make in makes.values()]
+    Attributes:
+      pending: what is to be found, and how its values are made of a batch.
+      found: what is known, of which these values are made.
+    """
 
-    filled: dict[Need, Any] = {}
-    for raw in batches:
-        made = zip(makes, streams(dict(raw)), strict=True)
+    pending: Mapping[Need, _Make]
+    found: Mapping[Need, Any]
+
+    @classmethod
+    def of(cls, pending: Mapping[Need, _Make], found: Mapping[Need, Any]) -> AnalysisPass:
+        """Leaves out what is known and not needed, such as large vocabularies."""
+        needed = {need for make in pending.values() for need in _needs_of(make)}
+        return cls(pending, {need: found[need] for need in needed})
+
+    def trace(self) -> TracedPass:
+        """The graph that makes the values."""
+        return TracedPass(self)
+
+
+class TracedPass:
+    """A graph that makes of a batch all that a pass counts; values of one stream are made once."""
+
+    def __init__(self, of: AnalysisPass) -> None:
+        self._pending = of.pending
+        self._makes = makes = {stream: make for (stream, _), make in of.pending.items()}
+
+        @tf.function(autograph=False, reduce_retracing=True)
+        def streams(raw: Mapping[str, Raw]) -> list[dict[str, tf.Tensor]]:
+            columns = BatchColumns(raw, of.found)
+            return [_present(make(columns)) for make in makes.values()]
+
+        self._streams = streams
+
+    def over(self, batches: Batches) -> Filled:
+        """What the rows of `batches` tell; empty if there are none.
+
+        Raises:
+          InfeedError: rows of several values where a feature expects one.
+        """
+        filled: Filled = {}
+        with explained():
+            for raw in batches:
+                self._add(raw, filled)
+        return filled
+
+    def _add(self, raw: Mapping[str, Raw], filled: Filled) -> None:
+        made = zip(self._makes, self._streams(dict(raw)), strict=True)
         parts = {stream: {name: tensor.numpy() for name, tensor in part.items()} for stream, part in made}
-        for stream, need in pending:
+        for stream, need in self._pending:
             analysis = filled.setdefault((stream, need), ByKey(need) if "keys" in parts[stream] else need())
-            with _told_of(makes[stream]):
+            with _told_of(self._makes[stream]):
                 analysis.add(**parts[stream])
-    if not filled:
-        raise InfeedError(
-            "there are no rows to analyse", where="the split that Transform analyses", do="check what was ingested"
-        )
-    return filled
+
+
+def reading(batches: Batches) -> Callable[[AnalysisPass], Filled]:
+    """Reads rows in this process: `batches` of raw examples that can be gone through several times."""
+    return lambda one: one.trace().over(batches)
+
+
+def merge_filled(one: Filled, other: Filled) -> Filled:
+    """What two neighbors of the rows tell together; each of them has all that was pending, or nothing."""
+    return {need: one[need].merge(analysis) for need, analysis in other.items()} if one and other else one or other
+
+
+def _needs_of(make: _Make) -> Iterator[Need]:
+    """What has to be known to make the values."""
+    given = make.keywords
+    feature = given.get("feature")
+    columns, steps, many = (
+        (feature.columns, feature.steps, feature.values != "one")
+        if feature
+        else ((given["column"],), given["steps"], given["many"])
+    )
+    for number, step in enumerate(steps):
+        for column in columns:
+            stream = cleaned_stream(column, steps[:number], many)
+            yield from ((stream, need) for need in step.needs)
 
 
 @contextmanager

@@ -16,32 +16,49 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from operator import add
-from typing import Any
+from typing import Any, TypeVar
 
+import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import dataset_metadata, metadata_io, schema_utils
 
+from infeed.components import progress
 from infeed.components.dataset import files, names
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.table_statistics import statistics_of, stored_statistics
+from infeed.components.dataset.statistics.table_statistics import stored_statistics, tables_of
+from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.errors import InfeedError
-from infeed.components.transform.columns import Found, Need, Raw, analyse, explained, raw_needs
+from infeed.components.transform.columns import (
+    AnalysisPass,
+    Filled,
+    Found,
+    Need,
+    Raw,
+    TracedPass,
+    analyse,
+    explained,
+    merge_filled,
+    raw_needs,
+)
 from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.features import check_features, check_types
 from infeed.components.transform.groups import outputs_of
 from infeed.components.transform.in_process.failures import with_sample
-from infeed.components.transform.rows import KINDS, Rows, paths_of
+from infeed.components.transform.rows import KINDS, RowReader, arrow_of, load_graph
 
 # Of more columns, a graph that analyses them takes minutes to trace; Arrow counts whole columns without one.
 _MOST_IN_GRAPH = 128
 Tensors = dict[str, Any]  # name -> tf.Tensor, tf.SparseTensor or tf.RaggedTensor
 Function = Callable[[Tensors], Tensors]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,11 @@ class Examples:
     analysed: Sequence[str]
     schema: schema_pb2.Schema
 
+    @property
+    def folders(self) -> list[str]:
+        """Of the analysed splits."""
+        return [files.join(root, f"Split-{split}") for root in self.roots for split in self.analysed]
+
 
 def check(features: Sequence[Feature], schema: schema_pb2.Schema) -> None:
     """Compares features with the schema, before anything is read.
@@ -70,38 +92,96 @@ def check(features: Sequence[Feature], schema: schema_pb2.Schema) -> None:
     check_types(features, types)
 
 
-def constants_of(features: Sequence[Feature], examples: Examples) -> Found:
-    """All that the features have to know of the rows: from the statistics beside them, else by reading them.
+def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine) -> Found:
+    """All that the features have to know of the rows: from the statistics beside them, else read on the engine.
 
     Raises:
       InfeedError: what `check` says, with values of the column, or a row of several values where a feature expects one.
     """
     try:
-        with explained():
-            return _constants_of(features, examples)
+        return _constants_of(features, examples, engine)
     except InfeedError as error:
-        patterns = [files.join(root, f"Split-{split}", "*") for root in examples.roots for split in examples.analysed]
-        raise with_sample(error, patterns) from error
+        raise with_sample(error, [files.join(folder, "*") for folder in examples.folders]) from error
 
 
-def _constants_of(features: Sequence[Feature], examples: Examples) -> Found:
+def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engine) -> Found:
     check(features, examples.schema)
-    rows = Rows(paths_of(examples.roots, examples.analysed), raw_spec(examples.schema))
     inputs = {column for feature in features for column in feature.inputs}
-    known = _known(features, examples)
+    spec = {name: spec for name, spec in raw_spec(examples.schema).items() if name in inputs}
+    known = _known(features, examples, engine)
     _check_known(features, known)
-    return analyse(features, rows.only(inputs), known)
+
+    def read(one: AnalysisPass) -> Filled:
+        ranges = record_ranges(examples.folders, engine.map)
+        set_up = partial(_traced, one, spec)
+        return engine.reduce(WithSetUp(_analyse_range, set_up), ranges, merge_filled) if ranges else {}
+
+    return analyse(features, read, known)
 
 
-def write(folder: str, features: Sequence[Feature], examples: Examples) -> Any:
-    """Writes the transform graph.
+def _traced(one: AnalysisPass, spec: Mapping[str, Any]) -> tuple[TracedPass, RowReader]:
+    return one.trace(), RowReader(spec)
 
-    Returns:
-      the function that it holds: a batch of all raw features -> transformed features.
-    """
-    found = constants_of(features, examples)
+
+def _analyse_range(traced: tuple[TracedPass, RowReader], shard: ShardRange) -> Filled:
+    one, reader = traced
+    return one.over(_counted(reader.batches(shard)))
+
+
+def _counted(batches: Iterable[T]) -> Iterator[T]:
+    for batch in batches:
+        progress.count("batches analyzed", 1)
+        yield batch
+
+
+def write(folder: str, features: Sequence[Feature], examples: Examples, engine: Engine) -> DeclaredGraph:
+    """Writes the transform graph; the rows are read on the engine, if they have to be."""
+    found = constants_of(features, examples, engine)
     with tempfile.TemporaryDirectory() as vocabularies:
-        return write_graph(folder, features, examples.schema, found, vocabularies)
+        module = write_graph(folder, features, examples.schema, found, vocabularies)
+    return DeclaredGraph(folder, raw_spec(examples.schema), module)
+
+
+@dataclass(frozen=True)
+class DeclaredGraph:
+    """A graph that is written; to workers it travels as its folder.
+
+    Attributes:
+      folder: of the transform graph.
+      spec: how raw rows are parsed.
+    """
+
+    folder: str
+    spec: Mapping[str, Any]
+    _module: Any = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_module": None}
+
+    def load(self) -> DeclaredTransformer:
+        """Ready for rows; here the graph is in memory."""
+        apply = self._module.transform_fn if self._module else load_graph(self.folder).apply_transform_model
+        return DeclaredTransformer(RowReader(self.spec, lambda raw: dict(apply(dict(raw)))))
+
+
+@dataclass(frozen=True)
+class DeclaredTransformer:
+    """The graph of declared features, over rows that TensorFlow parses."""
+
+    reader: RowReader
+
+    def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
+        """A column for each feature, batch by batch.
+
+        Raises:
+          InfeedError: rows of several values where a feature expects one.
+        """
+        with explained():
+            yield from map(arrow_of, self.reader.batches(shard))
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """A tf.Example for each row."""
+        return encode_examples(batch)
 
 
 def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Found, vocabularies: str) -> Function:
@@ -127,10 +207,10 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
     return preprocessing_fn
 
 
-def _known(features: Sequence[Feature], examples: Examples) -> dict[Need, Any]:
+def _known(features: Sequence[Feature], examples: Examples, engine: Engine) -> dict[Need, Any]:
     """What the statistics of the rows answer."""
     needs = raw_needs(features)
-    columns = _statistics(examples, read=len(needs) > _MOST_IN_GRAPH)
+    columns = _statistics(examples, engine if len(needs) > _MOST_IN_GRAPH else None)
     _check_single(features, columns)
     answers = {need: need[1].of(columns[name]) for need, name in needs.items() if name in columns}
     return {need: answer for need, answer in answers.items() if answer is not None}
@@ -144,14 +224,18 @@ def _check_known(features: Sequence[Feature], known: Mapping[Need, Any]) -> None
             feature.domain([known[need] for need in needs])
 
 
-def _statistics(examples: Examples, *, read: bool) -> Mapping[str, ColumnStatistics]:
+def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, ColumnStatistics]:
     """Of all roots and splits together; none where one of them carries none, or lacks the column.
 
     Args:
-      read: read the rows of those that carry none.
+      engine: reads the rows of those that carry none; None: they are not read.
     """
-    statistics = statistics_of if read else stored_statistics
-    parts = [statistics(root, split) for root in examples.roots for split in examples.analysed]
+    places = [(root, split) for root in examples.roots for split in examples.analysed]
+    parts: list[Mapping[str, ColumnStatistics] | None]
+    if engine:
+        parts = [table.columns for table in tables_of(places, map_fn=engine.map)]
+    else:
+        parts = [stored_statistics(root, split) for root, split in places]
     if not parts or not all(parts):
         return {}
     columns = [part for part in parts if part]

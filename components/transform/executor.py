@@ -6,11 +6,9 @@ import itertools
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import apache_beam as beam
-import pyarrow as pa
 import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.components.transform import executor, executor_utils, labels
@@ -21,16 +19,18 @@ from tfx.types import standard_component_specs as specs
 from tfx.utils import io_utils, json_utils
 
 from infeed.components import user_code
-from infeed.components.beam_runner import pipeline_of
+from infeed.components.dataset import names
+from infeed.components.dataset.ranges import record_ranges
+from infeed.components.engine.choice import Cluster
+from infeed.components.engine_executor import EngineExecutor
 from infeed.components.errors import InfeedError
 from infeed.components.transform import declared
-from infeed.components.transform.columns import Found, explained
-from infeed.components.transform.declared import raw_spec
+from infeed.components.transform.columns import Found
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import features_from_json, features_to_json
-from infeed.components.transform.in_process.processor import without_beam
-from infeed.components.transform.rows import Rows, arrow_of, materialise, paths_of
-from infeed.components.transform.statistics import Asked, TransformedRows, without_values, write_raw
+from infeed.components.transform.in_process.processor import on_engine
+from infeed.components.transform.rows import TransformedShard, chosen, materialise, transformed_shards
+from infeed.components.transform.statistics import Asked, without_values, write_raw, write_transformed
 
 _log = logging.getLogger(__name__)
 EMPTY_PREPROCESSING_FN = f"{__name__}.empty_preprocessing_fn"  # as TFX names a function
@@ -48,7 +48,7 @@ def pack_config(
     return {"features": features_to_json(features), "custom_config": custom_config, "digests": digests}
 
 
-class TransformExecutor(executor.Executor):
+class TransformExecutor(EngineExecutor, executor.Executor):
     """Declared features alone are written directly; with a function beside them it does what TFX's executor does."""
 
     _found: Found = {}  # of the features beside a function
@@ -56,7 +56,8 @@ class TransformExecutor(executor.Executor):
     def Do(
         self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
     ) -> None:
-        with user_code.translate_errors(), without_beam():  # errors of a module file as well, which TFX loads
+        cluster = self.cluster(artifact_utils.get_single_instance(output_dict[specs.TRANSFORM_GRAPH_KEY]))
+        with user_code.translate_errors(), on_engine(cluster):  # errors of a module file as well, which TFX loads
             features, _ = _unpack_config(exec_properties)
             if not features:
                 super().Do(input_dict, output_dict, exec_properties)
@@ -64,15 +65,12 @@ class TransformExecutor(executor.Executor):
             examples = _examples(input_dict, exec_properties)
             if reason := _needs_tft(examples.schema, output_dict, exec_properties):
                 _log.info("tft makes the graph, since %s", reason)
-                self._found = declared.constants_of(features, examples)
+                with chosen("analyzes", record_ranges(examples.folders), cluster) as engine:
+                    self._found = declared.constants_of(features, examples, engine)
                 super().Do(input_dict, output_dict, exec_properties)
             else:
                 self._log_startup(input_dict, output_dict, exec_properties)
-                _write(features, examples, input_dict, output_dict, exec_properties)
-
-    def _make_beam_pipeline(self) -> beam.Pipeline:
-        """On the runner that Beam's options name; the Dask runner stops at the options that TFX adds."""
-        return self._make_beam_pipeline_fn() if self._make_beam_pipeline_fn else pipeline_of(self._beam_pipeline_args)
+                _write(features, examples, cluster, input_dict, output_dict, exec_properties)
 
     def _GetPreprocessingFn(self, inputs: Mapping[str, Any], unused_outputs: Mapping[str, Any]) -> Callable[..., Any]:
         features, inputs = _unpack_config(inputs)
@@ -132,6 +130,7 @@ def _needs_tft(schema: schema_pb2.Schema, output_dict: Mapping[str, Any], exec_p
 def _write(
     features: Sequence[Feature],
     examples: declared.Examples,
+    cluster: Cluster,
     input_dict: dict[str, list[Any]],
     output_dict: dict[str, list[Any]],
     exec_properties: Mapping[str, Any],
@@ -139,41 +138,34 @@ def _write(
     """The transform graph, and the transformed examples and statistics where they are asked for."""
     executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
     folder = artifact_utils.get_single_uri(output_dict[specs.TRANSFORM_GRAPH_KEY])
-    graph = declared.write(folder, features, examples)
     disabled = bool(exec_properties.get(specs.DISABLE_STATISTICS_KEY))
     folders = executor_utils.GetStatsOutputPathEntries(disabled, output_dict)
-    seen = TransformedRows() if folders else None
-    with explained():
-        _transform(graph.transform_fn, examples.schema, seen, input_dict, output_dict, exec_properties)
-    if seen:
-        columns = {column for feature in features for column in feature.inputs}
-        splits = [(root, split) for split in examples.analysed for root in examples.roots]
-        write_raw(splits, columns, examples.schema, Asked.by_default(examples.schema), folders)
-        schema = tft.TFTransformOutput(folder).transformed_metadata.schema
-        seen.write(Asked.by_default(without_values(schema)), folders)
+    shards = _shards(input_dict, output_dict, exec_properties)
+    with chosen("transforms", shards, cluster) as engine:
+        graph = declared.write(folder, features, examples, engine)
+        transformed = materialise(graph.load, shards, engine, described=bool(folders))
+        if folders:
+            columns = {column for feature in features for column in feature.inputs}
+            splits = [(root, split) for split in examples.analysed for root in examples.roots]
+            asked = Asked.by_default(examples.schema)
+            write_raw(splits, columns, examples.schema, asked, folders, engine.map)
+            schema = tft.TFTransformOutput(folder).transformed_metadata.schema
+            write_transformed(transformed, Asked.by_default(without_values(schema)), folders)
 
 
-def _transform(
-    transform_fn: Callable[[Any], Any],
-    schema: schema_pb2.Schema,
-    seen: TransformedRows | None,
-    input_dict: dict[str, list[Any]],
-    output_dict: dict[str, list[Any]],
-    exec_properties: Mapping[str, Any],
-) -> None:
-    """Goes through the rows, where they are to be written, or seen."""
+def _shards(
+    input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: Mapping[str, Any]
+) -> list[TransformedShard]:
+    """The rows that are to be transformed, split by split, with the files that they go to."""
     artifacts, targets = input_dict[specs.EXAMPLES_KEY], output_dict.get(specs.TRANSFORMED_EXAMPLES_KEY, [])
     splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts).transform
     executor_utils.SetSplitNames(splits, targets)
-    spec = raw_spec(schema)
-
-    def transformed(path: str) -> Iterator[pa.RecordBatch]:
-        return map(arrow_of, Rows([path], spec).mapped(lambda raw: dict(transform_fn(dict(raw)))))
-
+    found: list[TransformedShard] = []
     for source, target in itertools.zip_longest(artifacts, targets):
         for split in splits:
             folder = artifact_utils.get_split_uris([target], split)[0] if target else None
-            materialise(paths_of([source.uri], [split]), transformed, folder, seen.see if seen else None)
+            found += transformed_shards(record_ranges([names.split_dir(source.uri, split)]), folder)
+    return found
 
 
 def _named(inputs: Mapping[str, Any], option: str) -> Callable[..., Any] | None:

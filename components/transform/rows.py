@@ -1,11 +1,13 @@
-"""The rows of TFRecord files, batch by batch: parsed for a graph, transformed by one, and written file by file."""
+"""The rows of TFRecord files, range by range: parsed for a graph, transformed by one, and written file by file."""
 
 from __future__ import annotations
 
+import operator
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,109 +21,93 @@ from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util
 
 from infeed.components import progress
 from infeed.components.dataset import encode, example_types, files, names, records
-from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.manifest import ColumnType
-from infeed.components.dataset.records import frame_records, read_records, write_records
+from infeed.components.dataset.ranges import ShardRange
+from infeed.components.dataset.statistics.cells import Cells
+from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics
+from infeed.components.engine.choice import Cluster, HasBytes, Work, choose
+from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.transform.columns import Raw
+from infeed.components.transform.in_process.failures import FailedBatchError
 
 MOST_ROWS = 4096  # of a batch
 _BATCH_BYTES = 32 << 20  # of the records of a batch
 _READ_BUFFER_BYTES = 8 << 20
+# Compressed: a process takes some 8 s to load TensorFlow and tft, in which another transforms about as many.
+BYTES_PER_PROCESS = 96 << 20
+_MEMORY_PER_PROCESS = 2 << 30
 PREFIX = "transformed_examples"  # of the names of files, as TFX has it
 _GZIP_LEVEL = 1  # a sixteenth of the time of zlib's 6, for hardly more bytes
 _ITEMS = {tf.float32: pa.float32(), tf.int64: pa.int64(), tf.string: pa.large_binary()}
 KINDS: Mapping[int, ColumnType] = {schema_pb2.INT: "int", schema_pb2.FLOAT: "float", schema_pb2.BYTES: "bytes"}
 Tensors = Mapping[str, Any]
-Transformed = Callable[[str], Iterable[pa.RecordBatch]]  # path of a file of raw rows -> a column for each feature
-See = Callable[[pa.RecordBatch], None]
-Encode = Callable[[pa.RecordBatch], pa.Array]  # a tf.Example for each row
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows of serialized tf.Examples.
+class RowReader:
+    """Reads ranges of serialized tf.Examples in batches; what is made of a batch is traced once for all ranges.
 
-    Attributes:
-      paths: TFRecord files; `.gz` in the name means gzip.
-      spec: how each is parsed.
+    Args:
+      spec: how a row is parsed.
+      function: what is made of a batch: name -> [batch, ...].
     """
 
-    paths: Sequence[str]
-    spec: Mapping[str, Any]
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        """Batches: name -> [batch, ...]."""
-        return iter(self.mapped(dict))
-
-    def mapped(self, function: Callable[[Mapping[str, Any]], Any]) -> tf.data.Dataset:
-        """What `function` makes of each batch, in the order of the rows."""
-
-        @tf.autograph.experimental.do_not_convert
+    def __init__(self, spec: Mapping[str, Any], function: Callable[[Mapping[str, Any]], Any] = dict) -> None:
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
         def parse(records: tf.Tensor) -> Any:
-            return function(tf.io.parse_example(records, dict(self.spec)))
+            return function(tf.io.parse_example(records, dict(spec)))
 
-        return self._records().batch(self._batch).map(parse, tf.data.AUTOTUNE).prefetch(2)
+        self._parse = parse
 
-    def only(self, columns: Collection[str]) -> Rows:
-        """The same rows, of which fewer columns are parsed."""
-        return Rows(self.paths, {name: spec for name, spec in self.spec.items() if name in columns})
-
-    def _records(self) -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensor_slices(list(self.paths)).flat_map(_records_of)
-
-    @property
-    def _batch(self) -> int:
-        # Going by the first record.
-        first = next((len(record) for path in self.paths for record in read_records(path)), 0)
-        return max(1, min(MOST_ROWS, _BATCH_BYTES // max(1, first)))
+    def batches(self, shard: ShardRange) -> tf.data.Dataset:
+        """What the function makes of each batch, in the order of the rows."""
+        found = tf.data.TFRecordDataset(
+            shard.path, "GZIP" if shard.path.endswith(".gz") else "", _READ_BUFFER_BYTES
+        ).skip(shard.start)
+        if shard.stop is not None:
+            found = found.take(shard.stop - shard.start)
+        return found.batch(_rows_of_batch(shard)).map(self._parse, tf.data.AUTOTUNE).prefetch(2)
 
 
-def paths_of(roots: Sequence[str], splits: Sequence[str]) -> list[str]:
-    """The files of some splits of one or several Examples, in their order."""
-    folders = [files.join(root, f"Split-{split}") for root in roots for split in splits]
-    return [file.path for folder in folders for file in files.list_files(folder) if not files.is_hidden(file.path)]
-
-
-def _records_of(path: tf.Tensor) -> tf.data.Dataset:
-    is_gzip = tf.strings.regex_full_match(path, r".*\.gz")
-    return tf.data.TFRecordDataset(path, tf.where(is_gzip, "GZIP", ""), _READ_BUFFER_BYTES)
+def _rows_of_batch(shard: ShardRange) -> int:
+    """Going by the first record of the file."""
+    first = next((len(record) for record in records.read_records(shard.path)), 0)
+    return max(1, min(MOST_ROWS, _BATCH_BYTES // max(1, first)))
 
 
 @dataclass(frozen=True)
-class SplitRows:
-    """The tf.Examples of one split.
+class ColumnReader:
+    """Reads ranges of tf.Examples as tensors of some columns, by the rules of tfx_bsl; workers take it as it is.
 
     Attributes:
-      pattern: of its files, as TFX has it: `.../Split-train/*`.
-      schema: of all their columns.
-      tfxio: tfx_bsl's view of them, which says which tensor is made of which columns.
+      columns: names.
+      schema: serialized, of these columns.
+      config: which tensor is made of which columns.
     """
 
-    pattern: str
-    schema: Any
-    tfxio: Any
+    columns: Sequence[str]
+    schema: bytes
+    config: tensor_adapter.TensorAdapterConfig
 
-    def files(self) -> list[str]:
-        """Sorted."""
-        folder, pattern = posixpath.split(self.pattern)
-        return [file.path for file in files.glob(folder, pattern)]
-
-    def batches(self, columns: Sequence[str]) -> Iterator[Tensors]:
-        """All rows, as tensors of these columns.
-
-        Raises:
-          InfeedError: a file is truncated or corrupt; names it and the record.
+    @classmethod
+    def of(cls, schema: schema_pb2.Schema, tfxio: Any, columns: Sequence[str]) -> ColumnReader:
         """
-        for file in self.files():
-            yield from self.batches_of(file, columns)
+        Args:
+          schema: of all columns.
+          tfxio: tfx_bsl's view of the rows.
+          columns: to be read; all, if there are none.
+        """
+        columns = list(columns) or list(tfxio.TensorRepresentations())
+        projected = tensor_representation_util.ProjectTensorRepresentationsInSchema(schema, columns)
+        return cls(columns, projected.SerializeToString(), tfxio.Project(columns).TensorAdapterConfig())
 
-    def batches_of(self, file: str, columns: Sequence[str]) -> Iterator[Tensors]:
-        """The rows of one file."""
-        columns = list(columns) or list(self.tfxio.TensorRepresentations())
-        schema = tensor_representation_util.ProjectTensorRepresentationsInSchema(self.schema, columns)
-        decoder = example_coder.ExamplesToRecordBatchDecoder(schema.SerializeToString())
-        adapter = tensor_adapter.TensorAdapter(self.tfxio.Project(columns).TensorAdapterConfig())
-        for some in _batched(records.read_records(file)):
+    def batches(self, shard: ShardRange) -> Iterator[Tensors]:
+        """
+        Raises:
+          InfeedError: the file is truncated or corrupt; names it and the record.
+        """
+        decoder = example_coder.ExamplesToRecordBatchDecoder(self.schema)
+        adapter = tensor_adapter.TensorAdapter(self.config)
+        for some in _batched(records.read_records(shard.path, None, shard.start, shard.stop)):
             yield adapter.ToBatchTensors(decoder.DecodeBatch(some), produce_eager_tensors=True)
 
 
@@ -139,68 +125,131 @@ def _batched(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield some
 
 
-class Transformer:
-    """The transform graph as a function of batches.
+class RowTransformer(Protocol):
+    """A transform graph, loaded."""
+
+    def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
+        """A column for each feature, batch by batch."""
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """A tf.Example for each row."""
+
+
+class TftTransformer:
+    """A graph of tft, over rows as tfx_bsl reads them.
 
     Args:
       graph: folder of the transform graph.
       columns: those that it takes.
+      reader: of these columns.
     """
 
-    def __init__(self, graph: str, columns: Sequence[str]) -> None:
-        self._columns = columns
-        folder = posixpath.join(graph, tft.TFTransformOutput.TRANSFORM_FN_DIR)
-        self._model = saved_transform_io_v2.SavedModelLoader(folder)
+    def __init__(self, graph: str, columns: Sequence[str], reader: ColumnReader) -> None:
+        self._model = load_graph(graph)
         self._model.finalize(columns, sorted(self._model.structured_outputs))
+        self._reader = reader
         schema = tft.TFTransformOutput(graph).transformed_metadata.schema
         self._converter = impl_helper.make_tensor_to_arrow_converter(schema)
         self._tfx_encoder = example_coder.RecordBatchToExamplesEncoder(schema)
 
-    def batches_of(self, rows: SplitRows, file: str) -> Iterator[pa.RecordBatch]:
-        """What it makes of the rows of one file."""
-        for batch in rows.batches_of(file, self._columns):
-            yield self._converter.convert(self._model.apply_transform_model(batch))
+    def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
+        """
+        Raises:
+          FailedBatchError: the graph refuses values of a batch.
+        """
+        for batch in self._reader.batches(shard):
+            try:
+                made = self._model.apply_transform_model(batch)
+            except tf.errors.OpError as error:
+                raise FailedBatchError.of(error, batch) from error
+            yield self._converter.convert(made)
 
-    def encode(self, batch: pa.RecordBatch) -> pa.LargeBinaryArray:
-        """A tf.Example for each row."""
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
         if any(example_types.is_list(example_types.item_type(field.type)) for field in batch.schema):
             # Lists of lists have columns of their own.
             return pa.array(self._tfx_encoder.encode(batch), pa.large_binary())
         return encode.encode_examples(batch)
 
 
+def load_graph(folder: str) -> saved_transform_io_v2.SavedModelLoader:
+    """The function of a transform graph, by tft's loader."""
+    return saved_transform_io_v2.SavedModelLoader(posixpath.join(folder, tft.TFTransformOutput.TRANSFORM_FN_DIR))
+
+
+@dataclass(frozen=True)
+class TransformedShard:
+    """Rows, and where they go.
+
+    Attributes:
+      rows: raw.
+      path: of the file that is written; None: none is.
+    """
+
+    rows: ShardRange
+    path: str | None
+
+    @property
+    def place(self) -> str:
+        return self.rows.place
+
+    @property
+    def bytes(self) -> int:
+        return self.rows.bytes
+
+
+def transformed_shards(rows: Sequence[ShardRange], folder: str | None) -> list[TransformedShard]:
+    """The rows of one split, with their files: `transformed_examples-00000-of-00012.gz` and so on in `folder`."""
+    names_of = (names.shard_name(number, len(rows), gzip=True, prefix=PREFIX) for number in range(len(rows)))
+    paths = (None if folder is None else files.join(folder, name) for name in names_of)
+    return [TransformedShard(one, path) for one, path in zip(rows, paths, strict=True)]
+
+
+def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Engine:
+    """The engine for some rows; one for all passes over them, since a process takes seconds to load TensorFlow."""
+    work = Work(does, len(items), sum(item.bytes for item in items), BYTES_PER_PROCESS, _MEMORY_PER_PROCESS)
+    return choose(work, cluster)
+
+
 def materialise(
-    paths: Sequence[str],
-    transformed: Transformed,
-    folder: str | None,
-    see: See | None,
-    encode: Encode = encode_examples,
-) -> None:
-    """Goes through the transformed rows of `paths`, in their order, where they are to be written or seen.
+    load: Callable[[], RowTransformer], shards: Sequence[TransformedShard], engine: Engine, *, described: bool
+) -> TableStatistics:
+    """Goes through the transformed rows where they are to be written or described.
 
     Args:
-      folder: of the split, for `transformed_examples-00000-of-00012.gz` and so on; None: write nothing.
-      see: is shown each batch on the way.
-      encode: where there are lists of lists, which `encode_examples` does not take.
+      load: loads the graph; called once a worker.
+      described: whether the rows are counted.
+
+    Returns:
+      the statistics of all transformed rows, empty if they are not described.
+
+    Raises:
+      InfeedError: a file that is damaged, or rows that the graph refuses.
     """
-    if folder is None and see is None:
-        return
-    for number, path in enumerate(paths):
-        batches = _shown(transformed(path), see)
-        if folder is None:
-            for _ in batches:
-                pass
-        else:
-            shard = files.join(folder, names.shard_name(number, len(paths), gzip=True, prefix=PREFIX))
-            write_records(shard, (frame_records(encode(one)) for one in batches), gzip_level=_GZIP_LEVEL)
+    wanted = [shard for shard in shards if described or shard.path]
+    if not wanted:
+        return TableStatistics()
+    task = WithSetUp(partial(_write_shard, described=described), load)
+    found: TableStatistics = engine.reduce(task, wanted, operator.add)
+    return found
 
 
-def _shown(batches: Iterable[pa.RecordBatch], see: See | None) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if see:
-            see(batch)
-        progress.count("examples transformed", batch.num_rows)
-        yield batch
+def _write_shard(transformer: RowTransformer, shard: TransformedShard, *, described: bool) -> TableStatistics:
+    gatherer = Gatherer()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in transformer.transformed(shard.rows):
+            if described:
+                gatherer.add(batch.num_rows, {name: Cells.of(batch.column(name)) for name in batch.schema.names})
+            progress.count("examples transformed", batch.num_rows)
+            yield batch
+
+    if shard.path is None:
+        for _ in batches():
+            pass
+    else:
+        encoded = (records.frame_records(transformer.encode(batch)) for batch in batches())
+        records.write_records(shard.path, encoded, gzip_level=_GZIP_LEVEL)
+    return gatherer.statistics().collapse()
 
 
 def arrow_of(features: Mapping[str, Raw]) -> pa.RecordBatch:

@@ -13,18 +13,17 @@ own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import pyarrow as pa
 import tensorflow_data_validation as tfdv
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tfx.components.transform import labels
 
 from infeed.components.dataset import files
-from infeed.components.dataset.statistics.cells import Cells
+from infeed.components.dataset.ranges import MapFn
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add, statistics_of
+from infeed.components.dataset.statistics.table_statistics import TableStatistics, add, tables_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.errors import InfeedError
 from infeed.components.transform.rows import KINDS
@@ -78,6 +77,7 @@ def write_raw(
     schema: schema_pb2.Schema,
     asked: Asked,
     folders: Folders,
+    map_fn: MapFn,
 ) -> None:
     """Describes the analysed rows.
 
@@ -85,6 +85,7 @@ def write_raw(
       splits: (folder of Examples, name of the split) of each part.
       columns: names of those that are described, whether a row has them or not.
       schema: of the rows.
+      map_fn: reads rows without statistics, such as `Engine.map`.
 
     Raises:
       InfeedError: a file is damaged, or a column is of one type here and of another there.
@@ -93,37 +94,26 @@ def write_raw(
     kinds = {feature.name: KINDS[feature.type] for feature in named}
     none = TableStatistics(0, {name: ColumnStatistics.none(name, kind) for name, kind in kinds.items()})
     try:
-        table = add([none, *(_table(statistics_of(root, split), columns) for root, split in splits)])
+        table = add([none, *(_table(found, columns) for found in tables_of(list(splits), map_fn=map_fn))])
     except ValueError as error:
         raise InfeedError(str(error), where="the Examples of Transform", do="give a column one type in all") from error
     _write_statistics(_describe(table, asked), folders[labels.PRE_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
     _write_schema(asked, folders[labels.PRE_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])
 
 
-def _table(found: Mapping[str, ColumnStatistics], columns: Collection[str]) -> TableStatistics:
-    rows = next((column.rows for column in found.values()), 0)
-    return TableStatistics(rows, {name: column for name, column in found.items() if name in columns})
+def _table(found: TableStatistics, columns: Collection[str]) -> TableStatistics:
+    return replace(found, columns={name: column for name, column in found.columns.items() if name in columns})
 
 
-class TransformedRows:
-    """Counts the transformed rows of all splits."""
-
-    def __init__(self) -> None:
-        self._gatherer = Gatherer()
-
-    def see(self, batch: pa.RecordBatch) -> None:
-        """Takes some rows: a column for each feature."""
-        self._gatherer.add(batch.num_rows, {name: Cells.of(batch.column(name)) for name in batch.schema.names})
-
-    def write(self, asked: Asked, folders: Folders) -> None:
-        """Describes them, and compares that with their schema."""
-        found = _describe(self._gatherer.statistics(), asked)
-        _write_statistics(found, folders[labels.POST_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
-        _write_schema(asked, folders[labels.POST_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])
-        if asked.schema is not None:
-            anomalies = tfdv.validate_statistics(found, asked.schema)
-            path = files.join(folders[labels.POST_TRANSFORM_OUTPUT_ANOMALIES_PATH_LABEL], ANOMALIES_FILE)
-            files.write_bytes(path, anomalies.SerializeToString(deterministic=True))
+def write_transformed(rows: TableStatistics, asked: Asked, folders: Folders) -> None:
+    """Describes the transformed rows of all splits, and compares that with their schema."""
+    found = _describe(rows, asked)
+    _write_statistics(found, folders[labels.POST_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
+    _write_schema(asked, folders[labels.POST_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])
+    if asked.schema is not None:
+        anomalies = tfdv.validate_statistics(found, asked.schema)
+        path = files.join(folders[labels.POST_TRANSFORM_OUTPUT_ANOMALIES_PATH_LABEL], ANOMALIES_FILE)
+        files.write_bytes(path, anomalies.SerializeToString(deterministic=True))
 
 
 def _describe(table: TableStatistics, asked: Asked) -> statistics_pb2.DatasetFeatureStatisticsList:

@@ -1,6 +1,6 @@
 """Statistics of all columns of some rows: gathered from blocks in bounded memory, added up, stored, and found again.
 
-`table_of` is the one way to a dataset's, whoever wrote it: beside its manifest, else from a cache, else read.
+`tables_of` is the one way to a dataset's, whoever wrote it: beside its manifest, else from a cache, else read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import Shard, Split
 from infeed.components.dataset.ranges import MapFn, ShardRange, cut
-from infeed.components.dataset.reading import manifest_of
+from infeed.components.dataset.reading import manifest_of, manifests_of
 from infeed.components.dataset.record_blocks import RecordBlock, read_blocks
 from infeed.components.dataset.statistics.cells import Cells, concat
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics, StoredColumn
@@ -214,25 +214,46 @@ def statistics_of(
 
 
 def table_of(root: str, split: str, cache_dir: str = CACHE_DIR, map_fn: MapFn | None = None) -> TableStatistics:
-    """Return the statistics of one split.
+    """Return the statistics of one split; see `tables_of`."""
+    [table] = tables_of([(root, split)], cache_dir, map_fn)
+    return table
+
+
+def tables_of(
+    places: Sequence[tuple[str, str]], cache_dir: str = CACHE_DIR, map_fn: MapFn | None = None
+) -> list[TableStatistics]:
+    """Return the statistics of some splits.
 
     A dataset that carries no statistics, such as one that somebody else wrote, is read once; what was found of each
     shard is kept in `cache_dir`, by the shard's checksum, and never written into the dataset.
 
     Args:
-      root: folder of the dataset: any TFRecords of tf.Examples in Split-* folders
+      places: (folder of a dataset, split) of each: any TFRecords of tf.Examples in Split-* folders
       cache_dir: where statistics and counts of datasets without them are kept
-      map_fn: reads the shards, such as `Engine.map`; by default threads of this process, one a core
+      map_fn: reads the shards of all splits in one call, and counts them in one before; such as `Engine.map`. By
+        default threads of this process do, one a core.
 
     Raises:
       InfeedError: no such split, a file that is damaged, or records that are no tf.Examples.
     """
     with _threads_unless(map_fn) as each:
         cache = str(Path(cache_dir).expanduser())
-        splits = manifest_of(root, cache, each).splits
-        if split not in splits:
-            raise InfeedError(f"there is no split {split!r}", where=root, do=f"choose one of {', '.join(splits)}")
-        return _stored(root, split, splits[split]) or _read(root, split, splits[split], cache, each)
+        manifests = manifests_of((root for root, _ in places), cache, each)
+        splits = [_split_in(manifests[root].splits, root, split) for root, split in places]
+        stored = [_stored(root, name, split) for (root, name), split in zip(places, splits, strict=True)]
+        unread = [
+            _Unread.of(root, name, split, cache)
+            for (root, name), split, found in zip(places, splits, stored, strict=True)
+            if found is None
+        ]
+        read = iter(each(_read_range, [part for one in unread for part in one.ranges]))
+        return [found or unread.pop(0).table(read, cache) for found in stored]
+
+
+def _split_in(splits: Mapping[str, Split], root: str, split: str) -> Split:
+    if split not in splits:
+        raise InfeedError(f"there is no split {split!r}", where=root, do=f"choose one of {', '.join(splits)}")
+    return splits[split]
 
 
 @contextmanager
@@ -262,25 +283,48 @@ def _stored(root: str, split: str, shards: Split) -> TableStatistics | None:
     return TableStatistics.read(names.statistics_file(root, split), key_of(shards))
 
 
-def _read(root: str, name: str, split: Split, cache: str, map_fn: MapFn) -> TableStatistics:
-    kept = {shard.file: kept_statistics(_key_of_shard(shard), cache) for shard in split.shards}
-    ranges = {
-        shard.file: cut(name, files.join(root, shard.file), shard.bytes, shard.records)
-        for shard in split.shards
-        if kept[shard.file] is None
-    }
-    read = iter(map_fn(_read_range, [part for parts in ranges.values() for part in parts]))
-    total = TableStatistics()
-    try:
-        for shard in split.shards:
-            found = kept[shard.file]
-            if found is None:
-                found = add(itertools.islice(read, len(ranges[shard.file]))).collapse()
-                keep_statistics(found, _key_of_shard(shard), cache)
-            total += found
-    except ValueError as error:
-        raise InfeedError(str(error), where=root, do="write all shards with one type for each feature") from error
-    return total
+@dataclass(frozen=True)
+class _Unread:
+    """A split without statistics.
+
+    Attributes:
+      kept: by shard's file, what is known of it; None of a shard that is to be read.
+      parts: the ranges of shards that are to be read.
+    """
+
+    root: str
+    split: Split
+    kept: Mapping[str, TableStatistics | None]
+    parts: Mapping[str, Sequence[ShardRange]]
+
+    @classmethod
+    def of(cls, root: str, name: str, split: Split, cache: str) -> _Unread:
+        kept = {shard.file: kept_statistics(_key_of_shard(shard), cache) for shard in split.shards}
+        parts = {
+            shard.file: cut(name, files.join(root, shard.file), shard.bytes, shard.records)
+            for shard in split.shards
+            if kept[shard.file] is None
+        }
+        return cls(root, split, kept, parts)
+
+    @property
+    def ranges(self) -> list[ShardRange]:
+        return [part for parts in self.parts.values() for part in parts]
+
+    def table(self, read: Iterator[TableStatistics], cache: str) -> TableStatistics:
+        """Takes what was read of its ranges, and keeps it."""
+        total = TableStatistics()
+        try:
+            for shard in self.split.shards:
+                found = self.kept[shard.file]
+                if found is None:
+                    found = add(itertools.islice(read, len(self.parts[shard.file]))).collapse()
+                    keep_statistics(found, _key_of_shard(shard), cache)
+                total += found
+        except ValueError as error:
+            do = "write all shards with one type for each feature"
+            raise InfeedError(str(error), where=self.root, do=do) from error
+        return total
 
 
 def _key_of_shard(shard: Shard) -> str:

@@ -15,9 +15,9 @@ from infeed.components.dataset import files, names
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.ranges import MapFn, ShardRange, cut
-from infeed.components.dataset.reading import check_listed, manifest_of
+from infeed.components.dataset.reading import check_listed, manifests_of
 from infeed.components.dataset.records import read_records
-from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, table_of
+from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, TableStatistics, tables_of
 from infeed.components.errors import InfeedError
 
 BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is many times larger
@@ -63,7 +63,7 @@ def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: Map
     Raises:
       InfeedError: no such dataset or split, a dataset that is not finished, or files that its manifest does not name.
     """
-    manifests = {root: manifest_of(root, _cache(), map_fn) for root in roots}
+    manifests = manifests_of(roots, _cache(), map_fn)
     there = sorted({split for manifest in manifests.values() for split in manifest.splits})
     if unknown := [split for split in splits or () if split not in there]:
         do = f"choose one of {', '.join(there)}"
@@ -132,16 +132,16 @@ class KnownColumn:
 
 
 def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> dict[str, KnownColumn]:
-    """Every column of the splits, by ingest's statistics; a dataset without them is read once, see `table_of`.
+    """Every column of the splits, by ingest's statistics; a dataset without them is read once, see `tables_of`.
 
     Args:
-      map_fn: reads them, as `table_of` has it.
+      map_fn: reads them, as `tables_of` has it.
 
     Raises:
       InfeedError: records that are no tf.Examples, or a column that is of two types.
     """
     places = dict.fromkeys((root_of(shard), shard.split) for shard in shards)
-    parts = [_known_in(root, split, map_fn) for root, split in places]
+    parts = [_known_in(table) for table in tables_of(list(places), _cache(), map_fn)]
     known: dict[str, KnownColumn] = {}
     for name in sorted({name for part in parts for name in part}):
         found = [part[name] for part in parts if name in part]
@@ -155,7 +155,7 @@ def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> 
     return known
 
 
-def _known_in(root: str, split: str, map_fn: MapFn | None) -> dict[str, KnownColumn]:
+def _known_in(table: TableStatistics) -> dict[str, KnownColumn]:
     return {
         name: KnownColumn(
             column.type,
@@ -163,7 +163,7 @@ def _known_in(root: str, split: str, map_fn: MapFn | None) -> dict[str, KnownCol
             is_text=column.type == "bytes" and not column.invalid_utf8,
             some_missing=bool(column.missing) or not column.lengths.minimum,
         )
-        for name, column in table_of(root, split, _cache(), map_fn).columns.items()
+        for name, column in table.columns.items()
     }
 
 

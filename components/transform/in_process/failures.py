@@ -22,23 +22,39 @@ _SHOWN = 3  # values of a column
 _LONGEST = 40  # characters of a value
 
 
-def explain(error: tf.errors.OpError, graph: Any, inputs: Mapping[str, Any], batch: Mapping[str, Any]) -> InfeedError:
-    """An error of a graph on a batch, with the line that made the operation, and the columns that it stands on.
+class FailedBatchError(Exception):
+    """A graph refused a batch; a worker raises it, and the process that has traced the graph explains it.
+
+    Args:
+      text: TensorFlow's error.
+      samples: first values of each column of the batch.
+    """
+
+    def __init__(self, text: str, samples: Mapping[str, Sequence[Any]]) -> None:
+        super().__init__(text, samples)
+        self.text, self.samples = text, samples
+
+    @classmethod
+    def of(cls, error: tf.errors.OpError, batch: Mapping[str, Any]) -> FailedBatchError:
+        return cls(str(error), {name: list(_values(tensor)) for name, tensor in batch.items()})
+
+
+def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> InfeedError:
+    """What failed, with the line that made the operation, and the columns that it stands on.
 
     Args:
       graph: the traced function.
       inputs: its placeholders, by column.
-      batch: the tensors that were given for them.
     """
-    operation = _operation(str(error), graph)
+    operation = _operation(failed.text, graph)
     place = user_code.users_line(operation.traceback) if operation is not None else None
     columns = graph_tools.get_dependent_inputs(graph, inputs, list(operation.inputs)) if operation is not None else {}
     told = [place or "preprocessing_fn"]
     if operation is not None:
         told.append(f"operation {operation.type} ({operation.name})")
-    told += [_sample(name, _values(batch[name])) for name in columns or batch if name in batch]
+    told += [_sample(name, failed.samples[name]) for name in columns or failed.samples if name in failed.samples]
     return InfeedError(
-        f"preprocessing_fn fails on the data: {_words(error)}",
+        f"preprocessing_fn fails on the data: {_words(failed.text)}",
         where="; ".join(told),
         do="correct the data, or have the function replace such values first",
     )
@@ -52,7 +68,7 @@ def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
     """
     first = _first_values(patterns).items()
     named = [(name, values) for name, values in first if f"'{name}'" in error.where or f'"{name}"' in error.where]
-    told = [sample for sample in (_sample(*one) for one in named) if sample not in error.where]
+    told = [_sample(name, values) for name, values in named if f"column {name!r} holds" not in error.where]
     return InfeedError(error.what, where="; ".join([error.where, *told]), do=error.do)
 
 
@@ -64,10 +80,10 @@ def _operation(text: str, graph: Any) -> Any | None:
     return None
 
 
-def _words(error: tf.errors.OpError) -> str:
+def _words(text: str) -> str:
     """TensorFlow's own, which stand behind the stack and in front of the node's name."""
-    before = str(error.message).partition("\n\t [[")[0].strip()
-    return before.splitlines()[-1].strip() if before else type(error).__name__
+    before = text.partition("\n\t [[")[0].strip()
+    return before.splitlines()[-1].strip() if before else "no reason is given"
 
 
 def _values(tensor: Any) -> Iterable[Any]:

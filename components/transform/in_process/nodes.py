@@ -19,14 +19,14 @@ from tensorflow_transform.beam import analyzer_impls, beam_nodes
 
 from infeed.components.transform.in_process import cache, vocabularies
 from infeed.components.transform.in_process.phases import (
-    Batches,
     Combined,
     CombinedByKey,
     Elements,
     Extracted,
     Graph,
     Pass,
-    Traced,
+    Phase,
+    Reading,
     Value,
 )
 
@@ -36,7 +36,7 @@ class AnalysisContext:
     """Where the rows of a dataset come from, and the traced function that they go through."""
 
     graph: Graph
-    batches: Callable[[Any], Batches]  # a DatasetKey -> its rows
+    reading: Reading  # of datasets by their DatasetKeys
     cached: Mapping[Any, cache.Entries]  # by DatasetKey
     folder: str  # for vocabularies
 
@@ -53,7 +53,7 @@ class GraphEvaluator(nodes.Visitor):
         return made if isinstance(made, tuple) else (made,)
 
     def validate_value(self, value: Any) -> None:
-        assert isinstance(value, Value | Pass | Extracted | Traced | _Rows | _Bound), value
+        assert isinstance(value, Value | Pass | Extracted | _Rows | _Bound), value
 
 
 class Unknown(nodes.Visitor):
@@ -86,7 +86,7 @@ def _name(operation: Any) -> str:
 
 @dataclass(frozen=True)
 class _Rows:
-    batches: Batches
+    dataset: Any
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,14 @@ class _Bound:
     graph: Graph
     bindings: Sequence[Value]
     outputs: Mapping[str, Any]
+    reading: Reading
 
     def constants(self) -> dict[str, tf.Tensor] | None:
         return dict(binding.sole() for binding in self.bindings) or None
 
     @functools.cached_property
-    def traced(self) -> Traced:
-        return self.graph.trace(self.constants(), self.outputs)
+    def phase(self) -> Phase:
+        return Phase(lambda: self.graph.trace(self.constants(), self.outputs), self.reading)
 
 
 def constants_of(value: Any) -> dict[str, tf.Tensor] | None:
@@ -112,7 +113,7 @@ def constants_of(value: Any) -> dict[str, tf.Tensor] | None:
 
 
 def _input(operation: Any, context: AnalysisContext) -> _Rows:
-    return _Rows(context.batches(operation.dataset_key))
+    return _Rows(operation.dataset_key)
 
 
 def _bind(operation: Any, context: AnalysisContext, value: Value) -> Value:
@@ -121,11 +122,11 @@ def _bind(operation: Any, context: AnalysisContext, value: Value) -> Value:
 
 
 def _create(operation: Any, context: AnalysisContext, *bindings: Value) -> _Bound:
-    return _Bound(context.graph, bindings, operation.output_signature)
+    return _Bound(context.graph, bindings, operation.output_signature, context.reading)
 
 
 def _apply(operation: Any, context: AnalysisContext, bound: _Bound, rows: _Rows) -> Pass:
-    return Pass(lambda: bound.traced, rows.batches)
+    return Pass(bound.phase, rows.dataset)
 
 
 def _extract(operation: Any, context: AnalysisContext, value: Pass | Value) -> Extracted | Value:
@@ -147,16 +148,19 @@ def _add_key(operation: Any, context: AnalysisContext, value: Value) -> Value:
 
 
 def _combine(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, Combined(operation.combiner))
+    return of.rows.want(of.keys, functools.partial(Combined, operation.combiner))
 
 
 def _combine_packed(operation: Any, context: AnalysisContext, rows: Pass) -> Value:
-    made = {packed.label: rows.want(packed.keys, Combined(packed.combiner)) for packed in operation.combiners}
+    made = {
+        packed.label: rows.want(packed.keys, functools.partial(Combined, packed.combiner))
+        for packed in operation.combiners
+    }
     return Value(lambda: [{label: value.sole() for label, value in made.items()}])
 
 
 def _combine_by_key(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, CombinedByKey(operation.combiner))
+    return of.rows.want(of.keys, functools.partial(CombinedByKey, operation.combiner))
 
 
 def _merge(operation: Any, context: AnalysisContext, value: Value) -> Value:
@@ -225,7 +229,7 @@ def _scaled_boundaries(operation: Any, context: AnalysisContext, value: Value) -
 
 
 def _count_tokens(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, vocabularies.counter_of(operation.vocab_ordering_type))
+    return of.rows.want(of.keys, functools.partial(vocabularies.counter_of, operation.vocab_ordering_type))
 
 
 def _merge_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:

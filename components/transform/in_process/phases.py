@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,13 +35,14 @@ from tensorflow_transform.saved import saved_transform_io_v2
 
 from infeed.components import progress
 from infeed.components.errors import InfeedError
-from infeed.components.transform.in_process.failures import explain
+from infeed.components.transform.in_process.failures import FailedBatchError, explain
 
 Constants = Mapping[str, tf.Tensor]  # the name of an analyzer's placeholder -> its value
 Function = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Elements = list[Any]
 Arrays = tuple[npt.NDArray[Any], ...]
-Batches = Callable[[Sequence[str]], Iterator[Mapping[str, Any]]]  # names of inputs -> tensors by name, for each batch
+Apply = Callable[[Mapping[str, Any]], Mapping[str, npt.NDArray[Any]]]  # a batch, tensors by name -> arrays by key
+Wanted = tuple[Sequence[str], Callable[[], "Sink"]]  # keys of arrays, and what makes a sink that takes them
 
 
 class Traced:
@@ -49,11 +50,13 @@ class Traced:
 
     Attributes:
       inputs: columns that the arrays depend on; the others need not be read.
+      keys: of the arrays.
     """
 
     def __init__(self, concrete: Any, owner: tf.Module) -> None:
         self._concrete = concrete
         self._owner = owner  # of the tables in the graph, which live as long as it does
+        self.keys: Sequence[str] = sorted(concrete.structured_outputs)
         self._columns = tf2_utils.get_structured_inputs_from_func_graph(concrete.graph)
         outputs = tf.nest.pack_sequence_as(concrete.structured_outputs, concrete.graph.outputs, expand_composites=True)
         self.inputs: Sequence[str] = sorted(graph_tools.get_dependent_inputs(concrete.graph, self._columns, outputs))
@@ -62,11 +65,39 @@ class Traced:
         self._absent = tf2_utils.supply_missing_inputs(self._columns, 1, absent) if absent else {}
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+        """
+        Raises:
+          FailedBatchError: the function refuses values of the batch.
+        """
         given = tf.nest.flatten({**self._absent, **columns}, expand_composites=True)
-        try:
-            return {name: np.asarray(tensor) for name, tensor in self._concrete(*given).items()}
-        except tf.errors.OpError as error:
-            raise explain(error, self._concrete.graph, self._columns, columns) from error
+        return _arrays(lambda: self._concrete(*given), columns)
+
+    def explain(self, failed: FailedBatchError) -> InfeedError:
+        """A failure of this graph, here or in a worker, by the user's line."""
+        return explain(failed, self._concrete.graph, self._columns)
+
+    def save(self, folder: str) -> None:
+        """Writes it for workers, which call it by `saved`."""
+        tf.saved_model.save(self._owner, folder)
+
+
+def saved(folder: str, inputs: Sequence[str], keys: Sequence[str]) -> Apply:
+    """A function that `Traced.save` wrote.
+
+    Args:
+      inputs: columns of the batches that it is given.
+      keys: of the arrays that it gives.
+    """
+    model = saved_transform_io_v2.SavedModelLoader(folder)
+    model.finalize(inputs, keys)
+    return lambda batch: _arrays(lambda: model.apply_transform_model(batch), batch)
+
+
+def _arrays(call: Callable[[], Mapping[str, Any]], batch: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    try:
+        return {name: np.asarray(tensor) for name, tensor in call().items()}
+    except tf.errors.OpError as error:
+        raise FailedBatchError.of(error, batch) from error
 
 
 @dataclass(frozen=True)
@@ -183,39 +214,80 @@ class Sink(Protocol):
     """Takes the values of one analyzer, batch by batch, and gives the elements that they add up to."""
 
     def add(self, values: Arrays) -> None: ...
+    def merge(self, other: Any) -> None:
+        """Takes what another one, of the rows that follow, has taken."""
+
     def elements(self) -> Elements: ...
 
 
-class Pass:
-    """One reading of the rows through a traced graph, with everything that is wanted of them."""
+class Reading(Protocol):
+    """Reads the rows of datasets once, wherever they are."""
 
-    def __init__(self, traced: Callable[[], Traced], batches: Batches) -> None:
-        self._traced, self._batches = traced, batches
-        self._sinks: list[tuple[Sequence[str], Sink]] = []
-        self._ran = False
+    def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]], /) -> Mapping[Any, list[Sink]]:
+        """What they add up to, by dataset: a sink for each that is wanted; none of a dataset without rows."""
 
-    def want(self, keys: Sequence[str], sink: Sink) -> Value:
-        """The elements of the sink, which gets the arrays of these keys."""
-        if self._ran:
+
+def fill(apply: Apply, wanted: Sequence[Wanted], batches: Iterable[Mapping[str, Any]]) -> list[Sink]:
+    """What some rows add up to.
+
+    Raises:
+      FailedBatchError: the function refuses values of a batch.
+    """
+    sinks = [make() for _, make in wanted]
+    for batch in batches:
+        arrays = apply(batch)
+        progress.count("batches analyzed", 1)
+        for (keys, _), sink in zip(wanted, sinks, strict=True):
+            sink.add(tuple(arrays[key] for key in keys))
+    return sinks
+
+
+def merge_sinks(sinks: list[Sink], others: list[Sink]) -> list[Sink]:
+    """What two neighbors of the rows add up to; changes and returns the first."""
+    for sink, other in zip(sinks, others, strict=True):
+        sink.merge(other)
+    return sinks
+
+
+class Phase:
+    """One reading of the rows through a traced graph, with everything that is wanted of each dataset."""
+
+    def __init__(self, traced: Callable[[], Traced], reading: Reading) -> None:
+        self._traced, self._reading = traced, reading
+        self._wanted: dict[Any, list[Wanted]] = {}
+        self._sinks: Mapping[Any, list[Sink]] | None = None
+
+    def want(self, dataset: Any, keys: Sequence[str], make: Callable[[], Sink]) -> Value:
+        """The elements of a sink, which gets the arrays of these keys."""
+        if self._sinks is not None:
             raise AssertionError(f"{keys} are wanted of rows that were read before")
-        self._sinks.append((keys, sink))
+        wanted = self._wanted.setdefault(dataset, [])
+        number = len(wanted)
+        wanted.append((keys, make))
+        return Value(lambda: self._run()[dataset][number].elements())
 
-        def elements() -> Elements:
-            self._run()
-            return sink.elements()
+    def _run(self) -> Mapping[Any, list[Sink]]:
+        if self._sinks is None:
+            traced = self._traced()
+            try:
+                read = self._reading(traced, self._wanted)
+            except FailedBatchError as failed:
+                raise traced.explain(failed) from failed
+            empty = {dataset: [make() for _, make in wanted] for dataset, wanted in self._wanted.items()}
+            self._sinks = {**empty, **read}
+        return self._sinks
 
-        return Value(elements)
 
-    def _run(self) -> None:
-        if self._ran:
-            return
-        self._ran = True
-        traced = self._traced()
-        for batch in self._batches(traced.inputs):
-            arrays = traced(batch)
-            progress.count("batches analyzed", 1)
-            for keys, sink in self._sinks:
-                sink.add(tuple(arrays[key] for key in keys))
+@dataclass(frozen=True)
+class Pass:
+    """The part that one dataset has in a phase."""
+
+    phase: Phase
+    dataset: Any
+
+    def want(self, keys: Sequence[str], make: Callable[[], Sink]) -> Value:
+        """The elements of a sink, which gets the arrays of these keys."""
+        return self.phase.want(self.dataset, keys, make)
 
 
 @dataclass(frozen=True)
@@ -239,6 +311,12 @@ class Combined:
             self.accumulator, self.started = self.combiner.create_accumulator(), True
         self.accumulator = self.combiner.add_input(self.accumulator, values)
 
+    def merge(self, other: Combined) -> None:
+        if not self.started:
+            self.accumulator, self.started = other.accumulator, other.started
+        elif other.started:
+            self.accumulator = self.combiner.merge_accumulators([self.accumulator, other.accumulator])
+
     def elements(self) -> Elements:
         if not self.started:  # there are no rows
             self.accumulator = self.combiner.create_accumulator()
@@ -257,6 +335,11 @@ class CombinedByKey:
             before = self.accumulators.get(key)
             before = self.combiner.create_accumulator() if before is None else before
             self.accumulators[key] = self.combiner.add_input(before, row)
+
+    def merge(self, other: CombinedByKey) -> None:
+        for key, more in other.accumulators.items():
+            before = self.accumulators.get(key)
+            self.accumulators[key] = more if before is None else self.combiner.merge_accumulators([before, more])
 
     def elements(self) -> Elements:
         return [(key, self.combiner.compact(accumulator)) for key, accumulator in self.accumulators.items()]

@@ -1,4 +1,4 @@
-"""TFX's Transform of a user's `preprocessing_fn`, analysed and written in this process wherever all is known here.
+"""TFX's Transform of a user's `preprocessing_fn`, analysed and written on our engine wherever all is known here.
 
 tft traces the function and plans the analysis as a graph of nodes; `nodes.py` says what each of them does. What is not
 known here tft does on Beam as ever, and the log says why.
@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform import annotators, nodes
-from tensorflow_transform.beam import analysis_graph_builder, analyzer_cache
+from tensorflow_transform.beam import analysis_graph_builder, analyzer_cache, common
 from tensorflow_transform.tf_metadata import metadata_io
 from tfx.components.transform import executor, labels
 from tfx.components.transform.stats_options_util import StatsType
@@ -27,36 +27,60 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils
 from tfx_bsl.tfxio import tf_example_record
 
+from infeed.components.dataset.ranges import ShardRange, record_ranges
+from infeed.components.engine.choice import Cluster
+from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.errors import InfeedError
 from infeed.components.transform.in_process import cache
-from infeed.components.transform.in_process.failures import with_sample
+from infeed.components.transform.in_process.failures import FailedBatchError, explain, with_sample
 from infeed.components.transform.in_process.nodes import (
     AnalysisContext,
     GraphEvaluator,
     Unknown,
     constants_of,
 )
-from infeed.components.transform.in_process.phases import Batches, Function, Graph
-from infeed.components.transform.rows import See, SplitRows, Transformer, materialise
-from infeed.components.transform.statistics import Asked, TransformedRows, write_raw
+from infeed.components.transform.in_process.phases import (
+    Apply,
+    Function,
+    Graph,
+    Reading,
+    Sink,
+    Traced,
+    Wanted,
+    fill,
+    merge_sinks,
+    saved,
+)
+from infeed.components.transform.rows import (
+    ColumnReader,
+    TftTransformer,
+    TransformedShard,
+    chosen,
+    materialise,
+    transformed_shards,
+)
+from infeed.components.transform.statistics import Asked, write_raw, write_transformed
 
 _NO_SIZE = "all dimensions must have known size"  # of a feature, in tft's words
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def without_beam() -> Iterator[None]:
-    """Inside, TFX's executor takes `InProcessTransform`; it has no argument that names its processor."""
+def on_engine(cluster: Cluster) -> Iterator[None]:
+    """Inside, TFX's executor takes `EngineTransform`; it has no argument that names its processor."""
     before = executor.TransformProcessor
-    executor.TransformProcessor = InProcessTransform
+    executor.TransformProcessor = partial(EngineTransform, cluster)
     try:
         yield
     finally:
         executor.TransformProcessor = before
 
 
-class InProcessTransform(executor.TransformProcessor):
-    """What TFX does with the data of one execution, without Beam."""
+class EngineTransform(executor.TransformProcessor):
+    """What TFX does with the data of one execution, on an engine of ours."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     def Transform(self, inputs: Any, outputs: Any, *more: Any) -> None:  # noqa: N802 - TFX's name
         try:
@@ -86,7 +110,7 @@ class InProcessTransform(executor.TransformProcessor):
         if asked and (reason := asked.beyond):
             _log.info("Transform runs on Beam, for only TFDV makes such statistics: %s", reason)
             return on_beam()
-        _run(plan, given, asked)
+        _run(plan, given, asked, self._cluster)
         return executor._Status.OK()
 
 
@@ -160,36 +184,123 @@ def _nested(plan: Plan) -> str:
     return ""
 
 
-def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None) -> None:
+def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluster: Cluster) -> None:
     output, metadata = given["transform_output_path"], given["input_dataset_metadata"]
-    analysed = {one.dataset_key: _rows(one, metadata.schema) for one in given["analyze_data_list"]}
+    analysed = {one.dataset_key: _ranges(one) for one in given["analyze_data_list"]}
+    shards = _shards(given)
+    first, *_ = given["analyze_data_list"]
+    with chosen("transforms", shards, cluster) as engine:
+        columns_reader = partial(ColumnReader.of, metadata.schema, first.tfxio)
+        _keep(plan.run(OnEngine(analysed, columns_reader, engine, plan.graph.folder), output), given)
+        metadata_io.write_metadata(metadata, posixpath.join(output, tft.TFTransformOutput.RAW_METADATA_DIR))
+        columns = plan.graph.features_from
+        load = partial(TftTransformer, output, columns, ColumnReader.of(metadata.schema, first.tfxio, columns))
+        try:
+            transformed = materialise(load, shards, engine, described=asked is not None)
+        except FailedBatchError as failed:
+            raise explain(failed, plan.graph.traced, plan.graph.inputs) from failed
+        if asked:
+            splits = [_split_of(one.file_pattern) for one in given["analyze_data_list"]]
+            described = {*plan.graph.analysed, *columns}
+            folders = given["stats_output_paths"]
+            write_raw(splits, described, metadata.schema, asked.raw, folders, engine.map)
+            write_transformed(transformed, asked.transformed, folders)
 
-    def of_all(columns: Sequence[str]) -> Iterator[Any]:
-        for rows in analysed.values():
-            yield from rows.batches(columns)
 
-    kept = plan.run(lambda key: of_all if key.is_flattened_dataset_key() else analysed[key].batches, output)
-    _keep(kept, given)
-    metadata_io.write_metadata(metadata, posixpath.join(output, tft.TFTransformOutput.RAW_METADATA_DIR))
-    seen = TransformedRows()
-    _transform(plan, given, seen.see if asked else None)
-    if asked:
-        splits = [_split_of(one.file_pattern) for one in given["analyze_data_list"]]
-        columns = {*plan.graph.analysed, *plan.graph.features_from}
-        write_raw(splits, columns, metadata.schema, asked.raw, given["stats_output_paths"])
-        seen.write(asked.transformed, given["stats_output_paths"])
-
-
-def _transform(plan: Plan, given: Mapping[str, Any], see: See | None) -> None:
-    """Goes through the rows that are to be transformed, where they are to be written or seen."""
+def _shards(given: Mapping[str, Any]) -> list[TransformedShard]:
+    """The rows that are to be transformed, with the files that they go to."""
     writes = given["materialization_format"] is not None
-    if not (writes or see):
-        return
-    transformer = Transformer(given["transform_output_path"], plan.graph.features_from)
-    for dataset in given["transform_data_list"]:
-        rows = _rows(dataset, given["input_dataset_metadata"].schema)
-        folder = posixpath.dirname(dataset.materialize_output_path) if writes else None
-        materialise(rows.files(), partial(transformer.batches_of, rows), folder, see, transformer.encode)
+    return [
+        shard
+        for dataset in given["transform_data_list"]
+        for shard in transformed_shards(
+            _ranges(dataset), posixpath.dirname(dataset.materialize_output_path) if writes else None
+        )
+    ]
+
+
+def _ranges(dataset: Any) -> list[ShardRange]:
+    """The rows of TFX's `.../Split-train/*`."""
+    return record_ranges([posixpath.dirname(dataset.file_pattern)])
+
+
+@dataclass(frozen=True)
+class OnEngine:
+    """Reads the rows of datasets on an engine: the `Reading` of an analysis.
+
+    Attributes:
+      analysed: DatasetKey -> rows.
+      reader: of some columns.
+      folder: that workers see, for graphs.
+    """
+
+    analysed: Mapping[Any, Sequence[ShardRange]]
+    reader: Callable[[Sequence[str]], ColumnReader]
+    engine: Engine
+    folder: str
+
+    def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]], /) -> Mapping[Any, list[Sink]]:
+        parts = [_Part(number, shard) for number, key in enumerate(wanted) for shard in self._ranges(key)]
+        if not parts:
+            return {}
+        folder = common.get_unique_temp_path(self.folder)
+        graph = PhaseGraph(self.reader(traced.inputs), folder, traced.keys, traced)
+        task = WithSetUp(partial(_fill_part, list(wanted.values())), graph.load)
+        found: dict[int, list[Sink]] = self.engine.reduce(task, parts, _merge_parts)
+        return {key: found[number] for number, key in enumerate(wanted) if number in found}
+
+    def _ranges(self, key: Any) -> Sequence[ShardRange]:
+        if key.is_flattened_dataset_key():
+            return [shard for ranges in self.analysed.values() for shard in ranges]
+        return self.analysed[key]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of the dataset of this number."""
+
+    dataset: int
+    rows: ShardRange
+
+    @property
+    def place(self) -> str:
+        return self.rows.place
+
+
+@dataclass
+class PhaseGraph:
+    """The graph of a phase, and the reader of its columns; it travels to workers as a SavedModel.
+
+    Attributes:
+      folder: of the SavedModel, which is written when the first worker is to have it.
+    """
+
+    reader: ColumnReader
+    folder: str
+    keys: Sequence[str]
+    traced: Traced | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.traced and not fileio.exists(self.folder):
+            self.traced.save(self.folder)
+        return {**self.__dict__, "traced": None}
+
+    def load(self) -> tuple[Apply, ColumnReader]:
+        """What a worker holds."""
+        return self.traced or saved(self.folder, self.reader.columns, self.keys), self.reader
+
+
+def _fill_part(
+    wanted: Sequence[Sequence[Wanted]], graph: tuple[Apply, ColumnReader], part: _Part
+) -> dict[int, list[Sink]]:
+    apply, reader = graph
+    return {part.dataset: fill(apply, wanted[part.dataset], reader.batches(part.rows))}
+
+
+def _merge_parts(some: dict[int, list[Sink]], others: dict[int, list[Sink]]) -> dict[int, list[Sink]]:
+    for number, sinks in others.items():
+        some[number] = merge_sinks(some[number], sinks) if number in some else sinks
+    return some
 
 
 def _split_of(pattern: str) -> tuple[str, str]:
@@ -208,10 +319,6 @@ def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:
         if fileio.isdir(span):
             io_utils.copy_dir(span, posixpath.join(folder, dataset.dataset_key.key))
     cache.write(folder, kept)
-
-
-def _rows(dataset: Any, schema: Any) -> SplitRows:
-    return SplitRows(dataset.file_pattern, schema, dataset.tfxio)
 
 
 class UnknownNodesError(Exception):
@@ -266,17 +373,17 @@ class Plan:
         _check_known(model)
         return cls(graph, assets, model, encoded or {}, cached or {})
 
-    def run(self, batches: Callable[[Any], Batches], output: str) -> dict[Any, cache.Encoded]:
+    def run(self, reading: Reading, output: str) -> dict[Any, cache.Encoded]:
         """Reads the rows, once for each phase, and writes the transform graph.
 
         Args:
-          batches: the rows of a DatasetKey.
+          reading: of datasets by their DatasetKeys.
           output: folder of the transform graph.
 
         Returns:
           what a cache is to keep of datasets that it did not have.
         """
-        context = AnalysisContext(self.graph, batches, self._cached, self.graph.folder)
+        context = AnalysisContext(self.graph, reading, self._cached, self.graph.folder)
         traverser = nodes.Traverser(GraphEvaluator(context))
         final = traverser.visit_value_node(self._model)
         kept = {

@@ -43,6 +43,9 @@ class Counts:
     def add(self, values: tuple[npt.NDArray[Any], ...]) -> None:
         self.counts.update(values[0].tolist())
 
+    def merge(self, other: Counts) -> None:
+        self.counts.update(other.counts)
+
     def elements(self) -> list[Any]:
         return list(self.counts.items())
 
@@ -58,6 +61,10 @@ class Weights:
         for token, weight in zip(tokens.tolist(), weights.tolist(), strict=True):
             self.sums[token] = self.sums.get(token, 0) + weight
 
+    def merge(self, other: Weights) -> None:
+        for token, weight in other.sums.items():
+            self.sums[token] = self.sums.get(token, 0) + weight
+
     def elements(self) -> list[Any]:
         return list(self.sums.items())
 
@@ -70,10 +77,12 @@ class LabelMeans:
     accumulators: dict[Any, Any] = field(default_factory=dict)
 
     def add(self, values: tuple[npt.NDArray[Any], ...]) -> None:
-        of_batch = analyzer_impls._flatten_to_key_and_means_accumulator_list(values, self.weighted)
-        self.merge(of_batch)
+        self.add_pairs(analyzer_impls._flatten_to_key_and_means_accumulator_list(values, self.weighted))
 
-    def merge(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+    def merge(self, other: LabelMeans) -> None:
+        self.add_pairs(other.accumulators.items())
+
+    def add_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> None:
         combine = self._combine()
         for token, more in pairs:
             before = self.accumulators.get(token)
@@ -108,7 +117,7 @@ def merge(operation: Any, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry]
 def _by_information(operation: Any, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry]:
     """((mutual information with the label, frequency), token) of each."""
     merged = LabelMeans(_BY_LABEL[operation.vocab_ordering_type])
-    merged.merge(accumulated)
+    merged.add_pairs(accumulated)
     by_token = dict(merged.elements())
     if not by_token:
         return []

@@ -34,6 +34,10 @@ class PixelMoments(Analysis):
         self.sum = self.sum + values.sum((0, 1, 2), dtype=np.int64)
         self.squares = self.squares + np.square(values, dtype=np.int64).sum((0, 1, 2))
 
+    def _merge(self, other: PixelMoments) -> None:
+        self.pixels += other.pixels
+        self.sum, self.squares = self.sum + other.sum, self.squares + other.squares
+
     @property
     def means(self) -> list[float]:
         """[channels], 0 to 255."""

@@ -159,13 +159,13 @@ def write_graph(
 
     from infeed.components import user_code
     from infeed.components.transform import declared
-    from infeed.components.transform.columns import analyse
+    from infeed.components.transform.columns import analyse, reading
 
     metadata = tft.DatasetMetadata.from_feature_spec(dict(spec))
     vocabularies = folder / "vocabularies"
     vocabularies.mkdir(parents=True)
     batch = tf.io.parse_example([serialize({name: row[name] for name in spec}) for row in rows], dict(spec))
-    found = analyse(features, [batch], {})
+    found = analyse(features, reading([batch]), {})
     if not preprocessing_fn:
         declared.write_graph(str(folder / "graph"), features, metadata.schema, found, str(vocabularies))
         return str(folder / "graph")

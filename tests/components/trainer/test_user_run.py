@@ -206,6 +206,7 @@ def test_the_feed_has_the_same_columns_in_each_split(tmp_path: Path) -> None:
     from google.protobuf import text_format
 
     import infeed
+    from infeed.components.dataset.statistics.table_statistics import table_of
     from infeed.components.dataset.statistics.tfdv import StatisticsRequest
     from infeed.components.statistics.component import describe
     from infeed.components.statistics.schema import keep_columns
@@ -216,7 +217,8 @@ def test_the_feed_has_the_same_columns_in_each_split(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(lines))
     by_name = infeed.IngestOptions(columns=("x", "y", "early", "late"), split_by=infeed.ByName("split"))
     infeed.ingest(tmp_path / "t.csv", tmp_path / "out", options=by_name)
-    statistics = [describe(str(tmp_path / "out"), split, StatisticsRequest.of(None)) for split in ("train", "eval")]
+    tables = [table_of(str(tmp_path / "out"), split) for split in ("train", "eval")]
+    statistics = [describe(table, StatisticsRequest.of(None)) for table in tables]
     schema = tfdv.update_schema(tfdv.infer_schema(statistics[0]), statistics[1])
     keep_columns(schema, statistics)
     (tmp_path / "schema.pbtxt").write_text(text_format.MessageToString(schema))

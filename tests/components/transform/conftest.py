@@ -30,13 +30,13 @@ def _transformed(
     """The features of the rows in `served`, with constants of `columns`, which are read in two batches."""
     import tensorflow as tf
 
-    from infeed.components.transform.columns import analyse
+    from infeed.components.transform.columns import analyse, reading
     from infeed.components.transform.feature import Tables
     from infeed.components.transform.groups import outputs_of
 
     half = (len(next(iter(columns.values()))) + 1) // 2
     halves = [{name: column[part] for name, column in columns.items()} for part in (slice(half), slice(half, None))]
-    found = analyse(features, [_batch(part, columns) for part in halves if next(iter(part.values()))], {})
+    found = analyse(features, reading([_batch(part, columns) for part in halves if next(iter(part.values()))]), {})
     tables = Tables(folder)
     apply = tf.function(lambda raw: outputs_of(features, raw, found, tables), autograph=False)
     return {
@@ -79,6 +79,7 @@ def _execute(
     *,
     data: Path | None = None,
     cache: Path | None = None,
+    beam_pipeline_args: Sequence[str] = (),
     **options: Any,
 ) -> dict[str, Path]:
     """Runs the component that `options` make, its module packaged as a runner does it.
@@ -104,7 +105,7 @@ def _execute(
     component._resolve_pip_dependencies(str(folder / "root"))
     outputs = {name: [_at(channel.type(), folder / name)] for name, channel in component.outputs.items()}
     executor = component.executor_spec.executor_class
-    context = executor.Context(tmp_dir=str(folder / "tmp"), unique_id="1")
+    context = executor.Context(beam_pipeline_args=[*beam_pipeline_args], tmp_dir=str(folder / "tmp"), unique_id="1")
     executor(context).Do(inputs, outputs, dict(component.exec_properties))
     return {name: folder / name for name in outputs}
 

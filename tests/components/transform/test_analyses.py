@@ -5,6 +5,7 @@ Covers `feature` as well, whose classes say what is asked of them.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,29 @@ def test_moments_are_numpys_and_the_same_to_the_last_bit_however_rows_are_divide
     assert one.deviation == pytest.approx(values.astype(np.float64).std(), rel=1e-12)
     assert (one.mean, one.variance, one.least, one.most) == (many.mean, many.variance, many.least, many.most)
     assert (many.count, many.missing, many.rows) == (1000, 7, 1007)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [(Moments, FLOATS), (Moments, INTS), (Quantiles, FLOATS), (Frequencies, WORDS)]
+)
+def test_merged_parts_are_as_if_one_had_seen_all(kind: type[Analysis], values: Any) -> None:
+    parts = [filled(kind, part, 2) for part in np.array_split(values, 5)]
+    merged, whole = functools.reduce(lambda one, other: one.merge(other), parts), filled(kind, values, 10)
+    assert (merged.rows, merged.count, merged.missing, merged.sample) == (whole.rows, 1000, 10, whole.sample)
+    facts = {Moments: lambda one: (one.mean, one.variance), Quantiles: lambda one: one.at([0.1, 0.5, 0.9])}
+    told = facts.get(kind, lambda one: one.counts)
+    assert told(merged) == told(whole)
+
+
+def test_parts_by_key_merge_key_by_key() -> None:
+    def of(values: list[float], keys: list[bytes]) -> ByKey[Moments]:
+        found = ByKey(Moments)
+        found.add(np.array(values, np.float32), np.array(keys, object), missing=1, rows=len(values) + 1)
+        return found
+
+    merged = of([1, 2], [b"a", b"b"]).merge(of([4, 8], [b"b", b"c"]))
+    assert {key: one.mean for key, one in merged.of.items()} == {b"a": 1, b"b": 3, b"c": 8}
+    assert (merged.overall.mean, merged.overall.missing, merged.overall.rows) == (3.75, 2, 6)
 
 
 def test_quantiles_of_few_values_are_exact() -> None:

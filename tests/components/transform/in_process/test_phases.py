@@ -5,6 +5,7 @@ Covers `nodes` and `processor` as well.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -134,19 +135,28 @@ class Data:
             getattr(feature, f"{kind}_list").value.extend(values)
         return bytes(example.SerializeToString())
 
-    def batches(self, size: int) -> Callable[[Any], Any]:
+    def reading(self, size: int, parts: int = 1) -> Callable[..., Any]:
+        """Of one dataset: its rows in batches, which are divided into so many parts that are merged."""
         from tfx_bsl.coders import example_coder
         from tfx_bsl.tfxio import tensor_adapter
+
+        from infeed.components.transform.in_process.phases import fill, merge_sinks
 
         adapter = tensor_adapter.TensorAdapter(self.config)
         decoder = example_coder.ExamplesToRecordBatchDecoder(self.metadata.schema.SerializeToString())
 
-        def read(columns: Sequence[str]) -> Iterator[Any]:
-            for start in range(0, len(self.records), size):
-                decoded = decoder.DecodeBatch(self.records[start : start + size])
+        def batches(records: Sequence[bytes]) -> Iterator[Any]:
+            for start in range(0, len(records), size):
+                decoded = decoder.DecodeBatch(records[start : start + size])
                 yield adapter.ToBatchTensors(decoded, produce_eager_tensors=True)
 
-        return lambda dataset: read
+        def read(traced: Any, wanted: Any) -> Any:
+            [(dataset, of_it)] = wanted.items()
+            cuts = np.array_split(np.array(self.records, object), parts)
+            filled = [fill(traced, of_it, batches(list(part))) for part in cuts]
+            return {dataset: functools.reduce(merge_sinks, filled)}
+
+        return read
 
     def specs(self) -> dict[str, Any]:
         from tfx_bsl.tfxio import tensor_adapter
@@ -175,7 +185,7 @@ def test_what_is_analysed_equals_what_beam_gives_to_the_byte(tmp_path: Path) -> 
 
     data = Data(list(rows_of(ROWS)))
     ours = tmp_path / "ours"
-    Plan.of(many_analyzers, data.specs(), str(tmp_path / "temporary")).run(data.batches(ROWS), str(ours))
+    Plan.of(many_analyzers, data.specs(), str(tmp_path / "temporary")).run(data.reading(ROWS), str(ours))
     theirs = analyse_on_beam(data, many_analyzers, tmp_path)
 
     for kind in ("transform_fn/assets", "transformed_metadata"):
@@ -194,7 +204,8 @@ def dense(tensor: Any) -> np.ndarray:
     return np.asarray(getattr(tensor, "values", tensor))
 
 
-def test_in_small_batches_the_constants_are_the_same_but_for_rounding(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parts", [1, 4])
+def test_in_small_batches_and_parts_the_constants_are_the_same_but_for_rounding(tmp_path: Path, parts: int) -> None:
     import tensorflow as tf
     import tensorflow_transform as tft
 
@@ -207,7 +218,9 @@ def test_in_small_batches_the_constants_are_the_same_but_for_rounding(tmp_path: 
     values = {}
     for size in (7, ROWS):
         folder = str(tmp_path / str(size))
-        Plan.of(scale, data.specs(), str(tmp_path / "temporary")).run(data.batches(size), folder)
+        Plan.of(scale, data.specs(), str(tmp_path / "temporary")).run(
+            data.reading(size, parts if size < ROWS else 1), folder
+        )
         parsed = tf.io.parse_example(data.records, data.spec)
         values[size] = tft.TFTransformOutput(folder).transform_raw_features(parsed)
     np.testing.assert_allclose(values[7]["x"], values[ROWS]["x"], rtol=1e-5, atol=1e-6)
