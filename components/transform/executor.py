@@ -64,7 +64,7 @@ class TransformExecutor(EngineExecutor, executor.Executor):
                 return
             examples = _examples(input_dict, exec_properties)
             if reason := _needs_tft(examples.schema, output_dict, exec_properties):
-                _log.info("tft makes the graph, since %s", reason)
+                _log.warning("tft makes the graph, since %s", reason)
                 with chosen("analyzes", record_ranges(examples.folders), cluster) as engine:
                     self._found = declared.constants_of(features, examples, engine)
                 super().Do(input_dict, output_dict, exec_properties)

@@ -99,16 +99,16 @@ class EngineTransform(executor.TransformProcessor):
         make_pipeline = partial(_pipeline_for_tft, given["make_beam_pipeline_fn"])
         on_beam = partial(super()._RunBeamImpl, **{**given, "make_beam_pipeline_fn": make_pipeline})
         if reason := _obstacle(given):
-            _log.info("Transform runs on Beam: %s", reason)
+            _log.warning("Transform runs on Beam: %s", reason)
             return on_beam()
         try:
             plan = _plan(given)
         except UnknownNodesError as error:
-            _log.info("Transform runs on Beam, for the analysis has what only tft on Beam knows: %s", error)
+            _log.warning("Transform runs on Beam, for the analysis has what only tft on Beam knows: %s", error)
             return on_beam()
         asked = None if given["disable_statistics"] else _statistics_asked(plan, given)
         if asked and (reason := asked.beyond):
-            _log.info("Transform runs on Beam, for only TFDV makes such statistics: %s", reason)
+            _log.warning("Transform runs on Beam, for only TFDV makes such statistics: %s", reason)
             return on_beam()
         _run(plan, given, asked, self._cluster)
         return executor._Status.OK()
