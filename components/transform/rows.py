@@ -14,13 +14,10 @@ import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tensorflow_transform import impl_helper
 from tensorflow_transform.saved import saved_transform_io_v2
-from tfx_bsl.coders import example_coder
-from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util
 
 from infeed.components import progress
-from infeed.components.dataset import encode, example_types, files, names, records
+from infeed.components.dataset import files, names, records
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.dataset.statistics.cells import Cells
@@ -28,10 +25,9 @@ from infeed.components.dataset.statistics.table_statistics import Gatherer, Tabl
 from infeed.components.engine.choice import Cluster, HasBytes, Work, choose
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.transform.columns import Raw
-from infeed.components.transform.in_process.failures import FailedBatchError
 
 MOST_ROWS = 4096  # of a batch
-_BATCH_BYTES = 32 << 20  # of the records of a batch
+BATCH_BYTES = 32 << 20  # of the records of a batch
 _READ_BUFFER_BYTES = 8 << 20
 # Compressed: a process takes some 8 s to load TensorFlow and tft, in which another transforms about as many.
 BYTES_PER_PROCESS = 96 << 20
@@ -71,58 +67,7 @@ class RowReader:
 def _rows_of_batch(shard: ShardRange) -> int:
     """Going by the first record of the file."""
     first = next((len(record) for record in records.read_records(shard.path)), 0)
-    return max(1, min(MOST_ROWS, _BATCH_BYTES // max(1, first)))
-
-
-@dataclass(frozen=True)
-class ColumnReader:
-    """Reads ranges of tf.Examples as tensors of some columns, by the rules of tfx_bsl; workers take it as it is.
-
-    Attributes:
-      columns: names.
-      schema: serialized, of these columns.
-      config: which tensor is made of which columns.
-    """
-
-    columns: Sequence[str]
-    schema: bytes
-    config: tensor_adapter.TensorAdapterConfig
-
-    @classmethod
-    def of(cls, schema: schema_pb2.Schema, tfxio: Any, columns: Sequence[str]) -> ColumnReader:
-        """
-        Args:
-          schema: of all columns.
-          tfxio: tfx_bsl's view of the rows.
-          columns: to be read; all, if there are none.
-        """
-        columns = list(columns) or list(tfxio.TensorRepresentations())
-        projected = tensor_representation_util.ProjectTensorRepresentationsInSchema(schema, columns)
-        return cls(columns, projected.SerializeToString(), tfxio.Project(columns).TensorAdapterConfig())
-
-    def batches(self, shard: ShardRange) -> Iterator[Tensors]:
-        """
-        Raises:
-          InfeedError: the file is truncated or corrupt; names it and the record.
-        """
-        decoder = example_coder.ExamplesToRecordBatchDecoder(self.schema)
-        adapter = tensor_adapter.TensorAdapter(self.config)
-        for some in _batched(records.read_records(shard.path, None, shard.start, shard.stop)):
-            yield adapter.ToBatchTensors(decoder.DecodeBatch(some), produce_eager_tensors=True)
-
-
-def _batched(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
-    some: list[bytes] = []
-    size = 0
-    # More bytes only if one record alone has more.
-    for payload in payloads:
-        some.append(payload)
-        size += len(payload)
-        if len(some) == MOST_ROWS or size >= _BATCH_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+    return max(1, min(MOST_ROWS, BATCH_BYTES // max(1, first)))
 
 
 class RowTransformer(Protocol):
@@ -133,42 +78,6 @@ class RowTransformer(Protocol):
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
         """A tf.Example for each row."""
-
-
-class TftTransformer:
-    """A graph of tft, over rows as tfx_bsl reads them.
-
-    Args:
-      graph: folder of the transform graph.
-      columns: those that it takes.
-      reader: of these columns.
-    """
-
-    def __init__(self, graph: str, columns: Sequence[str], reader: ColumnReader) -> None:
-        self._model = load_graph(graph)
-        self._model.finalize(columns, sorted(self._model.structured_outputs))
-        self._reader = reader
-        schema = tft.TFTransformOutput(graph).transformed_metadata.schema
-        self._converter = impl_helper.make_tensor_to_arrow_converter(schema)
-        self._tfx_encoder = example_coder.RecordBatchToExamplesEncoder(schema)
-
-    def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
-        """
-        Raises:
-          FailedBatchError: the graph refuses values of a batch.
-        """
-        for batch in self._reader.batches(shard):
-            try:
-                made = self._model.apply_transform_model(batch)
-            except tf.errors.OpError as error:
-                raise FailedBatchError.of(error, batch) from error
-            yield self._converter.convert(made)
-
-    def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        if any(example_types.is_list(example_types.item_type(field.type)) for field in batch.schema):
-            # Lists of lists have columns of their own.
-            return pa.array(self._tfx_encoder.encode(batch), pa.large_binary())
-        return encode.encode_examples(batch)
 
 
 def load_graph(folder: str) -> saved_transform_io_v2.SavedModelLoader:

@@ -51,14 +51,8 @@ from infeed.components.transform.in_process.phases import (
     merge_sinks,
     saved,
 )
-from infeed.components.transform.rows import (
-    ColumnReader,
-    TftTransformer,
-    TransformedShard,
-    chosen,
-    materialise,
-    transformed_shards,
-)
+from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
+from infeed.components.transform.rows import TransformedShard, chosen, materialise, transformed_shards
 from infeed.components.transform.statistics import Asked, write_raw, write_transformed
 
 _NO_SIZE = "all dimensions must have known size"  # of a feature, in tft's words

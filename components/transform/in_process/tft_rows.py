@@ -1,0 +1,107 @@
+"""Rows as tfx_bsl reads them, range by range, through a transform graph of tft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import tensorflow as tf
+import tensorflow_transform as tft
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform import impl_helper
+from tfx_bsl.coders import example_coder
+from tfx_bsl.tfxio import tensor_adapter, tensor_representation_util
+
+from infeed.components.dataset import encode, example_types, records
+from infeed.components.dataset.ranges import ShardRange
+from infeed.components.transform.in_process.failures import FailedBatchError
+from infeed.components.transform.rows import BATCH_BYTES, MOST_ROWS, Tensors, load_graph
+
+
+@dataclass(frozen=True)
+class ColumnReader:
+    """Reads ranges of tf.Examples as tensors of some columns, by the rules of tfx_bsl; workers take it as it is.
+
+    Attributes:
+      columns: names.
+      schema: serialized, of these columns.
+      config: which tensor is made of which columns.
+    """
+
+    columns: Sequence[str]
+    schema: bytes
+    config: tensor_adapter.TensorAdapterConfig
+
+    @classmethod
+    def of(cls, schema: schema_pb2.Schema, tfxio: Any, columns: Sequence[str]) -> ColumnReader:
+        """
+        Args:
+          schema: of all columns.
+          tfxio: tfx_bsl's view of the rows.
+          columns: to be read; all, if there are none.
+        """
+        columns = list(columns) or list(tfxio.TensorRepresentations())
+        projected = tensor_representation_util.ProjectTensorRepresentationsInSchema(schema, columns)
+        return cls(columns, projected.SerializeToString(), tfxio.Project(columns).TensorAdapterConfig())
+
+    def batches(self, shard: ShardRange) -> Iterator[Tensors]:
+        """
+        Raises:
+          InfeedError: the file is truncated or corrupt; names it and the record.
+        """
+        decoder = example_coder.ExamplesToRecordBatchDecoder(self.schema)
+        adapter = tensor_adapter.TensorAdapter(self.config)
+        for some in _batched(records.read_records(shard.path, None, shard.start, shard.stop)):
+            yield adapter.ToBatchTensors(decoder.DecodeBatch(some), produce_eager_tensors=True)
+
+
+def _batched(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
+    some: list[bytes] = []
+    size = 0
+    # More bytes only if one record alone has more.
+    for payload in payloads:
+        some.append(payload)
+        size += len(payload)
+        if len(some) == MOST_ROWS or size >= BATCH_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+class TftTransformer:
+    """A graph of tft, over rows as tfx_bsl reads them.
+
+    Args:
+      graph: folder of the transform graph.
+      columns: those that it takes.
+      reader: of these columns.
+    """
+
+    def __init__(self, graph: str, columns: Sequence[str], reader: ColumnReader) -> None:
+        self._model = load_graph(graph)
+        self._model.finalize(columns, sorted(self._model.structured_outputs))
+        self._reader = reader
+        schema = tft.TFTransformOutput(graph).transformed_metadata.schema
+        self._converter = impl_helper.make_tensor_to_arrow_converter(schema)
+        self._tfx_encoder = example_coder.RecordBatchToExamplesEncoder(schema)
+
+    def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
+        """
+        Raises:
+          FailedBatchError: the graph refuses values of a batch.
+        """
+        for batch in self._reader.batches(shard):
+            try:
+                made = self._model.apply_transform_model(batch)
+            except tf.errors.OpError as error:
+                raise FailedBatchError.of(error, batch) from error
+            yield self._converter.convert(made)
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        if any(example_types.is_list(example_types.item_type(field.type)) for field in batch.schema):
+            # Lists of lists have columns of their own.
+            return pa.array(self._tfx_encoder.encode(batch), pa.large_binary())
+        return encode.encode_examples(batch)
