@@ -30,7 +30,8 @@ def portable(folder: Path, *prefix: str) -> Iterator[list[str]]:
     job, pool = _free_port(), _free_port()
     service = "apache_beam.runners.portability.local_job_service_main"
     workers = "apache_beam.runners.worker.worker_pool_main"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(["", *filter(None, sys.path)]).lstrip(os.pathsep)}
+    functions = str(Path(__file__).parent / "components" / "engine")  # of tests that may come later
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([functions, *filter(None, sys.path)])}
     commands = [
         [sys.executable, "-m", service, "--port", str(job)],
         [*prefix, sys.executable, "-m", workers, "--service_port", str(pool)],
