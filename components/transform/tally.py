@@ -1,0 +1,145 @@
+"""Count the different values of a column in bounded memory: sorted runs on disk, which a streaming merge joins.
+
+NumPy and Arrow alone: no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.transform.sorted_runs import Order, SortedRuns
+
+Array = npt.NDArray[Any]
+LIMIT = 64 << 20  # bytes of values and counts that a tally holds before it writes a run
+
+
+class Tally:
+    """Count how often each value occurs, or sum the weights of each value.
+
+    A tally counts either bytes or int64 numbers, and either occurrences or weights. It pickles into a few megabytes at
+    most, so that workers count parts of a dataset and one process merges their tallies. The result does not depend on
+    the parts. Sums of floats round; the same tree of merges rounds to the same bits, with pickling and without.
+
+    Args:
+      folder: where runs are written, local or remote. Workers may share the folder: each run has a name of its own. The
+        first run makes the folder.
+      limit: bytes of values and counts to hold before a run is written.
+    """
+
+    def __init__(self, folder: str, limit: int = LIMIT) -> None:
+        self._runs = SortedRuns(folder, limit, _BY_VALUE)
+
+    def add(self, values: Array, weights: Array | None = None) -> None:
+        """Count a batch.
+
+        Args:
+          values: bytes as objects, or int64 [n].
+          weights: what to add to the sums of the values: floats or integers [n]. By default each value counts 1.
+        """
+        column = pa.array(values, pa.large_binary() if values.dtype == object else pa.int64())
+        if weights is None:
+            found = column.value_counts()
+            self._runs.take(_batch(found.field(0), found.field(1).to_numpy()))
+        else:
+            self._runs.take(_batch(column, weights.astype(np.float64 if weights.dtype.kind == "f" else np.int64)))
+
+    def merge(self, other: Tally) -> None:
+        """Take over what `other` counted, which then counts nothing more."""
+        self._runs.merge(other._runs)
+
+    def items(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of two columns, `value` and `count`, in the order of the values."""
+        return self._runs.stream()
+
+    def ranked(self, size: int | None = None, least: float = 1) -> Iterator[pa.RecordBatch]:
+        """Yield batches as `items` does, by count and then by value, both from the largest.
+
+        Args:
+          size: number of values to yield, at least 1; by default all.
+          least: smallest count to yield.
+        """
+        order = Order(_rank_at, True, functools.partial(_rank, size=size))
+        runs = SortedRuns(self._runs.folder, self._runs.limit, order)
+        try:
+            for batch in self.items():
+                kept = batch.filter(pc.greater_equal(batch.column(1), least))
+                if kept.num_rows:
+                    runs.take(kept)
+            yield from _head(runs.stream(), size)
+        finally:
+            runs.close()
+
+    def __len__(self) -> int:
+        """Return the number of different values; a tally with runs on disk merges them to count."""
+        return sum(batch.num_rows for batch in self.items())
+
+    def close(self) -> None:
+        """Remove the runs from the disk and forget all counts. No copy of a pickled tally can be used afterwards."""
+        self._runs.close()
+
+    def __enter__(self) -> Tally:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _sum(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Sort by value and add the counts of each value, from left to right."""
+    values, counts = _concat(batches)
+    order = pc.array_sort_indices(values)  # stable
+    values, counts = values.take(order), counts[order.to_numpy()]
+    is_first = np.ones(len(values), bool)
+    is_first[1:] = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
+    if is_first.all():
+        return _batch(values, counts)
+    starts = np.flatnonzero(is_first)
+    # `bincount` adds floats one after the other, which `reduceat` does not; but it makes floats of integers.
+    is_exact = counts.dtype == np.int64
+    sums = np.add.reduceat(counts, starts) if is_exact else np.bincount(np.cumsum(is_first) - 1, counts)
+    return _batch(values.take(pa.array(starts)), sums)
+
+
+def _rank(batches: list[pa.RecordBatch], size: int | None) -> pa.RecordBatch:
+    """Sort by count and value, both from the largest, and keep the first rows."""
+    values, counts = _concat(batches)
+    if size is not None and size < len(counts):
+        # Sort only the rows that can be among the first.
+        chosen = np.flatnonzero(counts >= np.partition(counts, -size)[-size])
+        values, counts = values.take(pa.array(chosen)), counts[chosen]
+    batch = _batch(values, counts)
+    return batch.take(pc.sort_indices(batch, sort_keys=[("count", "descending"), ("value", "descending")])[:size])
+
+
+def _head(batches: Iterable[pa.RecordBatch], size: int | None) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.slice(0, size)
+        if size is not None and (size := size - batch.num_rows) <= 0:
+            return
+
+
+def _concat(batches: list[pa.RecordBatch]) -> tuple[pa.Array, Array]:
+    values = pa.concat_arrays([batch.column(0) for batch in batches])
+    return values, np.concatenate([batch.column(1).to_numpy() for batch in batches])
+
+
+def _batch(values: pa.Array, counts: Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([values, pa.array(counts)], ["value", "count"])
+
+
+def _value_at(batch: pa.RecordBatch, row: int) -> Any:
+    return batch.column(0)[row].as_py()
+
+
+def _rank_at(batch: pa.RecordBatch, row: int) -> tuple[float, Any]:
+    return batch.column(1)[row].as_py(), _value_at(batch, row)
+
+
+_BY_VALUE = Order(_value_at, False, _sum)
