@@ -1,8 +1,8 @@
 """The saved model: transform graph, normalisation and network in one, with up to three signatures.
 
     serving_default     serialized tf.Examples, string [batch] -> predictions
-    raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions; named like the feature, with
-                        `_` for what cannot stand in an argument's name (`image/encoded` is `image_encoded`)
+    raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions; named like the feature, or
+                        by the rule of `arguments.py` (`image/encoded` is `image_encoded`)
     transform_features  serialized tf.Examples with the label -> transformed features, for Evaluator; where a transform
                         graph makes them
 
@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -23,6 +21,7 @@ import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
 from infeed.components.errors import InfeedError
+from infeed.components.trainer.arguments import argument_names, examples_argument
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.model import Head, takes_logits
@@ -41,6 +40,7 @@ class ServingModel:
         self._head = Head(options.task, takes_logits(model.loss), graph.classes, options.threshold)
         self._spec = graph.serving_spec(inputs.unused)
         self._arguments = argument_names(self._spec)
+        self._examples = tf.TensorSpec([None], tf.string, name=examples_argument(graph.raw_spec))
         self._predict = tf.function(self._predictions, autograph=False)
 
     def save(self, path: str) -> None:
@@ -79,14 +79,14 @@ class ServingModel:
         return self._head.predictions(self._model(self._inputs(features), training=False))
 
     def _serving_default(self) -> Any:
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
+        @tf.function(input_signature=[self._examples], autograph=False)
         def serving_default(examples: tf.Tensor) -> dict[str, tf.Tensor]:
             return self._predict(tf.io.parse_example(examples, self._spec))  # type: ignore[no-any-return]
 
         return serving_default.get_concrete_function()
 
     def _transform_features(self) -> Any:
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
+        @tf.function(input_signature=[self._examples], autograph=False)
         def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
             features: dict[str, tf.Tensor] = self._graph.transform(tf.io.parse_example(examples, self._graph.raw_spec))
             return features
@@ -138,20 +138,6 @@ def load_weights(model: keras.Model, exported: str) -> None:
         )
     for i, variable in enumerate(model.variables):
         variable.assign(tf.train.load_variable(checkpoint, _WEIGHT.format(i)))
-
-
-def argument_names(features: Iterable[str]) -> dict[str, str]:
-    """Feature name -> name of the signature's argument: an identifier that TensorFlow takes, no two alike."""
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    for feature in sorted(features):
-        stem = name = re.sub(r"^(?![A-Za-z])", "f_", re.sub(r"\W", "_", feature, flags=re.ASCII))
-        number = 2
-        while name in taken:
-            name, number = f"{stem}_{number}", number + 1
-        names[feature] = name
-        taken.add(name)
-    return names
 
 
 def _tensor_spec(name: str, feature: Any) -> tf.TensorSpec:

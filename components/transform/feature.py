@@ -21,9 +21,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from infeed.components.checks import check_choices, require
 from infeed.components.transform.analyses import Analysis
+from infeed.components.unique_names import UniqueNames
 
 Values = Literal["one", "all", "by_position"]
 _SEPARATOR = b"\x1f"  # ends the number in front of a word, which has none itself
+_LONGEST = 60  # characters of a vocabulary's name that its file keeps; each has up to 4 bytes
 
 
 class FlatColumn(NamedTuple):
@@ -56,7 +58,7 @@ class Tables:
         self.copied: list[str] = []  # paths of assets that no table of the graph reads
         self.held: list[Any] = []  # by the module that is saved
         self._folder = folder
-        self._files: set[str] = set()
+        self._files = UniqueNames()
 
     def vocabulary(self, name: str, words: Sequence[bytes], tokens: Any) -> Any:
         """int64 like `tokens`: the place of each in `words`, else -1. The words become the asset called `name`.
@@ -113,13 +115,8 @@ class Tables:
         return table.lookup(tokens)
 
     def _file_name(self, name: str) -> str:
-        """Any column's name may be that of a vocabulary, and a file's name may not be any."""
-        stem = file = re.sub(r"\W+", "_", name)
-        number = 2
-        while file in self._files:
-            file, number = f"{stem}_{number}", number + 1
-        self._files.add(file)
-        return file
+        """Any column's name may be that of a vocabulary, and a file's name may not be any: at most 255 bytes."""
+        return self._files.take(re.sub(r"\W+", "_", name[:_LONGEST]))
 
 
 class Step:

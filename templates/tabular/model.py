@@ -20,9 +20,8 @@ from infeed.components import ModelSpec
 
 def build_model(spec: ModelSpec) -> keras.Model:
     """Inputs [n], float32 or int64 vocabulary indices -> probabilities [classes] or a number [1]; compiled."""
-    inputs = {
-        name: keras.Input(tensor.shape, name=name, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()
-    }
+    # The keys name the inputs. Keras refuses an input of the name of a layer or operation, such as `dense` or `mean`.
+    inputs = {name: keras.Input(tensor.shape, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     words = {name: size for name, size in spec.vocabulary_sizes.items() if spec.inputs[name].dtype.is_integer}
     columns = [*(column for name, column in inputs.items() if name not in words), *_embed(inputs, words)]
     x = keras.layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
@@ -30,7 +29,7 @@ def build_model(spec: ModelSpec) -> keras.Model:
     for units in spec.hparams.get("units", (64, 32)):
         x = keras.layers.Dense(units, activation="relu")(x)
         x = keras.layers.Dropout(0.1)(x)
-    model = keras.Model(inputs, _head(x, spec))
+    model = keras.Model([inputs], _head(x, spec))  # in a list, else Keras asks for inputs that have the keys as names
     model.compile(
         optimizer=keras.optimizers.Adam(spec.hparams.get("learning_rate", 2e-3)),
         loss="sparse_categorical_crossentropy" if spec.task == "classification" else "mse",

@@ -18,9 +18,8 @@ from infeed.components import ModelSpec
 
 def build_model(spec: ModelSpec) -> keras.Model:
     """Inputs [n], int64 indices of words or float32 -> probabilities [classes] or a number [1]; compiled."""
-    inputs = {
-        name: keras.Input(tensor.shape, name=name, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()
-    }
+    # The keys name the inputs. Keras refuses an input of the name of a layer or operation, such as `dense` or `mean`.
+    inputs = {name: keras.Input(tensor.shape, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     # `hparams` are the user's own, from the project's config, and those that a search tries.
     width = spec.hparams.get("width", 64)
     columns = [
@@ -29,7 +28,7 @@ def build_model(spec: ModelSpec) -> keras.Model:
     ]
     x = keras.layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
     x = keras.layers.Dropout(0.3)(x)
-    model = keras.Model(inputs, _head(x, spec))
+    model = keras.Model([inputs], _head(x, spec))  # in a list, else Keras asks for inputs that have the keys as names
     model.compile(
         optimizer=keras.optimizers.Adam(spec.hparams.get("learning_rate", 5e-3)),
         loss="sparse_categorical_crossentropy" if spec.task == "classification" else "mse",

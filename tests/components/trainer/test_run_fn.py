@@ -135,19 +135,6 @@ def test_a_label_that_the_transform_graph_lacks_is_told_with_those_it_gives(tabl
         train(folder, "class", "table", label="sort")
 
 
-def test_feature_names_become_arguments_that_differ():
-    from infeed.components.trainer.export import argument_names
-
-    assert argument_names(["image/encoded", "a b", "a_b", "1st", "_id", "größe"]) == {
-        "1st": "f_1st",
-        "_id": "f__id",
-        "größe": "gr__e",
-        "a b": "a_b",
-        "a_b": "a_b_2",
-        "image/encoded": "image_encoded",
-    }
-
-
 SCHEMA = """
 feature { name: "x" type: FLOAT shape { dim { size: 1 } } presence { min_fraction: 1 min_count: 1 } }
 feature { name: "n" type: FLOAT shape { dim { size: 1 } } presence { min_fraction: 1 min_count: 1 } }
