@@ -63,6 +63,7 @@ class IngestOptions:
       block_bytes: how much input is held at a time, in bytes.
       max_row_mb: a row or picture that decodes to more megabytes is an error, or a bad row where it is a whole file;
         readers use a few times as much memory.
+      allow_outside: whether links and lists of pictures in the data may lead to files outside of its folder.
       statistics: whether what is known of the columns is counted on the way, into `statistics-SPLIT.json`.
     """
 
@@ -82,6 +83,7 @@ class IngestOptions:
     compat: Compat = "none"
     block_bytes: int = 8 << 20
     max_row_mb: int = MAX_ROW_MB
+    allow_outside: bool = False
     statistics: bool = True
 
     def __post_init__(self) -> None:

@@ -12,7 +12,14 @@ from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import OpenedSource, Patterns, check_irregular, retyped, with_tasks
+from infeed.components.example_gen.inputs import (
+    OpenedSource,
+    Patterns,
+    check_inside,
+    check_irregular,
+    retyped,
+    with_tasks,
+)
 
 _SOURCES = "infeed.components.example_gen.sources"
 _WILDCARDS = set("*?[")
@@ -126,6 +133,8 @@ def open_patterns(
     found = FORMATS[kind]
     own = options_of(kind, settings, where)
     place = (patterns,) if found.is_query else (root, patterns)
+    if not found.is_query:
+        check_inside(root, patterns, allow_outside=options.allow_outside)
     set_aside, left_out = ([], ()) if found.is_query else check_irregular(root, patterns, options.on_bad_row)
     opened: OpenedSource = _member(found, found.open)(*place, options, *([own] if own else []))
     return with_tasks(retyped(opened, options), set_aside, left_out)

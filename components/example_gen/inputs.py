@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from infeed.components.dataset import example_types, files, schemas
+from infeed.components.dataset.bounds import FolderBounds
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions, OnBadRow
 from infeed.components.errors import InfeedError
@@ -217,6 +218,19 @@ class OpenedSource:
     decimals: bool = False
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
+    """Follow the links among the files that patterns find; a file of the very name is what the user asks for.
+
+    Raises:
+      InfeedError: a link leads out of `root`.
+    """
+    bounds = FolderBounds(root, allow=allow_outside)
+    for pattern in patterns.values():
+        for file in files.glob(root, pattern):
+            if file.path != files.join(root, pattern):
+                bounds.check(file.path)
 
 
 def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tuple[list[Task], tuple[str, ...]]:

@@ -131,6 +131,12 @@ _INGEST = [
         "--max-row-mb", type=click.IntRange(min=1), help="Refuse a row that decodes to more megabytes.  [default: 256]"
     ),
     click.option(
+        "--allow-outside",
+        is_flag=True,
+        default=None,
+        help="Follow links and lists of pictures out of the folder of the data.",
+    ),
+    click.option(
         "--compat", type=click.Choice(["none", "tfx"]), help="Write empty cells as TFX does.  [default: none]"
     ),
     click.option("--no-statistics", is_flag=True, default=None, help="Do not count what is in the columns."),

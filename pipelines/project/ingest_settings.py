@@ -53,7 +53,8 @@ class IngestSettings:
       balance_split: splits that are balanced.
       shards: number of shards of each split.
       target_shard_mb: megabytes of records in a shard.
-      compression, level, shuffle_seed, on_bad_row, bad_row_limit, max_row_mb, compat: as in IngestOptions.
+      compression, level, shuffle_seed, on_bad_row, bad_row_limit: as in IngestOptions.
+      max_row_mb, allow_outside, compat: as in IngestOptions.
       no_shuffle: keep the order of the input.
       no_statistics: do not count what is in the columns.
     """
@@ -80,6 +81,7 @@ class IngestSettings:
     on_bad_row: OnBadRow = "fail"
     bad_row_limit: int = 1_000
     max_row_mb: int = MAX_ROW_MB
+    allow_outside: bool = False
     compat: Compat = "none"
     no_statistics: bool = False
 
@@ -101,6 +103,7 @@ class IngestSettings:
             "on_bad_row",
             "bad_row_limit",
             "max_row_mb",
+            "allow_outside",
             "compat",
         )
         return IngestOptions(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from infeed.components.dataset import files
+from infeed.components.dataset.bounds import FolderBounds
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import (
@@ -149,14 +150,17 @@ def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
         _check_depth(root)
         return _listed(root, options or IngestOptions())
     splits = {split: f"{folder}/{CLASS_FOLDERS}" for split, folder in folders.items()}
-    found = [list_images(root, pattern, files.glob(root, pattern), BadRows()).refs for pattern in splits.values()]
+    bounds = FolderBounds(root, allow=(options or IngestOptions()).allow_outside)
+    found = [
+        list_images(root, pattern, files.glob(root, pattern), BadRows(), bounds).refs for pattern in splits.values()
+    ]
     others = [name for name in files.list_folders(root) if name not in folders.values() and not files.is_hidden(name)]
     return Layout(tuple(ref for refs in found for ref in refs), splits, ", ".join(others))
 
 
 def _listed(root: str, options: IngestOptions) -> Layout:
     """Pictures in class folders, or named by a CSV, whose bad rows are all known before one is an error."""
-    index = find_images(root, BadRows("reject", sys.maxsize))
+    index = find_images(root, BadRows("reject", sys.maxsize), allow_outside=options.allow_outside)
     unlabeled = [row for row in index.bad_rows if row.column == "label"]
     if unlabeled and options.on_bad_row == "fail":
         number = len(index.images) + len(unlabeled)

@@ -164,3 +164,16 @@ def test_booleans_become_words_and_whole_numbers_fractions_if_asked(tmp_path: Pa
         "n": [1, 2, 3],
     }
     assert pa.types.is_float64(batch.schema.field("rooms").type)
+
+
+def test_a_link_out_of_the_folder_is_refused_unless_allowed(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/a.csv").write_text("x\n1\n")
+    (tmp_path / "secret.csv").write_text("x\n2\n")
+    (tmp_path / "data/b.csv").symlink_to(tmp_path / "secret.csv")
+    with pytest.raises(InfeedError) as raised:
+        open_source(str(tmp_path / "data"), "csv", IngestOptions(), {})
+    assert raised.value.where == f"{tmp_path}/data/b.csv"
+    assert "secret.csv" in raised.value.what
+    assert len(open_source(str(tmp_path / "data"), "csv", IngestOptions(allow_outside=True), {}).tasks) == 2
+    assert len(open_source(str(tmp_path / "data/b.csv"), "csv", IngestOptions(), {}).tasks) == 1

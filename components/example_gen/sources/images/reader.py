@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from infeed.components.dataset import files
+from infeed.components.dataset.bounds import ALLOW, FolderBounds
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
@@ -81,8 +82,9 @@ def open_images(
 ) -> OpenedSource:
     """Images in class folders, named by a CSV, or in a flat folder; classes are numbered over all splits."""
     matched = inputs.find(root, patterns)
+    bounds = FolderBounds(root, allow=options.allow_outside)
     found = {
-        split: list_images(root, patterns[split], some, BadRows(options.on_bad_row, options.bad_row_limit))
+        split: list_images(root, patterns[split], some, BadRows(options.on_bad_row, options.bad_row_limit), bounds)
         for split, some in matched.items()
     }
     classes = Classes.of(ref for one in found.values() for ref in one.refs)
@@ -114,14 +116,15 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
         yield _taken(rows, form)
 
 
-def find_images(root: str, bad_rows: BadRows | None = None) -> ImageIndex:
+def find_images(root: str, bad_rows: BadRows | None = None, *, allow_outside: bool = False) -> ImageIndex:
     """Every image below a folder of class folders, or named by a CSV (its own path, or the folder that holds it).
 
     Args:
       bad_rows: takes the bad rows of a CSV; by default the first is an error.
+      allow_outside: whether a CSV may name images outside of its folder.
 
     Raises:
-      InfeedError: no images found, an empty class folder, a CSV that names a file that is not there.
+      InfeedError: no images found, an empty class folder, a CSV that names a file that is not there, or outside.
     """
     if files.exists(root) and not files.is_folder(root):
         folder, pattern = root.rpartition("/")[0] or ".", files.name(root)
@@ -129,7 +132,8 @@ def find_images(root: str, bad_rows: BadRows | None = None) -> ImageIndex:
         folder, pattern = root, _manifest_in(root) or folders.CLASS_FOLDERS
     if pattern == folders.CLASS_FOLDERS:
         _check_class_folders(folder)
-    found = list_images(folder, pattern, files.glob(folder, pattern), bad_rows or BadRows())
+    bounds = FolderBounds(folder, allow=allow_outside)
+    found = list_images(folder, pattern, files.glob(folder, pattern), bad_rows or BadRows(), bounds)
     return ImageIndex(folder, Classes.of(found.refs).names, found.refs, found.bad_rows)
 
 
@@ -155,13 +159,13 @@ def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
         for pattern in patterns
         if pattern.endswith(".csv")
         for file in files.glob(root, pattern)
-        for image, _ in _named_by(file.path, bad_rows)
+        for image, _ in _named_by(file.path, bad_rows, FolderBounds(root, allow=True))
     ]
     return Source.of("image", root, named).fingerprint if named else None
 
 
-def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: BadRows) -> Found:
-    """The images among files found: a CSV stands for the images it names.
+def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: BadRows, bounds: FolderBounds) -> Found:
+    """The images among files found: a CSV stands for the images it names, which lie within `bounds`.
 
     Raises:
       InfeedError: no images at all, or a CSV without its columns.
@@ -169,7 +173,7 @@ def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: Ba
     images, tables = list[FileStat](), list[FileStat]()
     for file in found:
         (tables if file.path.endswith(".csv") else images).append(file)
-    named = [one for table in tables for one in _named_by(table.path, bad_rows)]
+    named = [one for table in tables for one in _named_by(table.path, bad_rows, bounds)]
     refs = folders.refs_of(root, pattern, images)
     refs += [FileRef(root, files.relative(file.path, root), file.size, label) for file, label in named]
     if not refs:
@@ -177,17 +181,19 @@ def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: Ba
     return Found(tuple(refs), tuple(file for file, _ in named), bad_rows.take())
 
 
-def _named_by(table: str, bad_rows: BadRows) -> Iterator[tuple[FileStat, str]]:
-    """(image, label) of each row of a CSV; one that says too little, or names no file, is reported."""
+def _named_by(table: str, bad_rows: BadRows, bounds: FolderBounds) -> Iterator[tuple[FileStat, str]]:
+    """(image, label) of each row of a CSV; one that says too little, or names no file or one outside, is reported."""
     reader = csv.DictReader(io.StringIO(_text_of(table), newline=""))
     try:
-        yield from _images_of(reader, table, bad_rows)
+        yield from _images_of(reader, table, bad_rows, bounds)
     except csv.Error as error:
         where = f"{table}, line {reader.line_num + 1}"
         raise InfeedError(f"not CSV: {error}", where=where, do="write the CSV again, without NUL characters") from error
 
 
-def _images_of(reader: csv.DictReader[str], table: str, bad_rows: BadRows) -> Iterator[tuple[FileStat, str]]:
+def _images_of(
+    reader: csv.DictReader[str], table: str, bad_rows: BadRows, bounds: FolderBounds
+) -> Iterator[tuple[FileStat, str]]:
     missing = [name for name in _CSV_COLUMNS if name not in (reader.fieldnames or [])]
     if missing:
         raise InfeedError(f"no column {missing[0]!r}", where=f"{table}, line 1", do=_LAYOUTS)
@@ -200,7 +206,10 @@ def _images_of(reader: csv.DictReader[str], table: str, bad_rows: BadRows) -> It
             reason = f"no file {path[:_SHOWN]!r}" + (", seen from the CSV's own folder" if missing_file else "")
             bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
             continue
-        if label:
+        if place := bounds.outside(image.path):
+            reason = f"{path[:_SHOWN]!r} leads out of the folder of the data, to {place!r}; to trust it, {ALLOW}"
+            bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
+        elif label:
             yield image, label
         else:
             bad_rows.report(BadRow(table, reader.line_num, "label", f"no label for {path!r}", f"{path},"))

@@ -379,3 +379,17 @@ def test_a_list_of_pictures_that_is_no_csv(tmp_path: Path, before: str, line: in
     with pytest.raises(InfeedError, match="not CSV") as raised:
         reader.find_images(str(tmp_path / "labels.csv"))
     assert raised.value.where.endswith(f"labels.csv, line {line}")
+
+
+@pytest.mark.parametrize("how", ["../secret.png", "{folder}/secret.png"])
+def test_a_csv_may_not_name_pictures_outside_of_its_folder_unless_allowed(tmp_path: Path, how: str) -> None:
+    save(tmp_path / "secret.png")
+    save(tmp_path / "data/a.png")
+    path = tmp_path / "data/labels.csv"
+    path.write_text(f"path,label\na.png,x\n{how.format(folder=tmp_path)},y\n")
+    with pytest.raises(InfeedError) as raised:
+        reader.find_images(str(path))
+    assert raised.value.where.startswith(f"{path}, line 3")
+    assert len(reader.find_images(str(path), allow_outside=True).images) == 2
+    bad_rows = BadRows("reject", 10)
+    assert len(reader.find_images(str(path), bad_rows).images) == 1

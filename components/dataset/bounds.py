@@ -1,0 +1,70 @@
+"""Whether a file lies in the folder of its data, links followed: what is in data must not lead to other files."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+from infeed.components.errors import InfeedError
+
+_FILE = "file://"
+ALLOW = "allow_outside (--allow-outside)"
+
+
+class FolderBounds:
+    """A folder of data, which the user has named: a link at its own place may lead anywhere.
+
+    Args:
+      root: local, or of a store, where there are no links.
+      allow: whether files outside are allowed.
+    """
+
+    def __init__(self, root: str, *, allow: bool = False) -> None:
+        self._allow = allow
+        self._is_local = _is_local(root)
+        self._root = os.path.realpath(_inner(root)) if self._is_local else root.rstrip("/")
+        self._folders: dict[str, str] = {}  # a folder -> its real place: few folders hold many files
+
+    def outside(self, path: str) -> str:
+        """Where `path` leads, if that is outside of the folder and not allowed; empty otherwise."""
+        if self._allow:
+            return ""
+        place = self._real(path) if self._is_local else _normal(path)
+        return "" if place.startswith(self._root.rstrip("/") + "/") else place
+
+    def check(self, path: str, allow: str = f"trust the folder: {ALLOW}") -> None:
+        """
+        Args:
+          allow: what the user can do to have the file read all the same.
+
+        Raises:
+          InfeedError: the path leads outside.
+        """
+        if place := self.outside(path):
+            raise InfeedError(
+                f"a link that leads out of the folder of the data, to {place!r}",
+                where=path,
+                do=f"put the file itself there, remove the link, or {allow}",
+            )
+
+    def _real(self, path: str) -> str:
+        if not _is_local(path):
+            return path
+        folder, name = os.path.split(_inner(path))
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        place = os.path.join(self._folders[folder], name)
+        return os.path.realpath(place) if os.path.islink(place) or name in ("..", ".") else place
+
+
+def _is_local(path: str) -> bool:
+    return "://" not in path or path.startswith(_FILE)
+
+
+def _inner(path: str) -> str:
+    return path.removeprefix(_FILE)
+
+
+def _normal(path: str) -> str:
+    scheme, sign, inner = path.partition("://")
+    return f"{scheme}{sign}{posixpath.normpath(inner)}" if sign else path
