@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from infeed.components.dataset import files
 
 _FAN_IN = 32  # runs that are open at a time
+_FIRST = 64  # what few values take is combined when it reaches this fraction of the limit
 _PICKLED = 16  # a pickle carries at most this fraction of the limit; more rows travel as the path of a file
 _OVERHEAD = 1 << 10  # bytes of the objects around one batch, which dominate if batches are tiny
 
@@ -40,8 +41,8 @@ class Order:
 class SortedRuns:
     """Sort batches of values and counts in bounded memory.
 
-    The latest batches are held in memory. When they reach the limit, they are combined into one. If that is still more
-    than half of the limit, it goes to disk as a run.
+    The latest batches are held in memory, and combined into one each time that they have grown to four times its size,
+    or to the limit. If the one batch is more than half of the limit, it goes to disk as a run.
 
     How sums of floats associate must not depend on whether tallies were pickled between merges. Combining what is held
     adds from left to right, so doing it early, as pickling does, changes no bit; only `_load`, which pickling leaves as
@@ -57,7 +58,8 @@ class SortedRuns:
 
     def _clear(self) -> None:
         self._held: list[pa.RecordBatch | str] = []  # a path is what a pickle carries instead of a large batch
-        self._load = 0  # bytes taken since the last run or reduction
+        self._load = 0  # bytes held, as if pickling had not combined them
+        self._due = self.limit // _FIRST  # the load at which they are combined
         self._is_combined = True
         self._complete: list[str] = []
 
@@ -68,9 +70,10 @@ class SortedRuns:
         self._held.append(batch)
         self._is_combined = False
         self._load += _size(batch)
-        if self._load > self.limit:
+        if self._load > self._due:
             combined = self._combine()
             self._load = sum(map(_size, combined))
+            self._due = min(self.limit, max(self._due, 4 * self._load))
             if self._load > self.limit // 2:
                 self._complete.append(self._write(combined))
                 self._held, self._load = [], 0

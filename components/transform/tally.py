@@ -30,11 +30,11 @@ class Tally:
     Args:
       folder: where runs are written, local or remote. Workers may share the folder: each run has a name of its own. The
         first run makes the folder.
-      limit: bytes of values and counts to hold before a run is written.
+      limit: bytes of values and counts to hold before a run is written; LIMIT by default.
     """
 
-    def __init__(self, folder: str, limit: int = LIMIT) -> None:
-        self._runs = SortedRuns(folder, limit, _BY_VALUE)
+    def __init__(self, folder: str, limit: int | None = None) -> None:
+        self._runs = SortedRuns(folder, limit or LIMIT, _BY_VALUE)
 
     def add(self, values: Array, weights: Array | None = None) -> None:
         """Count a batch.

@@ -20,10 +20,11 @@ import pyarrow as pa
 from infeed.components.dataset import files, names, records
 
 Entries = Mapping[bytes, Sequence[str]]  # key of an analyzer -> its files
-Encoded = Mapping[bytes, Sequence[bytes]]  # key of an analyzer -> its accumulators
+Encoded = Mapping[bytes, Iterable[bytes]]  # key of an analyzer -> its accumulators
 _MANIFEST = "MANIFEST"
 _BYTES = ("_codecs", "encode")  # the one function by which old pickles make bytes
 _GZIP_LEVEL = 1
+_WRITTEN = 1 << 16  # accumulators that are written at a time
 _log = logging.getLogger(__name__)
 
 
@@ -54,11 +55,16 @@ def write(folder: str, kept: Mapping[Any, Encoded]) -> None:
         span = files.join(folder, dataset.key)
         numbers = dict(_manifest(span))
         for number, (key, accumulators) in enumerate(entries.items(), max(numbers.values(), default=-1) + 1):
-            framed = records.frame_records(pa.array(list(accumulators), pa.large_binary()))
             path = files.join(span, names.shard_name(0, 1, gzip=True, prefix=str(number)))
-            records.write_records(path, [framed], gzip_level=_GZIP_LEVEL)
+            records.write_records(path, _framed(accumulators), gzip_level=_GZIP_LEVEL)
             numbers[key] = number
         files.write_bytes(files.join(span, _MANIFEST), pickle.dumps(numbers, protocol=0))
+
+
+def _framed(accumulators: Iterable[bytes]) -> Iterator[pa.LargeBinaryArray]:
+    remaining = iter(accumulators)
+    while some := list(itertools.islice(remaining, _WRITTEN)):
+        yield records.frame_records(pa.array(some, pa.large_binary()))
 
 
 def _files(span: str, number: int) -> list[str]:

@@ -27,6 +27,7 @@ from infeed.components.transform.in_process.phases import (
     Pass,
     Phase,
     Reading,
+    Repeatable,
     Value,
 )
 
@@ -136,7 +137,7 @@ def _extract(operation: Any, context: AnalysisContext, value: Pass | Value) -> E
 
 
 def _flatten(operation: Any, context: AnalysisContext, *values: Value) -> Value:
-    return Value(lambda: itertools.chain.from_iterable(value.elements() for value in values))
+    return Value(lambda: Repeatable(lambda: itertools.chain.from_iterable(value.elements() for value in values)))
 
 
 def _flatten_lists(operation: Any, context: AnalysisContext, value: Value) -> Value:
@@ -182,8 +183,8 @@ def _merge_by_key(operation: Any, context: AnalysisContext, value: Value) -> Val
     )
 
 
-def _by_key(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Elements]:
-    parts: dict[Any, Elements] = {}
+def _by_key(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    parts: dict[Any, list[Any]] = {}
     for key, part in pairs:
         parts.setdefault(key, []).append(part)
     return parts
@@ -229,11 +230,11 @@ def _scaled_boundaries(operation: Any, context: AnalysisContext, value: Value) -
 
 
 def _count_tokens(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, functools.partial(vocabularies.counter_of, operation.vocab_ordering_type))
+    return of.rows.want(of.keys, functools.partial(vocabularies.counter_of, operation, context.folder))
 
 
 def _merge_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: vocabularies.merge(operation, value.elements()))
+    return Value(lambda: vocabularies.merge(operation, context.folder, value.elements()))
 
 
 def _prune_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:
@@ -249,7 +250,8 @@ def _write_tokens(operation: Any, context: AnalysisContext, value: Value, reserv
 
 
 def _number_of_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: [np.int64(max(len(value.elements()), 1))])  # an empty vocabulary is written with one entry
+    # An empty vocabulary is written with one entry.
+    return Value(lambda: [np.int64(max(vocabularies.number_of(value.elements()), 1))])
 
 
 def _reserved_tokens(operation: Any, context: AnalysisContext) -> Value:
@@ -257,12 +259,12 @@ def _reserved_tokens(operation: Any, context: AnalysisContext) -> Value:
 
 
 def _encode(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: [operation.coder.encode_cache(element) for element in value.elements()])
+    return Value(lambda: Repeatable(lambda: map(operation.coder.encode_cache, value.elements())))
 
 
 def _decode(operation: Any, context: AnalysisContext) -> Value:
     paths = context.cached[operation.dataset_key][operation.cache_key]
-    return Value(lambda: map(operation.coder.decode_cache, cache.read(paths)))
+    return Value(lambda: Repeatable(lambda: map(operation.coder.decode_cache, cache.read(paths))))
 
 
 # By name: if tft renames a kind of node, it runs on Beam the analyses that need the node, and the others run here.

@@ -4,7 +4,8 @@ A phase computes the analyzers whose inputs depend on no other analyzer than tho
 the values of those as constants, and gives what the analyzers of the phase take. Beam has to write and load that graph
 to hand it to its workers; here it is called as it is. At last the function is written as a SavedModel.
 
-A value of tft's analysis graph is what Beam would call a collection: a list of elements, made when it is asked for.
+A value of tft's analysis graph is what Beam would call a collection: elements, made when they are asked for, in a list
+or, if there may be more of them than memory holds, in an object that gives them anew to each reader.
 What depends on rows is not a list but a `Pass` over them. The nodes of a phase all say what they want of a pass before
 the graph of the next phase asks for the first result, so the rows are read once for each phase.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -39,7 +40,7 @@ from infeed.components.transform.in_process.failures import FailedBatchError, ex
 
 Constants = Mapping[str, tf.Tensor]  # the name of an analyzer's placeholder -> its value
 Function = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-Elements = list[Any]
+Elements = Iterable[Any]  # no iterator: it can be read several times
 Arrays = tuple[npt.NDArray[Any], ...]
 Apply = Callable[[Mapping[str, Any]], Mapping[str, npt.NDArray[Any]]]  # a batch, tensors by name -> arrays by key
 Wanted = tuple[Sequence[str], Callable[[], "Sink"]]  # keys of arrays, and what makes a sink that takes them
@@ -193,6 +194,16 @@ class Graph:
         tf.io.gfile.rename(model, posixpath.join(output, tft.TFTransformOutput.TRANSFORM_FN_DIR), overwrite=True)
 
 
+@dataclass(frozen=True)
+class Repeatable:
+    """Elements that are made anew for each reader, instead of held."""
+
+    make: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.make()
+
+
 class Value:
     """The elements of a collection, made once, when they are first asked for."""
 
@@ -202,7 +213,8 @@ class Value:
 
     def elements(self) -> Elements:
         if self._make is not None:
-            self._elements, self._make = list(self._make()), None
+            made = self._make()
+            self._elements, self._make = list(made) if isinstance(made, Iterator) else made, None
         return self._elements
 
     def sole(self) -> Any:

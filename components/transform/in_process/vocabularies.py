@@ -1,16 +1,18 @@
 """Vocabularies in this process: tokens are counted, merged over spans, cut, ordered and written, as tft on Beam does.
 
 The order is total: by count and then by token, both from the largest. So the file is the same whatever the order of the
-rows.
+rows. A vocabulary that is ordered by count or by weight takes bounded memory, unless `fingerprint_shuffle` or `key_fn`
+asks for all tokens at once.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import heapq
+import itertools
 import posixpath
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,51 +24,68 @@ from tensorflow_transform import analyzers, tf_utils
 from tensorflow_transform.beam import analyzer_impls
 
 from infeed.components.dataset import files, records
+from infeed.components.transform.tally import Tally
 
 Entry = tuple[Any, Any]  # (what it is ordered by, token)
 _Ordering = analyzers._VocabOrderingType
 _BY_LABEL = {_Ordering.WEIGHTED_MUTUAL_INFORMATION: True, _Ordering.MUTUAL_INFORMATION: False}  # -> is it weighted
 _SENTINELS = (tf_utils.GLOBAL_Y_COUNT_SENTINEL_STRING, tf_utils.GLOBAL_Y_COUNT_SENTINEL_INT)
 _LEAST = float("-inf")
+_CHUNK = 1 << 16  # tokens that are objects of Python at a time
 
 
 def is_known(ordering: int) -> bool:
     return ordering in (_Ordering.FREQUENCY, _Ordering.WEIGHTED_FREQUENCY, *_BY_LABEL)
 
 
-@dataclass
-class Counts:
-    """How often each token occurs."""
+@dataclass(frozen=True)
+class TokenCounts:
+    """How often each token occurs, or the sum of its weights; gives (token, count) in the order of the tokens.
 
-    counts: Counter[Any] = field(default_factory=Counter)
+    Attributes:
+      is_text: whether the tokens are bytes, and not int64.
+    """
 
-    def add(self, values: tuple[npt.NDArray[Any], ...]) -> None:
-        self.counts.update(values[0].tolist())
-
-    def merge(self, other: Counts) -> None:
-        self.counts.update(other.counts)
-
-    def elements(self) -> list[Any]:
-        return list(self.counts.items())
-
-
-@dataclass
-class Weights:
-    """The sum of the weights of each token."""
-
-    sums: dict[Any, float] = field(default_factory=dict)
+    tally: Tally
+    weighted: bool
+    is_text: bool
 
     def add(self, values: tuple[npt.NDArray[Any], ...]) -> None:
-        tokens, weights = values
-        for token, weight in zip(tokens.tolist(), weights.tolist(), strict=True):
-            self.sums[token] = self.sums.get(token, 0) + weight
+        self.tally.add(values[0], values[1].astype(np.float64) if self.weighted else None)
 
-    def merge(self, other: Weights) -> None:
-        for token, weight in other.sums.items():
-            self.sums[token] = self.sums.get(token, 0) + weight
+    def merge(self, other: TokenCounts) -> None:
+        self.tally.merge(other.tally)
 
-    def elements(self) -> list[Any]:
-        return list(self.sums.items())
+    def elements(self) -> TokenCounts:
+        return self
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        for batch in self.tally.items():
+            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """The entries of the most frequent tokens, the largest first.
+
+    Attributes:
+      size: number of entries at most; None for all.
+      least: smallest count.
+    """
+
+    tally: Tally
+    size: int | None = None
+    least: float = _LEAST
+
+    def __iter__(self) -> Iterator[Entry]:
+        for batch in self.tally.ranked(self.size, self.least):
+            yield from zip(batch.column(1).to_pylist(), batch.column(0).to_pylist(), strict=True)
+
+    @functools.cached_property
+    def number(self) -> int:
+        counts = (batch.column(1).to_numpy() for batch in self.tally.items())
+        kept = sum(int(np.count_nonzero(some >= self.least)) for some in counts)
+        return kept if self.size is None else min(kept, self.size)
 
 
 @dataclass
@@ -97,21 +116,34 @@ class LabelMeans:
         return analyzer_impls._WeightedMeanCombineFn(output_shape=(None,), compute_weighted=self.weighted)
 
 
-def counter_of(ordering: int) -> Counts | Weights | LabelMeans:
-    """What adds up the tokens of a vocabulary that is ordered in this way."""
+def counter_of(operation: Any, folder: str) -> TokenCounts | LabelMeans:
+    """What adds up the tokens of a vocabulary.
+
+    Args:
+      folder: for what is more than memory is meant for.
+    """
+    ordering = operation.vocab_ordering_type
     if ordering in _BY_LABEL:
         return LabelMeans(_BY_LABEL[ordering])
-    return Weights() if ordering == _Ordering.WEIGHTED_FREQUENCY else Counts()
+    return _token_counts(ordering, folder, is_text=operation.input_dtype == tf.string.name)
 
 
-def merge(operation: Any, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry]:
+def _token_counts(ordering: int, folder: str, *, is_text: bool) -> TokenCounts:
+    return TokenCounts(Tally(files.join(folder, "tallies")), ordering == _Ordering.WEIGHTED_FREQUENCY, is_text)
+
+
+def merge(operation: Any, folder: str, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry] | Ranked:
     """What was counted of each span, as entries of one vocabulary."""
     if operation.vocab_ordering_type in _BY_LABEL:
         return _by_information(operation, accumulated)
-    sums: dict[Any, Any] = {}
-    for token, count in accumulated:
-        sums[token] = sums.get(token, 0) + count
-    return [(count, token) for token, count in sums.items()]
+    if isinstance(accumulated, TokenCounts) and accumulated.is_text:
+        return Ranked(accumulated.tally)
+    merged = _token_counts(operation.vocab_ordering_type, folder, is_text=True)
+    for pairs in _chunks(accumulated):
+        tokens, counts = zip(*pairs, strict=True)
+        dtype = np.float64 if merged.weighted else np.int64
+        merged.tally.add(np.array(list(map(_text, tokens)), object), np.array(counts, dtype))
+    return Ranked(merged.tally)
 
 
 def _by_information(operation: Any, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry]:
@@ -135,8 +167,13 @@ def _by_information(operation: Any, accumulated: Iterable[tuple[Any, Any]]) -> l
     return entries
 
 
-def prune(operation: Any, entries: list[Entry]) -> list[Entry]:
+def prune(operation: Any, entries: Iterable[Any]) -> list[Entry] | Ranked:
     """The entries that are frequent and informative enough, and of those the `top_k`; of each key, if there is one."""
+    if isinstance(entries, Ranked) and operation.key_fn is None:
+        least = operation.frequency_threshold
+        ranked = Ranked(entries.tally, operation.top_k, least if least > 0 else _LEAST)
+        return ranked if operation.top_k is None or ranked.number else _dummy(operation.input_dtype)
+    entries = list(entries)
     kept = _above(entries, operation.frequency_threshold, operation.informativeness_threshold)
     kept = _as_bytes(kept, operation.input_dtype)
     if operation.top_k is not None:
@@ -150,20 +187,24 @@ def prune(operation: Any, entries: list[Entry]) -> list[Entry]:
     return list(dict.fromkeys([*kept, *covering]))
 
 
-def _above(entries: list[Entry], frequency: float, information: float) -> list[Entry]:
+def _above(entries: Iterable[Entry], frequency: float, information: float) -> list[Entry]:
     def is_kept(order: Any) -> bool:
         informed, frequent = order if isinstance(order, tuple) else (float("inf"), order)
         return bool(frequent >= frequency and informed >= information)
 
     if frequency > 0 or information > _LEAST:
-        entries = [entry for entry in entries if is_kept(entry[0])]
+        entries = (entry for entry in entries if is_kept(entry[0]))
     return [(order[0] if isinstance(order, tuple) else order, token) for order, token in entries]
 
 
 def _as_bytes(entries: list[Entry], dtype: str) -> list[Entry]:
     if dtype == tf.string.name:
         return entries
-    return [(order, tf.compat.as_bytes(tf.compat.as_str_any(token))) for order, token in entries]
+    return [(order, _text(token)) for order, token in entries]
+
+
+def _text(token: Any) -> bytes:
+    return token if isinstance(token, bytes) else bytes(tf.compat.as_bytes(tf.compat.as_str_any(token)))
 
 
 def _largest_by_key(entries: list[Entry], count: int, key_fn: Callable[[Any], Any]) -> list[Entry]:
@@ -179,23 +220,42 @@ def _dummy(dtype: str) -> list[Entry]:
     return [analyzers.get_empy_vocabulary_dummy_value(dtype)]
 
 
-def write(operation: Any, folder: str, entries: list[Entry], reserved: Any | None) -> str:
+def number_of(entries: Any) -> int:
+    return entries.number if isinstance(entries, Ranked) else len(entries)
+
+
+def write(operation: Any, folder: str, entries: Iterable[Entry], reserved: Any | None) -> str:
     """Writes the vocabulary's file and gives its path; the reserved tokens come first."""
     taken = [] if reserved is None else list(reserved)
     if not operation.input_is_sorted or taken:
-        held = set(taken)
-        entries = [entry for entry in entries if entry[1] not in held]
-        entries.sort(**_order(operation.fingerprint_shuffle))
-        entries = [(-1, token) for token in taken] + entries
-        entries = entries or _dummy(operation.input_dtype)
-    lines = [_line(entry, operation.store_frequency) for entry in entries]
+        entries = _arranged(entries, taken, operation.fingerprint_shuffle)
+        first = list(itertools.islice(entries, 1)) or _dummy(operation.input_dtype)
+        entries = itertools.chain(first, entries)
+    lines = _chunks(_line(entry, operation.store_frequency) for entry in entries)
     path = posixpath.join(folder, operation.vocab_filename)
     if operation.file_format == "text":
-        files.write_bytes(path, b"".join(line + b"\n" for line in lines))
+        with files.open_output(path) as file:
+            for some in lines:
+                file.write(b"".join(line + b"\n" for line in some))
         return path
     path = f"{path}.tfrecord.gz"
-    records.write_records(path, [records.frame_records(pa.array(lines, pa.large_binary()))], gzip_level=1)
+    framed = (records.frame_records(pa.array(some, pa.large_binary())) for some in lines)
+    records.write_records(path, framed, gzip_level=1)
     return path
+
+
+def _arranged(entries: Iterable[Entry], taken: list[Any], shuffled: bool) -> Iterator[Entry]:
+    """What is taken, then the other entries in the order of the file."""
+    if shuffled or not isinstance(entries, Ranked):
+        entries = sorted(entries, **_order(shuffled))
+    held = set(taken)
+    return itertools.chain(((-1, token) for token in taken), (entry for entry in entries if entry[1] not in held))
+
+
+def _chunks(some: Iterable[Any]) -> Iterator[list[Any]]:
+    remaining = iter(some)
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
+        yield chunk
 
 
 def _order(shuffled: bool) -> dict[str, Any]:

@@ -99,3 +99,12 @@ def test_ranking_leaves_nothing_behind_when_the_reader_stops(tmp_path: Path) -> 
         merged = set(runs_in(tmp_path)) - set(before)
         assert len(merged) < len(before)
     assert runs_in(tmp_path) == []
+
+
+def test_few_values_in_many_batches_take_little_memory(tmp_path: Path) -> None:
+    limit = 1 << 20
+    tally = Tally(str(tmp_path), limit)
+    for _ in range(1000):
+        tally.add(words(1, 2, 3))
+    assert tally._runs._load < limit // 32
+    assert [batch.column(1).to_pylist() for batch in tally.items()] == [[1000] * 3]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.tfx
@@ -86,10 +89,80 @@ def test_a_compressed_vocabulary_is_a_tfrecord_file(tmp_path: Path) -> None:
     assert list(records.read_records(path)) == [b"c", b"b", b"a", b"d"]
 
 
-def test_spans_are_merged_by_token() -> None:
+def counted(path: Path, batches: Any, **changes: Any) -> Any:
+    """Tokens of several workers, whose tallies write runs."""
     from tensorflow_transform import analyzers
 
     from infeed.components.transform.in_process import vocabularies
 
-    operation = SimpleNamespace(vocab_ordering_type=analyzers._VocabOrderingType.FREQUENCY)
-    assert vocabularies.merge(operation, [(b"a", 1), (b"b", 2), (b"a", 4)]) == [(5, b"a"), (2, b"b")]
+    ordering = analyzers._VocabOrderingType
+    weighted = isinstance(batches[0], tuple)
+    operation = node(vocab_ordering_type=ordering.WEIGHTED_FREQUENCY if weighted else ordering.FREQUENCY, **changes)
+    made = functools.partial(vocabularies.counter_of, operation, str(path))
+    total = made()
+    for batch in batches:
+        part = made()
+        part.add(batch if weighted else (batch,))
+        total.merge(pickle.loads(pickle.dumps(part)))
+    return operation, total.elements()
+
+
+def written(path: Path, batches: Any, **changes: Any) -> tuple[list[bytes], int]:
+    from infeed.components.transform.in_process import vocabularies
+
+    operation, elements = counted(path, batches, **changes)
+    pruned = vocabularies.prune(operation, vocabularies.merge(operation, str(path), elements))
+    lines = Path(vocabularies.write(operation, str(path), pruned, None)).read_bytes().splitlines()
+    return lines, vocabularies.number_of(pruned)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So little memory that all is on disk."""
+    monkeypatch.setattr("infeed.components.transform.tally.LIMIT", 64)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [b"3 b", b"1 c", b"1 a"]),
+        ({"top_k": 2}, [b"3 b", b"1 c"]),
+        ({"frequency_threshold": 2}, [b"3 b"]),
+        ({"top_k": 1, "coverage_top_k": 1, "key_fn": lambda token: token < b"b"}, [b"3 b", b"1 a"]),
+    ],
+)
+def test_what_workers_count_is_cut_and_written_from_disk(tmp_path: Path, changes: Any, expected: list[bytes]) -> None:
+    batches = [np.array(list(some), object) for some in ([b"b", b"a"], [b"b"], [b"c", b"b"])]
+    lines, number = written(tmp_path, batches, store_frequency=True, **changes)
+    assert list(tmp_path.glob("tallies/*"))
+    assert number == len(expected)
+    assert lines == expected
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("top_k", [None, 1])
+def test_if_no_token_is_frequent_there_is_one_entry(tmp_path: Path, top_k: int | None) -> None:
+    lines, _ = written(tmp_path, [np.array([b"a"], object)], frequency_threshold=2, top_k=top_k)
+    assert len(lines) == 1
+    assert lines != [b"a"]
+
+
+@pytest.mark.usefixtures("small")
+def test_weights_are_added_and_numbers_become_text(tmp_path: Path) -> None:
+    batches = [
+        (np.array(tokens), np.array(weights, np.float32)) for tokens, weights in (([7, 10], [0.5, 2]), ([7], [1]))
+    ]
+    lines, _ = written(tmp_path, batches, input_dtype="int64", store_frequency=True)
+    assert lines == [b"2.0 10", b"1.5 7"]
+
+
+@pytest.mark.usefixtures("small")
+def test_what_was_cached_is_merged_with_what_is_counted(tmp_path: Path) -> None:
+    from infeed.components.transform.in_process import vocabularies
+    from infeed.components.transform.in_process.phases import Repeatable
+
+    operation, elements = counted(tmp_path, [np.array([b"a", b"b", b"a"], object)])
+    merged = vocabularies.merge(operation, str(tmp_path), Repeatable(lambda: iter([*elements, (b"b", 2), (b"c", 1)])))
+    assert list(merged) == [(3, b"b"), (2, b"a"), (1, b"c")]
+    assert list(elements) == [(b"a", 2), (b"b", 1)]  # stays, for the cache
