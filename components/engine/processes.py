@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -83,12 +84,13 @@ class _Pool:
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, function: Callable[[A], B], item: A) -> _Future:
+        call = pickle.dumps((function, item))  # what cannot be read again is an error of the call, not the worker's end
         if self._pool is not None:
             with suppress(BrokenProcessPool):
-                return self._pool.submit(_call, function, item)
+                return self._pool.submit(_call, call)
             self._pool.shutdown()
         self._pool = ProcessPoolExecutor(self._count, self._workers, _prepare, (self._count,))
-        return self._pool.submit(_call, function, item)
+        return self._pool.submit(_call, call)
 
     def close(self, *, kill: bool) -> None:
         for worker in self._workers.started if kill else ():
@@ -125,7 +127,8 @@ class _Worker(SpawnProcess):
             sys.modules["__main__"] = main
 
 
-def _call(function: Callable[[A], Any], item: A) -> tuple[Any, dict[str, int]]:
+def _call(call: bytes) -> tuple[Any, dict[str, int]]:
+    function, item = pickle.loads(call)
     with progress.counting() as counts:
         result = function(item)
         result = list(result) if isinstance(result, Iterator) else result  # a generator cannot be sent

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -17,16 +19,18 @@ import pyarrow as pa
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.summaries import ExactSum, QuantileSketch, sums_of_floats, sums_of_ints
-from infeed.components.errors import InfeedError
+from infeed.components.transform.tally import Tally
 
 Array = npt.NDArray[Any]
-MOST_VALUES = 1 << 24  # different ones of which each is counted: some gigabytes
 _SAMPLE = 3
 A = TypeVar("A", bound="Analysis")
 
 
 class Analysis:
     """Filled by `add`, then asked.
+
+    Args:
+      folder: where counts go that are too many for memory; several workers may share it. Empty: they stay in memory.
 
     Attributes:
       rows: of the batches.
@@ -35,7 +39,7 @@ class Analysis:
       sample: some of the values, for errors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "") -> None:
         self.rows = 0
         self.count = 0
         self.missing = 0
@@ -84,8 +88,8 @@ class Analysis:
 class Moments(Analysis):
     """Mean, variance and range of numbers, from exact sums."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folder: str = "") -> None:
+        super().__init__(folder)
         self.least = math.inf
         self.most = -math.inf
         self.sum, self.squares = ExactSum(), ExactSum()
@@ -126,8 +130,8 @@ class Moments(Analysis):
 class Quantiles(Analysis):
     """Where numbers lie, by a sketch that says its error."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folder: str = "") -> None:
+        super().__init__(folder)
         self.sketch = QuantileSketch()
 
     def at(self, fractions: Sequence[float]) -> list[float]:
@@ -146,35 +150,54 @@ class Quantiles(Analysis):
 
 
 class Frequencies(Analysis):
-    """How often each value occurs: strings and whole numbers, exactly.
+    """How often each value occurs, exactly, in bounded memory."""
 
-    Raises:
-      InfeedError: there are more different values than memory is meant for.
-    """
+    def __init__(self, folder: str = "") -> None:
+        super().__init__(folder)
+        self._new = partial(Tally, folder, None if folder else sys.maxsize)
+        self.tally = self._new()  # of floats: their bits
+        self._floats = False
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: dict[Any, int] = {}
+    @property
+    def counts(self) -> dict[Any, int]:
+        """Value -> how often it occurs; of few values, for all are in memory."""
+        return dict(self._items())
 
-    def _add(self, values: Array) -> None:
-        found = pa.array(values, pa.large_binary() if values.dtype == object else None).value_counts()
-        self._count(zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True))
+    @property
+    def mode(self) -> Any:
+        """The most frequent value; of equally frequent ones the last in the order of their text."""
+        return max(self._items(), key=lambda pair: (pair[1], str(pair[0])))[0]
+
+    def _as_text(self) -> Tally:
+        text = self._new()
+        for batch in self.tally.items():
+            if not pa.types.is_integer(batch.column(0).type):
+                return self.tally
+            text.add(np.array([*map(as_word, batch.column(0).to_pylist())], object), batch.column(1).to_numpy())
+        return text
+
+    def _items(self) -> Iterator[tuple[Any, int]]:
+        for batch in self.tally.items():
+            values = batch.column(0)
+            if self._floats:
+                values = values.to_numpy().astype(np.int32).view(np.float32)
+            yield from zip(values.tolist(), batch.column(1).to_pylist(), strict=True)
+
+    def _add(self, values: Array, counts: Array | None = None) -> None:
+        if values.dtype == np.float32:
+            self._floats = True
+            values = (values + np.float32(0)).view(np.int32).astype(np.int64)  # -0.0 is 0.0
+        self.tally.add(values, counts)
 
     def _merge(self, other: Frequencies) -> None:
-        self._count(other.counts.items())
-
-    def _count(self, pairs: Iterable[tuple[Any, int]]) -> None:
-        for value, number in pairs:
-            self.counts[value] = self.counts.get(value, 0) + number
-        if len(self.counts) > MOST_VALUES:
-            raise InfeedError(
-                f"more than {MOST_VALUES:,} different values",
-                where=f"values such as {self.sample}",
-                do="use Hash, which keeps no list of them, or a coarser column",
-            )
+        self.tally.merge(other.tally)
+        self._floats |= other._floats
 
     def _fill(self, column: ColumnStatistics) -> bool:
-        self.counts = dict(column.counts.items())
+        known = dict(column.counts.items())
+        kind = {"bytes": object, "int": np.int64, "float": np.float32}[column.type]
+        if known:
+            self._add(np.array([*known], kind), np.array([*known.values()], np.int64))
         return column.counts.exact
 
     def ranked(self, size: int | None = None, least: int = 1) -> list[bytes]:
@@ -186,8 +209,12 @@ class Frequencies(Analysis):
           size: how many to keep.
           least: how often a value has to occur.
         """
-        words = ((number, as_word(value)) for value, number in self.counts.items() if number >= least)
-        return [word for _, word in sorted((pair for pair in words if is_word(pair[1])), reverse=True)[:size]]
+        words: list[bytes] = []
+        for batch in self._as_text().ranked(least=least):
+            words += filter(is_word, batch.column(0).to_pylist())
+            if size is not None and len(words) >= size:
+                break
+        return words[:size]
 
 
 def as_word(value: Any) -> bytes:
@@ -203,8 +230,9 @@ def is_word(value: bytes) -> bool:
 class ByKey(Generic[A]):
     """An analysis of all values, and one for each key; a key that no training row has stands on that of all."""
 
-    def __init__(self, kind: type[A]) -> None:
-        self.overall = kind()
+    def __init__(self, kind: type[A], folder: str = "") -> None:
+        self.overall = kind(folder)
+        self._folder = folder
         self.of: dict[bytes, A] = {}
         self._kind = kind
 
@@ -225,7 +253,7 @@ class ByKey(Generic[A]):
         ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
         parts = np.split(values[np.argsort(codes, kind="stable")], ends[:-1])
         for key, part in zip(coded.dictionary.to_pylist(), parts, strict=False):
-            self.of.setdefault(key, self._kind()).add(part)
+            self.of.setdefault(key, self._kind(self._folder)).add(part)
 
     def merge(self, other: ByKey[A]) -> ByKey[A]:
         """Counts the rows of `other` as well, which follow its own, and returns itself."""

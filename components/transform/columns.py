@@ -188,20 +188,24 @@ def _outer_splits(raw: tf.RaggedTensor) -> tf.Tensor:
 
 
 def analyse(
-    features: Sequence[Feature], read: Callable[[AnalysisPass], Filled], known: Mapping[Need, Any]
+    features: Sequence[Feature],
+    read: Callable[[AnalysisPass], Filled],
+    known: Mapping[Need, Any],
+    folder: str = "",
 ) -> dict[Need, Any]:
     """All that the features need.
 
     Args:
       read: reads the rows once, wherever they are; called as often as is needed, not at all if everything is known.
       known: what the dataset's statistics say already.
+      folder: where counts go that are too many for memory; every reader sees it. Empty: they stay in memory.
 
     Raises:
       InfeedError: there are no rows, or rows of several values where a feature expects one.
     """
     found = dict(known)
     while pending := _pending(features, found):
-        filled = read(AnalysisPass.of(pending, found))
+        filled = read(AnalysisPass.of(pending, found, folder))
         if not filled:
             raise InfeedError(
                 "there are no rows to analyse", where="the split that Transform analyses", do="check what was ingested"
@@ -257,16 +261,18 @@ class AnalysisPass:
     Attributes:
       pending: what is to be found, and how its values are made of a batch.
       found: what is known, of which these values are made.
+      folder: for counts that are too many for memory.
     """
 
     pending: Mapping[Need, _Make]
     found: Mapping[Need, Any]
+    folder: str
 
     @classmethod
-    def of(cls, pending: Mapping[Need, _Make], found: Mapping[Need, Any]) -> AnalysisPass:
+    def of(cls, pending: Mapping[Need, _Make], found: Mapping[Need, Any], folder: str) -> AnalysisPass:
         """Leaves out what is known and not needed, such as large vocabularies."""
         needed = {need for make in pending.values() for need in _needs_of(make)}
-        return cls(pending, {need: found[need] for need in needed})
+        return cls(pending, {need: found[need] for need in needed}, folder)
 
     def trace(self) -> TracedPass:
         """The graph that makes the values."""
@@ -277,7 +283,7 @@ class TracedPass:
     """A graph that makes of a batch all that a pass counts; values of one stream are made once."""
 
     def __init__(self, of: AnalysisPass) -> None:
-        self._pending = of.pending
+        self._pending, self._folder = of.pending, of.folder
         self._makes = makes = {stream: make for (stream, _), make in of.pending.items()}
 
         @tf.function(autograph=False, reduce_retracing=True)
@@ -303,7 +309,10 @@ class TracedPass:
         made = zip(self._makes, self._streams(dict(raw)), strict=True)
         parts = {stream: {name: tensor.numpy() for name, tensor in part.items()} for stream, part in made}
         for stream, need in self._pending:
-            analysis = filled.setdefault((stream, need), ByKey(need) if "keys" in parts[stream] else need())
+            analysis = filled.get((stream, need))
+            if analysis is None:
+                analysis = ByKey(need, self._folder) if "keys" in parts[stream] else need(self._folder)
+                filled[stream, need] = analysis
             with _told_of(self._makes[stream]):
                 analysis.add(**parts[stream])
 

@@ -17,6 +17,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import add
@@ -92,19 +93,22 @@ def check(features: Sequence[Feature], schema: schema_pb2.Schema) -> None:
     check_types(features, types)
 
 
-def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine) -> Found:
+def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine, folder: str) -> Found:
     """All that the features have to know of the rows: from the statistics beside them, else read on the engine.
+
+    Args:
+      folder: that workers see, for counts that are too many for memory; the caller removes it after the graph is made.
 
     Raises:
       InfeedError: what `check` says, with values of the column, or a row of several values where a feature expects one.
     """
     try:
-        return _constants_of(features, examples, engine)
+        return _constants_of(features, examples, engine, folder)
     except InfeedError as error:
         raise with_sample(error, [files.join(folder, "*") for folder in examples.folders]) from error
 
 
-def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engine) -> Found:
+def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engine, folder: str) -> Found:
     check(features, examples.schema)
     inputs = {column for feature in features for column in feature.inputs}
     spec = {name: spec for name, spec in raw_spec(examples.schema).items() if name in inputs}
@@ -116,7 +120,7 @@ def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engin
         set_up = partial(_traced, one, spec)
         return engine.reduce(WithSetUp(_analyse_range, set_up), ranges, merge_filled) if ranges else {}
 
-    return analyse(features, read, known)
+    return analyse(features, read, known, folder)
 
 
 def _traced(one: AnalysisPass, spec: Mapping[str, Any]) -> tuple[TracedPass, RowReader]:
@@ -136,10 +140,20 @@ def _counted(batches: Iterable[T]) -> Iterator[T]:
 
 def write(folder: str, features: Sequence[Feature], examples: Examples, engine: Engine) -> DeclaredGraph:
     """Writes the transform graph; the rows are read on the engine, if they have to be."""
-    found = constants_of(features, examples, engine)
-    with tempfile.TemporaryDirectory() as vocabularies:
+    with counting_folder(folder) as counts, tempfile.TemporaryDirectory() as vocabularies:
+        found = constants_of(features, examples, engine, counts)
         module = write_graph(folder, features, examples.schema, found, vocabularies)
     return DeclaredGraph(folder, raw_spec(examples.schema), module)
+
+
+@contextmanager
+def counting_folder(artifact: str) -> Iterator[str]:
+    """A hidden folder in the artifact, which is removed in the end: workers see it as they see the artifact."""
+    folder = files.join(artifact, ".counts")
+    try:
+        yield folder
+    finally:
+        files.remove(folder)
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,10 @@ class TransformExecutor(EngineExecutor, executor.Executor):
             examples = _examples(input_dict, exec_properties)
             if reason := _needs_tft(examples.schema, output_dict, exec_properties):
                 _log.warning("tft makes the graph, since %s", reason)
-                with chosen("analyzes", record_ranges(examples.folders), cluster) as engine:
-                    self._found = declared.constants_of(features, examples, engine)
-                super().Do(input_dict, output_dict, exec_properties)
+                with declared.counting_folder(cluster.shared) as folder:
+                    with chosen("analyzes", record_ranges(examples.folders), cluster) as engine:
+                        self._found = declared.constants_of(features, examples, engine, folder)
+                    super().Do(input_dict, output_dict, exec_properties)
             else:
                 self._log_startup(input_dict, output_dict, exec_properties)
                 _write(features, examples, cluster, input_dict, output_dict, exec_properties)

@@ -230,7 +230,7 @@ def _scaled_boundaries(operation: Any, context: AnalysisContext, value: Value) -
 
 
 def _count_tokens(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, functools.partial(vocabularies.counter_of, operation, context.folder))
+    return of.rows.want(of.keys, vocabularies.counter_of(operation, context.folder))
 
 
 def _merge_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:

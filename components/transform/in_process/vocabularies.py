@@ -116,16 +116,16 @@ class LabelMeans:
         return analyzer_impls._WeightedMeanCombineFn(output_shape=(None,), compute_weighted=self.weighted)
 
 
-def counter_of(operation: Any, folder: str) -> TokenCounts | LabelMeans:
-    """What adds up the tokens of a vocabulary.
+def counter_of(operation: Any, folder: str) -> Callable[[], TokenCounts | LabelMeans]:
+    """What makes a counter of the tokens of a vocabulary; workers take it as it is, unlike tft's operations.
 
     Args:
       folder: for what is more than memory is meant for.
     """
     ordering = operation.vocab_ordering_type
     if ordering in _BY_LABEL:
-        return LabelMeans(_BY_LABEL[ordering])
-    return _token_counts(ordering, folder, is_text=operation.input_dtype == tf.string.name)
+        return functools.partial(LabelMeans, _BY_LABEL[ordering])
+    return functools.partial(_token_counts, ordering, folder, is_text=operation.input_dtype == tf.string.name)
 
 
 def _token_counts(ordering: int, folder: str, *, is_text: bool) -> TokenCounts:

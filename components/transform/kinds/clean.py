@@ -72,7 +72,7 @@ class FillWith(Clean):
                 do="fill it with a constant, or leave the column out",
             )
         if isinstance(found, Frequencies):
-            return max(found.counts.items(), key=lambda pair: (pair[1], str(pair[0])))[0]
+            return found.mode
         return found.mean if isinstance(found, Moments) else found.at([0.5])[0]
 
 

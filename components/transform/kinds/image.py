@@ -19,8 +19,8 @@ Resize = Literal["stretch", "fit", "crop"]
 class PixelMoments(Analysis):
     """Mean and deviation of each channel, from exact sums over all pixels of all training rows."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folder: str = "") -> None:
+        super().__init__(folder)
         self.pixels = 0
         self.sum: Array = np.zeros(1, np.int64)  # [channels]
         self.squares: Array = np.zeros(1, np.int64)  # 10^14 pixels fit

@@ -13,8 +13,6 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.errors import InfeedError
-from infeed.components.transform import analyses
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Moments, Quantiles
 from infeed.components.transform.kinds.encode import Cross, Vocabulary
 from infeed.components.transform.kinds.scale import ZScore
@@ -75,12 +73,6 @@ def test_words_are_counted_and_ranked() -> None:
     assert counts.ranked(size=1) == [b"b"]
     assert counts.ranked(least=2) == [b"b"]
     assert sum(filled(Frequencies, WORDS, 5).counts.values()) == 1000
-
-
-def test_too_many_different_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analyses, "MOST_VALUES", 20)
-    with pytest.raises(InfeedError, match=r"more than 20 different values\n  where: values such as \["):
-        filled(Frequencies, WORDS, 1)
 
 
 @pytest.mark.parametrize("values", [FLOATS, INTS, WORDS], ids=["float32", "int64", "bytes"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import pickle
 from pathlib import Path
@@ -98,7 +97,7 @@ def counted(path: Path, batches: Any, **changes: Any) -> Any:
     ordering = analyzers._VocabOrderingType
     weighted = isinstance(batches[0], tuple)
     operation = node(vocab_ordering_type=ordering.WEIGHTED_FREQUENCY if weighted else ordering.FREQUENCY, **changes)
-    made = functools.partial(vocabularies.counter_of, operation, str(path))
+    made = vocabularies.counter_of(operation, str(path))
     total = made()
     for batch in batches:
         part = made()
