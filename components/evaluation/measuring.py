@@ -11,7 +11,7 @@ from typing import Any
 import tfx.components  # noqa: F401 - before TFMA: the other order fails on TFX 1.21
 
 # isort: split
-from tensorflow_model_analysis.proto import config_pb2
+from tensorflow_model_analysis.proto.config_pb2 import EvalConfig, ModelSpec
 
 from infeed.components import progress
 from infeed.components.dataset.ranges import ShardRange
@@ -51,13 +51,13 @@ class Evaluation:
 @functools.lru_cache(maxsize=2)
 def plan_of(config: bytes) -> MetricPlan:
     """The plan of a serialized eval config, made once in a process; see `MetricPlan.of`."""
-    return MetricPlan.of(config_pb2.EvalConfig.FromString(config))
+    return MetricPlan.of(EvalConfig.FromString(config))
 
 
 @functools.lru_cache(maxsize=2)
 def slices_of(config: bytes) -> tuple[SliceSpec, ...]:
     """The slices of a serialized eval config; all rows if it names none."""
-    specs = config_pb2.EvalConfig.FromString(config).slicing_specs
+    specs = EvalConfig.FromString(config).slicing_specs
     return tuple(SliceSpec.of(spec) for spec in specs) or (SliceSpec((), ()),)
 
 
@@ -69,7 +69,7 @@ def load_models(evaluation: Evaluation) -> list[EvaluatedModel]:
       InfeedError: there is no such model, or it lacks a signature.
     """
     return [
-        EvaluatedModel(config_pb2.ModelSpec.FromString(spec), path, default_metrics=evaluation.default_metrics)
+        EvaluatedModel(ModelSpec.FromString(spec), path, default_metrics=evaluation.default_metrics)
         for spec, path in evaluation.models
     ]
 

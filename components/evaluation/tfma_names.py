@@ -42,7 +42,7 @@ USED: Mapping[str, tuple[str, ...]] = {
         "NO_PREDICTED_CLASS_ID",
         "multi_class_confusion_matrices",
     ),
-    "proto.config_pb2": ("EvalRun",),
+    "proto.config_pb2": ("EvalConfig", "EvalRun", "ModelSpec"),
     "utils.model_util": (
         "find_input_name_in_features",
         "get_baseline_model_spec",

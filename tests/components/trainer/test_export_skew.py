@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infeed.components.engine.engine import Here
 from infeed.components.transform.kinds.clean import Clip, FillWith, Outliers
 from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, Cross, Hash, OneHot, Vocabulary
 from infeed.components.transform.kinds.label import Label
@@ -88,7 +89,8 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
         for record in serialized:
             writer.write(record)
     schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
-    declared.write(str(folder / "graph"), FEATURES, declared.Examples([str(folder / "examples")], ["train"], schema))
+    read = declared.Examples([str(folder / "examples")], ["train"], schema)
+    declared.write(str(folder / "graph"), FEATURES, read, Here())
 
     graph = TransformGraph(str(folder / "graph"), "y")
     feed = FeedOptions(batch_size=100, cache_dir=str(folder / "cache"))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from infeed.components.engine.engine import Here
 from infeed.components.feed.options import FeedOptions
 from infeed.components.transform.kinds.clean import LowerCase, Tokens
 from infeed.components.transform.kinds.encode import Vocabulary
@@ -92,7 +93,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for row in part:
                 writer.write(record(row))
     schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
-    declared.write(str(folder / "class" / "graph"), FEATURES, declared.Examples([str(folder)], ["train"], schema))
+    read = declared.Examples([str(folder)], ["train"], schema)
+    declared.write(str(folder / "class" / "graph"), FEATURES, read, Here())
     (folder / "user.py").write_text(MODEL)
     return folder
 
