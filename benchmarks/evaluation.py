@@ -125,10 +125,10 @@ def evaluate(module: str, folder: Path, models: Sequence[Path], slices: Sequence
 
     component = importlib.import_module(module).Evaluator
     shutil.rmtree(folder / "out", ignore_errors=True)
-    inputs, outputs = artifacts(folder, models)
+    inputs, outputs = artifacts(folder, models, folder / "out")
     eval_config = config(slices)
     watch = Stopwatch()
-    made = component(**_channels(inputs), eval_config=eval_config)
+    made = component(**channels(inputs), eval_config=eval_config)
     made.executor_spec.executor_class().Do(inputs, outputs, dict(made.exec_properties))
     cost = watch.cost
     assert (folder / "out" / "blessing" / "BLESSED").exists(), f"{module} has not blessed the model"
@@ -147,7 +147,7 @@ def config(slices: Sequence[str]) -> Any:
     return json_format.ParseDict(given, tfma.EvalConfig())
 
 
-def artifacts(folder: Path, models: Sequence[Path]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+def artifacts(folder: Path, models: Sequence[Path], out: Path) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """What an orchestrator gives an Evaluator, and what it takes."""
     from tfx.types import artifact_utils, standard_artifacts
 
@@ -162,12 +162,13 @@ def artifacts(folder: Path, models: Sequence[Path]) -> tuple[dict[str, list[Any]
         "blessing": [standard_artifacts.ModelBlessing()],
     }
     for name, (artifact,) in outputs.items():
-        artifact.uri = str(folder / "out" / name)
+        artifact.uri = str(out / name)
         Path(artifact.uri).mkdir(parents=True)
     return inputs, outputs
 
 
-def _channels(inputs: Mapping[str, list[Any]]) -> dict[str, Any]:
+def channels(inputs: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """The inputs of a component."""
     from tfx.types import channel_utils
 
     return {name: channel_utils.as_channel(found) for name, found in inputs.items()}

@@ -137,7 +137,9 @@ def contenders(columns: int, materialize: bool) -> dict[str, Run]:
     }
 
 
-def run_component(kind: Any, examples: Path, schema: Path, out: Path, **options: Any) -> None:
+def run_component(
+    kind: Any, examples: Path, schema: Path, out: Path, *, workers: int | None = None, **options: Any
+) -> None:
     """Runs a component's executor as an orchestrator would, with the wheel that it makes of a module file."""
     from tfx.types import artifact_utils, channel_utils, standard_artifacts
 
@@ -150,7 +152,9 @@ def run_component(kind: Any, examples: Path, schema: Path, out: Path, **options:
     for name, (artifact,) in outputs.items():
         artifact.uri = str(out / name)
     executor = component.executor_spec.executor_class
-    executor(executor.Context(tmp_dir=str(out / "tmp"), unique_id="1")).Do(inputs, outputs, component.exec_properties)
+    beam = [f"--direct_num_workers={workers}"] if workers else []
+    context = executor.Context(beam_pipeline_args=beam, tmp_dir=str(out / "tmp"), unique_id="1")
+    executor(context).Do(inputs, outputs, component.exec_properties)
 
 
 def measure(run: Run, data: Path, out: Path) -> Cost:

@@ -8,6 +8,7 @@ it sends, and end after it.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import tempfile
@@ -24,6 +25,7 @@ from infeed.components.feed.options import WorkerContext
 
 _CHIEF_COMES_SECONDS = 900.0  # the machines of a job do not start together
 _LOOK_SECONDS = 1.0
+_log = logging.getLogger(__name__)
 _LOOKS = 3  # that find no chief, one after the other, before it counts as gone
 _TRAINING_TASKS = ("chief", "worker")  # in the order in which TensorFlow numbers them
 
@@ -162,6 +164,7 @@ def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
       InfeedError: the chief did not come, or left no model.
     """
     _notice_dead_processes(environ)
+    warn_of_open_port(environ)
     cluster, (kind, index) = cluster_here(environ)
     server = tf.distribute.Server(tf.train.ClusterSpec(cluster), kind, index, protocol="grpc")
     chief = cluster["chief"][0]
@@ -205,6 +208,17 @@ def _does_not_train(kind: str, index: int, training: tuple[str, ...]) -> InfeedE
         f"the task {kind} {index} does not train",
         where="environment variable TF_CONFIG",
         do=f"start this program only as {', '.join(most)} or {last}; evaluation runs in the same processes",
+    )
+
+
+def warn_of_open_port(environ: Mapping[str, str] = os.environ) -> None:
+    """TensorFlow's server binds to all addresses, whatever TF_CONFIG says, and asks nobody for a password."""
+    cluster, (kind, index) = cluster_here(environ)
+    port = cluster[kind][index].rpartition(":")[2]
+    _log.warning(
+        "TensorFlow listens on port %s of all addresses and runs what it is sent, without authentication: "
+        "keep the port inside of the cluster's network, on Kubernetes by a NetworkPolicy",
+        port,
     )
 
 

@@ -50,6 +50,8 @@ def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distr
     if name == "parameter_server":
         return cluster.connect()
     if name == "multi_worker_mirrored" or workers.count > 1:
+        if workers.count > 1:
+            cluster.warn_of_open_port()
         return tf.distribute.MultiWorkerMirroredStrategy()
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     if name == "mirrored" or (name == "auto" and len(devices) > 1):

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from infeed.components.errors import InfeedError
-
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 
 
@@ -63,29 +61,23 @@ def run(
     return execute_ours
 
 
-def test_a_named_runner_evaluates_and_this_process_opens_no_examples(
+def test_a_named_runner_and_processes_evaluate_the_same_and_this_process_opens_no_examples(
     run: Callable[..., dict[str, bytes]],
     portable_options: list[str],
     opened_data: Callable[[], list[str]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     far = run("far", *portable_options)
+    by_two = run("two", "--direct_num_workers=2")
     assert opened_data() == []
+    assert "evaluates 6 files" in caplog.text
     assert "on Beam's PortableRunner: --runner names it" in caplog.text
+    assert "on 2 processes" in caplog.text
     near = run("near")
     assert len(opened_data()) == 6
     assert len(near) == 5
     assert far == near
-
-
-def test_processes_evaluate_the_same(
-    run: Callable[..., dict[str, bytes]], caplog: pytest.LogCaptureFixture, opened_data: Callable[[], list[str]]
-) -> None:
-    by_two = run("two", "--direct_num_workers=2")
-    assert "evaluates 6 files" in caplog.text
-    assert "on 2 processes" in caplog.text
-    assert opened_data() == []
-    assert run("near") == by_two
+    assert by_two == near
 
 
 def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
@@ -112,15 +104,3 @@ def test_what_only_tfx_computes_is_left_to_it_wherever_it_is_found_out(
     write_records(str(path), [frame_records(encode_examples(named))], gzip_level=1)
     execute(Evaluator, tmp_path / "out", many, eval_config(), model, beam_pipeline_args=["--direct_num_workers=2"])
     assert left == ["an input of the model and a column are both called 'examples'"]
-
-
-def test_an_error_of_a_worker_names_the_records(
-    many: Any, model: Any, eval_config: Callable[..., Any], execute: Callable[..., Any], tmp_path: Path
-) -> None:
-    from infeed.components import Evaluator
-
-    path = Path(many.uri, "Split-eval", "9.gz")
-    path.write_bytes(b"no gzip")
-    with pytest.raises(InfeedError) as raised:
-        execute(Evaluator, tmp_path / "out", many, eval_config(), model, beam_pipeline_args=["--direct_num_workers=2"])
-    assert raised.value.where.startswith(str(path))

@@ -117,3 +117,13 @@ def test_what_other_workers_write_is_removed(tmp_path):
         (scratch / "saved_model.pb").write_text("")
     assert not scratch.exists()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_open_port_is_told(caplog):
+    from infeed.components.trainer.cluster import warn_of_open_port
+
+    config = {"cluster": {"worker": ["a:2222", "b:3333"]}, "task": {"type": "worker", "index": 1}}
+    warn_of_open_port({"TF_CONFIG": json.dumps(config)})
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert "port 3333 of all addresses" in record.getMessage()

@@ -88,11 +88,11 @@ def declared() -> Mapping[str, Any]:
 def own(tmp_path: Path) -> Mapping[str, Any]:
     path = tmp_path / "own_preprocessing.py"
     path.write_text(OWN)
-    return {"module_file": str(path)}
+    return {"module_file": str(path), "disable_statistics": True}
 
 
 @pytest.mark.parametrize("kind", ["declared", "own"])
-def test_a_named_runner_transforms_and_this_process_opens_no_examples(
+def test_a_named_runner_and_processes_transform_the_same_and_this_process_opens_no_examples(
     kind: str,
     transform: Transform,
     own: Mapping[str, Any],
@@ -103,24 +103,15 @@ def test_a_named_runner_transforms_and_this_process_opens_no_examples(
     options = own if kind == "own" else declared()
     opened_data()
     far = transform(*portable_options, **options)
+    by_two = transform("--direct_num_workers=2", **options)
     assert opened_data() == []
     assert "transforms 6 files" in caplog.text
     assert "on Beam's PortableRunner: --runner names it" in caplog.text
+    assert "on 2 processes" in caplog.text
     near = transform(**options)
     assert differing(near, far) == []
-    assert sum("transformed_examples" in name for name in near) == 6
-
-
-@pytest.mark.parametrize("kind", ["declared", "own"])
-def test_processes_transform_the_same(
-    kind: str, transform: Transform, own: Mapping[str, Any], opened_data: Callable[[], list[str]]
-) -> None:
-    options = own if kind == "own" else declared()
-    opened_data()
-    by_two = transform("--direct_num_workers=2", **options)
-    assert opened_data() == []
-    near = transform(**options)
     assert differing(near, by_two) == []
+    assert sum("transformed_examples" in name for name in near) == 6
 
 
 @pytest.mark.parametrize("made", ["number", "tft.scale_to_z_score(number)"], ids=["written", "analyzed"])
