@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 COUNTING = "beam_clusters.CountingRunner"  # `--runner` of pipelines that are to be counted
+# The service tells workers its host's full name, which in a container may lead nowhere.
+_SERVICE = "import runpy, socket; socket.getfqdn = lambda *_: 'localhost'; "
+_SERVICE += "runpy.run_module('{}', run_name='__main__', alter_sys=True)"
 COUNTS = "INFEED_TEST_PIPELINES"  # variable: the file to which CountingRunner adds a line for each pipeline
 
 
@@ -33,7 +36,7 @@ def portable(folder: Path, *prefix: str) -> Iterator[list[str]]:
     functions = str(Path(__file__).parent / "components" / "engine")  # of tests that may come later
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([functions, *filter(None, sys.path)])}
     commands = [
-        [sys.executable, "-m", service, "--port", str(job)],
+        [sys.executable, "-c", _SERVICE.format(service), "--port", str(job)],
         [*prefix, sys.executable, "-m", workers, "--service_port", str(pool)],
     ]
     started = []
