@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from infeed.components.checks import at_least, refused
 from infeed.components.units import size
@@ -48,12 +50,54 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Slice:
-    """Records `start` to `stop` (not included) of one part."""
+class Deal:
+    """Which records go into which of some windows; over all windows, every record exactly once.
 
-    part: int
-    start: int
-    stop: int
+    Attributes:
+      windows: how many there are.
+      bytes: of all records together.
+      interleave: True deals records out one by one, so that every part reaches every window, as a shuffle wants, and no
+        window has two records more than another; False gives each window a run of the input, of about as many bytes.
+    """
+
+    windows: int
+    bytes: int
+    interleave: bool
+
+    def bounds(self, part: Part, before: Part, windows: range) -> npt.NDArray[np.int64]:
+        """Return where the windows begin in a part: the number of the first record of each, and the end of the last.
+
+        Args:
+          part: some records that follow one another.
+          before: all records before them.
+          windows: neighboring ones.
+
+        Returns:
+          int64 [len(windows) + 1], from 0 to the number of the part's records.
+        """
+        limits = range(windows.start, windows.stop + 1)
+        if self.interleave:
+            return self._dealt(before.records + part.records, limits) - self._dealt(before.records, limits)
+        return np.array([self._within(part, before.bytes, limit) for limit in limits], np.int64)
+
+    def reached(self, part: Part, before: Part) -> range:
+        """Return the windows that may hold records of a part."""
+        if self.interleave or not self.bytes:
+            return range(self.windows)
+        stop = -(-(before.bytes + part.bytes) * self.windows // self.bytes)
+        return range(before.bytes * self.windows // self.bytes, min(stop, self.windows))
+
+    def _dealt(self, records: int, limits: range) -> npt.NDArray[np.int64]:
+        """How many of `records` records go to the windows before each limit when they are dealt out one by one."""
+        rounds, left_over = divmod(records, self.windows)
+        numbers = np.arange(limits.start, limits.stop, dtype=np.int64)
+        before: npt.NDArray[np.int64] = rounds * numbers + np.minimum(left_over, numbers)
+        return before
+
+    def _within(self, part: Part, before: int, limit: int) -> int:
+        """How many of a part's records lie in the windows before `limit`, taken as all of one size."""
+        numerator = part.records * (limit * self.bytes - before * self.windows)
+        return min(max(numerator // max(part.bytes * self.windows, 1), 0), part.records)
 
 
 def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardPlan:
@@ -69,42 +113,6 @@ def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardP
     if rounded != count:
         reason += f"; {rounded} is a multiple of {options.hosts} hosts"
     return _at_most(records, rounded, reason)
-
-
-def records_of_shard(parts: Sequence[Part], shard: int, count: int, *, interleave: bool) -> list[Slice]:
-    """Which records of which parts shard `shard` of `count` takes; over all shards, every record exactly once.
-
-    Args:
-      parts: what there is, in input order.
-      interleave: True deals records out one by one, so that every part reaches every shard, as a shuffle wants, and no
-        shard has two records more than another; False gives each shard a run of the input, of about as many bytes.
-    """
-    slices, total, before = [], sum(part.bytes for part in parts), Part(0, 0)
-    for number, part in enumerate(parts):
-        if interleave:
-            start, stop = (
-                _dealt_before(before.records + part.records, limit, count) - _dealt_before(before.records, limit, count)
-                for limit in (shard, shard + 1)
-            )
-        else:
-            start, stop = (
-                _records_within(part, limit * total - before.bytes * count, count) for limit in (shard, shard + 1)
-            )
-        if start < stop:
-            slices.append(Slice(number, start, stop))
-        before = Part(before.records + part.records, before.bytes + part.bytes)
-    return slices
-
-
-def _records_within(part: Part, numerator: int, denominator: int) -> int:
-    """How many of a part's records lie within its first `numerator / denominator` bytes, taken as all of one size."""
-    return min(max(part.records * numerator // (part.bytes * denominator), 0), part.records)
-
-
-def _dealt_before(records: int, shard: int, count: int) -> int:
-    """How many of `records` records go to shards before `shard` when dealt out one by one to `count` shards."""
-    rounds, left_over = divmod(records, count)
-    return rounds * shard + min(left_over, shard)
 
 
 def _by_rule(total_bytes: int, options: ShardOptions) -> tuple[int, str]:

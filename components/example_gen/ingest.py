@@ -1,8 +1,9 @@
 """Blocks of rows -> shards on disk, in plain functions; `transforms` gives the same steps to Beam.
 
-    spill_task     one task's rows: read, filter, encode, split; one spill file a block and split
+    spill_task     one task's rows: read, filter, encode, split; a spill file for each run of blocks and split
     plan_shards    what each split holds and in how many shards, from the sizes of all spills; see `planning`
-    write_shard    its share of every spill: shuffled, compressed, written
+    regroup        where there are many spills: their records put nearer to their shards; see `shuffle`
+    write_shard    its share of all records: shuffled, compressed, written
     publish        renames the finished shards into their splits, then writes the manifest
 
 Nothing is visible under its final name before `publish`.
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from infeed.components import progress, schema
@@ -28,29 +27,32 @@ from infeed.components.dataset import example_types, files, names
 from infeed.components.dataset.manifest import Manifest, Rejected, Shard, Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.dataset.shards import Part, Slice, records_of_shard
 from infeed.components.dataset.splits import Buckets, check_splits
 from infeed.components.errors import InfeedError
+from infeed.components.example_gen import shuffle
 from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task, to_jsonl
-from infeed.components.example_gen.planning import ShardTask, SpilledBlock, WritePlan, plan_writes, shard_tasks
+from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan, plan_writes, shard_tasks
 from infeed.components.example_gen.spills import (
     ProcessedBatch,
+    Run,
+    RunCutter,
+    Seed,
     Spill,
-    Strata,
+    permutation,
+    process_batch,
+)
+from infeed.components.example_gen.task_statistics import (
     TaskAnalysis,
     analysed_splits,
-    list_spills,
-    listed_spills,
-    process_batch,
+    merge_statistics,
     publish_statistics,
-    read_slices,
-    write_spill,
+    statistics_groups,
 )
 
 A = TypeVar("A")
 B = TypeVar("B")
-_WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
+_REJECTS = "rejects"  # the folder of what each task set aside
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,6 @@ class Job:
         """The splits that column statistics are gathered of."""
         return analysed_splits(self.splits, self.written_schema, self.options, self.source.serialized)
 
-    def spills_of(self, split: str) -> str:
-        """The file that lists a split's spills, once they are planned."""
-        return files.join(self.temporary, f"spills-{split}.json")
-
 
 class MapFn(Protocol):
     """Like `map`, as `Engine.map` is."""
@@ -117,8 +115,8 @@ class MapFn(Protocol):
 class ProgressListener:
     """Is told how far it is, from this process."""
 
-    def read(self, block: SpilledBlock) -> None:
-        """A block is read and spilled."""
+    def read(self, task: SpilledTask) -> None:
+        """A task is read and spilled."""
 
     def write(self, shard: Shard, shards: int) -> None:
         """One of `shards` is written."""
@@ -130,16 +128,37 @@ def ingest(
     """All steps, without Beam; what is written does not depend on `map_fn`."""
     listener = listener or ProgressListener()
     with transaction(job):
-        blocks = []
-        for block in itertools.chain.from_iterable(map_fn(partial(spill_task, job=job), tasks)):
-            blocks.append(block)
-            listener.read(block)
-        plan = plan_shards(blocks, job)
+        spilled = []
+        for one in map_fn(partial(spill_task, job=job), tasks):
+            spilled.append(one)
+            listener.read(one)
+        plan = plan_shards(spilled, job)
+        _regroup(plan, job, map_fn)
+        _merge_statistics(len(tasks), job, map_fn)
         wanted, shards = shard_tasks(plan), []
-        for shard in map_fn(partial(write_shard, job=job), wanted):
+        for shard in map_fn(partial(_write_shard, job=job), wanted):
             shards.append(shard)
             listener.write(shard, len(wanted))
-        return publish(shards, plan, job)
+        return publish(shards, plan, len(tasks), job)
+
+
+def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
+    """All levels of the shuffle; the files of a level are removed once the next one is there."""
+    for level in itertools.count(1):
+        wanted = [task for split in plan.splits for task in shuffle.regroupings(split, level)]
+        if not wanted:
+            return
+        for _ in map_fn(partial(shuffle.regroup, folder=job.temporary), wanted):
+            pass
+        for split in plan.splits:
+            if shuffle.regroupings(split, level):
+                files.remove(shuffle.level_folder(job.temporary, level - 1, split.split))
+
+
+def _merge_statistics(tasks: int, job: Job, map_fn: MapFn) -> None:
+    merge = partial(merge_statistics, temporary=job.temporary, splits=job.analysed_splits)
+    for _ in map_fn(merge, statistics_groups(tasks)):
+        pass
 
 
 @contextmanager
@@ -185,59 +204,85 @@ def _check_options(job: Job) -> None:
     _process(rows, None if job.buckets else job.splits[0], job)
 
 
-def spill_task(task: Task, job: Job) -> Iterator[SpilledBlock]:
-    """Reads one task and spills it, block by block; at least one."""
-    bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit)
-    analysis = TaskAnalysis(job.analysed_splits, empty_lists=job.options.compat == "tfx")
-    number = 0
-    for batch in job.source.read(task.payload, bad_rows=bad_rows):
-        number += 1
-        unread = bad_rows.take()
-        chosen = choose_rows(batch, job.options, place_of(task.payload), bad_rows)
-        block = _Block(chosen, batch.num_rows, unread, bad_rows.take())
-        yield _spill_block(block, (task.order, number), task.split, job, analysis)
+def spill_task(task: Task, job: Job) -> SpilledTask:
+    """Read one task, and spill its rows run by run."""
+    spilling = _Spilling(task, job)
+    for batch in job.source.read(task.payload, bad_rows=spilling.bad_rows):
+        spilling.add(batch)
         progress.count("rows read", batch.num_rows)
-        del batch, chosen, block  # a block of one large row takes as much as the next one
-    if (unread := bad_rows.take()) or not number:
-        block = _Block(_no_rows(job.source.schema), 0, unread)
-        yield _spill_block(block, (task.order, number + 1), task.split, job, analysis)
-    analysis.leave(job.temporary, task.order)
+        del batch  # a block of one large row takes as much as the next one
+    return spilling.finish()
 
 
-@dataclass(frozen=True)
-class _Block:
-    """A batch of rows as it was read.
+class _Spilling:
+    """What is found and spilled of a task, block after block."""
 
-    Attributes:
-      chosen: the rows to write.
-      rows: rows that were read, chosen or not.
-      unread: bad rows on the way to the batch, which are not in `rows`.
-      incomplete: rows without a required value, which are.
-    """
+    def __init__(self, task: Task, job: Job) -> None:
+        self.bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit)
+        self._task, self._job = task, job
+        self._rows = self._filtered = self._runs = 0
+        self._rejected: list[BadRow] = []
+        self._nulls = self._rounded = np.zeros(len(job.written_schema), np.int64)
+        self._cutter, self._run, self._spills = RunCutter(), Run(), list[Spill]()
+        self._analysis = TaskAnalysis(job.analysed_splits, empty_lists=job.options.compat == "tfx")
 
-    chosen: pa.RecordBatch
-    rows: int
-    unread: tuple[BadRow, ...]
-    incomplete: tuple[BadRow, ...] = ()
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the next block."""
+        unread = self.bad_rows.take()
+        chosen = choose_rows(batch, self._job.options, place_of(self._task.payload), self.bad_rows)
+        incomplete = self.bad_rows.take()
+        self._rejected += unread + incomplete
+        self._rows += batch.num_rows + len(unread)
+        self._filtered += batch.num_rows - len(incomplete) - chosen.num_rows
+        if self._cutter.ends_before(chosen):
+            self._spill()
+        self._take(chosen)
 
+    def _take(self, chosen: pa.RecordBatch) -> None:
+        made = _process(chosen, self._task.split, self._job)
+        written, by_split, strata, framed = made.written, made.rows, made.strata, frame_records(made.examples)
+        del made  # its examples take as much as the records
+        self._analysis.add(written, by_split)
+        self._nulls = self._nulls + [column.null_count for column in written.columns]
+        decimals = self._job.source.decimals
+        self._rounded = self._rounded + [
+            example_types.count_rounded(column, decimals=decimals) for column in written.columns
+        ]
+        self._run.add(framed, by_split, strata)
 
-def _spill_block(
-    block: _Block, order: tuple[int, int], split: str | None, job: Job, analysis: TaskAnalysis
-) -> SpilledBlock:
-    made = _process(block.chosen, split, job)
-    written, by_split, strata, framed = made.written, made.rows, made.strata, frame_records(made.examples)
-    del made  # its examples take as much as the records
-    analysis.add(written, by_split)
-    spills = [_spill(framed, rows, split, order, strata, job) for split, rows in by_split.items() if len(rows)]
-    return SpilledBlock(
-        order=order,
-        rows=block.rows + len(block.unread),
-        filtered=block.rows - len(block.incomplete) - len(framed),
-        rejected=block.unread + block.incomplete,
-        nulls=tuple(column.null_count for column in written.columns),
-        rounded=tuple(example_types.count_rounded(column, decimals=job.source.decimals) for column in written.columns),
-        spills=tuple(spill for found in spills for spill in found),
-    )
+    def finish(self) -> SpilledTask:
+        """Spill what is left, and leave statistics and rejected rows where `publish` finds them."""
+        unread = self.bad_rows.take()
+        self._rejected += unread
+        self._spill()
+        self._analysis.leave(self._job.temporary, self._task.order)
+        if self._rejected:
+            name = f"{self._task.order:08d}.jsonl"
+            files.write_bytes(files.join(self._job.temporary, _REJECTS, name), to_jsonl(self._rejected))
+        return SpilledTask(
+            order=self._task.order,
+            rows=self._rows + len(unread),
+            filtered=self._filtered,
+            rejected=len(self._rejected),
+            first_rejected=self._rejected[0] if self._rejected else None,
+            last_rejected=self._rejected[-1] if self._rejected else None,
+            nulls=tuple(self._nulls.tolist()),
+            rounded=tuple(self._rounded.tolist()),
+            spills=tuple(self._spills),
+        )
+
+    def _spill(self) -> None:
+        self._runs += 1
+        self._spills += self._run.spill(self._path, self._seed)
+        self._run = Run()
+
+    def _path(self, split: str | None) -> str:
+        folder = shuffle.level_folder(self._job.temporary, 0, split or "all")
+        return files.join(folder, f"{self._task.order:08d}-{self._runs:06d}.arrow")
+
+    def _seed(self, split: str | None) -> Seed:
+        number = len(self._job.splits) if split is None else self._job.splits.index(split)
+        return _seed(self._job, number, self._task.order, self._runs)
 
 
 def _process(batch: pa.RecordBatch, split: str | None, job: Job) -> ProcessedBatch:
@@ -248,52 +293,38 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def _spill(
-    framed: pa.LargeBinaryArray,
-    rows: npt.NDArray[np.int64],
-    split: str | None,
-    order: tuple[int, int],
-    strata: Strata,
-    job: Job,
-) -> list[Spill]:
-    name = f"{order[0]:06d}-{order[1]:06d}-{split or 'all'}.arrow"
-    seed = _seed(job, job.splits.index(split) if split else len(job.splits), *order)
-    path = files.join(job.temporary, "spills", name)
-    return write_spill(path, split, framed, rows, seed, strata)
-
-
-def plan_shards(blocks: Iterable[SpilledBlock], job: Job) -> WritePlan:
-    """Plans from the sizes of all blocks, and lists each split's spills where `write_shard` finds them."""
-    plan = plan_writes(blocks, job.splits, job.buckets, job.options)
-    for split, spills in plan.spills.items():
-        list_spills(job.spills_of(split), spills)
+def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
+    """Plan from the sizes of all spills, and list each split's spills where `shuffle` finds them."""
+    plan, spills = plan_writes(tasks, job.splits, job.buckets, job.options)
+    for split, found in spills.items():
+        shuffle.list_spills(job.temporary, split, found)
     return plan
 
 
-def write_shard(task: ShardTask, job: Job) -> Shard:
-    """Writes one whole shard into the temporary folder, a window of records at a time."""
-    spills = listed_spills(job.spills_of(task.split))
-    name = names.shard_name(task.index, task.count, gzip=job.options.gzip_level is not None)
-    file = files.join(names.split_folder(task.split), name)
-    windows = _windows(task.index, task.count, spills, interleave=job.options.shuffle_seed is not None)
-    records = (
-        read_slices(spills, slices, _seed(job, job.splits.index(task.split), task.index, number))
-        for number, slices in enumerate(windows)
-    )
-    written = write_records(files.join(job.temporary, file), records, gzip_level=job.options.gzip_level)
+def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Job) -> Shard:
+    """Write one whole shard into the temporary folder, a window of records at a time.
+
+    Args:
+      windows: the records of each, in the order of the input.
+    """
+    split, count = task.plan.split, 0
+    name = names.shard_name(task.index, task.plan.shards.count, gzip=job.options.gzip_level is not None)
+    file = files.join(names.split_folder(split), name)
+
+    def shuffled() -> Iterator[pa.LargeBinaryArray]:
+        nonlocal count
+        for number, records in enumerate(windows):
+            count += len(records)
+            seed = _seed(job, job.splits.index(split), task.index, number)
+            yield records if seed is None else records.take(pa.array(permutation(len(records), seed)))
+
+    written = write_records(files.join(job.temporary, file), shuffled(), gzip_level=job.options.gzip_level)
     progress.count("shards written", 1)
-    return Shard(file, sum(one.stop - one.start for slices in windows for one in slices), written.bytes, written.crc32c)
+    return Shard(file, count, written.bytes, written.crc32c)
 
 
-def _windows(shard: int, count: int, spills: Sequence[Spill], *, interleave: bool) -> list[list[Slice]]:
-    """A shard's share of the spills, cut into as many windows as keep each small."""
-    size = sum(spill.bytes for spill in spills) / count
-    windows = max(1, math.ceil(size / _WINDOW_BYTES))
-    parts = [Part(spill.records, spill.bytes) for spill in spills]
-    return [
-        records_of_shard(parts, window, count * windows, interleave=interleave)
-        for window in range(shard * windows, (shard + 1) * windows)
-    ]
+def _write_shard(task: ShardTask, job: Job) -> Shard:
+    return write_shard(task, shuffle.read_windows(task.plan, task.windows, job.temporary), job)
 
 
 def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
@@ -301,27 +332,38 @@ def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
     return None if job.options.shuffle_seed is None else (job.options.shuffle_seed, *place)
 
 
-def publish(shards: Iterable[Shard], plan: WritePlan, job: Job) -> Manifest:
-    """Moves finished shards to where readers look, then writes the manifest."""
+def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> Manifest:
+    """Moves finished shards to where readers look, then writes the manifest.
+
+    Args:
+      tasks: how many have left statistics.
+    """
     shards = sorted(shards, key=lambda shard: shard.file)
     for shard in shards:
         files.rename(files.join(job.temporary, shard.file), files.join(job.root, shard.file))
     if plan.rejected:
-        files.write_bytes(files.join(job.root, names.REJECTS), to_jsonl(plan.rejected))
+        _publish_rejects(job)
     manifest = Manifest(
         source=job.source.provenance,
         options=schema.to_plain(job.options),
         schema=() if job.source.serialized else example_types.describe(job.written_schema, plan.nulls),
-        splits={split: Split.of(_shards_of(shards, split), plan.shards[split].reason) for split in job.splits},
-        rejected=Rejected(len(plan.rejected), names.REJECTS if plan.rejected else None),
+        splits={split.split: Split.of(_shards_of(shards, split.split), split.shards.reason) for split in plan.splits},
+        rejected=Rejected(plan.rejected, names.REJECTS if plan.rejected else None),
         filtered=plan.filtered,
         balanced=plan.balanced,
         warnings=(*job.source.warnings, *_warnings(plan, job)),
         rows_read=plan.rows,
     )
-    publish_statistics(job.temporary, job.root, [(split, manifest.splits[split]) for split in job.analysed_splits])
+    analysed = [(split, manifest.splits[split]) for split in job.analysed_splits]
+    publish_statistics(job.temporary, job.root, tasks, analysed)
     manifest.write(job.root)
     return manifest
+
+
+def _publish_rejects(job: Job) -> None:
+    with files.open_output(files.join(job.root, names.REJECTS)) as out:
+        for file in files.glob(files.join(job.temporary, _REJECTS), "*.jsonl"):
+            out.write(files.read_bytes(file.path))
 
 
 def _shards_of(shards: Iterable[Shard], split: str) -> tuple[Shard, ...]:

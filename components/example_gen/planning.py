@@ -1,8 +1,10 @@
 """From the sizes of all spills: what each split holds, in how many shards, and what became of every row.
 
-Labels are divided, repeated and dropped here as well, on sizes alone: a `Spill` holds the records of one block, split
+Labels are divided, repeated and dropped here as well, on sizes alone: a `Spill` holds the records of one run, split
 and stratum in shuffled order, so any run of it is a random sample. Shares are rounded over all spills of a label
 together, not in each.
+
+What is planned from grows with the tasks: one summary each, and a spill for each run, split and label.
 """
 
 from __future__ import annotations
@@ -16,101 +18,148 @@ from fractions import Fraction
 
 from infeed.components.dataset.manifest import Balanced
 from infeed.components.dataset.options import Balance, IngestOptions
-from infeed.components.dataset.shards import ShardPlan, plan_shards
+from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, check_any_good, check_limit
 from infeed.components.example_gen.spills import Spill
 
+WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
+
 
 @dataclass(frozen=True)
-class SpilledBlock:
-    """What became of one record batch and of the bad rows found on the way to it.
+class SpilledTask:
+    """What became of the rows of one task.
 
     Attributes:
+      order: of the task.
       rows: of the input, whatever became of them.
+      rejected: how many were set aside; the task has left them in a file.
+      first_rejected, last_rejected: two of those; None where there are none.
       nulls: how many each written column has.
       rounded: how many values of each written column are changed by float32.
+      spills: in the order of the input.
     """
 
-    order: tuple[int, int]
+    order: int
     rows: int
     filtered: int
-    rejected: tuple[BadRow, ...]
+    rejected: int
+    first_rejected: BadRow | None
+    last_rejected: BadRow | None
     nulls: tuple[int, ...]
     rounded: tuple[int, ...]
     spills: tuple[Spill, ...]
 
 
 @dataclass(frozen=True)
+class SplitPlan:
+    """What a split holds, and how it is written.
+
+    Attributes:
+      spills: how many hold its records.
+      interleave: whether records are shuffled.
+      shards: their number, with the reason.
+    """
+
+    split: str
+    records: int
+    bytes: int
+    spills: int
+    interleave: bool
+    shards: ShardPlan
+
+    @property
+    def windows_of_shard(self) -> int:
+        """As many as keep each small."""
+        return max(1, math.ceil(self.bytes / self.shards.count / WINDOW_BYTES))
+
+    @property
+    def windows(self) -> int:
+        """Of all shards."""
+        return self.shards.count * self.windows_of_shard
+
+    @property
+    def deal(self) -> Deal:
+        """How the records go into the windows."""
+        return Deal(self.windows, self.bytes, self.interleave)
+
+
+@dataclass(frozen=True)
 class WritePlan:
-    """Every split's spills in input order, and its number of shards with the reason."""
+    """What became of all rows, and the plan of every split."""
 
     rows: int
     filtered: int
-    rejected: tuple[BadRow, ...]
+    rejected: int
     balanced: Balanced
     nulls: tuple[int, ...]
     rounded: tuple[int, ...]
-    spills: dict[str, tuple[Spill, ...]]
-    shards: dict[str, ShardPlan]
+    splits: tuple[SplitPlan, ...]
 
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One of `count` shards to write."""
+    """A shard to write."""
 
-    split: str
+    plan: SplitPlan
     index: int
-    count: int
+
+    @property
+    def windows(self) -> range:
+        """Those of all windows of the split that make this shard."""
+        first = self.index * self.plan.windows_of_shard
+        return range(first, first + self.plan.windows_of_shard)
 
 
 def plan_writes(
-    blocks: Iterable[SpilledBlock], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
-) -> WritePlan:
+    tasks: Iterable[SpilledTask], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
+) -> tuple[WritePlan, dict[str, list[Spill]]]:
     """What each split holds, and in how many shards.
+
+    Returns:
+      The plan, and the spills of each split in the order of the input.
 
     Raises:
       InfeedError: no rows at all, none left to write, or more bad ones than the limit.
     """
-    blocks = sorted(blocks, key=lambda block: block.order)
-    rejected = tuple(row for block in blocks for row in block.rejected)
-    check_limit(len(rejected), options.bad_row_limit, rejected[-1].where if rejected else "")
-    rows, filtered = sum(block.rows for block in blocks), sum(block.filtered for block in blocks)
-    _check_any_left(rows, filtered, rejected)
-    by_split, balanced = _plan_splits([spill for block in blocks for spill in block.spills], splits, buckets, options)
-    return WritePlan(
+    tasks = sorted(tasks, key=lambda task: task.order)
+    rejected = sum(task.rejected for task in tasks)
+    bad = [row for task in tasks for row in (task.first_rejected, task.last_rejected) if row is not None]
+    check_limit(rejected, options.bad_row_limit, bad[-1].where if bad else "")
+    rows, filtered = sum(task.rows for task in tasks), sum(task.filtered for task in tasks)
+    _check_any_left(rows, filtered, rejected, bad)
+    spills, balanced = _plan_splits([spill for task in tasks for spill in task.spills], splits, buckets, options)
+    plan = WritePlan(
         rows=rows,
         filtered=filtered,
         rejected=rejected,
         balanced=balanced,
-        nulls=_sums(block.nulls for block in blocks),
-        rounded=_sums(block.rounded for block in blocks),
-        spills=by_split,
-        shards={split: _plan_shards(found, options) for split, found in by_split.items()},
+        nulls=_sums(task.nulls for task in tasks),
+        rounded=_sums(task.rounded for task in tasks),
+        splits=tuple(_plan_split(split, found, options) for split, found in spills.items()),
     )
+    return plan, spills
 
 
 def shard_tasks(plan: WritePlan) -> list[ShardTask]:
-    return [
-        ShardTask(split, index, shards.count) for split, shards in plan.shards.items() for index in range(shards.count)
-    ]
+    return [ShardTask(split, index) for split in plan.splits for index in range(split.shards.count)]
 
 
-def _check_any_left(rows: int, filtered: int, rejected: Sequence[BadRow]) -> None:
+def _check_any_left(rows: int, filtered: int, rejected: int, bad: Sequence[BadRow]) -> None:
     if not rows:
         raise InfeedError("no rows in the input", do="check the input's path and pattern")
-    if rows == len(rejected):
-        check_any_good(rejected)
-    if rows == filtered + len(rejected):
+    if rows == rejected:
+        check_any_good(bad)
+    if rows == filtered + rejected:
         raise InfeedError(
-            f"no rows left of {rows}: {filtered} filtered out, {len(rejected)} rejected", do="check the filter"
+            f"no rows left of {rows}: {filtered} filtered out, {rejected} rejected", do="check the filter"
         )
 
 
 def _plan_splits(
     spills: list[Spill], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
-) -> tuple[dict[str, tuple[Spill, ...]], Balanced]:
+) -> tuple[dict[str, list[Spill]], Balanced]:
     """Split -> what it holds, once labels are divided and balanced."""
     if buckets is not None and isinstance(options.split_by, ByLabel):
         whole = [spill for spill in spills if spill.split is not None]
@@ -121,7 +170,7 @@ def _plan_splits(
         for split in options.balance.splits:
             by_split[split], counts = balance_labels(by_split[split], options.balance)
             balanced += counts
-    return {split: tuple(found) for split, found in by_split.items()}, balanced
+    return by_split, balanced
 
 
 def divide_by_label(spills: Sequence[Spill], buckets: Buckets) -> list[Spill]:
@@ -180,9 +229,10 @@ def _run(spill: Spill, start: int, stop: int) -> Iterator[Spill]:
         yield dataclasses.replace(spill, start=spill.start + start, records=stop - start, bytes=size)
 
 
-def _plan_shards(spills: Sequence[Spill], options: IngestOptions) -> ShardPlan:
+def _plan_split(split: str, spills: Sequence[Spill], options: IngestOptions) -> SplitPlan:
     size, records = sum(spill.bytes for spill in spills), sum(spill.records for spill in spills)
-    return plan_shards(size, records, options.shards)
+    shards = plan_shards(size, records, options.shards)
+    return SplitPlan(split, records, size, len(spills), options.shuffle_seed is not None, shards)
 
 
 def _sums(counts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

@@ -1,47 +1,35 @@
-"""One record batch -> its rows encoded, each with its split and stratum; counted and spilled.
+"""One record batch -> its rows encoded, each with its split and stratum; the rows of a few batches -> a spill.
 
-A spill is framed records of one block and split, in an Arrow file beside the splits until the shards are written.
-Arrow, so that a shard takes its share of a spill without reading the rest. Where rows are shuffled, each spill is, and
-each window of a shard once more; between the two every spill is dealt out over all shards. Together that is a shuffle
-over the whole split that never holds more than a block or a window.
-
-Column statistics are counted on the way by each task, and each split's file is the sum over the tasks. A split is the
-least that they are kept of, since rows are shuffled over all its shards. A split whose rows are chosen only after all
-are read, by label, has none; nor have records that are imported unread. Theirs are read from the shards when somebody
-asks.
+A spill holds framed records of one run and one split, in an Arrow file beside the splits until the shards are written;
+a run is a few neighboring blocks of a task. Where rows are shuffled, each spill is, so that any part of it is a random
+sample of the run. `shuffle` deals the records of every spill out over all shards, and a shard shuffles once more what
+it gets.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components.dataset import files, names, splits
+from infeed.components.dataset import files, splits
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.dataset.manifest import Split
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
-from infeed.components.dataset.shards import Slice
 from infeed.components.dataset.splits import Buckets, ByLabel
-from infeed.components.dataset.statistics.cells import Cells
-from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add, key_of
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import choose_columns
 
 _MOST_LABELS = 10_000  # in one block; each takes a segment of its own
 _CHUNK_BYTES = 1 << 18  # what is read of a spill, at least; on an object store a request each
-_ROWS = b"rows of a chunk"
+ROWS_OF_CHUNK = b"rows of a chunk"
+_RUN_BYTES = 32 << 20  # of rows in memory; records take two to three times as much, in up to three copies
 Seed = tuple[int, ...] | None  # None keeps the order
 RowsBySplit = Mapping[str | None, npt.NDArray[np.int64]]  # None where labels are divided once all are counted
-_MAX_COLUMNS = 20_000  # of a wider table, statistics take more memory than its rows
-_FOLDER = "statistics"
-_KEY = "task"  # of a file that nobody else sees
 
 
 @dataclass(frozen=True)
@@ -55,6 +43,16 @@ class Strata:
     def none(cls, rows: int) -> Strata:
         """One stratum of all rows."""
         return cls(np.zeros(rows, np.int64), [(None, None)])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Strata]) -> Strata:
+        """Those of several blocks, one after the other."""
+        numbers: dict[tuple[Hashable, Hashable], int] = {}
+        joined = [np.empty(0, np.int64)]
+        for part in parts:
+            known = np.array([numbers.setdefault(label, len(numbers)) for label in part.labels], np.int64)
+            joined.append(known[part.numbers])
+        return cls(np.concatenate(joined), list(numbers))
 
 
 @dataclass(frozen=True)
@@ -141,10 +139,10 @@ def _numbered(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.i
 
 @dataclass(frozen=True)
 class Spill:
-    """Where some records of one block and split lie: a whole spill file, or the run of one stratum in it.
+    """Where some records of one run and split lie: a whole spill file, or one stratum of it.
 
     Attributes:
-      split: None until the labels of all blocks are counted, where splits are stratified.
+      split: None until all labels are counted, where splits are stratified.
       start: the first record's number in the file.
       bytes: of the records, not the file.
       strata: the labels that these records share: of the stratified split, and of the balance.
@@ -158,6 +156,45 @@ class Spill:
     strata: tuple[Hashable, Hashable] = (None, None)
 
 
+class RunCutter:
+    """Tells where a run ends: before the block that would make it larger than `_RUN_BYTES`."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def ends_before(self, block: pa.RecordBatch) -> bool:
+        """Return whether the blocks so far are a whole run. Call it once for each block of a task, in their order."""
+        ends = self._bytes > 0 and self._bytes + block.nbytes > _RUN_BYTES
+        self._bytes = block.nbytes + (0 if ends else self._bytes)
+        return ends
+
+
+class Run:
+    """The records of neighboring blocks of one task, which are spilled together."""
+
+    def __init__(self) -> None:
+        self._records: list[pa.LargeBinaryArray] = []
+        self._strata: list[Strata] = []
+        self._rows: dict[str | None, list[npt.NDArray[np.int64]]] = defaultdict(list)
+        self._count = 0
+
+    def add(self, framed: pa.LargeBinaryArray, rows: RowsBySplit, strata: Strata) -> None:
+        """Take the next block."""
+        for split, of_split in rows.items():
+            if len(of_split):
+                self._rows[split].append(of_split + self._count)
+        self._records.append(framed)
+        self._strata.append(strata)
+        self._count += len(framed)
+
+    def spill(self, path_of: Callable[[str | None], str], seed_of: Callable[[str | None], Seed]) -> Iterator[Spill]:
+        """Write the records of each split."""
+        strata = Strata.joined(self._strata)
+        records = self._records[0] if len(self._records) == 1 else pa.concat_arrays(self._records)
+        for split, rows in self._rows.items():
+            yield from write_spill(path_of(split), split, records, np.concatenate(rows), seed_of(split), strata)
+
+
 def write_spill(
     path: str, split: str | None, framed: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], seed: Seed, strata: Strata
 ) -> list[Spill]:
@@ -165,7 +202,7 @@ def write_spill(
     places = spill_order(rows, seed, strata)
     records = framed.take(pa.array(places))  # the one copy: each more costs a tenth of all encoding
     chunk = max(1, len(records) * _CHUNK_BYTES // max(len(data_of(records)), 1))
-    schema = pa.schema([("record", pa.large_binary())], metadata={_ROWS: str(chunk)})
+    schema = pa.schema([("record", pa.large_binary())], metadata={ROWS_OF_CHUNK: str(chunk)})
     with files.open_output(path) as file, pa.ipc.new_file(file, schema) as writer:
         writer.write_table(pa.Table.from_arrays([records], schema=schema), max_chunksize=chunk)
     return list(_spills_of(path, split, records, Strata(strata.numbers[places], strata.labels)))
@@ -186,87 +223,7 @@ def _spills_of(path: str, split: str | None, records: pa.LargeBinaryArray, strat
         start += count
 
 
-def list_spills(path: str, spills: Sequence[Spill]) -> None:
-    """Writes down which spills there are, for whoever reads slices of them; without their labels."""
-    files.write_bytes(
-        path, json.dumps([(one.split, one.path, one.start, one.records, one.bytes) for one in spills]).encode()
-    )
-
-
-def listed_spills(path: str) -> list[Spill]:
-    return [Spill(*fields) for fields in json.loads(files.read_bytes(path))]
-
-
-def read_slices(spills: Sequence[Spill], slices: Sequence[Slice], seed: Seed) -> pa.LargeBinaryArray:
-    """The records of some slices, one slice after the other, then shuffled by `seed`."""
-    read = [chunk for one in slices for chunk in _read_spill(spills[one.part], one)]
-    return _shuffle(pa.concat_arrays(read) if read else pa.array([], pa.large_binary()), seed)
-
-
 def permutation(size: int, seed: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """A permutation of `size` rows that stays the same for ever: NumPy promises that of raw streams only."""
     raw = np.random.PCG64(np.random.SeedSequence(seed)).random_raw(size)
     return np.argsort(raw, kind="stable")
-
-
-def _shuffle(records: pa.LargeBinaryArray, seed: Seed) -> pa.LargeBinaryArray:
-    return records if seed is None else records.take(pa.array(permutation(len(records), seed)))
-
-
-def _read_spill(spill: Spill, one: Slice) -> Iterator[pa.LargeBinaryArray]:
-    start, stop = spill.start + one.start, spill.start + one.stop
-    with files.open_input(spill.path, mapped=True) as file:
-        reader = pa.ipc.open_file(file)
-        rows = int(reader.schema.metadata[_ROWS])
-        for chunk in range(start // rows, -(-stop // rows)):
-            first = chunk * rows
-            records = reader.get_batch(chunk).column(0)
-            yield records[max(start - first, 0) : min(stop - first, rows)]
-
-
-def analysed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOptions, serialized: bool) -> list[str]:
-    """The splits that statistics are gathered of."""
-    if serialized or not options.statistics or isinstance(options.split_by, ByLabel) or len(schema) > _MAX_COLUMNS:
-        return []
-    balanced = options.balance.splits if options.balance else ()
-    return [split for split in splits if split not in balanced]
-
-
-class TaskAnalysis:
-    """Statistics of the rows of one task, split by split.
-
-    Args:
-      splits: to be analysed
-      empty_lists: a null is written as an empty list
-    """
-
-    def __init__(self, splits: Iterable[str], *, empty_lists: bool) -> None:
-        self._splits = frozenset(splits)
-        self._empty_lists = empty_lists
-        self._gatherers: dict[str, Gatherer] = defaultdict(Gatherer)
-
-    def add(self, batch: pa.RecordBatch, by_split: RowsBySplit) -> None:
-        """Takes a block as it is written."""
-        wanted = {split: rows for split, rows in by_split.items() if split in self._splits and len(rows)}
-        if not wanted:
-            return
-        found = zip(batch.schema.names, batch.columns, strict=True)
-        cells = {name: Cells.of(column, empty_lists=self._empty_lists) for name, column in found}
-        for split, rows in wanted.items():
-            taken = {name: column and column.take(rows) for name, column in cells.items()}
-            self._gatherers[str(split)].add(len(rows), taken)
-
-    def leave(self, temporary: str, order: int) -> None:
-        """Writes down what was found in the task of this number."""
-        for split, gatherer in self._gatherers.items():
-            gatherer.statistics().write(files.join(temporary, _FOLDER, split, f"{order:06d}.json"), _KEY)
-
-
-def publish_statistics(temporary: str, root: str, splits: Iterable[tuple[str, Split]]) -> None:
-    """Adds up what all tasks left, in their order, and writes it beside the splits."""
-    for name, split in splits:
-        left = (
-            TableStatistics.read(file.path, _KEY) for file in files.glob(files.join(temporary, _FOLDER, name), "*.json")
-        )
-        found = add(part for part in left if part is not None)
-        found.collapse().write(names.statistics_file(root, name), key_of(split))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +12,9 @@ import numpy.typing as npt
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.example_gen.chosen import choose_rows, place_of
-from infeed.components.example_gen.inputs import BadRows, OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
 from infeed.components.example_gen.planning import divide_by_label
-from infeed.components.example_gen.spills import Spill, spill_order, strata_of_rows
+from infeed.components.example_gen.spills import RunCutter, Spill, Strata, spill_order, strata_of_rows
 
 Rows = npt.NDArray[np.int64]
 Block = tuple[int, int]  # number of the task, and of the batch in it from 1
@@ -33,28 +35,60 @@ def stratified_rows(
     Returns:
       Block -> the numbers of the split's rows among those that are chosen of the block, ascending.
     """
-    orders: dict[str, Rows] = {}
+    runs: dict[str, _Run] = {}
     spills: list[Spill] = []
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     for task in (task for task in source.tasks if task.split is None):
-        for number, batch in enumerate(source.read(task.payload, bad_rows=bad_rows), start=1):
-            chosen = choose_rows(batch, options, place_of(task.payload), bad_rows)
-            strata = strata_of_rows(chosen, options.strata)
+        for number, blocks in enumerate(_cut(source, task, options, bad_rows), start=1):
             seed = None if options.shuffle_seed is None else (options.shuffle_seed, splits, task.order, number)
+            strata = Strata.joined(list(blocks.values()))
             path = f"{task.order}-{number}"
-            orders[path] = spill_order(np.arange(chosen.num_rows), seed, strata)
-            start = 0
-            for stratum, count in enumerate(np.bincount(strata.numbers, minlength=len(strata.labels)).tolist()):
-                if count:
-                    spills.append(Spill(None, path, start, count, 0, strata.labels[stratum]))
-                start += count
-    found: dict[str, list[Rows]] = defaultdict(list)
+            runs[path] = _Run.of(task.order, blocks, spill_order(np.arange(len(strata.numbers)), seed, strata))
+            spills += _spills(path, strata)
+    found: dict[Block, list[Rows]] = defaultdict(list)
     for one in divide_by_label(spills, buckets):
         if one.split == split:
-            found[one.path].append(orders[one.path][one.start : one.start + one.records])
-    return {_block(path): np.sort(np.concatenate(rows)) for path, rows in found.items()}
+            for block, rows in runs[one.path].rows(one.start, one.start + one.records):
+                found[block].append(rows)
+    return {block: np.sort(np.concatenate(rows)) for block, rows in found.items()}
 
 
-def _block(path: str) -> Block:
-    task, number = path.split("-")
-    return int(task), int(number)
+@dataclass(frozen=True)
+class _Run:
+    """The rows of a spill in its order: the block that each is of, and its number there."""
+
+    task: int
+    blocks: Rows
+    numbers: Rows
+
+    @classmethod
+    def of(cls, task: int, blocks: Mapping[int, Strata], order: Rows) -> _Run:
+        sizes = [len(strata.numbers) for strata in blocks.values()]
+        numbers = np.concatenate([np.arange(size) for size in sizes])
+        return cls(task, np.repeat(list(blocks), sizes)[order], numbers[order])
+
+    def rows(self, start: int, stop: int) -> Iterator[tuple[Block, Rows]]:
+        """Some rows of the spill, block by block."""
+        blocks = self.blocks[start:stop]
+        return (((self.task, block), self.numbers[start:stop][blocks == block]) for block in np.unique(blocks).tolist())
+
+
+def _cut(source: OpenedSource, task: Task, options: IngestOptions, bad_rows: BadRows) -> Iterator[dict[int, Strata]]:
+    """Number of the block -> its strata, for each run of a task, as ingest cuts them."""
+    cutter, run = RunCutter(), dict[int, Strata]()
+    for number, batch in enumerate(source.read(task.payload, bad_rows=bad_rows), start=1):
+        chosen = choose_rows(batch, options, place_of(task.payload), bad_rows)
+        if cutter.ends_before(chosen):
+            yield run
+            run = {}
+        run[number] = strata_of_rows(chosen, options.strata)
+    if run:
+        yield run
+
+
+def _spills(path: str, strata: Strata) -> Iterator[Spill]:
+    start = 0
+    for stratum, count in enumerate(np.bincount(strata.numbers, minlength=len(strata.labels)).tolist()):
+        if count:
+            yield Spill(None, path, start, count, 0, strata.labels[stratum])
+        start += count

@@ -1,14 +1,15 @@
-"""The steps of `ingest`, given to Beam: wiring, and what one step leaves for the next. Beam never sees a row.
+"""The steps of `ingest`, given to Beam: wiring, and what one step leaves for the next.
 
-What a step finds out lies in files of the job's temporary folder, so that no element of Beam's grows with the input:
-Flink refuses one that its sort buffer cannot hold, some ten megabytes. Each file has its task's own name and appears
-whole, so a task that is tried again replaces what it left.
+Records travel by the runner's own shuffle, `GroupByKey`, in chunks whose key is their shard. All else that a step
+finds out lies in files of the job's temporary folder, so that no element of Beam's grows with the input: Flink refuses
+one that its sort buffer cannot hold, some ten megabytes. Each file has its task's own name and appears whole, so a
+task that is tried again replaces what it left.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -18,14 +19,30 @@ from infeed.components.dataset.manifest import Balanced, Shard
 from infeed.components.dataset.shards import ShardPlan
 from infeed.components.errors import InfeedError, infeed_error
 from infeed.components.example_gen import ingest
+from infeed.components.example_gen.chunks import Chunk, chunks_of, windows_of
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRow, Task
-from infeed.components.example_gen.planning import ShardTask, SpilledBlock, WritePlan, shard_tasks
+from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan, shard_tasks
+from infeed.components.example_gen.shuffle import PlacedSpill, SpillTable
 from infeed.components.example_gen.spills import Spill
+from infeed.components.example_gen.task_statistics import StatisticsGroup, merge_statistics, statistics_groups
 
 _PLAN = "plan.json"
 _ONE = (0, 1)  # done, under the one key that is summed up
 _READERS = 32  # threads: an object store takes tens of milliseconds for a small file, and as many at once as are asked
+
+
+@dataclass(frozen=True)
+class SpillTask:
+    """A spill to deal out, and its number among those of its split."""
+
+    plan: SplitPlan
+    number: int
+    spill: PlacedSpill
+
+
+Work = ShardTask | SpillTask | StatisticsGroup
+Place = tuple[str, int]  # of a shard: its split and its index
 
 
 def run_pipeline(tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> None:
@@ -48,7 +65,7 @@ def run_pipeline(tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], be
 class IngestTasks(beam.PTransform):
     """Root -> the dataset's folder: reads, splits, shards and publishes everything that `tasks` name.
 
-    Elements are tasks and counts.
+    Elements are tasks, counts, and chunks of records.
 
     Gathers and spreads by key alone: a side input would be computed anew on every worker of the Dask runner, whose
     `Reshuffle` spreads nothing; and each step costs some 20 ms before its first element.
@@ -65,66 +82,92 @@ class IngestTasks(beam.PTransform):
             | "AllSpilled" >> beam.CombinePerKey(sum)
             | "Plan" >> beam.FlatMap(_plan, self.job)
             | "Spread" >> beam.GroupByKey()
-            | "Write" >> beam.FlatMap(_write, self.job)
+            | "Deal" >> beam.FlatMap(_deal, self.job)
+            | "Shuffle" >> beam.GroupByKey()
+            | "Write" >> beam.Map(_write, self.job)
             | "AllWritten" >> beam.CombinePerKey(sum)
-            | "Publish" >> beam.Map(_publish, self.job)
+            | "Publish" >> beam.Map(_publish, len(self.tasks), self.job)
         )
 
 
 def _spill(task: Task, job: Job) -> tuple[int, int]:
-    leave_blocks(task, ingest.spill_task(task, job), job)
+    leave_task(ingest.spill_task(task, job), job)
     return _ONE
 
 
-def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, ShardTask]]:
+def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, Work]]:
     _, tasks = spilled
-    plan = ingest.plan_shards(left_blocks(tasks, job), job)
+    plan = ingest.plan_shards(left_tasks(tasks, job), job)
     leave_plan(plan, job)
-    return enumerate(shard_tasks(plan))
+    return enumerate(_work(plan, tasks, job))
 
 
-def _write(tasks: tuple[int, Iterable[ShardTask]], job: Job) -> Iterator[tuple[int, int]]:
-    for task in tasks[1]:
-        leave_shard(task, ingest.write_shard(task, job), job)
-        yield _ONE
+def _work(plan: WritePlan, tasks: int, job: Job) -> Iterator[Work]:
+    yield from statistics_groups(tasks)
+    yield from shard_tasks(plan)
+    for split in plan.splits:
+        spills = SpillTable.read(job.temporary, split.split)
+        for number in range(len(spills)):
+            yield SpillTask(split, number, spills[number])
 
 
-def _publish(written: tuple[int, int], job: Job) -> str:
+def _deal(work: tuple[int, Iterable[Work]], job: Job) -> Iterator[tuple[Place, ShardTask | Chunk]]:
+    """The records of spills, to their shards; each shard gets its task as well, so that one without records is
+    written."""
+    for task in work[1]:
+        if isinstance(task, StatisticsGroup):
+            merge_statistics(task, job.temporary, job.analysed_splits)
+        elif isinstance(task, ShardTask):
+            yield (task.plan.split, task.index), task
+        else:
+            for shard, chunk in chunks_of(task.plan, task.number, task.spill):
+                yield (task.plan.split, shard), chunk
+
+
+def _write(grouped: tuple[Place, Iterable[ShardTask | Chunk]], job: Job) -> tuple[int, int]:
+    (split, index), found = grouped
+    plan = next(one for one in left_plan(job).splits if one.split == split)
+    task = ShardTask(plan, index)
+    chunks = (one for one in found if isinstance(one, Chunk))
+    leave_shard(task, ingest.write_shard(task, windows_of(task, chunks), job), job)
+    return _ONE
+
+
+def _publish(written: tuple[int, int], tasks: int, job: Job) -> str:
     _, shards = written
-    ingest.publish(left_shards(shards, job), left_plan(job), job)
+    ingest.publish(left_shards(shards, job), left_plan(job), tasks, job)
     return job.root
 
 
-def leave_blocks(task: Task, blocks: Iterable[SpilledBlock], job: Job) -> None:
+def leave_task(task: SpilledTask, job: Job) -> None:
     """Writes down what became of a whole task."""
-    found = [asdict(block) for block in blocks]
-    _leave(job, f"blocks/{task.order:06d}.json", found)
+    _leave(job, f"tasks/{task.order:08d}.json", asdict(task))
 
 
-def left_blocks(tasks: int, job: Job) -> list[SpilledBlock]:
-    """The blocks of all `tasks`, in no order that means anything.
+def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
+    """What became of all `tasks`, in no order that means anything.
 
     Raises:
       InfeedError: a worker wrote to a disk that is not seen from here.
     """
-    return [_block(fields) for blocks in _left(files.join(job.temporary, "blocks"), tasks) for fields in blocks]
+    return (_task(fields) for fields in _left(files.join(job.temporary, "tasks"), tasks))
 
 
 def leave_plan(plan: WritePlan, job: Job) -> None:
-    """Writes down the plan but for its spills: `plan_shards` has listed those, a file for each split."""
-    _leave(job, _PLAN, asdict(replace(plan, spills={})))
+    """Writes down the plan; `plan_shards` has listed the spills."""
+    _leave(job, _PLAN, asdict(plan))
 
 
 def left_plan(job: Job) -> WritePlan:
-    """The plan without its spills."""
-    fields = _with_tuples(_read(files.join(job.temporary, _PLAN)))
-    shards = {split: ShardPlan(**shards) for split, shards in fields["shards"].items()}
-    return WritePlan(**{**fields, "balanced": Balanced(**fields["balanced"]), "shards": shards})
+    """The plan."""
+    fields = _read(files.join(job.temporary, _PLAN))
+    splits = tuple(SplitPlan(**{**split, "shards": ShardPlan(**split["shards"])}) for split in fields["splits"])
+    return WritePlan(**{**_with_tuples(fields), "balanced": Balanced(**fields["balanced"]), "splits": splits})
 
 
 def leave_shard(task: ShardTask, shard: Shard, job: Job) -> None:
     """Writes down what a shard in the temporary folder holds."""
-    _leave(job, f"shards/{task.split}-{task.index:05d}.json", asdict(shard))
+    _leave(job, f"shards/{task.plan.split}-{task.index:08d}.json", asdict(shard))
 
 
 def left_shards(shards: int, job: Job) -> list[Shard]:
@@ -140,7 +183,7 @@ def _leave(job: Job, name: str, fields: Any) -> None:
     files.write_bytes(files.join(job.temporary, name), json.dumps(fields, default=_label).encode())
 
 
-def _left(folder: str, count: int) -> list[Any]:
+def _left(folder: str, count: int) -> Iterator[Any]:
     """What is written in the files of `folder`, of which there must be `count`."""
     found = [file.path for file in files.glob(folder, "*.json")]
     if len(found) != count:
@@ -150,7 +193,7 @@ def _left(folder: str, count: int) -> list[Any]:
             do="write to a place that all workers share, such as gs://, s3:// or a network disk",
         )
     with ThreadPoolExecutor(_READERS) as readers:
-        return list(readers.map(_read, found))
+        yield from readers.map(_read, found)
 
 
 def _read(path: str) -> Any:
@@ -162,12 +205,12 @@ def _label(label: object) -> str:
     return label.decode("latin-1") if isinstance(label, bytes) else str(label)
 
 
-def _block(fields: dict[str, Any]) -> SpilledBlock:
+def _task(fields: dict[str, Any]) -> SpilledTask:
     spills = tuple(Spill(**{**spill, "strata": tuple(spill["strata"])}) for spill in fields["spills"])
-    return SpilledBlock(**{**_with_tuples(fields), "order": tuple(fields["order"]), "spills": spills})
+    bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
+    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills})
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """What a block and a plan have in common, as it was before it was JSON."""
-    rejected = tuple(BadRow(**row) for row in fields["rejected"])
-    return {**fields, "rejected": rejected, "nulls": tuple(fields["nulls"]), "rounded": tuple(fields["rounded"])}
+    """What a task and a plan have in common, as it was before it was JSON."""
+    return {**fields, "nulls": tuple(fields["nulls"]), "rounded": tuple(fields["rounded"])}

@@ -28,7 +28,7 @@ from infeed.components.example_gen.local import (
     unfinished,
     work_of,
 )
-from infeed.components.example_gen.planning import SpilledBlock
+from infeed.components.example_gen.planning import SpilledTask
 from infeed.components.units import counted, size
 from infeed.pipelines.commands.options import ingest_options, source_options
 from infeed.pipelines.console import terminal
@@ -40,7 +40,7 @@ from infeed.pipelines.project.ingest_settings import read_ingest
 
 
 @contextlib.contextmanager
-def show_progress(opened: OpenedSource, block_bytes: int, quiet: bool) -> Iterator[ProgressListener]:
+def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListener]:
     """Yields what `ingest` tells; nothing is drawn where nobody looks."""
     console = Terminal(stderr=True)
     if quiet or not console.is_terminal:
@@ -55,7 +55,7 @@ def show_progress(opened: OpenedSource, block_bytes: int, quiet: bool) -> Iterat
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, console=console) as progress:
-        yield Bars(progress, opened, block_bytes)
+        yield Bars(progress, opened)
 
 
 @contextlib.contextmanager
@@ -70,22 +70,20 @@ def show_opening(quiet: bool) -> Iterator[None]:
 
 
 class Bars(ProgressListener):
-    """One bar for reading, by the blocks that the input should have, and one for writing, by shards done."""
+    """One bar for reading, by tasks done, and one for writing, by shards done."""
 
-    def __init__(self, progress: Progress, opened: OpenedSource, block_bytes: int) -> None:
+    def __init__(self, progress: Progress, opened: OpenedSource) -> None:
         self._progress, self._tasks = progress, max(len(opened.tasks), 1)
-        self._blocks_a_task = max(1.0, opened.provenance.bytes / self._tasks / block_bytes)
         self._reading = progress.add_task("reading", total=self._tasks, count="", rate="")
         self._writing = progress.add_task("writing", total=None, count="", rate="", start=False, visible=False)
-        self._blocks = self._rows = self._bytes = self._written = 0
+        self._rows = self._bytes = self._written = 0
 
-    def read(self, block: SpilledBlock) -> None:
+    def read(self, task: SpilledTask) -> None:
         """Rows and megabytes of records so far."""
-        self._blocks += 1
-        self._rows += block.rows
-        self._bytes += sum(spill.bytes for spill in block.spills)
-        done, rate = min(self._blocks / self._blocks_a_task, self._tasks), self._rate(self._bytes, self._reading)
-        self._progress.update(self._reading, completed=done, count=f"{self._rows:,} rows", rate=rate)
+        self._rows += task.rows
+        self._bytes += sum(spill.bytes for spill in task.spills)
+        rate = self._rate(self._bytes, self._reading)
+        self._progress.update(self._reading, advance=1, count=f"{self._rows:,} rows", rate=rate)
 
     def write(self, shard: Shard, shards: int) -> None:
         """Shards so far, and the megabytes of their files."""
@@ -172,7 +170,7 @@ def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mappi
 
 def _run_here(opened: OpenedSource, job: steps.Job, workers: int | None, quiet: bool) -> Manifest:
     with (
-        show_progress(opened, job.options.block_bytes, quiet) as listener,
+        show_progress(opened, quiet) as listener,
         choose(work_of(opened), processes=workers) as engine,
     ):
         return steps.ingest(opened.tasks, job, map_fn=engine.map, listener=listener)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.dataset.shards import Part, ShardOptions, plan_shards, records_of_shard
+from infeed.components.dataset.shards import Deal, Part, ShardOptions, plan_shards
 from infeed.components.errors import InfeedError
 
 MB, MIB = 10**6, 1 << 20
@@ -50,12 +52,22 @@ def test_impossible_options(options: dict[str, int], message: str) -> None:
         ShardOptions(**options)
 
 
-def taken(parts: list[Part], count: int, interleave: bool) -> list[list[tuple[int, int, int]]]:
-    shards = [records_of_shard(parts, shard, count, interleave=interleave) for shard in range(count)]
-    return [[(one.part, one.start, one.stop) for one in slices] for slices in shards]
+def taken(parts: list[Part], windows: int, interleave: bool) -> list[list[tuple[int, int, int]]]:
+    """(part, start, stop) of what each window takes."""
+    deal = Deal(windows, sum(part.bytes for part in parts), interleave)
+    found: list[list[tuple[int, int, int]]] = [[] for _ in range(windows)]
+    before = Part(0, 0)
+    for number, part in enumerate(parts):
+        bounds = deal.bounds(part, before, range(windows)).tolist()
+        for window, (start, stop) in enumerate(itertools.pairwise(bounds)):
+            if start < stop:
+                assert window in deal.reached(part, before)
+                found[window].append((number, start, stop))
+        before = Part(before.records + part.records, before.bytes + part.bytes)
+    return found
 
 
-def test_in_a_row_each_shard_takes_a_run_of_the_input() -> None:
+def test_in_a_row_each_window_takes_a_run_of_the_input() -> None:
     assert taken([Part(5, 50), Part(1, 10), Part(6, 60)], 3, interleave=False) == [
         [(0, 0, 4)],
         [(0, 4, 5), (1, 0, 1), (2, 0, 2)],
@@ -63,11 +75,11 @@ def test_in_a_row_each_shard_takes_a_run_of_the_input() -> None:
     ]
 
 
-def test_in_a_row_shards_are_even_in_bytes() -> None:
+def test_in_a_row_windows_are_even_in_bytes() -> None:
     assert taken([Part(100, 1_000), Part(10, 1_000)], 2, interleave=False) == [[(0, 0, 100)], [(1, 0, 10)]]
 
 
-def test_interleaved_every_part_reaches_every_shard() -> None:
+def test_interleaved_every_part_reaches_every_window() -> None:
     assert taken([Part(6, 60), Part(6, 60)], 3, interleave=True) == [
         [(0, 0, 2), (1, 0, 2)],
         [(0, 2, 4), (1, 2, 4)],
@@ -79,9 +91,29 @@ PARTS = st.lists(st.builds(Part, st.integers(0, 20), st.integers(1, 1_000)), max
 
 
 @given(parts=PARTS, count=st.integers(1, 9), interleave=st.booleans())
-def test_every_record_goes_to_one_shard(parts: list[Part], count: int, interleave: bool) -> None:
-    shards = taken(parts, count, interleave)
-    records = [(part, record) for slices in shards for part, start, stop in slices for record in range(start, stop)]
+def test_every_record_goes_to_one_window(parts: list[Part], count: int, interleave: bool) -> None:
+    windows = taken(parts, count, interleave)
+    records = [(part, record) for slices in windows for part, start, stop in slices for record in range(start, stop)]
     assert sorted(records) == [(number, record) for number, part in enumerate(parts) for record in range(part.records)]
-    sizes = [sum(stop - start for _, start, stop in slices) for slices in shards]
+    sizes = [sum(stop - start for _, start, stop in slices) for slices in windows]
     assert max(sizes) - min(sizes) <= 1 or not interleave
+
+
+@given(parts=PARTS, count=st.integers(1, 9), interleave=st.booleans(), data=st.data())
+def test_some_windows_begin_where_they_do_among_all(
+    parts: list[Part], count: int, interleave: bool, data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, count - 1))
+    stop = data.draw(st.integers(first, count))
+    deal, before = Deal(count, sum(part.bytes for part in parts), interleave), Part(0, 0)
+    for part in parts:
+        every = deal.bounds(part, before, range(count))
+        assert deal.bounds(part, before, range(first, stop)).tolist() == every[first : stop + 1].tolist()
+        before = Part(before.records + part.records, before.bytes + part.bytes)
+
+
+def test_bytes_and_windows_of_many_terabytes_do_not_overflow() -> None:
+    deal = Deal(3_000_000, 10**14, interleave=False)
+    before = Part(9 * 10**10, 9 * 10**13)
+    part = Part(100_000, 10**14 - before.bytes)
+    assert deal.bounds(part, before, range(2_999_999, 3_000_000)).tolist() == [99_999, 100_000]

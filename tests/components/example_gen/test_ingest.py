@@ -22,7 +22,7 @@ from infeed.components.dataset.reading import manifest_of
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import Buckets, ByLabel, ByName, ByTime
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen import ingest
+from infeed.components.example_gen import ingest, planning, shuffle
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task
 from infeed.components.example_gen.sources.csv.reader import open_csv
@@ -124,12 +124,24 @@ def test_the_order_depends_on_the_seed_alone(job: MakeJob, read_split: ReadSplit
 def test_a_shard_larger_than_a_window_is_written_in_windows(
     job: MakeJob, read_split: ReadSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingest, "_WINDOW_BYTES", 2_000)
+    monkeypatch.setattr(planning, "WINDOW_BYTES", 2_000)
     for seed in (0, None):
         one = job(table(), IngestOptions(shards=ShardOptions(count=2), shuffle_seed=seed))
         ingest.ingest(table().tasks, one)
         rows = [row for split in ("train", "eval") for row in rows_of(read_split(one.root, split))]
         assert sorted(rows) == list(range(300))
+
+
+def test_regrouping_changes_no_byte(job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for few in (100, 1):
+        for name, value in (("_FEW", few), ("_FAN", 2), ("_GROUP_BYTES", 4_000)):
+            monkeypatch.setattr(shuffle, name, value)
+        one = job(table(20), many_shards(shuffle_seed=3))
+        found.append(ingest.ingest(table(20).tasks, one))
+        assert sorted(os.listdir(one.root)) == ["Split-eval", "Split-train", "manifest.json", *STATISTICS]
+    assert found[0] == found[1]
+    assert len(found[0].splits["train"].shards) > 4
 
 
 def test_uncompressed_shards_have_no_suffix(job: MakeJob) -> None:

@@ -6,15 +6,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from infeed.components.dataset.shards import Slice
 from infeed.components.example_gen import spills
-from infeed.components.example_gen.spills import Spill, Strata
+from infeed.components.example_gen.spills import Run, RunCutter, Spill, Strata
 
 RECORDS = [[b"a", b"bb", b""], [b"dddd"]]
 
 
 def array(values: list[bytes]) -> pa.LargeBinaryArray:
     return pa.array(values, pa.large_binary())
+
+
+def records_of(spill: Spill) -> list[bytes]:
+    with pa.ipc.open_file(spill.path) as reader:
+        records: list[bytes] = reader.read_all().column(0).to_pylist()
+    return records[spill.start : spill.start + spill.records]
 
 
 @pytest.fixture
@@ -32,21 +37,6 @@ def test_a_spill_knows_its_records_and_their_bytes(written: list[Spill]) -> None
     assert [(spill.records, spill.bytes) for spill in written] == [(3, 3), (1, 4)]
 
 
-def test_slices_are_read_one_after_the_other(written: list[Spill]) -> None:
-    slices = [Slice(0, 1, 3), Slice(1, 0, 1), Slice(0, 0, 1)]
-    assert spills.read_slices(written, slices, None).to_pylist() == [b"bb", b"", b"dddd", b"a"]
-    assert spills.read_slices(written, [], (0,)).to_pylist() == []
-
-
-def test_a_slice_may_reach_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spills, "_CHUNK_BYTES", 3)
-    values = [bytes([number]) for number in range(11)]
-    one = spills.write_spill(f"{tmp_path}/a", "train", array(values), np.arange(11), None, Strata.none(11))
-    for start in range(11):
-        for stop in range(start + 1, 12):
-            assert spills.read_slices(one, [Slice(0, start, stop)], None).to_pylist() == values[start:stop]
-
-
 def test_a_stratum_is_a_spill_of_its_own(tmp_path: Path) -> None:
     strata = Strata(np.array([1, 0, 1, 0, 1]), [(None, "a"), (None, "b"), (None, "nobody")])
     found = spills.write_spill(
@@ -56,17 +46,15 @@ def test_a_stratum_is_a_spill_of_its_own(tmp_path: Path) -> None:
         (0, 2, 2, (None, "a")),
         (2, 3, 4, (None, "b")),
     ]
-    first, second = (spills.read_slices(found, [Slice(part, 0, found[part].records)], None) for part in (0, 1))
-    assert (set(first.to_pylist()), set(second.to_pylist())) == ({b"1", b"3"}, {b"0", b"22", b"4"})
+    first, second = (records_of(found[part]) for part in (0, 1))
+    assert (set(first), set(second)) == ({b"1", b"3"}, {b"0", b"22", b"4"})
 
 
-def test_a_seed_shuffles_what_is_written_and_what_is_read(tmp_path: Path) -> None:
+def test_a_seed_shuffles_what_is_written(tmp_path: Path) -> None:
     values = [bytes([number]) for number in range(100)]
-    one = spills.write_spill(f"{tmp_path}/a", "train", array(values), np.arange(100), (0, 1), Strata.none(100))
-    stored = spills.read_slices(one, [Slice(0, 0, 100)], None).to_pylist()
-    read = spills.read_slices(one, [Slice(0, 0, 100)], (0, 2)).to_pylist()
-    assert sorted(stored) == sorted(read) == values
-    assert values != stored != read != values
+    (one,) = spills.write_spill(f"{tmp_path}/a", "train", array(values), np.arange(100), (0, 1), Strata.none(100))
+    stored = records_of(one)
+    assert sorted(stored) == values != stored
 
 
 def test_a_permutation_never_changes() -> None:
@@ -78,4 +66,32 @@ def test_only_the_rows_asked_for_are_written(tmp_path: Path) -> None:
     strata = Strata(np.array([0, 1, 0, 1]), [(None, "a"), (None, "b")])
     found = spills.write_spill(f"{tmp_path}/a", "train", array([b"0", b"1", b"22", b"3"]), rows, None, strata)
     assert [(spill.records, spill.strata) for spill in found] == [(2, (None, "b"))]
-    assert spills.read_slices(found, [Slice(0, 0, 2)], None).to_pylist() == [b"3", b"1"]
+    assert records_of(found[0]) == [b"3", b"1"]
+
+
+def test_the_blocks_of_a_run_are_shuffled_together(tmp_path: Path) -> None:
+    run = Run()
+    for first in (0, 50):
+        values = [bytes([number]) for number in range(first, first + 50)]
+        rows = {"train": np.arange(0, 50, 2), "eval": np.arange(1, 50, 2)}
+        run.add(array(values), rows, Strata.none(50))
+    train, evaluation = run.spill(lambda split: f"{tmp_path}/{split}", lambda split: (0, 1))
+    found = [record[0] for record in records_of(train)]
+    assert sorted(found) == list(range(0, 100, 2))
+    assert {number // 50 for number in found[:10]} == {0, 1}
+    assert sorted(records_of(evaluation)) == [bytes([number]) for number in range(1, 100, 2)]
+
+
+def test_a_label_is_one_stratum_in_all_blocks_of_a_run(tmp_path: Path) -> None:
+    run = Run()
+    run.add(array([b"0", b"1"]), {None: np.arange(2)}, Strata(np.array([0, 1]), [("a", None), ("b", None)]))
+    run.add(array([b"2", b"3"]), {None: np.arange(2)}, Strata(np.array([0, 1]), [("b", None), ("c", None)]))
+    found = list(run.spill(lambda _: f"{tmp_path}/all", lambda _: None))
+    assert [(one.strata[0], records_of(one)) for one in found] == [("a", [b"0"]), ("b", [b"1", b"2"]), ("c", [b"3"])]
+
+
+def test_a_run_ends_before_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spills, "_RUN_BYTES", 100)
+    cutter = RunCutter()
+    blocks = [pa.RecordBatch.from_pydict({"x": np.zeros(count, np.int64)}) for count in (5, 5, 5, 20, 20, 1)]
+    assert [cutter.ends_before(block) for block in blocks] == [False, False, True, True, True, True]

@@ -10,6 +10,7 @@ import pytest
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets, ByLabel
+from infeed.components.example_gen import spills
 from infeed.components.example_gen.chosen import choose_rows
 from infeed.components.example_gen.formats import open_patterns
 from infeed.components.example_gen.ingest import Job, ingest
@@ -17,10 +18,16 @@ from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.stratified import stratified_rows
 
 
+@pytest.mark.parametrize("run_bytes", [1, 3_000, 1 << 20])
 @pytest.mark.parametrize("files", [("train",), ("train", "test")])
 def test_they_are_found_without_writing_them(
-    tmp_path: Path, files: tuple[str, ...], read_split: Callable[[str, str], list[bytes]]
+    tmp_path: Path,
+    files: tuple[str, ...],
+    run_bytes: int,
+    read_split: Callable[[str, str], list[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(spills, "_RUN_BYTES", run_bytes)
     for number, name in enumerate(files):
         rows = "".join(f"{name}{i},{i},{'rare' if i % 25 == 0 else 'ab'[i % 2]}\n" for i in range(400 >> number))
         (tmp_path / f"{name}.csv").write_text("text,x,y\n" + rows)

@@ -15,8 +15,8 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardPlan
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import BadRow, Task
-from infeed.components.example_gen.planning import ShardTask, SpilledBlock, WritePlan
+from infeed.components.example_gen.inputs import BadRow
+from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan
 from infeed.components.example_gen.sources.csv.reader import open_csv
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.spills import Spill
@@ -38,17 +38,19 @@ def one(cancer: str, job: Callable[..., Job]) -> Job:
     return job(open_csv(cancer, {None: "*"}, IngestOptions(), CsvOptions()))
 
 
-def block(order: int, *labels: Hashable) -> SpilledBlock:
+PLAN = SplitPlan("train", 9, 900, 2, True, ShardPlan(9, "9 asked for"))
+
+
+def spilled(order: int, *labels: Hashable) -> SpilledTask:
     spills = tuple(Spill("train", "x/0.arrow", start, 2, 90, (label, None)) for start, label in enumerate(labels))
-    return SpilledBlock((order, 1), 9, 1, (BAD,), (0, 4), (1, 0), spills)
+    return SpilledTask(order, 9, 1, 1, BAD, BAD if order else None, (0, 4), (1, 0), spills)
 
 
-def test_blocks_come_back_as_they_were(one: Job, transforms: ModuleType) -> None:
-    left = {order: [block(order, *LABELS), block(order)] for order in (1, 0)}
-    for order, blocks in left.items():
-        transforms.leave_blocks(Task(order, "a.csv"), blocks, one)
-    found = transforms.left_blocks(2, one)
-    assert sorted(found, key=str) == sorted(left[0] + left[1], key=str)
+def test_what_became_of_tasks_comes_back_as_it_was(one: Job, transforms: ModuleType) -> None:
+    left = [spilled(1, *LABELS), spilled(0)]
+    for task in left:
+        transforms.leave_task(task, one)
+    assert sorted(transforms.left_tasks(2, one), key=lambda task: task.order) == left[::-1]
 
 
 @pytest.mark.parametrize(
@@ -61,42 +63,41 @@ def test_blocks_come_back_as_they_were(one: Job, transforms: ModuleType) -> None
     ],
 )
 def test_labels_stay_the_same_or_different(one: Job, label: Hashable, other: Hashable, transforms: ModuleType) -> None:
-    transforms.leave_blocks(Task(0, ""), [block(0, label, other, label)], one)
-    (found,) = transforms.left_blocks(1, one)
+    transforms.leave_task(spilled(0, label, other, label), one)
+    (found,) = transforms.left_tasks(1, one)
     first, second, third = (spill.strata[0] for spill in found.spills)
     assert (first == third, first == second) == (True, False)
 
 
-def test_a_plan_comes_back_without_the_spills_which_are_listed_elsewhere(one: Job, transforms: ModuleType) -> None:
-    shards = {"train": ShardPlan(3, "3 asked for"), "eval": ShardPlan(1, "small")}
-    plan = WritePlan(9, 1, (BAD,), Balanced(2, 0), (0, 4), (1, 0), {"train": block(0, "a").spills}, shards)
+def test_a_plan_comes_back_as_it_was(one: Job, transforms: ModuleType) -> None:
+    plan = WritePlan(9, 1, 1, Balanced(2, 0), (0, 4), (1, 0), (PLAN,))
     transforms.leave_plan(plan, one)
-    assert transforms.left_plan(one) == dataclasses.replace(plan, spills={})
+    assert transforms.left_plan(one) == plan
 
 
 def test_a_task_that_is_tried_again_replaces_what_it_left(one: Job, transforms: ModuleType) -> None:
     for size in (10, 20):
-        transforms.leave_shard(ShardTask("train", 4, 9), Shard("Split-train/x", 1, size, "00"), one)
+        transforms.leave_shard(ShardTask(PLAN, 4), Shard("Split-train/x", 1, size, "00"), one)
     assert transforms.left_shards(1, one) == [Shard("Split-train/x", 1, 20, "00")]
 
 
 def test_a_write_that_was_killed_on_the_way_is_not_read(one: Job, transforms: ModuleType) -> None:
-    transforms.leave_blocks(Task(0, ""), [block(0)], one)
-    folder = f"{one.temporary}/blocks"
-    with open(f"{folder}/.000001.json.0f", "w") as file:
+    transforms.leave_task(spilled(0), one)
+    folder = f"{one.temporary}/tasks"
+    with open(f"{folder}/.00000001.json.0f", "w") as file:
         file.write("[{")
-    assert os.listdir(folder) != ["000000.json"]
-    assert transforms.left_blocks(1, one) == [block(0)]
+    assert len(os.listdir(folder)) == 2
+    assert list(transforms.left_tasks(1, one)) == [spilled(0)]
 
 
 def test_workers_that_write_to_a_disk_of_their_own_are_told_of(one: Job, transforms: ModuleType) -> None:
-    transforms.leave_blocks(Task(0, ""), [block(0)], one)
-    with pytest.raises(InfeedError, match=r"only 1 of 3 results of the workers are here(.|\n)*/blocks\n(.|\n)*share"):
-        transforms.left_blocks(3, one)
+    transforms.leave_task(spilled(0), one)
+    with pytest.raises(InfeedError, match=r"only 1 of 3 results of the workers are here(.|\n)*/tasks\n(.|\n)*share"):
+        list(transforms.left_tasks(3, one))
 
 
 def test_notes_lie_on_an_object_store_as_well(one: Job, s3: str, transforms: ModuleType) -> None:
     there = dataclasses.replace(one, root=s3)
     for order in range(3):
-        transforms.leave_blocks(Task(order, ""), [block(order)], there)
-    assert sorted(found.order for found in transforms.left_blocks(3, there)) == [(0, 1), (1, 1), (2, 1)]
+        transforms.leave_task(spilled(order), there)
+    assert [found.order for found in transforms.left_tasks(3, there)] == [0, 1, 2]

@@ -17,7 +17,7 @@ from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
 from infeed.components.example_gen.sources.csv.reader import open_csv
-from infeed.components.example_gen.spills import analysed_splits
+from infeed.components.example_gen.task_statistics import analysed_splits
 
 MakeJob = Callable[..., Job]
 SCHEMA = pa.schema(
