@@ -101,11 +101,9 @@ def _sum(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if is_first.all():
         return _batch(values, counts)
     starts = np.flatnonzero(is_first)
-    # `add.at` adds floats one after the other, which `reduceat` and newer versions of `bincount` do not.
+    # `bincount` adds floats one after the other, which `reduceat` does not; but it makes floats of integers.
     is_exact = counts.dtype == np.int64
-    sums = np.add.reduceat(counts, starts) if is_exact else np.zeros(len(starts))
-    if not is_exact:
-        np.add.at(sums, np.cumsum(is_first) - 1, counts)
+    sums = np.add.reduceat(counts, starts) if is_exact else np.bincount(np.cumsum(is_first) - 1, counts)
     return _batch(values.take(pa.array(starts)), sums)
 
 
