@@ -35,8 +35,8 @@ from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, 
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan, plan_writes, shard_tasks
 from infeed.components.example_gen.spills import (
     ProcessedBatch,
-    Run,
     RunCutter,
+    RunRecords,
     Seed,
     Spill,
     permutation,
@@ -223,7 +223,7 @@ class _Spilling:
         self._rows = self._filtered = self._runs = 0
         self._rejected: list[BadRow] = []
         self._nulls = self._rounded = np.zeros(len(job.written_schema), np.int64)
-        self._cutter, self._run, self._spills = RunCutter(), Run(), list[Spill]()
+        self._cutter, self._run, self._spills = RunCutter(), RunRecords(), list[Spill]()
         self._analysis = TaskAnalysis(job.analysed_splits, empty_lists=job.options.compat == "tfx")
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -274,7 +274,7 @@ class _Spilling:
     def _spill(self) -> None:
         self._runs += 1
         self._spills += self._run.spill(self._path, self._seed)
-        self._run = Run()
+        self._run = RunRecords()
 
     def _path(self, split: str | None) -> str:
         folder = shuffle.level_folder(self._job.temporary, 0, split or "all")

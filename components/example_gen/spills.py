@@ -169,7 +169,7 @@ class RunCutter:
         return ends
 
 
-class Run:
+class RunRecords:
     """The records of neighboring blocks of one task, which are spilled together."""
 
     def __init__(self) -> None:
@@ -190,6 +190,8 @@ class Run:
     def spill(self, path_of: Callable[[str | None], str], seed_of: Callable[[str | None], Seed]) -> Iterator[Spill]:
         """Write the records of each split."""
         strata = Strata.joined(self._strata)
+        if not self._rows:
+            return
         records = self._records[0] if len(self._records) == 1 else pa.concat_arrays(self._records)
         for split, rows in self._rows.items():
             yield from write_spill(path_of(split), split, records, np.concatenate(rows), seed_of(split), strata)

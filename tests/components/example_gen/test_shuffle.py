@@ -54,31 +54,41 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every limit is small, so that few records take several levels."""
     monkeypatch.setattr(planning, "WINDOW_BYTES", 10 * RECORD)
     monkeypatch.setattr(shuffle, "_GROUP_BYTES", 20 * RECORD)
-    monkeypatch.setattr(shuffle, "_FEW", 1)
+    monkeypatch.setattr(shuffle, "_FEW", 0)
     monkeypatch.setattr(shuffle, "_FAN", 2)
 
 
-def test_few_spills_or_few_windows_are_read_as_they_are() -> None:
-    few = SplitPlan("train", 10**6, 10**12, 16, True, ShardPlan(1_000, ""))
-    assert levels_of(few) == []
-    assert levels_of(SplitPlan("train", 10**6, 10**8, 10**5, True, ShardPlan(10, ""))) == []
+def plan_of(size: int, spills: int, shards: int, *, interleave: bool = True) -> SplitPlan:
+    return SplitPlan("train", size // 100, size, spills, interleave, ShardPlan(shards, ""))
 
 
-def test_without_a_shuffle_each_window_reaches_few_spills() -> None:
-    assert levels_of(SplitPlan("train", 10**9, 10**13, 10**6, False, ShardPlan(10**5, ""))) == []
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (plan_of(10**12, 8, 8_000), "eight ranges a shard or a spill"),
+        (plan_of(10**4, 13, 15), "few, and small"),
+        (plan_of(25 * 10**9, 450, 190), "large ranges, and fewer than 100,000"),
+        (plan_of(10**13, 10**6, 10**5, interleave=False), "without a shuffle a shard reaches few spills"),
+    ],
+)
+def test_spills_are_read_as_they_are_where_that_takes_few_or_large_ranges(plan: SplitPlan, why: str) -> None:
+    assert levels_of(plan) == [], why
+
+
+def test_many_ranges_and_small_ones_are_regrouped() -> None:
+    assert levels_of(plan_of(10**6, 94, 102)) == [Level(1, 1)]
+    assert levels_of(plan_of(30 * 10**9, 530, 225)) == [Level(64, 4)]
 
 
 @pytest.mark.parametrize(
     ("size", "levels"),
     [
-        (10**10, [Level(64, 2)]),
         (10**12, [Level(64, 117), Level(4096, 2)]),
         (10**14, [Level(64, 11_642), Level(4096, 182), Level(262_144, 3)]),
     ],
 )
 def test_each_level_narrows_the_stripes(size: int, levels: list[Level]) -> None:
-    plan = SplitPlan("train", 10**9, size, size // 80_000_000, True, ShardPlan(size // (128 << 20), ""))
-    assert levels_of(plan) == levels
+    assert levels_of(plan_of(size, size // 80_000_000, size // (128 << 20))) == levels
 
 
 @pytest.mark.usefixtures("small")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.example_gen import spills
-from infeed.components.example_gen.spills import Run, RunCutter, Spill, Strata
+from infeed.components.example_gen.spills import RunCutter, RunRecords, Spill, Strata
 
 RECORDS = [[b"a", b"bb", b""], [b"dddd"]]
 
@@ -70,7 +70,7 @@ def test_only_the_rows_asked_for_are_written(tmp_path: Path) -> None:
 
 
 def test_the_blocks_of_a_run_are_shuffled_together(tmp_path: Path) -> None:
-    run = Run()
+    run = RunRecords()
     for first in (0, 50):
         values = [bytes([number]) for number in range(first, first + 50)]
         rows = {"train": np.arange(0, 50, 2), "eval": np.arange(1, 50, 2)}
@@ -83,7 +83,7 @@ def test_the_blocks_of_a_run_are_shuffled_together(tmp_path: Path) -> None:
 
 
 def test_a_label_is_one_stratum_in_all_blocks_of_a_run(tmp_path: Path) -> None:
-    run = Run()
+    run = RunRecords()
     run.add(array([b"0", b"1"]), {None: np.arange(2)}, Strata(np.array([0, 1]), [("a", None), ("b", None)]))
     run.add(array([b"2", b"3"]), {None: np.arange(2)}, Strata(np.array([0, 1]), [("b", None), ("c", None)]))
     found = list(run.spill(lambda _: f"{tmp_path}/all", lambda _: None))
