@@ -17,7 +17,7 @@ import os
 import posixpath
 import stat as stat_module
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -35,6 +35,8 @@ _MARKERS = {"_metadata", "_common_metadata", "_temporary", "Thumbs.db", "desktop
 _MARKER_PREFIXES = ("_SUCCESS", "_committed_", "_started_")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP}
+_NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, *_NO_NAME}
 
 
 @dataclass(frozen=True)
@@ -237,17 +239,18 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
     system, inner = _resolve(path)
     unfinished = inner
     if not _is_object_store(system):
-        with _refusals(path):
+        with _refusals(path, _NOT_THERE):
             system.create_dir(posixpath.dirname(inner), recursive=True)
         # A dot in front keeps the unfinished file out of every glob; the random part keeps two attempts apart.
         unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
     try:
-        with _refusals(path):
+        with _refusals(path, _NOT_THERE):
             stream = system.open_output_stream(unfinished, compression=None)  # as it is, whatever its name
         with stream as file:
             yield file
         if unfinished != inner:
-            system.move(unfinished, inner)
+            with _refusals(path, _NOT_THERE):
+                system.move(unfinished, inner)
     except BaseException as error:
         _delete_quietly(system, unfinished)
         if isinstance(error, OSError) and error.errno in _FULL:
@@ -343,18 +346,21 @@ def _is_local(system: fs.FileSystem) -> bool:
 
 def _info(path: str) -> fs.FileInfo:
     system, inner = _resolve(path)
-    return system.get_file_info(inner)
+    with _refusals(path, _NO_NAME):
+        return system.get_file_info(inner)
 
 
 @contextmanager
-def _refusals(path: str) -> Iterator[None]:
-    """What the system does not allow, as an InfeedError."""
+def _refusals(path: str, also: Set[int] = frozenset()) -> Iterator[None]:
+    """What the system does not allow, as an InfeedError; errors with the numbers `also`, too."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _NOT_ALLOWED:
+        if error.errno not in _NOT_ALLOWED | also:
             raise
-        do = "change its permissions, choose another place, or run as somebody who may"
+        do = "choose another place"
+        if error.errno in _NOT_ALLOWED:
+            do = f"change its permissions, {do}, or run as somebody who may"
         raise InfeedError(os.strerror(error.errno), where=path, do=do) from error
 
 

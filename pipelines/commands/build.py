@@ -17,6 +17,7 @@ from rich.text import Text
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command, interruptible
+from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.image.build import BASE, BuiltImage, ImageOptions, OnStep, build_image
 from infeed.pipelines.image.context import Accelerator
@@ -24,7 +25,7 @@ from infeed.pipelines.project.config_file import TEMPLATES, Project, read_projec
 
 
 @click.command(name="build", cls=Command)
-@click.argument("project", default="image", metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]")
+@click.argument("project", default="image", type=InputPath(), metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]")
 @click.option("--tag", help="Name of the image.  [default: deploy.image of the config]", metavar="NAME")
 @click.option("--base", default=BASE, show_default=True, help="Base image, with Debian 13's Python.", metavar="IMAGE")
 @click.option(

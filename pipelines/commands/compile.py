@@ -13,6 +13,7 @@ from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.compile import compile_config, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target
 from infeed.pipelines.project.config_file import read_project
@@ -20,7 +21,7 @@ from infeed.pipelines.project.config_file import read_project
 
 @click.command(name="compile", cls=Command)
 @project_options
-@click.option("--output", required=True, help="File to write: *.json or *.yaml.", metavar="FILE")
+@click.option("--output", required=True, type=OutputFile(), help="File to write: *.json or *.yaml.", metavar="FILE")
 @click.option("--target", type=click.Choice(get_args(Target)), default="kubeflow", show_default=True)
 @click.option("--image", help="Container image of every step.  [default: deploy.image]", metavar="IMAGE")
 @click.option(

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
+from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal
 from infeed.pipelines.doctor import CHECKS, Check, Finding, Level, Purpose, examine, image_findings
 from infeed.pipelines.job.compiled import CompiledJob
@@ -22,7 +23,7 @@ _LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level
 
 
 @click.command(name="doctor", cls=Command)
-@click.argument("job", required=False, metavar="[JOB]")
+@click.argument("job", type=InputPath(), required=False, metavar="[JOB]")
 @click.option("--image", help="Image to compare with what is installed here.  [default: those of JOB]", metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
 def command(job: str | None, image: str | None, as_json: bool) -> None:

@@ -33,6 +33,7 @@ from infeed.components.units import counted, size
 from infeed.pipelines.commands.options import ingest_options, source_options
 from infeed.pipelines.console import terminal
 from infeed.pipelines.console.exit_codes import Command, debugging
+from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.project.ingest_settings import read_ingest
 
@@ -124,8 +125,8 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
 
 
 @click.command(name="ingest", cls=Command)
-@click.argument("source")
-@click.argument("output")
+@click.argument("source", type=InputPath())
+@click.argument("output", type=OutputFolder())
 @click.option(
     "--format",
     "kind",

@@ -19,6 +19,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from infeed.components.dataset import files
 from infeed.components.dataset.decode import DecodedFeature, Example
 from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.dataset.reading import first_examples, open_dataset
@@ -27,6 +28,7 @@ from infeed.components.example_gen.formats import FORMATS, formats_shown
 from infeed.components.example_gen.sources.images.codec import UNREADABLE
 from infeed.components.units import size
 from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, command_line, echo, in_lines
 
 _SHOWN = 60  # characters of a value
@@ -38,10 +40,17 @@ _LABELS = ("label/text", "label")
 
 
 @click.command(name="inspect", cls=Command)
-@click.argument("dataset", metavar="OUTPUT")
+@click.argument("dataset", type=InputPath(), metavar="OUTPUT")
 @click.option("--split", "chosen", metavar="NAME", help="Whose examples to show.  [default: the first]")
 @click.option("--examples", "count", type=click.IntRange(min=0), default=2, show_default=True)
-@click.option("--sheet", default="contact-sheet.png", show_default=True, help="Where pictures go.", metavar="FILE")
+@click.option(
+    "--sheet",
+    type=OutputFile(),
+    default="contact-sheet.png",
+    show_default=True,
+    help="Write the pictures into this PNG.",
+    metavar="FILE",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest and the examples as JSON.")
 def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: bool) -> None:
     """Show what the dataset at OUTPUT holds; for pictures, write a contact sheet.
@@ -215,7 +224,9 @@ def draw_sheet(examples: Sequence[Example], path: str, columns: int = 8) -> int:
         top = _GAP + number // columns * (_CELL + _CAPTION + _GAP)
         sheet.paste(fitted, (left + (_CELL - fitted.width) // 2, top + (_CELL - fitted.height) // 2))
         draw.text((left, top + _CELL + 2), label, fill="black")
-    sheet.save(path, "PNG")
+    png = io.BytesIO()
+    sheet.save(png, "PNG")
+    files.write_bytes(path, png.getvalue())
     return len(found)
 
 

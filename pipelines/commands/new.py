@@ -10,6 +10,7 @@ import click
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.paths import OutputFolder
 from infeed.pipelines.console.terminal import command_line, echo
 from infeed.pipelines.project.config_file import TEMPLATES
 
@@ -36,7 +37,7 @@ def create_project(template: str, folder: str) -> list[Path]:
 
 @click.command(name="new", cls=Command)
 @click.argument("template", metavar=f"{{{'|'.join(TEMPLATES)}}}")
-@click.argument("folder", metavar="FOLDER")
+@click.argument("folder", type=OutputFolder(), metavar="FOLDER")
 def command(template: str, folder: str) -> None:
     """Start a project of your own in FOLDER from a template.
 

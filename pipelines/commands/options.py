@@ -12,6 +12,7 @@ import click
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import STRATEGIES
 from infeed.components.transform.kinds.image import Resize
+from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.project.config_file import TEMPLATES
 from infeed.pipelines.project.ingest_settings import NAMES
 
@@ -19,9 +20,12 @@ from infeed.pipelines.project.ingest_settings import NAMES
 def project_options(command: Any) -> Any:
     """Adds them to a command, which gets `project`, and the fields of `Overrides` by name."""
     options: list[Any] = [
-        click.argument("project", default="image", metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]"),
+        click.argument("project", default="image", type=InputPath(), metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]"),
         click.option(
-            "--data", help="Pictures in class folders, or a table: CSV, JSON Lines, Parquet or Avro.", metavar="PATH"
+            "--data",
+            type=InputPath(),
+            help="Pictures in class folders, or a table: CSV, JSON Lines, Parquet or Avro.",
+            metavar="PATH",
         ),
         source_options,
         click.option(
@@ -52,7 +56,12 @@ def project_options(command: Any) -> Any:
             help="Make pictures one size: stretch squashes, fit pads with black, crop cuts off the margins.  "
             "[default: stretch]",
         ),
-        click.option("--root", help="Folder for everything that is written.  [default: runs/NAME]", metavar="DIR"),
+        click.option(
+            "--root",
+            type=OutputFolder(),
+            help="Folder for everything that is written.  [default: runs/NAME]",
+            metavar="DIR",
+        ),
         click.option("--epochs", type=click.IntRange(min=1), help="Most epochs to train."),
         click.option("--batch-size", type=click.IntRange(min=1), help="Records in a global batch."),
         click.option("--strategy", help=f"Distribution strategy: {', '.join(STRATEGIES)}.", metavar="NAME"),

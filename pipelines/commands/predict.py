@@ -18,6 +18,7 @@ from infeed.components.evaluation.predictions.options import OutputFormat, Predi
 from infeed.components.units import counted
 from infeed.pipelines.commands.options import source_options
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
+from infeed.pipelines.console.paths import InputPath, OutputPath
 from infeed.pipelines.console.terminal import Terminal, quiet
 from infeed.pipelines.predict.inputs import are_datasets
 from infeed.pipelines.predict.output import Columns, check_output, suffix_of
@@ -31,6 +32,7 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option(
         "--output",
+        type=OutputPath(),
         help="Write the predictions into this file (.csv, .parquet, .jsonl), or for datasets into this folder.",
         metavar="PATH",
     )
@@ -65,8 +67,8 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(name="predict", cls=Command)
-@click.argument("model", metavar="MODEL")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.argument("model", type=InputPath(), metavar="MODEL")
+@click.argument("inputs", nargs=-1, required=True, type=InputPath(), metavar="INPUT...")
 @source_options
 @written_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prediction.")

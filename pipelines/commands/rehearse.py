@@ -17,6 +17,7 @@ from rich.text import Text
 from infeed.components.units import short_path, stopwatch
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, interruptible
 from infeed.pipelines.console.nodes import RunReport, format_state, show_nodes
+from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder, OutputFolder
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.job.compiled import CompiledJob, Target
 from infeed.pipelines.rehearse.launch import Faults, last_lines
@@ -24,9 +25,20 @@ from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, Rehearse
 
 
 @click.command(name="rehearse", cls=Command)
-@click.argument("job", metavar="JOB")
-@click.option("--root", help="Folder for everything that is written.  [default: rehearsals/NAME]", metavar="DIR")
-@click.option("--project", default=".", help="Folder of the project's own files.  [default: here]", metavar="DIR")
+@click.argument("job", type=InputPath(), metavar="JOB")
+@click.option(
+    "--root",
+    type=OutputFolder(),
+    help="Folder for everything that is written.  [default: rehearsals/NAME]",
+    metavar="DIR",
+)
+@click.option(
+    "--project",
+    type=InputFolder(),
+    default=".",
+    help="Folder of the project's own files.  [default: here]",
+    metavar="DIR",
+)
 @click.option(
     "--target",
     type=click.Choice(get_args(Target)),
@@ -35,7 +47,14 @@ from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, Rehearse
 )
 @click.option("--image", help="Run the steps inside this image, not on this machine.", metavar="NAME")
 @click.option("--set", "--parameter", "parameters", multiple=True, help="Runtime parameter.", metavar="NAME=VALUE")
-@click.option("--map", "maps", multiple=True, help="Local folder for a place of the job.", metavar="gs://BUCKET=DIR")
+@click.option(
+    "--map",
+    "maps",
+    type=MappedFolder(),
+    multiple=True,
+    help="Local folder for a place of the job.",
+    metavar="gs://BUCKET=DIR",
+)
 @click.option("--fail", multiple=True, help="Kill the first N attempts of a step.", metavar="NODE[:N]")
 @click.option("--leave", multiple=True, help="The same, and the next attempt finds what it wrote.", metavar="NODE")
 @click.option("--no-cache", is_flag=True, help="Run every step, whatever earlier rehearsals have made.")

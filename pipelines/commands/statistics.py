@@ -19,6 +19,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.statistics.comparison import ColumnChange, ComparisonOptions, compare
 from infeed.components.units import counted
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
+from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.statistics.figures import Figures, about, changes_table, columns_table, verdict
 from infeed.pipelines.statistics.page import comparison_page, split_page
@@ -27,9 +28,15 @@ _WIDE = 200  # columns of a table that no terminal shows
 
 
 @click.command(name="statistics", cls=Command)
-@click.argument("dataset", metavar="DATASET")
+@click.argument("dataset", type=InputPath(), metavar="DATASET")
 @click.option("--split", metavar="NAME", help="Which to show or to compare.  [default: train, or the first]")
-@click.option("--compare", "earlier", metavar="OTHER", help="The dataset before: shows what has changed since.")
+@click.option(
+    "--compare",
+    "earlier",
+    type=InputPath(),
+    metavar="OTHER",
+    help="The dataset before: shows what has changed since.",
+)
 @click.option("--splits", nargs=2, metavar="A B", help="Compares two splits of DATASET with each other.")
 @click.option(
     "--jensen-shannon", default=0.1, show_default=True, help="Allowed divergence of numbers, 0 to 1.", metavar="SHARE"
@@ -37,7 +44,7 @@ _WIDE = 200  # columns of a table that no terminal shows
 @click.option(
     "--l-infinity", default=0.1, show_default=True, help="Allowed change of a text's share, 0 to 1.", metavar="SHARE"
 )
-@click.option("--html", metavar="FILE", help="Also write a page with histograms.")
+@click.option("--html", type=OutputFile(), metavar="FILE", help="Also write a page with histograms.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     dataset: str,
@@ -97,6 +104,7 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
 
 
 def _columns(dataset: str, split: str) -> dict[str, ColumnStatistics]:
+    _check_there(dataset)
     return statistics_of(dataset, split, map_fn=ChosenMap("reads", READING_BYTES_PER_PROCESS))
 
 
@@ -127,7 +135,11 @@ def _write(html: str | None, page: Callable[[], str]) -> None:
 
 def _chosen(dataset: str, split: str | None) -> str:
     """The split that is asked for, else the one to train on, else the first."""
-    if not files.exists(dataset):
-        raise InfeedError("no such file or folder", where=dataset, do="check the path")
+    _check_there(dataset)
     names = list(manifest_of(dataset).splits)
     return split or ("train" if "train" in names else names[0])
+
+
+def _check_there(dataset: str) -> None:
+    if not files.exists(dataset):
+        raise InfeedError("no such file or folder", where=dataset, do="check the path")

@@ -17,6 +17,7 @@ from rich.text import Text
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.nodes import show_nodes
+from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import quiet
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.parameters import read_parameters
@@ -27,7 +28,7 @@ _CHOOSE = "give --host for Kubeflow, or --project and --region for Vertex AI"
 
 
 @click.command(name="submit", cls=Command)
-@click.argument("job", metavar="JOB")
+@click.argument("job", type=InputPath(), metavar="JOB")
 @click.option("--host", metavar="URL", help="Kubeflow: where its API answers.  [default: $KF_PIPELINES_ENDPOINT]")
 @click.option("--namespace", metavar="NAME", help="Kubeflow: the profile to run in.")
 @click.option("--project", metavar="ID", help="Vertex AI: the Google Cloud project.")

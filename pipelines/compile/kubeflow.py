@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig, split_data
 from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources, Toleration
@@ -91,8 +92,7 @@ def compile_kubeflow(
     job = relative_function_paths(job, options.folder) if options.folder else job
     output = Path(options.output)
     text = _text(job, platform, run_metadata, output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
+    files.write_bytes(options.output, text.encode())
     return options.output
 
 

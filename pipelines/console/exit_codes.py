@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from infeed.components.errors import InfeedError, naming_extras
+from infeed.pipelines.console.paths import check_paths
 from infeed.pipelines.console.terminal import echo
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
@@ -95,6 +96,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         with errors(ctx.params.get("as_json", False), ctx.meta[_DEBUG]):
+            check_paths(self.params, ctx)
             return super().invoke(ctx)
 
 

@@ -175,7 +175,8 @@ def model_folder(path: str) -> str:
     """
     if files.exists(files.join(path, _FILE)):
         return path
-    versions = sorted((name for name in files.list_folders(path) if name.isdigit()), key=int, reverse=True)
+    inside = files.list_folders(path) if files.is_folder(path) else []
+    versions = sorted((name for name in inside if name.isdigit()), key=int, reverse=True)
     for folder in (files.join(path, version) for version in versions[:1]):
         if files.exists(files.join(folder, _FILE)):
             return folder

@@ -101,6 +101,19 @@ def test_what_is_not_allowed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
             pass
 
 
+def test_a_path_that_cannot_be_written_or_looked_up_is_an_error_with_the_path(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    before = sorted(os.listdir(tmp_path))
+    for path in ("/proc/none/x", f"{tmp_path}/file/x", f"{tmp_path}/folder", f"{tmp_path}/{'n' * 300}"):
+        with pytest.raises(InfeedError) as raised:
+            files.write_bytes(path, b"x")
+        assert raised.value.where == path
+    with pytest.raises(InfeedError, match="too long"):
+        files.exists(f"{tmp_path}/{'n' * 300}")
+    assert sorted(os.listdir(tmp_path)) == before
+
+
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gs")])
 def store(request: pytest.FixtureRequest) -> str:
     """A place of its own in an object store."""

@@ -201,7 +201,7 @@ def _images_of(
         path, label = (row[name] or "" for name in _CSV_COLUMNS)
         try:
             image = files.stat(files.join(table.rpartition("/")[0], path))
-        except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
+        except (OSError, ValueError, InfeedError) as error:  # a name that is too long, or has a NUL
             missing_file = isinstance(error, FileNotFoundError)
             reason = f"no file {path[:_SHOWN]!r}" + (", seen from the CSV's own folder" if missing_file else "")
             bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
