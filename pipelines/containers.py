@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, get_args
 
 from infeed.components.errors import InfeedError
@@ -123,11 +125,24 @@ class Engine:
             command = ["buildah", "inspect", "--type=image", "--format={{.FromImageDigest}}", image]
         else:
             command = [self.name, "image", "inspect", '--format={{join .RepoDigests "\\n"}}', image]
-        return _last_line(subprocess.run(command, capture_output=True, text=True).stdout).rpartition("@")[2]
+        found = subprocess.run(command, capture_output=True, text=True).stdout.split()
+        names = {_repository(name): digest for name, _, digest in (line.rpartition("@") for line in found)}
+        return names.get("" if self.name == "buildah" else _repository(image), "")
 
-    def push(self, tag: str) -> list[str]:
-        """The command that pushes, with the credentials that the engine was given by its own `login`."""
-        return [self.name, "push", tag]
+    def push(self, tag: str, digest_file: Path) -> list[str]:
+        """The command that pushes, with the credentials that the engine was given by its own `login`.
+
+        Args:
+          digest_file: where podman and buildah write the digest, which depends on how they compress the layers.
+        """
+        options = [] if self.name == "docker" else [f"--digestfile={digest_file}"]
+        return [self.name, "push", *options, tag]
+
+    def pushed_digest(self, tag: str, digest_file: Path) -> str:
+        """`sha256:...` of what was just pushed; empty where the engine does not say it."""
+        if self.name == "docker":
+            return self._known_digest(tag)
+        return digest_file.read_text("utf-8").strip() if digest_file.exists() else ""
 
     def size(self, tag: str) -> str:
         """How large the image is, in the engine's own words: "3.21 GB"; empty where there is no such image here."""
@@ -163,6 +178,12 @@ def problem(name: EngineName) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return _last_line(done.stderr) or f"exit status {done.returncode}" if done.returncode else ""
+
+
+def _repository(image: str) -> str:
+    """The name without tag and digest, as docker shortens it: `debian` for `docker.io/library/debian:13`."""
+    name = re.sub(r"(:[^:/]+)?(@.*)?$", "", image, count=1)
+    return name.removeprefix("docker.io/").removeprefix("library/")
 
 
 def _last_line(text: str) -> str:

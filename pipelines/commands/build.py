@@ -21,6 +21,7 @@ from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.image.build import BASE, BuiltImage, ImageOptions, OnStep, build_image
 from infeed.pipelines.image.context import Accelerator
+from infeed.pipelines.image.record import remember
 from infeed.pipelines.project.config_file import TEMPLATES, Project, read_project
 
 
@@ -46,6 +47,7 @@ def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
     again = "steps of the build that were done are not done again"
     with interruptible(again), _steps(console, silent=as_json) as on_step:
         built = build_image(None if read.package else read.folder, options, log, on_step)
+    remember(built, read.name)
     if as_json:
         console.out(json.dumps(dataclasses.asdict(built)))
     else:
@@ -81,9 +83,17 @@ def _summary(built: BuiltImage, project: str, name: str, log: Path) -> Text:
         ("base", built.base),
     ]
     if "@" not in built.base:
-        lines.append(("", f"{built.engine} knows no digest of it: another build may get another one under that name"))
+        lines.append(
+            ("", f"{built.engine} knows no digest of the base: another build may get another base by that name")
+        )
+    if "@" in built.image:
+        lines.append(("image", built.image))
+    elif built.pushed:
+        lines.append(("image", f"{built.engine} does not tell its digest: a job names the tag, which may move"))
+    else:
+        lines.append(("image", "no digest before a registry has it: a job names the tag; --push finds the digest"))
     lines.append(("log", str(log)))
     if not built.pushed:
         lines.append(("push with", command_line("push", built.tag, program=built.engine)))
-    lines.append(("next", command_line("compile", project, "--image", built.tag, "--output", f"{name}.json")))
+    lines.append(("next", command_line("compile", project, "--image", built.image, "--output", f"{name}.json")))
     return in_lines(lines, width=12)

@@ -15,6 +15,7 @@ from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
+from infeed.pipelines.image.record import last_built
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target
 from infeed.pipelines.project.config_file import read_project
 
@@ -40,10 +41,10 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
     read = read_project(project)
     options = CompileOptions(output, cast(Target, target), cast(Schema, schema), str(read.folder))
     config = decided(read, overrides)
-    deploy = dataclasses.replace(config.deploy, image=image or config.deploy.image)
-    config = dataclasses.replace(config, deploy=deploy)
+    by_digest, facts = _by_digest(image or config.deploy.image, read.name)
+    config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, image=by_digest))
     with quiet(Path(config.logs) / "compile.log") as console:
-        show_facts(console, config.notes)
+        show_facts(console, [*config.notes, *facts])
         compile_config(config, options)
         job = CompiledJob.read(output)
         console.print(
@@ -54,3 +55,12 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
         )
         if here := local_places(config):
             console.print(f"warning: {here}", style="yellow", highlight=False, soft_wrap=True)
+
+
+def _by_digest(image: str | None, project: str) -> tuple[str | None, list[tuple[str, str]]]:
+    """The image that the job names, and what there is to say of it."""
+    if image is None or "@" in image:
+        return image, []
+    if built := last_built(image, project):
+        return built.image, [("image", f"{built.image}, which infeed build pushed as {image}"), ("base", built.base)]
+    return image, [("image", f"{image}: a tag, which may move before the cluster looks it up; build with --push")]

@@ -64,11 +64,14 @@ class BuiltImage:
 
     Attributes:
       tag: the image's name.
+      image: the same by its digest, which never names another image; the tag where no registry has it, or the
+        engine does not tell.
       base: what it was built on, with its digest where the engine knows it: the next build is given it as it stands.
       size: in the engine's own words.
     """
 
     tag: str
+    image: str
     base: str
     size: str
     engine: str
@@ -95,12 +98,19 @@ def build_image(project: Path | None, options: ImageOptions, log: Path, on_step:
         on_step(f"look up {options.base}")
         digest = engine.digest(options.base)
         _build(engine, options, digest, project, Path(scratch), log, follow)
+        pushed = ""
         if options.push:
             on_step(f"push {options.tag}")
-            _push(engine, options.tag, log, follow)
-    seconds = time.monotonic() - started
-    base = _by_digest(options.base, digest)
-    return BuiltImage(options.tag, base, engine.size(options.tag), engine.name, options.push, round(seconds, 1))
+            pushed = _push(engine, options.tag, Path(scratch), log, follow)
+    return BuiltImage(
+        options.tag,
+        _by_digest(options.tag, pushed),
+        _by_digest(options.base, digest),
+        engine.size(options.tag),
+        engine.name,
+        options.push,
+        round(time.monotonic() - started, 1),
+    )
 
 
 def _by_digest(base: str, digest: str) -> str:
@@ -150,14 +160,17 @@ def _build(
     )
 
 
-def _push(engine: Engine, tag: str, log: Path, follow: _Follow) -> None:
-    ended = follow(engine.push(tag))
+def _push(engine: Engine, tag: str, scratch: Path, log: Path, follow: _Follow) -> str:
+    """Returns the digest, where the engine tells it."""
+    digest_file = scratch / "digest"
+    ended = follow(engine.push(tag, digest_file))
     if ended.status:
         raise InfeedError(
             f"the image was built, but {tag!r} cannot be pushed: {ended.words}",
             where=str(log),
             do=f"log in with `{engine.name} login`, and see that the name begins with your registry's",
         )
+    return engine.pushed_digest(tag, digest_file)
 
 
 def _follow(command: Sequence[str], write: Callable[[str], object], on_step: OnStep) -> _Ended:

@@ -15,6 +15,7 @@ from infeed.pipelines.cli import main
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.image import build as build_settings
 from infeed.pipelines.image import context as build_context
+from infeed.pipelines.image.record import last_built
 
 STEPS = "echo 'STEP 1/2: FROM debian'; echo 'STEP 2/2: RUN --mount=type=secret,id=ca.crt pip install --upgrade tfx'"
 
@@ -46,7 +47,7 @@ def test_it_says_what_was_built_how_large_it_is_and_what_comes_next(engines, pro
     assert f"compile {project} --image taxi:1 --output taxi.json" in result.output
     (build,) = (call for call in engines.calls("docker") if call[0] == "build")
     assert "--build-arg=BASE=debian:13" in build
-    assert "docker knows no digest of it" in result.output
+    assert "docker knows no digest of the base" in result.output
 
 
 DIGEST = "sha256:" + "5" * 64
@@ -124,7 +125,37 @@ def test_the_name_may_stand_in_the_config(engines, project):
 def test_a_push_comes_after_the_build(engines, project):
     engines.add("docker", f"[ $1 != build ] || {{ {STEPS}; }}")
     assert "push with" not in infeed("build", project, "--tag", "taxi:1", "--push").output
-    assert [call[0] for call in engines.calls("docker")][-3:] == ["build", "push", "images"]
+    assert [call[0] for call in engines.calls("docker")][-4:] == ["build", "push", "image", "images"]
+
+
+PUSHED = "sha256:" + "7" * 64
+TAG = "registry.example:5000/taxi:1"
+NAMED = f"registry.example:5000/taxi@{PUSHED}"
+ELSEWHERE = f"other.example/taxi@{DIGEST}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "answer"),
+    [
+        ("docker", f"case $1$2 in imageinspect) echo '{ELSEWHERE}'; echo '{NAMED}'; echo '{ELSEWHERE}';; esac"),
+        ("podman", f"case $2 in --digestfile=*) echo {PUSHED} >${{2#*=}};; esac"),
+        ("buildah", f"case $2 in --digestfile=*) echo {PUSHED} >${{2#*=}};; esac"),
+    ],
+)
+def test_after_a_push_the_image_is_named_by_the_digest_that_its_own_registry_has(engines, project, engine, answer):
+    engines.add(engine, answer)
+    result = infeed("build", project, "--tag", TAG, "--push")
+    assert f"image       {NAMED}\n" in result.output
+    built = last_built(TAG, "taxi")
+    assert built
+    assert (built.tag, built.image, built.pushed) == (TAG, NAMED, True)
+
+
+@pytest.mark.parametrize(("words", "said"), [(["--push"], "does not tell its digest"), ([], "--push finds the digest")])
+def test_where_the_digest_is_not_known_it_says_so(engines, project, words, said):
+    engines.add("docker")
+    assert said in infeed("build", project, "--tag", TAG, *words).output
+    assert last_built(TAG, "taxi") is None
 
 
 @pytest.mark.parametrize(
