@@ -49,6 +49,7 @@ BENCHMARKS = (
     Benchmark("wide", "wide.py", (), ("--rows=200", "--columns=100")),
     Benchmark("imports", "imports.py", (), ("--only=run", "--only=ingest", "--only=StatisticsGen", "--turns=1")),
     Benchmark("feed", "feed.py", (), ("--rows=8000", "--batch-size=1024")),
+    Benchmark("shuffle", "shuffle.py", (), ("--most-blocks=300",)),
     Benchmark("scale", "scale.py", (), ("--rows=4000", "--turns=1", "--step=statistics")),
     Benchmark("growth", "growth.py", (), ("--grows=rows", "--most-rows=100000", "--turns=1")),
     Benchmark("wait", "wait.py", (), ("--rows=64", "--turns=3", "--no-workers")),

@@ -107,4 +107,4 @@ def _read(paths: Iterable[str]) -> Iterator[TableStatistics]:
 
 
 def _file(number: int) -> str:
-    return f"{number:08d}.json"
+    return f"{number:08d}.json.zst"

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from infeed.components import machine, progress, schema
 from infeed.components.annotations import Count
@@ -32,6 +33,7 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.errors import InfeedError
 
 FORMAT = 1
+_ZSTD = ".zst"
 _WAITING_BYTES = 16 << 20  # of cells
 _WIDE_WAITING_BYTES = 64 << 20  # where that is few rows: to look at a column takes some 0.3 ms, however few it has
 _MANY_ROWS = 4_096
@@ -88,11 +90,18 @@ class TableStatistics:
         """Writes it, whole or not at all.
 
         Args:
+          path: compressed by zstd, a quarter of the size, if it ends in .zst
           key: what the rows are known by
         """
         columns = [column.plain() for column in self.columns.values()]
         plain = {"format": FORMAT, "key": key, "rows": self.rows, "columns": columns, "untyped": sorted(self.untyped)}
-        files.write_bytes(path, json.dumps(plain).encode())
+        content = json.dumps(plain).encode()
+        if path.endswith(_ZSTD):
+            sink = pa.BufferOutputStream()
+            with pa.CompressedOutputStream(sink, "zstd") as compressed:
+                compressed.write(content)
+            content = sink.getvalue().to_pybytes()
+        files.write_bytes(path, content)
 
     @classmethod
     def read(cls, path: str, key: str) -> TableStatistics | None:
@@ -102,7 +111,10 @@ class TableStatistics:
           InfeedError: the file was cut short, tampered with, or written by a later version.
         """
         try:
-            stored = schema.read_json(_Stored, files.read_bytes(path), _check_format)
+            content = files.read_bytes(path)
+            if path.endswith(_ZSTD):
+                content = pa.CompressedInputStream(pa.BufferReader(content), "zstd").read()
+            stored = schema.read_json(_Stored, content, _check_format)
             if stored.key != key:
                 return None
             return stored.table()

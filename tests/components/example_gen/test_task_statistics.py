@@ -13,7 +13,7 @@ from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.splits import ByLabel
 from infeed.components.dataset.statistics.table_statistics import statistics_of
 from infeed.components.engine.processes import Processes
-from infeed.components.example_gen import ingest
+from infeed.components.example_gen import ingest, task_statistics
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
 from infeed.components.example_gen.sources.csv.reader import open_csv
@@ -71,6 +71,20 @@ def test_what_ingest_counts_is_what_the_shards_hold(job: MakeJob, tmp_path: Path
         (Path(one.root) / f"statistics-{split}.json").unlink()
         assert read(one, tmp_path / "cache", split) == found
     assert list(counted["train"]) == ["fare", "row", "tags", "word"]
+
+
+def test_groups_of_tasks_add_up_to_the_same(job: MakeJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = written(job(table()))
+    monkeypatch.setattr(task_statistics, "_GROUP", 2)
+    assert len(task_statistics.statistics_groups(5)) == 2
+    assert written(job(table())) == at_once
+
+
+@pytest.mark.parametrize(("tasks", "groups"), [(1, 0), (64, 0), (65, 2), (1_000, 16), (1_000_000, 1_000)])
+def test_neither_groups_nor_their_tasks_are_many(tasks: int, groups: int) -> None:
+    found = task_statistics.statistics_groups(tasks)
+    assert len(found) == groups
+    assert not found or (found[0].first, found[-1].stop >= tasks) == (0, True)
 
 
 def backwards(function: Callable[[Any], Any], items: Sequence[Any], /) -> Iterable[Any]:
