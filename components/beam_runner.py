@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from infeed.components.errors import InfeedError
+from infeed.components.errors import InfeedError, infeed_error
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 BEAM_RUNNERS = {
@@ -64,6 +64,38 @@ class Named:
     def is_cluster(self) -> bool:
         """Whether a runner is named that is not local."""
         return bool(self.runner) and not self.is_local
+
+
+@contextmanager
+def telling_failures(runner: str) -> Iterator[None]:
+    """Inside, a pipeline runs: what it fails of is an InfeedError, without what Beam wraps round it.
+
+    Args:
+      runner: name or class. What a local one fails of and is no InfeedError stays as it is: it is an error of the code
+        that it runs. Another one may be out of reach, or its workers may not be able to work.
+
+    Raises:
+      InfeedError: one was raised on a worker, or a runner that is not local failed.
+    """
+    try:
+        yield
+    except Exception as error:  # which of them, depends on the runner
+        ours = infeed_error(error)
+        if ours is None and not Named(runner).is_cluster:
+            raise
+        raise ours or _failure(error, runner) from (None if ours else error)
+
+
+def _failure(error: Exception, runner: str) -> InfeedError:
+    details = getattr(error, "details", None)  # of an error of gRPC
+    said = (details() if callable(details) else str(error)) or ""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
+    do = (
+        "check Beam's options and that what they name can be reached from here; read the logs of the runner and of its "
+        "workers, which need this package and the same Python"
+    )
+    return InfeedError(f"Beam's {Named(runner).short_name} failed: {reason}", where=f"--runner={runner}", do=do)
 
 
 @contextmanager

@@ -20,9 +20,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from infeed.components.beam_runner import Named, telling_failures
 from infeed.components.dataset import files
 from infeed.components.engine.engine import FAN_IN, Engine
-from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.errors import InfeedError
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -40,20 +41,21 @@ class OnBeam(Engine):
     Args:
       make_pipeline: returns a pipeline on that runner.
       shared: folder that this process and all workers see; a folder of its own in it is removed in the end.
-      runner: name of the runner, for people.
+      runner: its name or class.
     """
 
     def __init__(self, make_pipeline: Callable[[], beam.Pipeline], shared: str, runner: str) -> None:
         self._make_pipeline = make_pipeline
         self._shared = shared
-        self.place = f"on Beam's {runner}"
+        self.runner = runner
+        self.place = f"on Beam's {Named(runner).short_name}"
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
         numbered = list(enumerate(items))
         if not numbered:
             return
         with self._results() as results:
-            with _raising_of(results), self._make_pipeline() as pipeline:
+            with _raising_of(results, self.runner), self._make_pipeline() as pipeline:
                 _spread(pipeline, _Call(function, results), numbered)
             yield from results.read_all(len(numbered))
 
@@ -65,7 +67,7 @@ class OnBeam(Engine):
             raise ValueError("there are no items to merge")
         with self._results() as results:
             level, count = 0, len(numbered)
-            with _raising_of(results), self._make_pipeline() as pipeline:
+            with _raising_of(results, self.runner), self._make_pipeline() as pipeline:
                 done = _spread(pipeline, _Call(function, results), numbered)
                 while count > 1:
                     level, count = level + 1, math.ceil(count / FAN_IN)
@@ -196,12 +198,13 @@ def _with_neighbors(number: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _raising_of(results: _Results) -> Iterator[None]:
+def _raising_of(results: _Results, runner: str) -> Iterator[None]:
     """Inside, the error of a worker is raised as the worker raised it, without what Beam wraps round it."""
     try:
-        yield
-    except Exception as error:  # which of them, depends on the runner
-        raised = results.error() or infeed_error(error)
+        with telling_failures(runner):
+            yield
+    except Exception:
+        raised = results.error()
         if raised is None:
             raise
         raise raised from None

@@ -199,7 +199,7 @@ def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
     alone = "" if request.format else "an executor of one's own reads the source"
     with choose(replace(work_of(opened), alone=alone), cluster) as engine:
         if isinstance(engine, OnBeam):
-            run_pipeline(opened.tasks, job, cluster.make_pipeline)
+            run_pipeline(opened.tasks, job, cluster.make_pipeline, engine.runner)
         else:
             ingest.ingest(opened.tasks, job, map_fn=engine.map)
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import apache_beam as beam
 
+from infeed.components.beam_runner import telling_failures
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Balanced, Shard
 from infeed.components.dataset.shards import ShardPlan
-from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.chunks import Chunk, chunks_of, windows_of
 from infeed.components.example_gen.ingest import Job
@@ -45,20 +46,17 @@ Work = ShardTask | SpillTask | StatisticsGroup
 Place = tuple[str, int]  # of a shard: its split and its index
 
 
-def run_pipeline(tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> None:
+def run_pipeline(tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], beam.Pipeline], runner: str = "") -> None:
     """Everything from an empty folder to a whole dataset.
 
+    Args:
+      runner: that the pipeline is made on; empty for a local one.
+
     Raises:
-      InfeedError: where one was raised on a worker, without what Beam wraps round it.
+      InfeedError: where one was raised on a worker, or the runner failed.
     """
-    try:
-        with ingest.transaction(job), make_pipeline() as pipeline:
-            pipeline | IngestTasks(tasks, job)
-    except Exception as error:  # which of them, depends on the runner
-        ours = infeed_error(error)
-        if ours is None:
-            raise
-        raise ours from None
+    with telling_failures(runner), ingest.transaction(job), make_pipeline() as pipeline:
+        pipeline | IngestTasks(tasks, job)
 
 
 @dataclass

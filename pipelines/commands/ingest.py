@@ -193,5 +193,5 @@ def _beams_words_kept() -> Iterator[None]:
 def _run_on_beam(opened: OpenedSource, job: steps.Job, runner: str, beam_options: tuple[str, ...]) -> Manifest:
     from infeed.components.example_gen.transforms import run_pipeline
 
-    run_pipeline(opened.tasks, job, lambda: pipeline_on(runner, beam_options))
+    run_pipeline(opened.tasks, job, lambda: pipeline_on(runner, beam_options), BEAM_RUNNERS.get(runner, runner))
     return Manifest.read(job.root)

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from infeed.components.beam_runner import LOCAL_RUNNER, container_options, local_runner, pipeline_on
+from infeed.components.beam_runner import (
+    LOCAL_RUNNER,
+    container_options,
+    local_runner,
+    pipeline_on,
+    telling_failures,
+)
+from infeed.components.errors import InfeedError
 
 
 @pytest.mark.tfx
@@ -78,3 +85,39 @@ def test_a_pipeline_that_somebody_makes_for_the_executor_is_taken() -> None:
 )
 def test_options_for_containers_name_a_runner(given: list[str], expected: tuple[str, ...]) -> None:
     assert container_options(given, "here/image:1") == expected
+
+
+class UnreachableError(Exception):
+    """As those of gRPC: its text is a listing, and `details` tells what happened."""
+
+    def details(self) -> str:
+        return "Deadline Exceeded"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (UnreachableError("<a\n\tlisting\n>"), "Deadline Exceeded"),
+        (TimeoutError(), "TimeoutError"),
+        (OSError("gone"), "gone"),
+    ],
+)
+def test_what_a_cluster_fails_of_names_the_runner(error: Exception, told: str) -> None:
+    with pytest.raises(InfeedError, match="PortableRunner failed") as raised, telling_failures("PortableRunner"):
+        raise error
+    assert told in raised.value.what
+    assert raised.value.where == "--runner=PortableRunner"
+    assert raised.value.__cause__ is error
+
+
+def test_what_a_local_pipeline_fails_of_is_an_error_of_the_code() -> None:
+    for runner in ("", LOCAL_RUNNER):
+        with pytest.raises(ZeroDivisionError), telling_failures(runner):
+            raise ZeroDivisionError
+
+
+def test_an_error_of_a_worker_is_raised_without_what_beam_wraps_round_it() -> None:
+    ours = InfeedError("no rows", where="a.csv", do="add some")
+    with pytest.raises(InfeedError) as raised, telling_failures("FlinkRunner"):
+        raise RuntimeError(f"Pipeline failed in state FAILED: infeed.InfeedError: {ours} [while running 'Spill']")
+    assert (raised.value.what, raised.value.where, raised.value.do) == (ours.what, ours.where, ours.do)
