@@ -95,7 +95,9 @@ def _failure(error: Exception, runner: str) -> InfeedError:
         "check Beam's options and that what they name can be reached from here; read the logs of the runner and of its "
         "workers, which need this package and the same Python"
     )
-    return InfeedError(f"Beam's {Named(runner).short_name} failed: {reason}", where=f"--runner={runner}", do=do)
+    return InfeedError(
+        f"the Beam runner {Named(runner).short_name} failed: {reason}", where=f"--runner={runner}", do=do
+    )
 
 
 @contextmanager
