@@ -74,6 +74,39 @@ def dask(processes: int = 2) -> Iterator[list[str]]:
             client.close()  # Beam leaves open one of each pipeline, which would complain that the cluster is gone
 
 
+@contextmanager
+def spark(folder: Path, processes: int = 2) -> Iterator[list[str]]:
+    """Name a Spark cluster of processes, which the first pipeline starts; end it afterwards.
+
+    Args:
+      folder: for logs and temporary files of the executors.
+    """
+    from pyspark import SparkContext
+
+    submit = [f"--master local-cluster[{processes},1,1024]", "--conf spark.ui.enabled=false"]
+    submit.append(f"--conf spark.executorEnv.PYTHONPATH={os.pathsep.join(filter(None, sys.path))}")
+    given = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": " ".join([*submit, "pyspark-shell"]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(folder),
+    }
+    before = dict(os.environ)
+    os.environ.update(given)
+    try:
+        yield ["--runner=beam_pyspark_runner.pyspark_runner.PySparkRunner"]
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        if context := SparkContext._active_spark_context:
+            gateway = context._gateway
+            context.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # Java ends with it
+            gateway.proc.wait(60)
+            SparkContext._gateway = SparkContext._jvm = None
+
+
 def __getattr__(name: str) -> Any:
     """`CountingRunner`, made when it is asked for: Beam takes seconds to load."""
     if name != "CountingRunner":

@@ -10,6 +10,7 @@ import importlib
 import os
 import pickle
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -18,6 +19,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -280,6 +282,15 @@ def beam_clusters() -> Iterator[ModuleType]:
 def portable_options(beam_clusters: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Options of Beam's that name its portable runner with a pool of external workers."""
     with beam_clusters.portable(tmp_path_factory.mktemp("portable")) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def spark_options(beam_clusters: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Options of Beam's that name a Spark cluster, on machines that have Java and the packages."""
+    if not shutil.which("java") or not all(map(find_spec, ("pyspark", "beam_pyspark_runner"))):
+        pytest.skip("Spark takes Java, and: pip install pyspark==3.5.*; pip install --no-deps beam-pyspark-runner")
+    with beam_clusters.spark(tmp_path_factory.mktemp("spark")) as options:
         yield options
 
 

@@ -246,7 +246,8 @@ def read_header(path: str) -> AvroHeader:
         except InfeedError:
             raise
         except Exception as error:  # whatever a decoder and a schema make of broken bytes
-            raise InfeedError(f"not Avro, or cut short: {error!r}", where=path, do=_REMEDY) from error
+            told = "a forged length takes all memory" if isinstance(error, MemoryError) else repr(error)
+            raise InfeedError(f"not Avro, or cut short: {told}", where=path, do=_REMEDY) from error
 
 
 def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:

@@ -1,4 +1,4 @@
-"""Through Beam's portable runner with external workers, as Flink and Spark run Python, and on Dask."""
+"""Through Beam's portable runner with external workers, as Flink and Spark run Python, on Dask, and on Spark itself."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from infeed.components.errors import InfeedError
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 
 
-@pytest.fixture(params=["portable", "dask"], scope="module")
+@pytest.fixture(params=["portable", "dask", "spark"], scope="module")
 def options(request: pytest.FixtureRequest, beam_clusters: ModuleType, functions: ModuleType) -> Iterator[list[str]]:
-    if request.param == "portable":
-        yield request.getfixturevalue("portable_options")
+    if request.param != "dask":
+        yield request.getfixturevalue(f"{request.param}_options")
     else:
         with beam_clusters.dask() as found:
             yield found

@@ -247,13 +247,14 @@ def trips(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("options", "place"),
     [
-        (None, "on Beam's PortableRunner"),
+        ("portable_options", "on Beam's PortableRunner"),
+        ("spark_options", "on Beam's PySparkRunner"),
         (["--direct_num_workers=2"], "on 2 processes"),
         (["--runner=DirectRunner"], "in this process"),
     ],
 )
 def test_every_engine_writes_the_same(
-    options: list[str] | None,
+    options: list[str] | str,
     place: str,
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -262,7 +263,7 @@ def test_every_engine_writes_the_same(
     from infeed.components.example_gen.executor import Executor
 
     source, written = trips(tmp_path / "in"), {}
-    named = request.getfixturevalue("portable_options") if options is None else options
+    named = request.getfixturevalue(options) if isinstance(options, str) else options
     for name, given in {"far": named, "near": []}.items():
         context = Executor.Context(beam_pipeline_args=given)
         execute(lambda context=context: Executor(context), tmp_path / name, properties(source))
