@@ -167,8 +167,8 @@ def test_rows_without_a_required_value_are_set_aside_and_counted(tmp_path: Path)
         (["{trips}", "out", "--set", "delimeter=;"], "no setting 'delimeter'"),
         (["{trips}", "{trips}"], "'trips.csv' lies there, which is no part of a dataset"),
         (["{trips}", "{trips}", "--overwrite"], "'trips.csv' lies there, which is no part of a dataset"),
-        (["{trips}", "{trips}/trips.csv", "--overwrite"], "OUTPUT is a file"),
-        (["{trips}", "/dev/null/out"], "cannot write there: Not a directory"),
+        (["{trips}", "{trips}/trips.csv", "--overwrite"], "is a file, not a folder"),
+        (["{trips}", "/dev/null/out"], "'/dev/null' is a device or a pipe"),
         (["{trips}", "out", "--cut", "2020-01-05"], "--cut without --split-time"),
     ],
 )

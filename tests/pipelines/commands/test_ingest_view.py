@@ -55,7 +55,7 @@ def test_nothing_is_lost_in_silence() -> None:
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:
     opened: Any = SimpleNamespace(tasks=[1], provenance=SimpleNamespace(bytes=10))
-    with show_progress(opened, 10, quiet=True) as watcher, show_opening(quiet=True):
+    with show_progress(opened, quiet=True) as watcher, show_opening(quiet=True):
         assert type(watcher) is ProgressListener
 
 
@@ -66,10 +66,10 @@ def progress() -> Progress:
 
 def test_bars_count_rows_and_shards(progress: Progress) -> None:
     opened: Any = SimpleNamespace(tasks=[1, 2], provenance=SimpleNamespace(bytes=40))
-    bars = Bars(progress, opened, block_bytes=10)  # two blocks a task
+    bars = Bars(progress, opened)
     reading, writing = progress.tasks
     bars.read(SimpleNamespace(rows=1_500, spills=[SimpleNamespace(bytes=7)]))  # type: ignore[arg-type]
-    assert (reading.completed, reading.total, reading.fields["count"]) == (0.5, 2, "1,500 rows")
+    assert (reading.completed, reading.total, reading.fields["count"]) == (1, 2, "1,500 rows")
     assert not writing.visible
     bars.write(SimpleNamespace(bytes=7), shards=4)  # type: ignore[arg-type]
     assert (reading.completed, writing.completed, writing.total) == (2, 1, 4)
