@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -331,12 +332,29 @@ def s3_endpoint() -> Iterator[str]:
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    answering = server._server.app  # type: ignore[union-attr]
+
+    def counted(environ: dict[str, Any], start_response: Any) -> Any:
+        _requests.append(f"{environ['REQUEST_METHOD']} {environ.get('HTTP_RANGE', '')}")
+        return answering(environ, start_response)
+
+    server._server.app = counted  # type: ignore[union-attr]
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
     with urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")):
         pass
     yield endpoint
     server.stop()
+
+
+_requests: list[str] = []
+
+
+@pytest.fixture
+def s3_requests() -> list[str]:
+    """The requests that S3's server has got, as `GET bytes=0-99`; tests clear it."""
+    _requests.clear()
+    return _requests
 
 
 @pytest.fixture

@@ -24,10 +24,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import fs
 
+from infeed.components.dataset.read_ahead import ReadAhead
 from infeed.components.errors import InfeedError
 
 _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}
 _PROTOCOLS = {"s3": "https", "gs": "http"}  # of an endpoint that names none
+_ATTEMPTS = 10  # of a request to S3, with growing pauses: a store that is told to slow down needs half a minute
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 # Of Hadoop, Spark and its committers, and Dask: beside the data, and no data themselves.
 # And of Windows and macOS, which write them into folders of pictures and into archives.
@@ -187,12 +189,13 @@ def relative(path: str, root: str) -> str:
 
 
 @contextmanager
-def open_input(path: str, *, mapped: bool = False) -> Iterator[pa.NativeFile]:
+def open_input(path: str, *, mapped: bool = False, ahead: bool = False) -> Iterator[pa.NativeFile]:
     """A seekable binary file.
 
     Args:
       mapped: maps a local file into memory, so that a part of it is read without the rest; what is read stays valid
         after the file is closed.
+      ahead: reads one of an object store in large ranges, the next ones ahead; for who reads it from front to back.
 
     Raises:
       InfeedError: it may not be read.
@@ -201,7 +204,11 @@ def open_input(path: str, *, mapped: bool = False) -> Iterator[pa.NativeFile]:
     with _refusals(path):
         opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
     with opened as file:
-        yield file
+        if ahead and _is_object_store(system):
+            with ReadAhead(file) as reader:
+                yield pa.PythonFile(reader, "r")
+        else:
+            yield file
 
 
 def _open_local(path: str, mapped: bool) -> pa.NativeFile:
@@ -321,6 +328,8 @@ def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.File
         protocol, _, host = endpoint.rpartition("://")
         return _client(scheme, host, protocol or _PROTOCOLS[scheme]), authority
     try:
+        if scheme == "s3":
+            return _client(scheme, "", "https", region=fs.resolve_s3_region(authority)), authority
         system, base = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
     except (OSError, ValueError) as error:
         told = str(error).partition("\n")[0]
@@ -329,11 +338,12 @@ def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.File
     return system, base
 
 
-def _client(scheme: str, host: str, protocol: str) -> fs.FileSystem:
-    if scheme == "gs":  # an emulator asks for no credentials
+def _client(scheme: str, host: str, protocol: str, region: str | None = None) -> fs.FileSystem:
+    if scheme == "gs":  # an emulator asks for no credentials; its client tries again for a quarter of an hour
         return fs.GcsFileSystem(anonymous=True, endpoint_override=host, scheme=protocol)
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return fs.S3FileSystem(endpoint_override=host, scheme=protocol, region=region)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or region
+    retry = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+    return fs.S3FileSystem(endpoint_override=host or None, scheme=protocol, region=region, retry_strategy=retry)
 
 
 def _is_object_store(system: fs.FileSystem) -> bool:

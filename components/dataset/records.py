@@ -126,7 +126,7 @@ def count_records(path: str) -> int:
 def file_crc32c(path: str) -> str:
     """crc32c of a file's bytes as they lie on disk, in hex."""
     checksum = google_crc32c.Checksum()
-    with files.open_input(path) as file:
+    with files.open_input(path, ahead=True) as file:
         while chunk := file.read(_CHUNK):
             checksum.update(chunk)
     return str(checksum.digest().hex())
@@ -224,7 +224,7 @@ def _chunks(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[bytes]:
 @contextmanager
 def open_framing(path: str) -> Iterator[BinaryIO]:
     """The bytes of a file, decompressed where its name ends in `.gz`."""
-    with files.open_input(path) as file:
+    with files.open_input(path, ahead=True) as file:
         raw = igzip.IGzipFile(fileobj=file, mode="rb") if path.endswith(names.GZIP_SUFFIX) else file
         yield cast(BinaryIO, io.BufferedReader(raw, _CHUNK))
 
@@ -277,7 +277,7 @@ def _count_readable(path: str) -> int:
 def _decompress_what_can_be(path: str) -> Iterator[bytes]:
     """In small steps: of a step that fails, nothing comes out."""
     decompressor: Any = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
-    with files.open_input(path) as file, suppress(*_BAD_GZIP):
+    with files.open_input(path, ahead=True) as file, suppress(*_BAD_GZIP):
         while chunk := file.read(_SMALL_CHUNK):
             while chunk:
                 yield decompressor.decompress(chunk)

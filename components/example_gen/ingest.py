@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,6 +65,8 @@ class Job:
       source: without its tasks, which may be many and go to the workers one by one.
       splits: names of all splits, in order.
       buckets: how rows are split by hash; None where every task brings its split.
+      local_scratch: a folder of this machine for what only the steps themselves read; empty where other machines read
+        it, too, or the dataset lies on this machine anyway.
     """
 
     root: str
@@ -71,6 +74,7 @@ class Job:
     splits: tuple[str, ...]
     buckets: Buckets | None
     options: IngestOptions
+    local_scratch: str = ""
 
     @classmethod
     def of(
@@ -94,7 +98,13 @@ class Job:
 
     @property
     def temporary(self) -> str:
+        """Where shards lie until they are published."""
         return files.join(self.root, names.UNFINISHED)
+
+    @property
+    def scratch(self) -> str:
+        """Where a step leaves what the next one reads: spills, statistics, rejected rows."""
+        return self.local_scratch or self.temporary
 
     @property
     def written_schema(self) -> pa.Schema:
@@ -127,7 +137,7 @@ def ingest(
 ) -> Manifest:
     """All steps, without Beam; what is written does not depend on `map_fn`."""
     listener = listener or ProgressListener()
-    with transaction(job):
+    with transaction(job), _scratch_here(job) as job:
         spilled = []
         for one in map_fn(partial(spill_task, job=job), tasks):
             spilled.append(one)
@@ -142,21 +152,31 @@ def ingest(
         return publish(shards, plan, len(tasks), job)
 
 
+@contextmanager
+def _scratch_here(job: Job) -> Iterator[Job]:
+    """Keeps spills of a dataset on an object store off it: they are read in thousands of small ranges."""
+    if files.is_local(job.root):
+        yield job
+        return
+    with tempfile.TemporaryDirectory(prefix="infeed-ingest-") as folder:
+        yield dataclasses.replace(job, local_scratch=folder)
+
+
 def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
     """All levels of the shuffle; the files of a level are removed once the next one is there."""
     for level in itertools.count(1):
         wanted = [task for split in plan.splits for task in shuffle.regroupings(split, level)]
         if not wanted:
             return
-        for _ in map_fn(partial(shuffle.regroup, folder=job.temporary), wanted):
+        for _ in map_fn(partial(shuffle.regroup, folder=job.scratch), wanted):
             pass
         for split in plan.splits:
             if shuffle.regroupings(split, level):
-                files.remove(shuffle.level_folder(job.temporary, level - 1, split.split))
+                files.remove(shuffle.level_folder(job.scratch, level - 1, split.split))
 
 
 def _merge_statistics(tasks: int, job: Job, map_fn: MapFn) -> None:
-    merge = partial(merge_statistics, temporary=job.temporary, splits=job.analysed_splits)
+    merge = partial(merge_statistics, temporary=job.scratch, splits=job.analysed_splits)
     for _ in map_fn(merge, statistics_groups(tasks)):
         pass
 
@@ -255,10 +275,10 @@ class _Spilling:
         unread = self.bad_rows.take()
         self._rejected += unread
         self._spill()
-        self._analysis.leave(self._job.temporary, self._task.order)
+        self._analysis.leave(self._job.scratch, self._task.order)
         if self._rejected:
             name = f"{self._task.order:08d}.jsonl"
-            files.write_bytes(files.join(self._job.temporary, _REJECTS, name), to_jsonl(self._rejected))
+            files.write_bytes(files.join(self._job.scratch, _REJECTS, name), to_jsonl(self._rejected))
         return SpilledTask(
             order=self._task.order,
             rows=self._rows + len(unread),
@@ -277,7 +297,7 @@ class _Spilling:
         self._run = RunRecords()
 
     def _path(self, split: str | None) -> str:
-        folder = shuffle.level_folder(self._job.temporary, 0, split or "all")
+        folder = shuffle.level_folder(self._job.scratch, 0, split or "all")
         return files.join(folder, f"{self._task.order:08d}-{self._runs:06d}.arrow")
 
     def _seed(self, split: str | None) -> Seed:
@@ -297,7 +317,7 @@ def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
     """Plan from the sizes of all spills, and list each split's spills where `shuffle` finds them."""
     plan, spills = plan_writes(tasks, job.splits, job.buckets, job.options)
     for split, found in spills.items():
-        shuffle.list_spills(job.temporary, split, found)
+        shuffle.list_spills(job.scratch, split, found)
     return plan
 
 
@@ -324,7 +344,7 @@ def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Jo
 
 
 def _write_shard(task: ShardTask, job: Job) -> Shard:
-    return write_shard(task, shuffle.read_windows(task.plan, task.windows, job.temporary), job)
+    return write_shard(task, shuffle.read_windows(task.plan, task.windows, job.scratch), job)
 
 
 def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
@@ -355,14 +375,14 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
         rows_read=plan.rows,
     )
     analysed = [(split, manifest.splits[split]) for split in job.analysed_splits]
-    publish_statistics(job.temporary, job.root, tasks, analysed)
+    publish_statistics(job.scratch, job.root, tasks, analysed)
     manifest.write(job.root)
     return manifest
 
 
 def _publish_rejects(job: Job) -> None:
     with files.open_output(files.join(job.root, names.REJECTS)) as out:
-        for file in files.glob(files.join(job.temporary, _REJECTS), "*.jsonl"):
+        for file in files.glob(files.join(job.scratch, _REJECTS), "*.jsonl"):
             out.write(files.read_bytes(file.path))
 
 

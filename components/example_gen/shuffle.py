@@ -256,7 +256,7 @@ def joined(parts: Iterable[tuple[Chunks, npt.NDArray[np.int64]]], windows: int) 
 def _rows_of(spill: PlacedSpill, start: int, stop: int) -> Chunks:
     """Records `start` to `stop`, not included, of a spill."""
     start, stop, found = spill.start + start, spill.start + stop, Chunks()
-    with files.open_input(spill.path, mapped=True) as file:
+    with files.open_input(spill.path, mapped=True, ahead=True) as file:
         reader = pa.ipc.open_file(file)
         rows = int(reader.schema.metadata[ROWS_OF_CHUNK])
         for chunk in range(start // rows, -(-stop // rows)):

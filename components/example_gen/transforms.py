@@ -104,7 +104,7 @@ def _work(plan: WritePlan, tasks: int, job: Job) -> Iterator[Work]:
     yield from statistics_groups(tasks)
     yield from shard_tasks(plan)
     for split in plan.splits:
-        spills = SpillTable.read(job.temporary, split.split)
+        spills = SpillTable.read(job.scratch, split.split)
         for number in range(len(spills)):
             yield SpillTask(split, number, spills[number])
 
@@ -114,7 +114,7 @@ def _deal(work: tuple[int, Iterable[Work]], job: Job) -> Iterator[tuple[Place, S
     written."""
     for task in work[1]:
         if isinstance(task, StatisticsGroup):
-            merge_statistics(task, job.temporary, job.analysed_splits)
+            merge_statistics(task, job.scratch, job.analysed_splits)
         elif isinstance(task, ShardTask):
             yield (task.plan.split, task.index), task
         else:

@@ -236,7 +236,7 @@ def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
 
 def read_header(path: str) -> AvroHeader:
     """Raises InfeedError where the file is not Avro, or its schema is not of records."""
-    with files.open_input(path) as file:
+    with files.open_input(path, ahead=True) as file:
         try:
             reader = fastavro.reader(file)  # reads the header, and no more
             metadata, schema, stop = reader.metadata, json.loads(reader.metadata["avro.schema"]), file.tell()

@@ -149,7 +149,7 @@ def lending() -> Iterator[Callable[[A], A]]:
 
 def is_plain(path: str, encoding: str) -> bool:
     """Whether the bytes of a file are its text, so that reading may begin at any row."""
-    with files.open_input(path) as file:
+    with files.open_input(path, ahead=True) as file:
         return not _is_recoded(encoding) and not file.read(len(_ZSTD)).startswith((_GZIP, _ZSTD))
 
 
@@ -167,7 +167,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
-    with files.open_input(span.path) as file:
+    with files.open_input(span.path, ahead=True) as file:
         reader = _open_decompressed(file)
         reader = _Recoder(reader, encoding) if _is_recoded(encoding) else reader
         try:

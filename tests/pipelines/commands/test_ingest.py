@@ -212,6 +212,14 @@ def test_a_dataset_on_an_object_store(trips: Path, tmp_path: Path, scheme: str, 
     assert "200" in infeed("inspect", f"{store}/out").output
 
 
+def test_of_a_dataset_on_an_object_store_nothing_is_read_back(trips: Path, s3: str, s3_requests: list[str]) -> None:
+    assert infeed("ingest", trips, s3, "--shards", "3").exit_code == 0
+    ranges = [request for request in s3_requests if request.startswith("GET bytes")]
+    uploads = [request for request in s3_requests if request.startswith("PUT")]
+    assert ranges == []  # spills, statistics and rejected rows lie here
+    assert len(uploads) < 40
+
+
 def test_neither_tfx_nor_beam_nor_tensorflow_is_imported(trips: Path, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom infeed.pipelines.cli import main\n"

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import io
+import random
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infeed.components.dataset import files, read_ahead
+from infeed.components.dataset.read_ahead import ReadAhead
+
+CONTENT = random.Random(0).randbytes(5_000)
+
+
+class Store:
+    """A file of an object store, which writes down what it is asked for."""
+
+    def __init__(self, content: bytes = CONTENT) -> None:
+        self._content = content
+        self.asked: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
+
+    def size(self) -> int:
+        return len(self._content)
+
+    def read_at(self, size: int, start: int) -> bytes:
+        with self._lock:
+            self.asked.append((start, size))
+        assert start + size <= len(self._content)
+        return self._content[start : start + size]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 512)
+    monkeypatch.setattr(read_ahead, "HEAD_BYTES", 64)
+
+
+STEPS = st.lists(st.tuples(st.none() | st.integers(0, 5_100), st.integers(-1, 2_000)), max_size=20)
+
+
+@pytest.mark.usefixtures("small")
+@given(steps=STEPS)
+def test_it_reads_what_stands_there_in_any_order(steps: list[tuple[int | None, int]]) -> None:
+    expected, found = io.BytesIO(CONTENT), ReadAhead(Store())
+    for place, size in steps:
+        if place is not None:
+            assert expected.seek(place) == found.seek(place)
+        assert expected.read(size) == found.read(size)
+        assert expected.tell() == found.tell()
+
+
+@pytest.mark.usefixtures("small")
+def test_each_range_is_asked_for_once_by_who_reads_from_front_to_back() -> None:
+    store = Store()
+    with ReadAhead(store) as reader:
+        assert b"".join(iter(lambda: reader.read(100), b"")) == CONTENT
+    assert sorted(store.asked) == [(start, min(512, 5_000 - start)) for start in range(0, 5_000, 512)]
+
+
+@pytest.mark.usefixtures("small")
+def test_who_looks_at_the_beginning_gets_that_alone() -> None:
+    store = Store()
+    with ReadAhead(store) as reader:
+        assert (reader.read(4), reader.seek(0), reader.read(10)) == (CONTENT[:4], 0, CONTENT[:10])
+    assert store.asked == [(0, 64)]
+
+
+@pytest.mark.usefixtures("small")
+def test_who_jumps_gets_no_more_than_where_he_lands() -> None:
+    store = Store()
+    with ReadAhead(store) as reader:
+        reader.seek(3_000)
+        assert reader.read(10) == CONTENT[3_000:3_010]
+    assert store.asked == [(2_560, 512)]
+
+
+def test_an_error_of_the_store_is_raised_where_its_range_is_read() -> None:
+    class Broken(Store):
+        def read_at(self, size: int, start: int) -> bytes:
+            raise OSError("connection lost")
+
+    with ReadAhead(Broken()) as reader, pytest.raises(OSError, match="connection lost"):
+        reader.read(1)
+
+
+def test_an_empty_file_is_read_without_a_request() -> None:
+    store = Store(b"")
+    with ReadAhead(store) as reader:
+        assert reader.read() == b""
+    assert store.asked == []
+
+
+def test_an_object_is_read_in_ranges_of_eight_megabytes(s3: str, s3_requests: list[str]) -> None:
+    content = random.Random(1).randbytes(20_000_000)
+    files.write_bytes(f"{s3}/large", content)
+    s3_requests.clear()
+    with files.open_input(f"{s3}/large", ahead=True) as file:
+        assert b"".join(iter(lambda: file.read(100_000), b"")) == content
+    assert sorted(s3_requests) == [
+        *sorted(f"GET bytes={start}-{min(start + (8 << 20), 20_000_000) - 1}" for start in (0, 8 << 20, 16 << 20)),
+        "HEAD ",
+    ]
+
+
+def test_a_local_file_is_read_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    with files.open_input(str(tmp_path / "a"), ahead=True) as file:
+        assert isinstance(file, pa.OSFile)
+        assert file.read() == b"abc"
