@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import fs
 
-from infeed.components.dataset.read_ahead import ReadAhead
+from infeed.components.dataset.read_ahead import RangeReader
 from infeed.components.errors import InfeedError
 
 _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}
@@ -205,7 +205,7 @@ def open_input(path: str, *, mapped: bool = False, ahead: bool = False) -> Itera
         opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
     with opened as file:
         if ahead and _is_object_store(system):
-            with ReadAhead(file) as reader:
+            with RangeReader(file) as reader:
                 yield pa.PythonFile(reader, "r")
         else:
             yield file

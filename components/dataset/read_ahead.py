@@ -21,7 +21,7 @@ _HEAD = -1  # in place of a block's number
 _threads = ThreadPoolExecutor(16, thread_name_prefix="read-ahead")
 
 
-class ReadAhead(io.BufferedIOBase):
+class RangeReader(io.BufferedIOBase):
     """A seekable binary file over another that reads ranges, such as one of an object store.
 
     Args:
