@@ -29,6 +29,7 @@ from infeed.components.example_gen import ingest
 from infeed.components.example_gen.formats import FORMATS, open_patterns
 from infeed.components.example_gen.inputs import OpenedSource, open_files
 from infeed.components.example_gen.local import work_of
+from infeed.components.example_gen.settling import settled
 from infeed.components.example_gen.sources.tfrecord import check_examples
 from infeed.components.example_gen.transforms import run_pipeline
 
@@ -96,7 +97,8 @@ class Executor(EngineExecutor):
 
     def open(self, request: Request) -> OpenedSource:
         """Finds and checks the input; raises InfeedError before anything long starts."""
-        return open_patterns(request.format, request.input_base, request.patterns, request.options, request.source)
+        place = (request.format, request.input_base, request.patterns)
+        return open_patterns(*place, request.options, request.source, sampled=True)
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         request = Request.of(exec_properties, self.PAYLOAD_FORMATS)
@@ -192,16 +194,20 @@ def check_arguments(
 
 
 def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
-    job = ingest.Job.of(
-        opened, root=cluster.shared, splits=request.splits, buckets=request.buckets, options=request.options
-    )
     # A function of the user's own may be one that other processes cannot import.
     alone = "" if request.format else "an executor of one's own reads the source"
     with choose(replace(work_of(opened), alone=alone), cluster) as engine:
-        if isinstance(engine, OnBeam):
-            run_pipeline(opened.tasks, job, cluster.make_pipeline, engine.runner)
-        else:
-            ingest.ingest(opened.tasks, job, map_fn=engine.map)
+
+        def attempt(source: OpenedSource) -> None:
+            job = ingest.Job.of(
+                source, root=cluster.shared, splits=request.splits, buckets=request.buckets, options=request.options
+            )
+            if isinstance(engine, OnBeam):
+                run_pipeline(source.tasks, job, cluster.make_pipeline, engine.runner)
+            else:
+                ingest.ingest(source.tasks, job, map_fn=engine.map)
+
+        settled(opened, attempt)
 
 
 def _describe(artifact: types.Artifact, request: Request) -> None:

@@ -17,6 +17,7 @@ from infeed.components.example_gen.inputs import (
     Patterns,
     check_inside,
     check_irregular,
+    reopenable,
     retyped,
     with_tasks,
 )
@@ -50,6 +51,7 @@ class Format:
       module: in `sources`.
       open: the function `(root, patterns, options[, settings])` in it; for a database `(queries, options, settings)`,
         and beside it `fingerprint(queries, settings)`.
+      sampled: as `open`, but the types may be those of a sample; empty where files say their types.
       settings: the class of its own options in it, empty where it has none.
       component: the ExampleGen of its own, by its name in `infeed.components`.
       suffixes: of names that show the format.
@@ -64,6 +66,7 @@ class Format:
     suffixes: tuple[str, ...] = ()
     folders: str = ""
     is_query: bool = False
+    sampled: str = ""
 
 
 FORMATS = {
@@ -73,6 +76,7 @@ FORMATS = {
         "CsvOptions",
         "CsvExampleGen",
         suffixes=(".csv", ".csv.gz", ".csv.zst", *_TAB_SEPARATED),
+        sampled="open_sampled_csv",
     ),
     "jsonl": Format(
         "jsonl",
@@ -80,6 +84,7 @@ FORMATS = {
         "JsonlOptions",
         "JsonlExampleGen",
         suffixes=(".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson"),
+        sampled="open_sampled_jsonl",
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
     "avro": Format("avro", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
@@ -105,12 +110,19 @@ class UnknownFormatError(InfeedError):
 
 
 def open_source(
-    source: str, kind: str, options: IngestOptions, settings: Mapping[str, Any], where: str = ""
+    source: str,
+    kind: str,
+    options: IngestOptions,
+    settings: Mapping[str, Any],
+    where: str = "",
+    *,
+    sampled: bool = False,
 ) -> OpenedSource:
     """Opens a folder, a file or a pattern with wildcards, or asks a database.
 
     Args:
       where: as in `options_of`.
+      sampled: the types may be those of a sample, which `settling.settled` checks; else they are of the whole input.
 
     Raises:
       InfeedError: an unknown format or setting, or whatever opening the source finds wrong.
@@ -119,13 +131,25 @@ def open_source(
         raise InfeedError(f"there is no format {kind!r}", where=source, do=f"use one of {', '.join(FORMATS)}")
     found = FORMATS[kind]
     root, pattern = ("", source) if found.is_query else _locate(source, kind)
-    return open_patterns(kind, root, {None: pattern}, options, {**default_settings(source, kind), **settings}, where)
+    given = {**default_settings(source, kind), **settings}
+    return open_patterns(kind, root, {None: pattern}, options, given, where, sampled=sampled)
 
 
 def open_patterns(
-    kind: str, root: str, patterns: Patterns, options: IngestOptions, settings: Mapping[str, Any], where: str = ""
+    kind: str,
+    root: str,
+    patterns: Patterns,
+    options: IngestOptions,
+    settings: Mapping[str, Any],
+    where: str = "",
+    *,
+    sampled: bool = False,
 ) -> OpenedSource:
     """Opens the files below `root` that the patterns find; of a database, what the queries in their place find.
+
+    Args:
+      where: as in `options_of`.
+      sampled: as in `open_source`.
 
     Raises:
       InfeedError: an unknown setting, or whatever opening the source finds wrong.
@@ -136,8 +160,9 @@ def open_patterns(
     if not found.is_query:
         check_inside(root, patterns, allow_outside=options.allow_outside)
     set_aside, left_out = ([], ()) if found.is_query else check_irregular(root, patterns, options.on_bad_row)
-    opened: OpenedSource = _member(found, found.open)(*place, options, *([own] if own else []))
-    return with_tasks(retyped(opened, options), set_aside, left_out)
+    open_place = _member(found, (sampled and found.sampled) or found.open)
+    opened: OpenedSource = open_place(*place, options, *([own] if own else []))
+    return reopenable(opened, lambda one: with_tasks(retyped(one, options), set_aside, left_out))
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,8 +33,15 @@ from infeed.components.dataset.splits import Buckets, check_splits
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import shuffle
 from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, Task, to_jsonl
+from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, to_jsonl
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan, plan_writes, shard_tasks
+from infeed.components.example_gen.settling import (
+    OtherKindsError,
+    check_found,
+    line_offsets,
+    shift_lines,
+    with_lines,
+)
 from infeed.components.example_gen.spills import (
     ProcessedBatch,
     RunCutter,
@@ -54,6 +62,7 @@ from infeed.components.example_gen.task_statistics import (
 A = TypeVar("A")
 B = TypeVar("B")
 _REJECTS = "rejects"  # the folder of what each task set aside
+_OFFSETS = "lines.json"
 
 
 @dataclass(frozen=True)
@@ -89,11 +98,17 @@ class Job:
         """
         Raises:
           InfeedError: options that do not fit the source's schema or its splits.
+          OtherKindsError: they do not fit a schema that is one of a sample.
         """
         if not source.tasks:
             raise InfeedError("no rows in the input", do="check the input's path and pattern")
-        job = cls(root, dataclasses.replace(source, tasks=()), splits, buckets, options)
-        _check_options(job)
+        job = cls(root, dataclasses.replace(source, tasks=(), reopen=None), splits, buckets, options)
+        try:
+            _check_options(job)
+        except InfeedError as error:
+            if source.sample is None:
+                raise
+            raise OtherKindsError(None) from error  # with the types of all rows the options may well fit
         return job
 
     @property
@@ -227,10 +242,13 @@ def _check_options(job: Job) -> None:
 def spill_task(task: Task, job: Job) -> SpilledTask:
     """Read one task, and spill its rows run by run."""
     spilling = _Spilling(task, job)
-    for batch in job.source.read(task.payload, bad_rows=spilling.bad_rows):
-        spilling.add(batch)
-        progress.count("rows read", batch.num_rows)
-        del batch  # a block of one large row takes as much as the next one
+    try:
+        for batch in job.source.read(task.payload, bad_rows=spilling.bad_rows):
+            spilling.add(batch)
+            progress.count("rows read", batch.num_rows)
+            del batch  # a block of one large row takes as much as the next one
+    except AstrayError:
+        spilling.bad_rows.found = Findings(astray=True)
     return spilling.finish()
 
 
@@ -238,7 +256,7 @@ class _Spilling:
     """What is found and spilled of a task, block after block."""
 
     def __init__(self, task: Task, job: Job) -> None:
-        self.bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit)
+        self.bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit, relative=True)
         self._task, self._job = task, job
         self._rows = self._filtered = self._runs = 0
         self._rejected: list[BadRow] = []
@@ -289,6 +307,7 @@ class _Spilling:
             nulls=tuple(self._nulls.tolist()),
             rounded=tuple(self._rounded.tolist()),
             spills=tuple(self._spills),
+            found=self.bad_rows.found,
         )
 
     def _spill(self) -> None:
@@ -314,11 +333,27 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
-    """Plan from the sizes of all spills, and list each split's spills where `shuffle` finds them."""
+    """Plan from the sizes of all spills, and list each split's spills where `shuffle` finds them.
+
+    Raises:
+      OtherKindsError: the types of the source are those of a sample, and the tasks found others.
+    """
+    tasks = sorted(tasks, key=lambda task: task.order)
+    if job.source.sample is not None:
+        check_found([task.found for task in tasks if task.found is not None], job.source.sample)
+        tasks = _with_lines(tasks, job)
     plan, spills = plan_writes(tasks, job.splits, job.buckets, job.options)
     for split, found in spills.items():
         shuffle.list_spills(job.scratch, split, found)
     return plan
+
+
+def _with_lines(tasks: Sequence[SpilledTask], job: Job) -> list[SpilledTask]:
+    """The tasks with the lines of their bad rows, and for `publish` a list of what is to be added to those in files."""
+    offsets = line_offsets(tasks)
+    if any(task.rejected for task in tasks):
+        files.write_bytes(files.join(job.scratch, _OFFSETS), json.dumps(list(offsets.items())).encode())
+    return [with_lines(task, offsets.get(task.order, 0)) for task in tasks]
 
 
 def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Job) -> Shard:
@@ -381,9 +416,12 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
 
 
 def _publish_rejects(job: Job) -> None:
+    listed = files.join(job.scratch, _OFFSETS)
+    offsets = dict(json.loads(files.read_bytes(listed))) if job.source.sample is not None else {}
     with files.open_output(files.join(job.root, names.REJECTS)) as out:
         for file in files.glob(files.join(job.scratch, _REJECTS), "*.jsonl"):
-            out.write(files.read_bytes(file.path))
+            order = int(files.name(file.path).removesuffix(".jsonl"))
+            out.write(shift_lines(files.read_bytes(file.path), offsets.get(order, 0)))
 
 
 def _shards_of(shards: Iterable[Shard], split: str) -> tuple[Shard, ...]:

@@ -63,13 +63,45 @@ class BadRow:
         return ", ".join(place for place in places if isinstance(place, str))
 
 
-class BadRows:
-    """What a source reports its bad rows to; one for each task."""
+class AstrayError(Exception):
+    """A task began to read within a row: its rows are no rows, and an error in them is none."""
 
-    def __init__(self, on_bad_row: OnBadRow = "fail", limit: int = 0) -> None:
-        self._on_bad_row, self._limit = on_bad_row, limit
+
+@dataclass(frozen=True)
+class Findings:
+    """What a task found in its part of an input that was opened by a sample.
+
+    Attributes:
+      kinds: the kinds of the columns, in JSON's types, as the format's own `Sample.merge` reads them.
+      lines: number of line ends.
+      line: number of the first line; None if only the tasks before know it, and bad rows are counted from 1.
+      astray: what was read means nothing: the part begins or ends within a row, or only its order tells what is bad.
+    """
+
+    kinds: Any = None
+    lines: int = 0
+    line: int | None = 1
+    astray: bool = False
+
+
+class BadRows:
+    """What a source reports its bad rows to, and what else it found; one for each task.
+
+    Args:
+      relative: leave the lines of bad rows as the task counts them; `Findings.line` says from where.
+
+    Attributes:
+      found: set by the source once a task is read.
+      lines_before: counts the lines before a task if it does not know them, and raises AstrayError if it begins within
+        a row; set by the source.
+    """
+
+    def __init__(self, on_bad_row: OnBadRow = "fail", limit: int = 0, *, relative: bool = False) -> None:
+        self._on_bad_row, self._limit, self._relative = on_bad_row, limit, relative
         self._reported = 0
         self._kept: list[BadRow] = []
+        self.found: Findings | None = None
+        self.lines_before: Callable[[], int] | None = None
 
     def report(self, row: BadRow) -> None:
         """Keeps a row for the reject file; the caller goes on with the next.
@@ -77,6 +109,9 @@ class BadRows:
         Raises:
           InfeedError: where bad rows are not allowed, or there are more than the limit.
         """
+        self._reported += 1
+        if not self._relative or self._on_bad_row == "fail" or self._reported > self._limit:
+            row = self._located(row)
         if self._on_bad_row == "fail":
             raise InfeedError(
                 row.reason,
@@ -84,9 +119,15 @@ class BadRows:
                 do=f"mend the row{row.remedy}, or set bad rows aside: --on-bad-row reject, "
                 "IngestOptions(on_bad_row='reject')",
             )
-        self._reported += 1
         check_limit(self._reported, self._limit, row.where)
         self._kept.append(row)
+
+    def _located(self, row: BadRow) -> BadRow:
+        """The row with the number of its line in the file."""
+        if self.lines_before is None:
+            return row
+        before = self.lines_before()
+        return row if row.line is None else dataclasses.replace(row, line=row.line + before)
 
     def take(self) -> tuple[BadRow, ...]:
         """The rows kept since the last call."""
@@ -208,6 +249,8 @@ class OpenedSource:
       serialized: the only column holds records that are written as they are.
       decimals: floats were written as decimals; see `example_types.count_rounded`.
       left_out: columns that have no place in a tf.Example, each with the reason and what to do.
+      sample: if the types are those of a sample, how to check them with what the tasks found.
+      reopen: opens the source again with the kinds of columns that `sample` gives; None reads the whole input for them.
     """
 
     provenance: Source
@@ -218,6 +261,19 @@ class OpenedSource:
     decimals: bool = False
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    sample: Sample | None = None
+    reopen: Callable[[Any], OpenedSource] | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The kinds of columns in a sample, in JSON's types, and how to merge what all tasks found into such kinds.
+
+    `merge` returns None if only a reading in the order of the rows tells the kinds.
+    """
+
+    kinds: Any
+    merge: Callable[[Sequence[Findings]], Any]
 
 
 def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
@@ -275,6 +331,14 @@ def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Iterator[
         bad_rows.report(payload.piece)
     else:
         yield from read(payload, bad_rows=bad_rows)
+
+
+def reopenable(opened: OpenedSource, finish: Callable[[OpenedSource], OpenedSource]) -> OpenedSource:
+    """The source as `finish` changes it, now and each time that it is opened again."""
+    finished, reopen = finish(opened), opened.reopen
+    if reopen is None:
+        return finished
+    return dataclasses.replace(finished, reopen=lambda kinds: reopenable(reopen(kinds), finish))
 
 
 def retyped(opened: OpenedSource, options: IngestOptions) -> OpenedSource:

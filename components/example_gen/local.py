@@ -24,6 +24,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.settling import settled
 from infeed.components.locks import alone
 
 DEFAULT_SPLITS = {"train": 2, "eval": 1}
@@ -71,11 +72,15 @@ def ingest(
     place, into = files.path_text(source, "infeed.ingest, source"), files.path_text(output, "infeed.ingest, output")
     options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SPLITS).items()))
     check_output(into, overwrite)
-    opened = open_source(place, format or guess_format(place), options, source_options or {}, "source_options")
-    with unfinished(into, overwrite) as root:
-        job = steps.Job.of(opened, root=root, splits=buckets.names, buckets=buckets, options=options)
-        with choose(work_of(opened), processes=workers) as engine:
-            return steps.ingest(opened.tasks, job, map_fn=engine.map)
+    kind = format or guess_format(place)
+    opened = open_source(place, kind, options, source_options or {}, "source_options", sampled=True)
+    with unfinished(into, overwrite) as root, choose(work_of(opened), processes=workers) as engine:
+
+        def attempt(source: OpenedSource) -> Manifest:
+            job = steps.Job.of(source, root=root, splits=buckets.names, buckets=buckets, options=options)
+            return steps.ingest(source.tasks, job, map_fn=engine.map)
+
+        return settled(opened, attempt)
 
 
 def work_of(opened: OpenedSource) -> Work:

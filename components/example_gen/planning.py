@@ -21,7 +21,7 @@ from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRow, check_any_good, check_limit
+from infeed.components.example_gen.inputs import BadRow, Findings, check_any_good, check_limit
 from infeed.components.example_gen.spills import Spill
 
 WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
@@ -39,6 +39,7 @@ class SpilledTask:
       nulls: how many each written column has.
       rounded: how many values of each written column are changed by float32.
       spills: in the order of the input.
+      found: what the source found in the task, if its types are those of a sample.
     """
 
     order: int
@@ -50,6 +51,7 @@ class SpilledTask:
     nulls: tuple[int, ...]
     rounded: tuple[int, ...]
     spills: tuple[Spill, ...]
+    found: Findings | None = None
 
 
 @dataclass(frozen=True)

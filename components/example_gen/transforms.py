@@ -22,13 +22,15 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.chunks import Chunk, chunks_of, windows_of
 from infeed.components.example_gen.ingest import Job
-from infeed.components.example_gen.inputs import BadRow, Task
+from infeed.components.example_gen.inputs import BadRow, Findings, Task
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan, shard_tasks
+from infeed.components.example_gen.settling import OtherKindsError
 from infeed.components.example_gen.shuffle import PlacedSpill, SpillTable
 from infeed.components.example_gen.spills import Spill
 from infeed.components.example_gen.task_statistics import StatisticsGroup, merge_statistics, statistics_groups
 
 _PLAN = "plan.json"
+_KINDS = "kinds.json"
 _ONE = (0, 1)  # done, under the one key that is summed up
 _READERS = 32  # threads: an object store takes tens of milliseconds for a small file, and as many at once as are asked
 
@@ -54,9 +56,12 @@ def run_pipeline(tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], be
 
     Raises:
       InfeedError: where one was raised on a worker, or the runner failed.
+      OtherKindsError: the types of the source are those of a sample, and the tasks found others.
     """
-    with telling_failures(runner), ingest.transaction(job), make_pipeline() as pipeline:
-        pipeline | IngestTasks(tasks, job)
+    with ingest.transaction(job):
+        with telling_failures(runner), make_pipeline() as pipeline:
+            pipeline | IngestTasks(tasks, job)
+        _raise_left(job)
 
 
 @dataclass
@@ -95,9 +100,19 @@ def _spill(task: Task, job: Job) -> tuple[int, int]:
 
 def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, Work]]:
     _, tasks = spilled
-    plan = ingest.plan_shards(left_tasks(tasks, job), job)
+    try:
+        plan = ingest.plan_shards(left_tasks(tasks, job), job)
+    except OtherKindsError as error:  # runners hand on no more than the text of an exception
+        _leave(job, _KINDS, error.kinds)
+        return ()
     leave_plan(plan, job)
     return enumerate(_work(plan, tasks, job))
+
+
+def _raise_left(job: Job) -> None:
+    left = files.join(job.temporary, _KINDS)
+    if job.source.sample is not None and files.exists(left):
+        raise OtherKindsError(_read(left))
 
 
 def _work(plan: WritePlan, tasks: int, job: Job) -> Iterator[Work]:
@@ -206,7 +221,8 @@ def _label(label: object) -> str:
 def _task(fields: dict[str, Any]) -> SpilledTask:
     spills = tuple(Spill(**{**spill, "strata": tuple(spill["strata"])}) for spill in fields["spills"])
     bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
-    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills})
+    found = Findings(**fields["found"]) if fields["found"] else None
+    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills, "found": found})
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from infeed.components.example_gen.local import (
     work_of,
 )
 from infeed.components.example_gen.planning import SpilledTask
+from infeed.components.example_gen.settling import settled
 from infeed.components.units import counted, size
 from infeed.pipelines.commands.options import ingest_options, source_options
 from infeed.pipelines.console import terminal
@@ -160,13 +161,17 @@ def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mappi
     options, buckets = settings.options, Buckets(tuple((settings.shares or DEFAULT_SPLITS).items()))
     with show_opening(quiet):
         kind = given["kind"] or guess_format(source)
-        opened = open_source(source, kind, options, given["source_options"], "--set")
+        opened = open_source(source, kind, options, given["source_options"], "--set", sampled=True)
     with unfinished(output, overwrite) as root:
-        job = steps.Job.of(opened, root=root, splits=buckets.names, buckets=buckets, options=options)
-        if given["runner"]:
-            with _beams_words_kept():
-                return _run_on_beam(opened, job, given["runner"], given["beam_options"])
-        return _run_here(opened, job, given["workers"], quiet)
+
+        def attempt(found: OpenedSource) -> Manifest:
+            job = steps.Job.of(found, root=root, splits=buckets.names, buckets=buckets, options=options)
+            if given["runner"]:
+                with _beams_words_kept():
+                    return _run_on_beam(found, job, given["runner"], given["beam_options"])
+            return _run_here(found, job, given["workers"], quiet)
+
+        return settled(opened, attempt)
 
 
 def _run_here(opened: OpenedSource, job: steps.Job, workers: int | None, quiet: bool) -> Manifest:

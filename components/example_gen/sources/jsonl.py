@@ -1,8 +1,9 @@
 """JSON Lines files, one object a line -> typed record batches.
 
 Arrow reads block after block; a block in which something is odd is halved, and halved again, until the few lines
-around it are read one by one, to say which it is. Types are found over the whole input in one pass. Objects inside
-objects become columns named with dots.
+around it are read one by one, to say which it is. Types are those of the whole input: `open_jsonl` reads it for them,
+and `open_sampled_jsonl` takes the types of a sample, which each task checks. Objects inside objects become columns
+named with dots.
 
 Arrow is given no line that it may take for something else, or end the process at: a null where an object should be,
 thousands of levels, two objects on a line. A line that starts with `{` and ends with `}` cannot go on in the next,
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,11 +33,12 @@ from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
-from infeed.components.example_gen.sources import kinds, streams
+from infeed.components.example_gen.inputs import BadRow, BadRows, Findings, OpenedSource, Sample
+from infeed.components.example_gen.sources import kinds, sampling, streams
 from infeed.components.example_gen.sources.kinds import MismatchError
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
-from infeed.components.example_gen.sources.streams import Span, TextBlock
+from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
+from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -83,6 +85,10 @@ class _JsonlReading:
     block_bytes: int
     max_row_mb: int
 
+    @classmethod
+    def of(cls, known: kinds.Object, schema: pa.Schema, options: JsonlOptions, ingest: IngestOptions) -> _JsonlReading:
+        return cls(known, kinds.to_arrow(known), schema, options, ingest.block_bytes, ingest.max_row_mb)
+
 
 def open_jsonl(
     root: str, patterns: inputs.Patterns, options: IngestOptions, jsonl: JsonlOptions | None = None
@@ -95,13 +101,117 @@ def open_jsonl(
             with files.unchanged(file):
                 known, spans = scan(file.path, known, jsonl.encoding, options, bad)
             parts.append((split, file, spans))
-    row = kinds.to_arrow(known)
-    schema, left_out = _schema_of(row, root, jsonl)
+    schema, left_out = _schema_of(kinds.to_arrow(known), root, jsonl)
     if not schema.names:
         inputs.check_any_good(bad)
         raise InfeedError("no rows with values", where=root, do="give files with one JSON object a line")
-    read = partial(read_span, form=_JsonlReading(known, row, schema, jsonl, options.block_bytes, options.max_row_mb))
+    read = partial(read_span, form=_JsonlReading.of(known, schema, jsonl, options))
     return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
+
+
+def open_sampled_jsonl(
+    root: str,
+    patterns: inputs.Patterns,
+    options: IngestOptions,
+    jsonl: JsonlOptions | None = None,
+    known: kinds.Object | None = None,
+) -> OpenedSource:
+    """As `open_jsonl`, but of a large input the types are those of a sample, or of the kinds that are known."""
+    jsonl = jsonl or JsonlOptions()
+    found = inputs.find(root, patterns)
+    if is_small(found):
+        return open_jsonl(root, patterns, options, jsonl)
+    parts = [
+        (split, file, parts_of(file, Span(file.path), jsonl.encoding, options.block_bytes))
+        for split, matched in found.items()
+        for file in matched
+    ]
+    reader = PartReader.of(streams.LINES, jsonl.encoding, options)
+    sampled, sure = (known, known) if known else _sample_kinds(reader, [part for *_, some in parts for part in some])
+    try:
+        schema, left_out = _schema_of(kinds.to_arrow(sampled), root, jsonl)
+    except InfeedError:  # more rows may well hold more
+        return open_jsonl(root, patterns, options, jsonl)
+    if not schema.names:
+        return open_jsonl(root, patterns, options, jsonl)
+    read = partial(read_part, form=_JsonlReading.of(sampled, schema, jsonl, options), sure=sure, reader=reader)
+    opened = inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
+
+    def reopen(merged: Any) -> OpenedSource:
+        if merged is None:
+            return open_jsonl(root, patterns, options, jsonl)
+        return open_sampled_jsonl(root, patterns, options, jsonl, kinds.of_plain_object(merged))
+
+    return replace(opened, sample=Sample(kinds.to_plain(sampled), partial(_merge_kinds, known=sampled)), reopen=reopen)
+
+
+def _sample_kinds(reader: PartReader, parts: Sequence[Part]) -> tuple[kinds.Object, kinds.Object]:
+    """The kinds in a sample, and those that are sure: in the first rows, since a value decides what a column holds."""
+    bad_rows = BadRows("reject", sys.maxsize, relative=True)
+    sure = kinds.Object()
+    for block in reader.prefix(parts):
+        sure = _widen(sure, block, bad_rows)
+        bad_rows.take()
+    known = sure
+    for block in reader.sample(parts):
+        known = kinds.restrict(_widen(known, block, bad_rows), sure)
+        bad_rows.take()
+    return known, sure
+
+
+def _merge_kinds(found: Sequence[Findings], known: kinds.Object) -> Any:
+    """The kinds of all rows; None if tasks contradict one another: then a row is bad because of an earlier one."""
+    try:
+        for one in found:
+            if one.kinds is not None:
+                known = kinds.widen_object(known, kinds.of_plain_object(one.kinds))
+    except MismatchError:
+        return None
+    return kinds.to_plain(known)
+
+
+def read_part(
+    part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartReader, *, bad_rows: BadRows
+) -> Iterator[pa.RecordBatch]:
+    """As `read_span`, as long as the kinds of `form` hold the rows; then nothing more.
+
+    If these do not hold the rows, `bad_rows.found` has wider kinds. Rows that contradict them are bad rows if the
+    `sure` kinds, which are those of the first rows of the input, say so. Else it takes a reading in order.
+    """
+    learning = _Learning(form.row, sure)
+    for block in reader.blocks(part, bad_rows):
+        if learning.known != form.row:
+            learning.known = _widen(learning.known, block, bad_rows, learning)
+            continue
+        batches = list(_read(block, form, bad_rows, learning))
+        if learning.known == form.row:
+            yield _finished(batches, block, form, bad_rows)
+    wider = None if learning.known == form.row else kinds.to_plain(learning.known)
+    sampling.with_kinds(bad_rows, wider, astray=learning.contradicted)
+
+
+@dataclass
+class _Learning:
+    """What a task finds about kinds that are those of a sample.
+
+    Attributes:
+      known: widened to hold the rows.
+      sure: what contradicts these kinds is a bad row.
+      contradicted: whether a row contradicts what is known, and nothing that is sure.
+    """
+
+    known: kinds.Object
+    sure: kinds.Object
+    contradicted: bool = False
+
+    def is_bad(self, row: kinds.Object) -> bool:
+        """Whether a row that contradicts what is known is a bad one."""
+        try:
+            kinds.widen_object(self.sure, row)
+        except MismatchError:
+            return True
+        self.contradicted = True
+        return False
 
 
 def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa.Schema, dict[str, str]]:
@@ -140,22 +250,28 @@ def scan(
       bad: gets the first bad row.
     """
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
-    blocks = list[TextBlock]()
+    cutter = SpanCutter(Span(path), options.block_bytes, streams.LINES)
     for block in _blocks(Span(path), encoding, options.block_bytes, options.max_row_mb):
         known = _widen(known, block, bad_rows)
         bad += bad_rows.take()[: not bad]
-        blocks.append(replace(block, data=b""))
-    plain = streams.is_plain(path, encoding)
-    return known, streams.split_spans(path, blocks, options.block_bytes) if plain else [Span(path)]
+        cutter.add(block)
+    return known, cutter.spans() if streams.is_plain(path, encoding) else [Span(path)]
 
 
 def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
     """The rows of a span in order; a line that is no row of the schema is reported."""
     for block in _blocks(span, form.options.encoding, form.block_bytes, form.max_row_mb):
-        batch = _flat(_one_batch(pa.Table.from_batches(list(_read(block, form, bad_rows)))), form.options)
-        batch, unfit = read_numbers(batch, form.options.numbers)
-        kept = _report_unfit(unfit, block, batch, bad_rows) if unfit else batch
-        yield schemas.fill(kept, form.schema)
+        yield _finished(list(_read(block, form, bad_rows)), block, form, bad_rows)
+
+
+def _finished(
+    read: Sequence[pa.RecordBatch], block: TextBlock, form: _JsonlReading, bad_rows: BadRows
+) -> pa.RecordBatch:
+    """The rows of a block, as the schema has them."""
+    batch = _flat(_one_batch(pa.Table.from_batches(read)), form.options)
+    batch, unfit = read_numbers(batch, form.options.numbers)
+    kept = _report_unfit(unfit, block, batch, bad_rows) if unfit else batch
+    return schemas.fill(kept, form.schema)
 
 
 def _report_unfit(
@@ -173,32 +289,37 @@ def _blocks(span: Span, encoding: str, block_bytes: int, max_row_mb: int) -> Ite
     return streams.read_blocks(span, encoding, block_bytes, streams.whole_lines, max_row_mb)
 
 
-def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows) -> kinds.Object:
+def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows, learning: _Learning | None = None) -> kinds.Object:
     """`known`, widened to hold the rows of a block; a block with something odd is halved until that stands alone."""
     table = _parse(block, None)
     if table is not None:
         with suppress(MismatchError):  # which line it is, and which column, is found below
             return kinds.widen_object(known, {one.name: kinds.kind_of_arrow(one.type) for one in table.schema})
     if _is_small(block):
-        return _parse_lines(block, known, bad_rows)[1]
+        return _parse_lines(block, known, bad_rows, learning)[1]
     for half in _halves(block):
-        known = _widen(known, half, bad_rows)
+        known = _widen(known, half, bad_rows, learning)
     return known
 
 
-def _read(block: TextBlock, form: _JsonlReading, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """The rows of a block, halved in the same way."""
+def _read(
+    block: TextBlock, form: _JsonlReading, bad_rows: BadRows, learning: _Learning | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a block, halved in the same way; fewer once `learning` has kinds that `form` does not hold."""
     schema = pa.schema(list(form.arrow))
     table = _parse(block, schema)
     if table is not None and table.schema.types == schema.types:
         yield _one_batch(table)
     elif _is_small(block):
-        rows, _ = _parse_lines(block, form.row, bad_rows)
-        fitting = pa.array([kinds.fit(row, form.row) for row in rows], form.arrow)
-        yield pa.RecordBatch.from_arrays(fitting.flatten(), schema=schema)
+        rows, known = _parse_lines(block, learning.known if learning else form.row, bad_rows, learning)
+        if learning:
+            learning.known = known
+        if known == form.row:
+            fitting = pa.array([kinds.fit(row, form.row) for row in rows], form.arrow)
+            yield pa.RecordBatch.from_arrays(fitting.flatten(), schema=schema)
     else:
         for half in _halves(block):
-            yield from _read(half, form, bad_rows)
+            yield from _read(half, form, bad_rows, learning)
 
 
 def _is_small(block: TextBlock) -> bool:
@@ -248,17 +369,22 @@ def _any_beyond_int64(column: pa.Array) -> bool:
     return largest is not None and largest >= 2.0**63
 
 
-def _parse_lines(block: TextBlock, known: kinds.Object, bad_rows: BadRows) -> tuple[list[dict[str, Any]], kinds.Object]:
+def _parse_lines(
+    block: TextBlock, known: kinds.Object, bad_rows: BadRows, learning: _Learning | None = None
+) -> tuple[list[dict[str, Any]], kinds.Object]:
     """The rows that go together with `known`, and `known`, widened to hold them."""
     rows = []
     for number, line in streams.numbered_lines(block):
         if not line.strip():
             continue
+        of_row: kinds.Object | None = None
         try:
             row = _parse_line(line)
-            known = kinds.widen_object(known, {name: kinds.kind_of(value, name) for name, value in row.items()})
+            of_row = {name: kinds.kind_of(value, name) for name, value in row.items()}
+            known = kinds.widen_object(known, of_row)
         except MismatchError as error:
-            bad_rows.report(block.bad_row(number, error.reason, line, error.column or None))
+            if learning is None or of_row is None or learning.is_bad(of_row):
+                bad_rows.report(block.bad_row(number, error.reason, line, error.column or None))
         else:
             rows.append(row)
     return rows, known

@@ -84,6 +84,31 @@ def convert(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]
     return _convert_slowly(cells, to) if converted is None else (converted, [])
 
 
+def convert_found(cells: pa.StringArray, wanted: CellKind, known: CellKind) -> tuple[pa.Array, CellKind]:
+    """The values as `wanted`, which mean nothing if they do not fit, and the narrowest kind of these cells and `known`.
+
+    Cheaper than to infer the kind first: values that fit tell it, nearly always.
+    """
+    if known < wanted and wanted > CellKind.INT:
+        known = max(known, infer_kind(cells))
+    values, unfit = convert(cells, wanted.arrow)
+    if unfit or not _is_told(cells, values, wanted):
+        known = max(known, infer_kind(cells))
+    elif wanted == CellKind.INT and values.null_count < len(values):
+        known = max(known, CellKind.INT)
+    return values, known
+
+
+def _is_told(cells: pa.StringArray, values: pa.Array, wanted: CellKind) -> bool:
+    """Whether values without a cell that does not fit are of the kind: floats may be of integers beyond 64 bits."""
+    if wanted == CellKind.EMPTY:
+        return bool(cells.null_count == len(cells))
+    if wanted == CellKind.FLOAT:
+        largest = pc.max(pc.abs(values)).as_py()
+        return largest is None or largest < 2.0**63
+    return True
+
+
 def _infer_slowly(cells: pa.StringArray) -> CellKind:
     kind = CellKind.EMPTY
     for cell in cells.unique():
@@ -221,9 +246,10 @@ def widen(known: JsonKind, new: JsonKind, column: str = "") -> JsonKind:
     if known is None:
         return new
     if known in _NUMBERS and new in _NUMBERS:
-        return "float"
+        return known if known == "float" else "float"
     if isinstance(known, ListOf) and isinstance(new, ListOf):
-        return ListOf(widen(known.items, new.items, column))
+        items = widen(known.items, new.items, column)
+        return known if items is known.items else ListOf(items)
     if isinstance(known, dict) and isinstance(new, dict):
         return widen_object(known, new, column)
     raise MismatchError(column, f"{_in_words(new)} where rows before have {_in_words(known)}")
@@ -238,6 +264,34 @@ def widen_object(known: Object, new: Object, column: str = "") -> Object:
         if found is not before or name not in known:
             wider[name] = found
     return {**known, **wider} if wider else known
+
+
+def restrict(wider: JsonKind, known: JsonKind) -> Any:
+    """The kinds of `wider` without columns that `known` does not have; their order is for the first rows to say."""
+    if isinstance(wider, dict):
+        fields = known if isinstance(known, dict) else Object()
+        return {name: restrict(wider[name], inner) for name, inner in fields.items()} if fields else known
+    if isinstance(wider, ListOf):
+        return ListOf(restrict(wider.items, known.items)) if isinstance(known, ListOf) else known
+    return wider
+
+
+def to_plain(kind: JsonKind) -> Any:
+    """A kind in JSON's types: a list of one kind, an object, a word or null."""
+    if isinstance(kind, dict):
+        return {name: to_plain(inner) for name, inner in kind.items()}
+    return [to_plain(kind.items)] if isinstance(kind, ListOf) else kind
+
+
+def of_plain_object(plain: dict[str, Any]) -> Object:
+    """The object that `to_plain` made into JSON's types."""
+    return {name: _of_plain(inner) for name, inner in plain.items()}
+
+
+def _of_plain(plain: Any) -> JsonKind:
+    if isinstance(plain, dict):
+        return of_plain_object(plain)
+    return ListOf(_of_plain(plain[0])) if isinstance(plain, list) else plain
 
 
 def fit(value: Any, to: JsonKind) -> Any:

@@ -2,19 +2,27 @@
 
 A plain UTF-8 file can be read from any row on: a big one becomes several spans, for as many workers. A compressed or
 recoded file is one span. A file's first bytes tell its compression; its name does not.
+
+A file is cut after the first row that ends beyond each multiple of some bytes. A `SpanCutter` finds these rows while
+the whole file is read. A `Stretch` names the bytes alone, and the task that reads it finds the rows (`find_span`).
+Both make as many tasks of the same rows.
 """
 
 from __future__ import annotations
 
 import codecs
+import functools
 import threading
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from isal import igzip, isal_zlib
 
@@ -22,11 +30,13 @@ from infeed.components.checks import refused
 from infeed.components.dataset import files
 from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.inputs import BadRow
+from infeed.components.example_gen.inputs import AstrayError, BadRow
 
 A = TypeVar("A")
 _BLOCKS_PER_SPAN = 8  # what one worker reads at a time: small enough to share out, large enough to be worth a task
 _SHOWN_BYTES = 200  # of a bad row
+_WINDOW_BYTES = 1 << 16  # in which the first end of a row is looked for; eight times more where it does not show
+_LAST_WINDOW_BYTES = 4 << 20  # after which the best guess is taken
 _PATIENCE = 1.0  # seconds; some millionths are enough
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BAD_COMPRESSION: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error)
@@ -40,6 +50,45 @@ class Span:
     start: int = 0
     stop: int | None = None
     line: int = 1
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The rows of a plain file that end beyond byte `start` and begin no later than the first of those beyond `stop`.
+
+    Attributes:
+      first: the rows of the whole file, from which the first stretch begins.
+    """
+
+    first: Span
+    start: int
+    stop: int | None
+
+    @property
+    def path(self) -> str:
+        return self.first.path
+
+    @property
+    def is_first(self) -> bool:
+        return self.start == 0
+
+
+@dataclass(frozen=True)
+class RowRules:
+    """How a format separates rows.
+
+    Attributes:
+      whole: how many bytes of a piece that begins with a row are whole rows.
+      ends: the places after each row of such a piece.
+      guess: the place after the first row that ends in a piece that begins anywhere, and whether that is sure; None
+        if no row ends there. The first byte stands for the one before the piece. `ended` is whether the file ends.
+      is_closed: whether a piece that begins with a row ends with one.
+    """
+
+    whole: Callable[[bytes], int]
+    ends: Callable[[bytes], npt.NDArray[np.int64]]
+    guess: Callable[[bytes, bool], tuple[int, bool] | None]
+    is_closed: Callable[[bytes], bool]
 
 
 @dataclass(frozen=True)
@@ -67,13 +116,19 @@ def check_encoding(options: Any) -> None:
 
 
 def read_blocks(
-    span: Span, encoding: str, block_bytes: int, whole_rows: Callable[[bytes], int], most_mb: int = MAX_ROW_MB
+    span: Span,
+    encoding: str,
+    block_bytes: int,
+    whole_rows: Callable[[bytes], int],
+    most_mb: int = MAX_ROW_MB,
+    lines_before: Callable[[], int] | None = None,
 ) -> Iterator[TextBlock]:
     """The rows of a span in order, in blocks of about `block_bytes`; a byte order mark is left out.
 
     Args:
       whole_rows: how many bytes of a piece that begins with a row are whole rows.
       most_mb: a row of more megabytes is an error; most often it is a quote that never closes.
+      lines_before: to be added to the number of a line in an error.
 
     Raises:
       InfeedError: a file that cannot be decompressed or decoded, a row of more than `most_mb` megabytes.
@@ -90,6 +145,7 @@ def read_blocks(
             line += count_lines(pending[:whole])
             start, pending = start + whole, pending[whole:]
         elif len(pending) > most_mb << 20:
+            line += lines_before() if lines_before else 0
             raise InfeedError(
                 f"a row of more than {most_mb} MB",
                 where=f"{span.path}, line {line}",
@@ -109,21 +165,119 @@ def numbered_lines(block: TextBlock) -> Iterator[tuple[int, bytes]]:
     return enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.line)
 
 
+LINES = RowRules(
+    whole_lines,
+    lambda data: np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1,
+    lambda data, ended: (end, True) if (end := data.find(b"\n", 1) + 1) else None,
+    lambda data: data.endswith(b"\n"),
+)
+
+
 def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = MAX_ROW_MB) -> list[Span]:
     """The spans of a file in which a row is a line."""
     if not is_plain(path, encoding):
         return [Span(path)]
-    return split_spans(path, read_blocks(Span(path), encoding, block_bytes, whole_lines, most_mb), block_bytes)
+    cutter = SpanCutter(Span(path), block_bytes, LINES)
+    for block in read_blocks(Span(path), encoding, block_bytes, whole_lines, most_mb):
+        cutter.add(block)
+    return cutter.spans()
 
 
-def split_spans(path: str, blocks: Iterable[TextBlock], block_bytes: int) -> list[Span]:
-    """Spans of some blocks each, that together are all blocks of a plain file."""
-    starts: list[tuple[int, int]] = []
-    for block in blocks:
-        if not starts or block.start - starts[-1][0] >= _BLOCKS_PER_SPAN * block_bytes:
-            starts.append((block.start, block.line))
-    stops = [*(start for start, _ in starts[1:]), None]
-    return [Span(path, start, stop, line) for (start, line), stop in zip(starts, stops, strict=False)]
+def span_bytes(block_bytes: int) -> int:
+    """About how many bytes a task reads."""
+    return _BLOCKS_PER_SPAN * block_bytes
+
+
+class SpanCutter:
+    """Finds where to cut a plain file, while its blocks go by.
+
+    Args:
+      rows: all rows of the file.
+    """
+
+    def __init__(self, rows: Span, block_bytes: int, rules: RowRules) -> None:
+        self._size, self._rules = span_bytes(block_bytes), rules
+        self._next = self._size
+        self._path, self._starts = rows.path, [(rows.start, rows.line)]
+
+    def add(self, block: TextBlock) -> None:
+        """Take the next block."""
+        stop = block.start + len(block.data)
+        if self._next >= stop:
+            return
+        ends = self._rules.ends(block.data)
+        while self._next < stop:
+            place = int(np.searchsorted(ends, self._next - block.start, side="right"))
+            cut = int(ends[place]) if place < len(ends) else len(block.data)
+            cut = 0 if self._next < block.start else cut  # within the header
+            self._starts.append((block.start + cut, block.line + count_lines(block.data[:cut])))
+            self._next += self._size
+
+    def spans(self) -> list[Span]:
+        """The spans, which together are all rows of the file."""
+        stops = [*(start for start, _ in self._starts[1:]), None]
+        return [Span(self._path, start, stop, line) for (start, line), stop in zip(self._starts, stops, strict=True)]
+
+
+def stretches(rows: Span, size: int, block_bytes: int) -> list[Stretch]:
+    """A plain file of `size` bytes, cut without reading it."""
+    step = span_bytes(block_bytes)
+    bounds = [0, *range(step, size, step), None]
+    return [Stretch(rows, start or 0, stop) for start, stop in pairwise(bounds)]
+
+
+def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
+    """The rows of a stretch; lines count from 1 unless it is the first. They are a guess, as far as `rules` guess.
+
+    Raises:
+      AstrayError: the guesses contradict one another.
+    """
+    first = stretch.first
+
+    def find(offset: int) -> int:
+        return max(_find_row(stretch.path, offset, rules, most_mb), first.start)
+
+    start = first.start if stretch.is_first else find(stretch.start)
+    stop = None if stretch.stop is None else find(stretch.stop)
+    if stop is not None and stop < start:
+        raise AstrayError
+    return Span(stretch.path, start, stop, first.line if stretch.is_first else 1)
+
+
+def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
+    """Where the first row begins after a byte: the same place for the stretch before and the stretch behind it."""
+    with files.open_input(path) as file:
+        size, file_bytes, best = _WINDOW_BYTES, file.size(), None
+        while True:
+            file.seek(offset - 1)
+            data = file.read(size)
+            ended = offset - 1 + len(data) >= file_bytes
+            found = rules.guess(data, ended)
+            best = found or best
+            if ended or (found and (found[1] or size >= _LAST_WINDOW_BYTES)) or size > most_mb << 20:
+                return offset - 1 + (best[0] if best else len(data))
+            size *= 8
+
+
+def lines_before(stretch: Stretch, span: Span, rules: RowRules, block_bytes: int) -> Callable[[], int]:
+    """A function that counts the lines before a span, by reading the file up to there, once.
+
+    It raises AstrayError if the span begins within a row.
+    """
+
+    @functools.cache
+    def count() -> int:
+        if stretch.is_first:
+            return 0
+        lines, closed = 0, True
+        for block in read_blocks(Span(span.path, 0, span.start), "utf-8", block_bytes, rules.whole):
+            lines += count_lines(block.data)
+            closed = not block.final or rules.is_closed(block.data)
+        if not closed:
+            raise AstrayError
+        return lines
+
+    return count
 
 
 @contextmanager

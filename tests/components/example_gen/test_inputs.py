@@ -36,7 +36,7 @@ def test_small_csv_files_are_one_task_each(tmp_path: Path) -> None:
 def test_a_large_csv_file_is_several_tasks(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f'{row},"two\nlines"\n' for row in range(2_000)))
     opened = open_csv(str(tmp_path), {None: "*.csv"}, IngestOptions(block_bytes=1024), CsvOptions())
-    assert len(opened.tasks) == 4
+    assert len(opened.tasks) == 5
     batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=BadRows())]
     assert [x for batch in batches for x in batch.column(0).to_pylist()] == list(range(2_000))
 

@@ -1,7 +1,8 @@
 """CSV files -> typed record batches.
 
-The type of a column is given, or found over the whole input, not a sample, in one pass that also finds where rows
-begin, so that several workers share a big file. A cell that stands for "no value" is a null.
+The type of a column is given, or found over the whole input. `open_csv` reads the input for that, in one pass that also
+finds where rows begin. `open_sampled_csv` takes the types of a sample, and each task checks them while it reads. A cell
+that stands for "no value" is a null.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,8 +23,9 @@ import pyarrow as pa
 from infeed.components.dataset.options import MAX_ROW_MB, IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
-from infeed.components.example_gen.sources import streams
+from infeed.components.example_gen.inputs import BadRow, BadRows, Findings, OpenedSource, Sample
+from infeed.components.example_gen.sources import sampling, streams
+from infeed.components.example_gen.sources.csv.cuts import rules_of
 from infeed.components.example_gen.sources.csv.rows import (
     CsvOptions,
     TextRows,
@@ -33,9 +35,17 @@ from infeed.components.example_gen.sources.csv.rows import (
     row_starts,
     whole_rows,
 )
-from infeed.components.example_gen.sources.kinds import GIVEN, CellKind, convert, infer_kind, kind_of_cell
+from infeed.components.example_gen.sources.kinds import (
+    GIVEN,
+    CellKind,
+    convert,
+    convert_found,
+    infer_kind,
+    kind_of_cell,
+)
 from infeed.components.example_gen.sources.numbers import not_a_number
-from infeed.components.example_gen.sources.streams import Span, TextBlock
+from infeed.components.example_gen.sources.sampling import Part, PartReader, is_small, parts_of
+from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
 
 _STRICT = IngestOptions()
 _HEADER_BYTES = 1 << 16  # enough for nearly every header; a longer one is read on
@@ -84,11 +94,12 @@ def scan(path: str, options: CsvOptions, ingest: IngestOptions = _STRICT) -> Sca
     header = read_header(path, options)
     _check_delimiter(header.names, options, path)
     kinds = {name: CellKind.EMPTY for name in header.names if name not in options.given_types}
-    rows, blocks, bad = 0, list[TextBlock](), tuple[BadRow, ...]()
+    cutter = SpanCutter(header.rows, ingest.block_bytes, rules_of(options, len(header.names)))
+    rows, bad = 0, tuple[BadRow, ...]()
     for block in _read(header.rows, options, ingest.block_bytes, ingest.max_row_mb):
         if block.final:
             check_closed(block, options)
-        blocks.append(replace(block, data=b""))
+        cutter.add(block)
         rows += _widen(kinds, block, header.names, options, bad_rows)
         bad = bad or bad_rows.take()[:1]
         bad_rows.take()
@@ -98,7 +109,7 @@ def scan(path: str, options: CsvOptions, ingest: IngestOptions = _STRICT) -> Sca
         header.names,
         kinds,
         rows,
-        tuple(streams.split_spans(path, blocks, ingest.block_bytes)) if plain else (header.rows,),
+        tuple(cutter.spans()) if plain else (header.rows,),
         bad,
     )
 
@@ -114,25 +125,35 @@ def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
         inputs.check_any_good([row for one in found for row in one.bad])
         where = ", ".join(one.path for one in found[:3]) or "no file"
         raise InfeedError("a CSV with no rows", where=where, do="give a file with a header line and at least one row")
-    first = found[0]
-    for other in found[1:]:
-        if other.names != first.names:
+    names = check_headers([(one.path, one.names) for one in found], options)
+    return _schema({name: max(one.kinds[name] for one in found) for name in found[0].kinds}, names, options)
+
+
+def check_headers(headers: Sequence[tuple[str, tuple[str, ...]]], options: CsvOptions) -> tuple[str, ...]:
+    """The column names of all files, given those of each path.
+
+    Raises:
+      InfeedError: files with different headers, or a type that is given for a column that there is not.
+    """
+    first, names = headers[0]
+    for path, others in headers[1:]:
+        if others != names:
             raise InfeedError(
-                f"columns {_names(other.names)} differ from {_names(first.names)} in {first.path}",
-                where=f"{other.path}, line 1",
+                f"columns {_names(others)} differ from {_names(names)} in {first}",
+                where=f"{path}, line 1",
                 do="give all files the same header",
             )
     types = options.given_types
-    unknown = sorted(set(types) - set(first.names))
+    unknown = sorted(set(types) - set(names))
     if unknown:
         where = "types" if unknown[0] in options.types else "numbers"
-        raise InfeedError(f"no column {unknown[0]!r}", where=where, do=f"name one of {_names(first.names)}")
-    return pa.schema(
-        [
-            (name, GIVEN[types[name]] if name in types else max(one.kinds[name] for one in found).arrow)
-            for name in first.names
-        ]
-    )
+        raise InfeedError(f"no column {unknown[0]!r}", where=where, do=f"name one of {_names(names)}")
+    return names
+
+
+def _schema(kinds: Mapping[str, CellKind], names: Sequence[str], options: CsvOptions) -> pa.Schema:
+    types = options.given_types
+    return pa.schema([(name, GIVEN[types[name]] if name in types else kinds[name].arrow) for name in names])
 
 
 def read_span(
@@ -186,10 +207,120 @@ def _widen(
     return int(text.columns.num_rows)
 
 
-def _convert(rows: TextRows, schema: pa.Schema, options: CsvOptions, bad_rows: BadRows) -> pa.RecordBatch:
+def open_sampled_csv(
+    root: str,
+    patterns: inputs.Patterns,
+    options: IngestOptions,
+    csv_options: CsvOptions | None = None,
+    known: Mapping[str, int] | None = None,
+) -> OpenedSource:
+    """As `open_csv`, but of a large input the types are those of a sample, or of the kinds that are known."""
+    csv_options = csv_options or CsvOptions()
+    found = inputs.find(root, patterns)
+    if is_small(found):
+        return open_csv(root, patterns, options, csv_options)
+    headers = inputs.look(found, lambda path: _checked_header(path, csv_options))
+    names = check_headers(sorted((file.path, header.names) for _, file, header in headers), csv_options)
+    parts = [
+        (split, file, parts_of(file, header.rows, csv_options.encoding, options.block_bytes))
+        for split, file, header in headers
+    ]
+    reader = PartReader.of(rules_of(csv_options, len(names)), csv_options.encoding, options)
+    if known is None:
+        known = _sample_kinds(reader, [part for _, _, some in parts for part in some], names, csv_options)
+    kinds = {name: CellKind(kind) for name, kind in known.items()}
+    read = partial(
+        read_part, schema=_schema(kinds, names, csv_options), kinds=kinds, options=csv_options, reader=reader
+    )
+    opened = inputs.of_parts("csv", root, read.keywords["schema"], parts, read, decimals=True)
+
+    def reopen(kinds: Mapping[str, int] | None) -> OpenedSource:
+        if kinds is None:
+            return open_csv(root, patterns, options, csv_options)
+        return open_sampled_csv(root, patterns, options, csv_options, kinds)
+
+    return replace(opened, sample=Sample(dict(known), partial(_merge_kinds, names=tuple(known))), reopen=reopen)
+
+
+def _checked_header(path: str, options: CsvOptions) -> CsvHeader:
+    header = read_header(path, options)
+    _check_delimiter(header.names, options, path)
+    return header
+
+
+def _sample_kinds(
+    reader: PartReader, parts: Sequence[Part], names: Sequence[str], options: CsvOptions
+) -> dict[str, CellKind]:
+    kinds = {name: CellKind.EMPTY for name in names if name not in options.given_types}
+    for block in reader.sample(parts):
+        _widen(kinds, block, names, options, BadRows("reject", sys.maxsize))
+    return kinds
+
+
+def _merge_kinds(found: Sequence[Findings], names: Sequence[str]) -> dict[str, int]:
+    merged = np.max([np.zeros(len(names), np.int64), *(one.kinds for one in found)], axis=0)
+    return dict(zip(names, merged.tolist(), strict=True))
+
+
+def read_part(
+    part: Part,
+    schema: pa.Schema,
+    kinds: Mapping[str, CellKind],
+    options: CsvOptions,
+    reader: PartReader,
+    *,
+    bad_rows: BadRows,
+) -> Iterator[pa.RecordBatch]:
+    """As `read_span`, as long as `kinds` hold the cells of the columns without a given type; then nothing more.
+
+    `bad_rows.found` has the narrowest kinds that hold all cells of the part.
+    """
+    found = dict.fromkeys(kinds, CellKind.EMPTY)
+    fits = True
+    for block in reader.blocks(part, bad_rows):
+        if block.final and _is_last(part):
+            check_closed(block, options, bad_rows.lines_before)
+        if not fits:
+            _widen(found, block, schema.names, options, bad_rows)
+            continue
+        rows = parse_rows(block, schema.names, options, bad_rows)
+        values = dict[str, pa.Array]()
+        for name, column in zip(schema.names, rows.columns.columns, strict=True):
+            if name in kinds:
+                values[name], found[name] = _found(name, column, kinds[name], found[name], options)
+        fits = all(found[name] <= kinds[name] for name in kinds)
+        if fits:
+            yield _convert(rows, schema, options, bad_rows, values)
+    sampling.with_kinds(bad_rows, [int(kind) for kind in found.values()])
+
+
+def _is_last(part: Part) -> bool:
+    return part.stop is None
+
+
+def _found(
+    name: str, column: pa.StringArray, wanted: CellKind, known: CellKind, options: CsvOptions
+) -> tuple[pa.Array, CellKind]:
+    if wanted == known == CellKind.TEXT:
+        return column, known
+    values, known = convert_found(options.plain(name, column), wanted, known)
+    return column if wanted == CellKind.TEXT else values, known
+
+
+def _convert(
+    rows: TextRows,
+    schema: pa.Schema,
+    options: CsvOptions,
+    bad_rows: BadRows,
+    converted: Mapping[str, pa.Array] | None = None,
+) -> pa.RecordBatch:
+    """The rows without those whose cells are no values of their columns; some columns may be `converted` already."""
     arrays: list[pa.Array] = []
     unfit: dict[int, tuple[str, str]] = {}
     for column, field in zip(rows.columns.columns, schema, strict=True):
+        if converted and field.name in converted:
+            arrays.append(converted[field.name])
+            continue
         is_text = pa.types.is_string(field.type)
         values, places = convert(column if is_text else options.plain(field.name, column), field.type)
         arrays.append(values)

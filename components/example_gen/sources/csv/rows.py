@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -119,22 +119,28 @@ def whole_rows(data: bytes, options: CsvOptions) -> int:
     return int(outside[-1]) if len(outside) else 0
 
 
-def row_starts(data: bytes, options: CsvOptions) -> Ints:
-    """Where each row of `data` begins, blank lines left out, and where the last one ends."""
+def row_ends(data: bytes, options: CsvOptions) -> Ints:
+    """The places after each line end outside of quotes; `data` begins with a row."""
     ends = _line_ends(data)
     if options.quote is not None and options.quote.encode() in data:
         ends = ends[np.searchsorted(find_toggles(data, options), ends) % 2 == 0]
+    return ends
+
+
+def row_starts(data: bytes, options: CsvOptions) -> Ints:
+    """Where each row of `data` begins, blank lines left out, and where the last one ends."""
+    ends = row_ends(data, options)
     starts: Ints = np.concatenate([[0], ends[ends < len(data)]]).astype(np.int64)
     text = np.frombuffer(data, np.uint8)
     kept = starts[(text[starts] != _LF) & (text[starts] != _CR)]
     return np.append(kept, len(data))
 
 
-def check_closed(block: TextBlock, options: CsvOptions) -> None:
+def check_closed(block: TextBlock, options: CsvOptions, lines_before: Callable[[], int] | None = None) -> None:
     """Raises InfeedError where a quote never closes: the rest of the file would be one cell."""
     toggles = find_toggles(block.data, options)
     if len(toggles) % 2:
-        line = block.line + count_lines(block.data[: toggles[-1]])
+        line = block.line + count_lines(block.data[: toggles[-1]]) + (lines_before() if lines_before else 0)
         raise InfeedError("a quote that never closes", where=f"{block.path}, line {line}", do="close it, or double it")
 
 
@@ -173,12 +179,25 @@ def find_toggles(data: bytes, options: CsvOptions) -> Ints:
     quotes = np.flatnonzero(text == ord(options.quote)).astype(np.int64)
     ends_cell = np.zeros(256, np.bool_)
     ends_cell[[_LF, _CR, ord(options.delimiter)]] = True
-    beside = ends_cell.copy()
-    beside[ord(options.quote)] = True
-    opens, closes = quotes[0::2], quotes[1::2]
-    if beside[text[opens[opens > 0] - 1]].all() and beside[text[closes[closes + 1 < len(text)] + 1]].all():
-        return quotes
-    return _walk_quotes(text, quotes, ends_cell)
+    return quotes if _are_beside(text, quotes, ends_cell, options.quote) else _walk_quotes(text, quotes, ends_cell)
+
+
+def is_beside(data: bytes, options: CsvOptions) -> bool:
+    """Whether each quote of `data` that begins or ends quoted text stands where a cell begins or ends."""
+    toggles = find_toggles(data, options)
+    if not len(toggles):
+        return True
+    text = np.frombuffer(data, np.uint8)
+    closes = toggles[1::2]
+    after = text[closes[closes + 1 < len(text)] + 1]
+    return bool(np.isin(after, [_LF, _CR, ord(options.delimiter), ord(str(options.quote))]).all())
+
+
+def count_cells(data: bytes, columns: int, options: CsvOptions) -> tuple[int, int]:
+    """The rows of `data`, and how many of them do not have as many cells as there are columns."""
+    ragged: list[tuple[int, int]] = []
+    cells = _parse(data, [str(number) for number in range(columns)], ["0"], options, ragged)
+    return cells.num_rows + len(ragged), len(ragged)
 
 
 def _is_sign(text: str) -> bool:
@@ -257,6 +276,14 @@ def _locate(block: TextBlock, numbers: Ints, options: CsvOptions) -> Iterator[tu
     lines = block.line + np.searchsorted(ends, starts, side="right")
     for line, start, stop in zip(lines.tolist(), starts, stops, strict=True):
         yield line, block.data[start:stop]
+
+
+def _are_beside(text: npt.NDArray[np.uint8], quotes: Ints, ends_cell: npt.NDArray[np.bool_], quote: str) -> bool:
+    """Whether each quote stands beside a delimiter, a line end or another quote."""
+    beside = ends_cell.copy()
+    beside[ord(quote)] = True
+    opens, closes = quotes[0::2], quotes[1::2]
+    return bool(beside[text[opens[opens > 0] - 1]].all() and beside[text[closes[closes + 1 < len(text)] + 1]].all())
 
 
 def _walk_quotes(text: npt.NDArray[np.uint8], quotes: Ints, ends_cell: npt.NDArray[np.bool_]) -> Ints:

@@ -51,9 +51,8 @@ def test_a_row_a_file_labelled_by_its_folder(tmp_path: Path) -> None:
 def test_lines_read_in_spans_are_the_lines(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_bytes("".join(f"{line}\n" for line in ["first", *lines]).encode())
-    blocks = list(streams.read_blocks(streams.Span(str(path)), "utf-8", 16, streams.whole_lines))
     found: list[str] = []
-    for span in streams.split_spans(str(path), blocks, block_bytes=0):
+    for span in streams.find_line_spans(str(path), "utf-8", 2):
         for block in streams.read_blocks(span, "utf-8", 1024, streams.whole_lines):
             assert block.line == len(found) + 1
             found += folders.split_lines(block.data).to_pylist()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.csv import rows as csv_rows
+from infeed.components.example_gen.sources.csv.cuts import rules_of
 from infeed.components.example_gen.sources.csv.reader import CsvHeader, read_header
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.streams import Span
@@ -26,9 +27,11 @@ TABLES = st.integers(1, 3).flatmap(
 
 def split(path: str, block_bytes: int) -> tuple[CsvHeader, list[Span]]:
     header = read_header(path, OPTIONS)
-    whole_rows = partial(csv_rows.whole_rows, options=OPTIONS)
-    blocks = streams.read_blocks(header.rows, "utf-8", block_bytes, whole_rows)
-    return header, streams.split_spans(path, blocks, block_bytes=0)
+    rules = rules_of(OPTIONS, len(header.names))
+    cutter = streams.SpanCutter(header.rows, block_bytes, rules)
+    for block in streams.read_blocks(header.rows, "utf-8", block_bytes, rules.whole):
+        cutter.add(block)
+    return header, cutter.spans()
 
 
 @pytest.mark.slow

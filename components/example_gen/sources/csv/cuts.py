@@ -1,0 +1,75 @@
+"""Where a row of a CSV begins behind any byte of it, guessed from some kilobytes, so that a file is cut unread.
+
+A line end may lie inside quotes, and only all bytes before it tell. So both are tried, that the bytes begin inside of
+quotes and outside, and the reading whose rows have as many cells as the header is taken. The task before ends where the
+next one begins: if it finds itself inside of quotes there, the guess was wrong. The first task begins where the header
+ends, so once no task finds that, all began right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from infeed.components.example_gen.sources.csv.rows import (
+    CsvOptions,
+    count_cells,
+    find_toggles,
+    is_beside,
+    row_ends,
+    whole_rows,
+)
+from infeed.components.example_gen.sources.streams import RowRules
+
+_NO_SIGN = b"x"  # in place of a byte that begins no cell
+
+
+def rules_of(options: CsvOptions, columns: int) -> RowRules:
+    """How rows of so many columns are separated."""
+    return RowRules(
+        whole=partial(whole_rows, options=options),
+        ends=partial(row_ends, options=options),
+        guess=partial(_guess, options=options, columns=columns),
+        is_closed=partial(is_closed, options=options),
+    )
+
+
+def is_closed(data: bytes, options: CsvOptions) -> bool:
+    """Whether `data`, which begins with a row, ends with one."""
+    return data.endswith((b"\n", b"\r")) and len(find_toggles(data, options)) % 2 == 0
+
+
+@dataclass(frozen=True, order=True)
+class _Reading:
+    """One of the two readings of some bytes: the share of its rows that are odd, and where its first row ends."""
+
+    odd: float
+    inside: bool
+    end: int
+
+
+def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple[int, bool] | None:
+    before, text = data[:1], data[1:]
+    begins_cell = before in (b"\n", b"\r", options.delimiter.encode())
+    tried = [(before if begins_cell else _NO_SIGN) + text]
+    if options.quote is not None and (quote := options.quote.encode()) in text:
+        tried.append(quote + text)
+        if before == quote == text[:1]:  # the halves of a doubled one
+            tried.append(quote + _NO_SIGN + text[1:])
+    readings = [_read(one, ended, options, columns, number > 0) for number, one in enumerate(tried)]
+    best = min((one for one in readings if one is not None), default=None)
+    if best is None:
+        return None
+    return best.end, options.quote is None or best.odd == 0.0
+
+
+def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: bool) -> _Reading | None:
+    """The reading of `data` whose first byte is the context; None if no row ends in it."""
+    ends = row_ends(data, options)
+    ends = ends[(ends > 1) & (ends < len(data) if not ended else True)]  # a CR at the very end may be half of a CR LF
+    if not len(ends):
+        return None
+    first, last = int(ends[0]), int(ends[-1])
+    rows, ragged = count_cells(data[first:last], columns, options)
+    odd = ragged + (0 if is_beside(data, options) else 1)
+    return _Reading(odd / rows if rows else 1.0, inside, first)
