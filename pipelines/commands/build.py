@@ -60,6 +60,9 @@ def _tag(project: Project, tag: str | None) -> str:
         raise InfeedError(
             "the image has no name", do="give it one: --tag registry.example/taxi:1, or deploy.image in the config"
         )
+    if "@" in name:
+        what = f"{name!r} names an image by its digest, which is known only once the image is built"
+        raise InfeedError(what, do="name the new image by a tag: --tag registry.example/taxi:1")
     return name
 
 

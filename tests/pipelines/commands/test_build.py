@@ -188,6 +188,7 @@ def test_what_the_engine_died_of_is_told_with_the_log(engines, project, script, 
     [
         (["nothing", "--tag", "taxi:1"], "there is no template or config file 'nothing'"),
         (["image"], "the image has no name"),
+        (["image", "--tag", "taxi@sha256:5"], "'taxi@sha256:5' names an image by its digest"),
         (["image", "--tag", "taxi:1"], "no container engine works"),
     ],
 )
