@@ -5,6 +5,7 @@ What is missing at a path that is read, the command itself reports: it knows wha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterable
@@ -106,6 +107,8 @@ def _check_writable(folder: str, *below: str, where: str) -> None:
     if not os.path.isdir(there):
         raise InfeedError(f"{there!r} is {_kind(there)}, not a folder", where=where, do="name another place")
     try:
+        with contextlib.suppress(FileNotFoundError):  # of a path that is too long, it says so
+            os.lstat(os.path.join(folder, *below))
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
         do = "name another place, or change the permissions"

@@ -108,6 +108,11 @@ def long_parent(here: Path, suffix: str) -> Path:
     return here / "no" / ("n" * LONG) / f"name{suffix}"
 
 
+def long_path(here: Path, suffix: str) -> Path:
+    """Of short names; Linux takes 4,096 bytes."""
+    return here.joinpath(*["name"] * 1_000, f"name{suffix}")
+
+
 def dangling_link(here: Path, suffix: str) -> Path:
     (made := here / f"link{suffix}").symlink_to(here / "nowhere")
     return made
@@ -123,7 +128,7 @@ def empty(here: Path, suffix: str) -> str:
 
 PLACES = (
     *(folder, file, missing_parent, below_a_file, no_real_file_system, read_only),
-    *(long_name, long_parent, dangling_link, no_utf8, empty),
+    *(long_name, long_parent, long_path, dangling_link, no_utf8, empty),
 )
 ACCEPTED = {
     InputPath: set(),
