@@ -38,7 +38,7 @@ def alone(path: Path, *, doing: str, where: str, do: str) -> Iterator[None]:
     handle = _locked(path, doing, where, do)
     try:
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(_this_process()).encode(), 0)
+        os.pwrite(handle, json.dumps(this_process()).encode(), 0)
         yield
     finally:
         with suppress(FileNotFoundError):
@@ -57,7 +57,7 @@ def _locked(path: Path, doing: str, where: str, do: str) -> int:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            owner = _owner(handle)
+            owner = owner_of(os.pread(handle, _MOST_BYTES, 0))
             os.close(handle)
             raise InfeedError(f"{doing}{owner}", where=where, do=do) from error
         except OSError as error:
@@ -69,14 +69,15 @@ def _locked(path: Path, doing: str, where: str, do: str) -> int:
         os.close(handle)  # the last owner has just removed the file
 
 
-def _this_process() -> dict[str, str | int]:
+def this_process() -> dict[str, str | int]:
+    """What a lock says of its owner."""
     now = datetime.now().isoformat(sep=" ", timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": now, "command": " ".join(sys.argv)}
 
 
-def _owner(handle: int) -> str:
+def owner_of(content: bytes) -> str:
     """`: process 12 on host 'a' since 2026-01-31 12:00:00: infeed run`, as far as the owner has written it."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        found = json.loads(os.pread(handle, _MOST_BYTES, 0))
+    with suppress(ValueError, TypeError, KeyError):
+        found = json.loads(content)
         return f": process {found['pid']} on host {found['host']!r} since {found['since']}: {found['command']}"
     return ""
