@@ -14,11 +14,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -61,6 +64,7 @@ from infeed.components.example_gen.task_statistics import (
 
 A = TypeVar("A")
 B = TypeVar("B")
+_SCRATCH = "infeed-ingest-"  # how the name of a temporary folder begins; then comes the process
 _REJECTS = "rejects"  # the folder of what each task set aside
 _OFFSETS = "lines.json"
 
@@ -173,8 +177,20 @@ def _scratch_here(job: Job) -> Iterator[Job]:
     if files.is_local(job.root):
         yield job
         return
-    with tempfile.TemporaryDirectory(prefix="infeed-ingest-") as folder:
+    remove_left_scratch()
+    with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as folder:
         yield dataclasses.replace(job, local_scratch=folder)
+
+
+def remove_left_scratch() -> list[str]:
+    """Remove the temporary folders of processes that were killed; return their paths."""
+    left = []
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
+        process = folder.name.removeprefix(_SCRATCH).partition("-")[0]
+        if process.isdigit() and not Path("/proc", process).exists() and os.access(folder, os.W_OK):
+            shutil.rmtree(folder, ignore_errors=True)
+            left.append(str(folder))
+    return left
 
 
 def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:

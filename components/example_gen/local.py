@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
+from infeed.components.dataset.store_lock import alone_on_store
 from infeed.components.engine.choice import Work, choose
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
@@ -29,8 +30,10 @@ from infeed.components.locks import alone
 
 DEFAULT_SPLITS = {"train": 2, "eval": 1}
 BYTES_PER_PROCESS = 32 << 20  # of input: about 1.7 s of reading and writing CSV, where a process takes 0.8 s to start
+_WAIT = "wait for it, or choose another OUTPUT"
 _HERE = -100  # AT_FDCWD: paths are as usual
 _EXCHANGE = 2  # RENAME_EXCHANGE
+_LOCK = ".ingest.lock"  # of a dataset on an object store
 _FILES = {names.MANIFEST, names.REJECTS, names.UNFINISHED}
 
 
@@ -100,6 +103,7 @@ def check_output(output: str, overwrite: bool) -> None:
     if not files.is_folder(output):
         raise InfeedError("OUTPUT is a file", where=output, do="choose another: a dataset is a folder")
     inside = files.list_folders(output) + [files.name(file.path) for file in files.list_files(output)]
+    inside = [name for name in inside if name != _LOCK]
     strangers = [name for name in inside if not _is_ours(name)]
     if strangers:
         do = "choose another OUTPUT; --overwrite replaces datasets, and nothing else"
@@ -124,16 +128,11 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
       InfeedError: another process is writing there, something is there already, or it is not allowed.
     """
     if not files.is_local(output):
-        yield output
+        with alone_on_store(files.join(output, _LOCK), where=output, do=_WAIT):
+            check_output(output, overwrite)
+            yield output
         return
-    path = Path(os.path.realpath(output))  # a link stays, and leads to the new dataset
-    folder = path.with_name(f".{path.name}.unfinished")
-    with _told(output):
-        _make_folder(path.parent)
-    lock = path.with_name(f".{path.name}.lock")
-    do = "wait for it, or choose another OUTPUT"
-    with alone(lock, doing="another process is writing there", where=output, do=do):
-        mend(str(path))
+    with _locked(output) as (path, folder):
         check_output(output, overwrite)
         folder.mkdir(exist_ok=True)
         try:
@@ -143,6 +142,54 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
                 put_folder(str(folder), str(path))
         finally:
             files.remove(str(folder))
+
+
+@contextmanager
+def _locked(output: str) -> Iterator[tuple[Path, Path]]:
+    """(OUTPUT, the folder in which it is written), where what a killed process left at OUTPUT is set right."""
+    path = Path(os.path.realpath(output))  # a link stays, and leads to the new dataset
+    with _told(output):
+        _make_folder(path.parent)
+    lock = path.with_name(f".{path.name}.lock")
+    with alone(lock, doing="another process is writing there", where=output, do=_WAIT):
+        mend(str(path))
+        yield path, path.with_name(f".{path.name}.unfinished")
+
+
+def clean(output: str) -> list[str]:
+    """Remove what processes that were killed have left of OUTPUT: temporary files, and shards without a manifest.
+
+    Returns:
+      What was removed. A whole dataset stays.
+
+    Raises:
+      InfeedError: another process is writing there, or something else than a dataset lies there.
+    """
+    check_output(output, overwrite=True)
+    removed, left = steps.remove_left_scratch(), list[str]()
+    if not files.is_local(output):
+        with alone_on_store(files.join(output, _LOCK), where=output, do=_WAIT):
+            left = _left_in(output)
+            _remove(left)
+    elif os.path.isdir(os.path.dirname(os.path.realpath(output))):
+        with _locked(output) as (_, folder):
+            left = [str(folder)] if folder.exists() else []
+            _remove(left)
+    return removed + left
+
+
+def _left_in(output: str) -> list[str]:
+    whole = files.exists(files.join(output, names.MANIFEST))
+    folders = files.list_folders(output)
+    parts = [
+        name for name in folders if name == names.UNFINISHED or (not whole and name.startswith(names.SPLIT_FOLDER))
+    ]
+    return [files.join(output, name) for name in parts]
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        files.remove(path)
 
 
 def _make_folder(folder: Path) -> None:

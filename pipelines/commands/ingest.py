@@ -25,6 +25,7 @@ from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.local import (
     DEFAULT_SPLITS,
     check_output,
+    clean,
     unfinished,
     work_of,
 )
@@ -125,6 +126,15 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
     return "\n".join(lines)
 
 
+def _clean(context: click.Context, _: click.Parameter, output: str | None) -> None:
+    if output is None:
+        return
+    for path in clean(output):
+        echo(f"removed {path}")
+    echo(f"nothing unfinished is left of {output}")
+    context.exit()
+
+
 @click.command(name="ingest", cls=Command)
 @click.argument("source", type=InputPath())
 @click.argument("output", type=OutputFolder())
@@ -140,6 +150,15 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
 @click.option("--runner", metavar="NAME", help=f"Run on Beam: {', '.join(BEAM_RUNNERS)}, or a class of yours.")
 @click.option("--beam-option", "beam_options", multiple=True, metavar="--NAME=VALUE", help="For the Beam runner.")
 @click.option("--overwrite", is_flag=True, help="Replace the dataset at OUTPUT.")
+@click.option(
+    "--clean",
+    type=OutputFolder(),
+    callback=_clean,
+    is_eager=True,
+    expose_value=False,
+    metavar="OUTPUT",
+    help="Remove what a killed ingest has left of OUTPUT, and do nothing else.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(source: str, output: str, overwrite: bool, as_json: bool, **given: Any) -> None:
     """Write SOURCE (a folder, a file or a quoted pattern) as sharded TFRecords to OUTPUT."""

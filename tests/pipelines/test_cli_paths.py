@@ -48,6 +48,7 @@ CASES = {
     "predict --output": "predict {model} {table} --overwrite --output {}.csv",
     "ingest SOURCE": "ingest {} out",
     "ingest OUTPUT": "ingest {table} {}",
+    "ingest --clean": "ingest --clean {}",
     "inspect DATASET": "inspect {}",
     "inspect --sheet": "inspect {dataset} --sheet {}",
     "statistics DATASET": "statistics {}",

@@ -11,6 +11,12 @@ from infeed.components.dataset.store_lock import alone_on_store
 from infeed.components.errors import InfeedError
 
 
+@pytest.fixture(params=["s3", "gs"])
+def store(request: pytest.FixtureRequest) -> str:
+    """A place of its own in an object store."""
+    return str(request.getfixturevalue(request.param))
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lock, "_SETTLES", 0.05)
@@ -19,9 +25,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_second_is_refused_and_told_who_is_there(store: str) -> None:
     lock = f"{store}/.lock"
     with alone_on_store(lock, where=store, do="wait"):
-        with pytest.raises(InfeedError, match=f"process {os.getpid()} on host") as raised:
-            with alone_on_store(lock, where=store, do="wait"):
-                pass
+        second = alone_on_store(lock, where=store, do="wait")
+        with pytest.raises(InfeedError, match=f"process {os.getpid()} on host") as raised, second:
+            pass
         assert (raised.value.where, raised.value.do) == (store, "wait")
         assert files.exists(lock)
     assert not files.exists(lock)

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infeed.components.dataset import files
 from infeed.components.example_gen import local
+from infeed.components.example_gen.local import clean
 
 
 def fill(root: Path, *names: str) -> None:
@@ -86,3 +90,31 @@ def test_while_two_names_are_exchanged_neither_is_ever_missing(tmp_path: Path) -
     finally:
         os.kill(seen, 9)
         os.waitpid(seen, 0)
+
+
+def test_clean_removes_what_a_killed_process_left_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left, alive = tmp_path / f"infeed-ingest-{dead.pid}-x", tmp_path / f"infeed-ingest-{os.getpid()}-x"
+    for folder in (left, alive, tmp_path / ".out.unfinished", tmp_path / "out" / "Split-train"):
+        folder.mkdir(parents=True)
+    assert sorted(clean(str(tmp_path / "out"))) == sorted([str(left), str(tmp_path / ".out.unfinished")])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, "out"])
+    assert clean(str(tmp_path / "out")) == []
+
+
+def test_clean_keeps_a_whole_dataset_on_a_store_and_removes_half_of_one(s3: str) -> None:
+    for name in (
+        "half/Split-train/a",
+        "half/.ingest/b",
+        "whole/Split-train/a",
+        "whole/.ingest/b",
+        "whole/manifest.json",
+    ):
+        files.write_bytes(f"{s3}/{name}", b"x")
+    assert sorted(clean(f"{s3}/half")) == [f"{s3}/half/.ingest", f"{s3}/half/Split-train"]
+    assert clean(f"{s3}/whole") == [f"{s3}/whole/.ingest"]
+    assert files.exists(f"{s3}/whole/Split-train/a")
