@@ -34,7 +34,7 @@ from infeed.components.example_gen.settling import settled
 from infeed.components.units import counted, size
 from infeed.pipelines.commands.options import ingest_options, source_options
 from infeed.pipelines.console import terminal
-from infeed.pipelines.console.exit_codes import Command, debugging
+from infeed.pipelines.console.exit_codes import Command, debugging, errors
 from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.project.ingest_settings import read_ingest
@@ -129,7 +129,10 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
 def _clean(context: click.Context, _: click.Parameter, output: str | None) -> None:
     if output is None:
         return
-    for path in clean(output):
+    with errors(False, False):  # before `Command` sees to them, and to the path
+        OutputFolder().check(output, f"--clean {output}" if output else "--clean")
+        removed = clean(output)
+    for path in removed:
         echo(f"removed {path}")
     echo(f"nothing unfinished is left of {output}")
     context.exit()
