@@ -92,20 +92,87 @@ def scan_records(
       InfeedError: what follows cannot be read at all: a truncated file, or a corrupt length.
     """
     with open_framing(path) as file:
-        for number, length in _lengths(file, path):
-            if most_bytes is not None and length > most_bytes:
-                raise InfeedError(
-                    f"a record of {length >> 20:,} MB",
-                    where=f"{path}, record {number}",
-                    do="write smaller records, or raise max_row_mb (--max-row-mb)",
-                )
-            payload, crc = read_from(file, length, path), read_from(file, _CRC_BYTES, path)
-            if len(crc) < _CRC_BYTES:
-                raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
+        for number, payload, crc in _framed(file, path, most_bytes):
             if number >= start:
                 yield payload if crc == _masked_bytes(google_crc32c.value(payload)) else None
             if number + 1 == stop:
                 return
+
+
+def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple[int, bytes, bytes]]:
+    """(number, payload, checksum) of each record."""
+    for number, length in _lengths(file, path):
+        if most_bytes is not None and length > most_bytes:
+            raise InfeedError(
+                f"a record of {length >> 20:,} MB",
+                where=f"{path}, record {number}",
+                do="write smaller records, or raise max_row_mb (--max-row-mb)",
+            )
+        payload, crc = read_from(file, length, path), read_from(file, _CRC_BYTES, path)
+        if len(crc) < _CRC_BYTES:
+            raise InfeedError("truncated record", where=f"{path}, record {number}", do=_REMEDY)
+        yield number, payload, crc
+
+
+def read_range(path: str, start: int, stop: int | None, most_bytes: int | None = None) -> Iterator[bytes]:
+    """The payloads between two bytes of a file that is not compressed, at both of which a record begins.
+
+    Args:
+      stop: None for the end of the file.
+
+    Raises:
+      InfeedError: as `read_records`, but records are counted from `start`; or no record begins at `stop`.
+    """
+    place = start
+    with files.open_input(path, ahead=True) as raw:
+        raw.seek(start)
+        file = cast(BinaryIO, io.BufferedReader(raw, _CHUNK))
+        records = _framed(file, path, most_bytes)
+        while (stop is None or place < stop) and (record := next(records, None)):
+            number, payload, crc = record
+            if crc != _masked_bytes(google_crc32c.value(payload)):
+                raise InfeedError("corrupt record: wrong checksum", where=f"{path}, record {number}", do=_REMEDY)
+            yield payload
+            place += FRAMING_BYTES + len(payload)
+    if stop is not None and place != stop:
+        raise InfeedError(f"no record begins at byte {stop}", where=path, do=_REMEDY)
+
+
+def find_record(path: str, offset: int) -> int:
+    """Where the first whole record begins at a byte of a file that is not compressed, or behind it.
+
+    Both its checksums are right: within a record that is so by chance once in 2^64 bytes, unless its payload holds
+    TFRecords itself.
+    """
+    with files.open_input(path) as file:
+        size = file.size()
+        for start in range(offset, size, _CHUNK):
+            file.seek(start)
+            data = file.read(_CHUNK + _HEADER_BYTES - 1)  # to the end of a header that begins at the last byte
+            for place in _possible_lengths(data, size - start):
+                if _is_header(data[place : place + _HEADER_BYTES]) and _is_record(file, start + place):
+                    return int(start + place)
+        return int(size)
+
+
+def _is_header(data: bytes) -> bool:
+    return data[8:] == _masked_bytes(google_crc32c.value(data[:8]))
+
+
+def _is_record(file: pa.NativeFile, place: int) -> bool:
+    file.seek(place)
+    length = int.from_bytes(file.read(_HEADER_BYTES)[:8], "little")
+    payload = file.read(length)
+    return bool(file.read(_CRC_BYTES) == _masked_bytes(google_crc32c.value(payload)))
+
+
+def _possible_lengths(data: bytes, left: int) -> list[int]:
+    """The places in `data` where a length stands that is no more than is left of the file."""
+    count = len(data) - _HEADER_BYTES + 1
+    if count <= 0:
+        return []
+    lengths: npt.NDArray[np.uint64] = np.ndarray((count,), "<u8", data, strides=(1,))
+    return [int(place) for place in np.flatnonzero(lengths <= left)]
 
 
 def count_records(path: str) -> int:

@@ -51,7 +51,7 @@ class Format:
       module: in `sources`.
       open: the function `(root, patterns, options[, settings])` in it; for a database `(queries, options, settings)`,
         and beside it `fingerprint(queries, settings)`.
-      sampled: as `open`, but the types may be those of a sample; empty where files say their types.
+      sampled: as `open`, but the tasks check types or places of which a sample tells; empty if `open` does it all.
       settings: the class of its own options in it, empty where it has none.
       component: the ExampleGen of its own, by its name in `infeed.components`.
       suffixes: of names that show the format.
@@ -88,7 +88,9 @@ FORMATS = {
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
     "avro": Format("avro", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
-    "tfrecord": Format("tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS),
+    "tfrecord": Format(
+        "tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS, sampled="open_cut_tfrecords"
+    ),
     "images": Format(
         "images.reader",
         "open_images",

@@ -52,7 +52,7 @@ def check_found(found: Sequence[Findings], sample: Sample) -> None:
     if any(one.astray for one in found):
         raise OtherKindsError(None)
     merged = sample.merge(found)
-    if merged is None or json.dumps(merged) != json.dumps(sample.kinds):  # which compares the order of columns, too
+    if json.dumps(merged) != json.dumps(sample.kinds):  # which compares the order of columns, too
         raise OtherKindsError(merged)
 
 
@@ -92,7 +92,7 @@ def _reason(before: OpenedSource, after: OpenedSource) -> str:
         if types.get(field.name) != str(field.type)
     ]
     if not wider:
-        return "the input is read again, after a pass in one process, since parts of it do not show how to read them"
+        return "the input is looked through by one process first, since parts of it do not show how to read them"
     more = f" and {len(wider) - 5} more" if len(wider) > 5 else ""
     return (
         f"the input is read again, since a sample did not show the types of all columns: {', '.join(wider[:5])}{more}; "
