@@ -12,6 +12,7 @@ from tfx import types
 from tfx.dsl.components.base import base_beam_executor
 
 from infeed.components.beam_runner import pipeline_of
+from infeed.components.dataset import files
 from infeed.components.engine.choice import Cluster
 
 # Properties of Examples that say what their files hold. Those that TFX's ExampleGen has written name a format only
@@ -37,7 +38,7 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
     def cluster(self, output: types.Artifact) -> Cluster:
         """The way to the runner that Beam's options name; results of workers travel through the output's folder."""
         options = getattr(self._given, "beam_pipeline_args", None) or []
-        return Cluster(options, self._make_beam_pipeline, output.uri)
+        return Cluster(options, self._make_beam_pipeline, files.absolute(output.uri))
 
     def _make_beam_pipeline(self) -> Any:
         made = _Beam(self._given)

@@ -139,12 +139,13 @@ def unchanged(file: FileStat) -> Iterator[None]:
 def _check_unchanged(file: FileStat, error: Exception | None = None) -> None:
     now = _info(file.path)
     if now.type != fs.FileType.File:
-        what = "the file was removed while it was read"
+        what = "the file was removed while it was read, or cannot be seen from this machine"
+        do = "read a file that stays, from a place that all workers see: an object store or a network disk"
     elif (now.size, now.mtime_ns or 0) != (file.size, file.mtime_ns):
         what = f"the file changed while it was read: {file.size:,} bytes then, {now.size:,} now"
+        do = "read a file that nobody writes to, such as a copy of it, and run again"
     else:
         return
-    do = "read a file that nobody writes to, such as a copy of it, and run again"
     raise InfeedError(what, where=file.path, do=do) from error
 
 
@@ -189,13 +190,16 @@ def relative(path: str, root: str) -> str:
 
 
 @contextmanager
-def open_input(path: str, *, mapped: bool = False, ahead: bool = False) -> Iterator[pa.NativeFile]:
+def open_input(
+    path: str, *, mapped: bool = False, ahead: bool = False, stop: int | None = None
+) -> Iterator[pa.NativeFile]:
     """A seekable binary file.
 
     Args:
       mapped: maps a local file into memory, so that a part of it is read without the rest; what is read stays valid
         after the file is closed.
       ahead: reads one of an object store in large ranges, the next ones ahead; for who reads it from front to back.
+      stop: place to which it will be read, for `ahead`; None for the end.
 
     Raises:
       InfeedError: it may not be read.
@@ -205,7 +209,7 @@ def open_input(path: str, *, mapped: bool = False, ahead: bool = False) -> Itera
         opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
     with opened as file:
         if ahead and _is_object_store(system):
-            with RangeReader(file) as reader:
+            with RangeReader(file, stop) as reader:
                 yield pa.PythonFile(reader, "r")
         else:
             yield file
@@ -301,6 +305,11 @@ def remove(path: str) -> None:
             system.delete_dir(inner)
     elif kind != fs.FileType.NotFound:
         system.delete_file(inner)
+
+
+def absolute(path: str) -> str:
+    """The same place for who works in another folder; a URI stays as it is."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def is_local(path: str) -> bool:

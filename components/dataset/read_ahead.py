@@ -26,11 +26,13 @@ class RangeReader(io.BufferedIOBase):
 
     Args:
       file: read by `read_at` alone, by several threads at once.
+      stop: place that is not likely to be read, nor what follows it; None for the end.
     """
 
-    def __init__(self, file: pa.NativeFile) -> None:
+    def __init__(self, file: pa.NativeFile, stop: int | None = None) -> None:
         self._file = file
         self._size: int = file.size()
+        self._stop = self._size if stop is None else min(stop, self._size)
         self._at, self._last = 0, _HEAD
         self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
 
@@ -79,7 +81,7 @@ class RangeReader(io.BufferedIOBase):
         number = at // BLOCK_BYTES
         wanted = self._ask(number)
         if number == self._last + 1:
-            for following in range(number + 1, min(number + 1 + _AHEAD, -(-self._size // BLOCK_BYTES))):
+            for following in range(number + 1, min(number + 1 + _AHEAD, -(-self._stop // BLOCK_BYTES))):
                 self._ask(following)
         self._last = number
         return number * BLOCK_BYTES, wanted.result()

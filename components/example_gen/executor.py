@@ -19,6 +19,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from infeed.components import schema
+from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.engine.choice import Cluster, choose
@@ -76,7 +77,7 @@ class Request:
         custom = _unpack(exec_properties.get(properties.CUSTOM_CONFIG_KEY))
         return cls(
             format=custom.get("format", ""),
-            input_base=exec_properties.get(properties.INPUT_BASE_KEY, ""),  # a query has none
+            input_base=_input_base(exec_properties),
             patterns=patterns,
             splits=splits,
             buckets=buckets,
@@ -256,6 +257,12 @@ def _payload_format(exec_properties: Mapping[str, Any], allowed: Sequence[int]) 
             f"output_data_format is {name(asked)}", do=f"choose of {', '.join(name(one) for one in allowed)}"
         )
     return int(asked)
+
+
+def _input_base(exec_properties: Mapping[str, Any]) -> str:
+    """As workers find it whatever folder they work in; a query has none."""
+    base: str = exec_properties.get(standard_component_specs.INPUT_BASE_KEY, "")
+    return files.absolute(base) if base else base
 
 
 def _unpack(custom_config: str | None) -> dict[str, Any]:

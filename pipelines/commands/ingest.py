@@ -13,7 +13,9 @@ from typing import Any
 import click
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from infeed.components import progress
 from infeed.components.beam_runner import BEAM_RUNNERS, pipeline_on
+from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest, Shard
 from infeed.components.dataset.splits import Buckets
 from infeed.components.engine.choice import choose
@@ -57,8 +59,8 @@ def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListene
         TextColumn("{task.fields[rate]:>9}"),
         TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=console) as progress:
-        yield Bars(progress, opened)
+    with Progress(*columns, console=console) as bars, progress.listening((shown := Bars(bars, opened)).hear):
+        yield shown
 
 
 @contextlib.contextmanager
@@ -80,6 +82,11 @@ class Bars(ProgressListener):
         self._reading = progress.add_task("reading", total=self._tasks, count="", rate="")
         self._writing = progress.add_task("writing", total=None, count="", rate="", start=False, visible=False)
         self._rows = self._bytes = self._written = 0
+
+    def hear(self, words: str, is_result: bool) -> None:
+        """Takes what a task counts on the way, such as "12,000 rows read"."""
+        if words.endswith(" rows read"):
+            self._progress.update(self._reading, count=words.removesuffix(" read"))
 
     def read(self, task: SpilledTask) -> None:
         """Rows and megabytes of records so far."""
@@ -183,6 +190,8 @@ def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mappi
     options, buckets = settings.options, Buckets(tuple((settings.shares or DEFAULT_SPLITS).items()))
     with show_opening(quiet):
         kind = given["kind"] or guess_format(source)
+        if given["runner"] and not FORMATS[kind].is_query:
+            source = files.absolute(source)  # workers may work in another folder
         opened = open_source(source, kind, options, given["source_options"], "--set", sampled=True)
     with unfinished(output, overwrite) as root:
 

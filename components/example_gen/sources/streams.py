@@ -321,7 +321,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
-    with files.open_input(span.path, ahead=True) as file:
+    with files.open_input(span.path, ahead=True, stop=span.stop) as file:
         reader = _open_decompressed(file)
         reader = _Recoder(reader, encoding) if _is_recoded(encoding) else reader
         try:

@@ -79,6 +79,15 @@ def test_who_jumps_gets_no_more_than_where_he_lands() -> None:
     assert store.asked == [(2_560, 512)]
 
 
+@pytest.mark.usefixtures("small")
+def test_what_lies_behind_the_stop_is_not_read_ahead_and_can_be_read() -> None:
+    store = Store()
+    with RangeReader(store, stop=1_000) as reader:
+        assert reader.read(1_000) == CONTENT[:1_000]
+        assert sorted(store.asked) == [(0, 512), (512, 512)]
+        assert reader.read(100) == CONTENT[1_000:1_100]
+
+
 def test_an_error_of_the_store_is_raised_where_its_range_is_read() -> None:
     class Broken(Store):
         def read_at(self, size: int, start: int) -> bytes:
