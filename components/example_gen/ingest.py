@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -64,7 +65,8 @@ from infeed.components.example_gen.task_statistics import (
 
 A = TypeVar("A")
 B = TypeVar("B")
-_SCRATCH = "infeed-ingest-"  # how the name of a temporary folder begins; then comes the process
+# How the name of a temporary folder begins; then comes the process. Containers may share a folder, not their processes.
+_SCRATCH = f"infeed-ingest-{socket.gethostname()}-"
 _REJECTS = "rejects"  # the folder of what each task set aside
 _OFFSETS = "lines.json"
 

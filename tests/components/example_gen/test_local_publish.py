@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -98,11 +99,15 @@ def test_clean_removes_what_a_killed_process_left_and_nothing_else(
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     dead = subprocess.Popen(["true"])
     dead.wait()
-    left, alive = tmp_path / f"infeed-ingest-{dead.pid}-x", tmp_path / f"infeed-ingest-{os.getpid()}-x"
-    for folder in (left, alive, tmp_path / ".out.unfinished", tmp_path / "out" / "Split-train"):
+    begin = f"infeed-ingest-{socket.gethostname()}"
+    left, alive, other = (
+        tmp_path / name
+        for name in (f"{begin}-{dead.pid}-x", f"{begin}-{os.getpid()}-x", f"infeed-ingest-b-{dead.pid}-x")
+    )
+    for folder in (left, alive, other, tmp_path / ".out.unfinished", tmp_path / "out" / "Split-train"):
         folder.mkdir(parents=True)
     assert sorted(clean(str(tmp_path / "out"))) == sorted([str(left), str(tmp_path / ".out.unfinished")])
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, "out"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([alive.name, other.name, "out"])
     assert clean(str(tmp_path / "out")) == []
 
 
