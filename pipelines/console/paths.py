@@ -46,9 +46,9 @@ class OutputPath(InputPath):
         super().check(path, where)
         if "://" in path:
             return
-        _check_writable(*os.path.split(os.path.abspath(path)), where=where)
         if os.path.lexists(path) and (kind := _kind(path)) not in self.replaced:
             raise InfeedError(f"{kind} is there", where=where, do=f"name {' or '.join(self.replaced)}")
+        _check_writable(*os.path.split(os.path.abspath(path)), where=where)
 
 
 class OutputFile(OutputPath):
