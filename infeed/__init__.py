@@ -10,16 +10,12 @@ when it is first asked for: `import infeed` alone loads neither TFX nor TensorFl
 source tree. A checkout, an editable install and a wheel so have the same modules, and static tools follow them.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
 import lazy_loader
 
 __version__ = "0.1.0"
-
-# Arrow reads it when it is first used. Its older versions take jemalloc, with which ingest takes a quarter more CPU.
-os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "mimalloc")
 
 # Of the components, their own list: a public name stands in one place.
 _component, _, _COMPONENTS = lazy_loader.attach_stub(

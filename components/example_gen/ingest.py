@@ -19,7 +19,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -257,8 +257,19 @@ def _check_options(job: Job) -> None:
     _process(rows, None if job.buckets else job.splits[0], job)
 
 
+def _prefer_mimalloc() -> None:
+    """Unless the user has chosen: older versions of Arrow take jemalloc, with which ingest takes a quarter more CPU.
+
+    Not by the variable that Arrow reads: TFX's libraries hold an Arrow of their own, which has no mimalloc and says so.
+    """
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        with suppress(NotImplementedError):  # built without it
+            pa.set_memory_pool(pa.mimalloc_memory_pool())
+
+
 def spill_task(task: Task, job: Job) -> SpilledTask:
     """Read one task, and spill its rows run by run."""
+    _prefer_mimalloc()
     spilling = _Spilling(task, job)
     try:
         for batch in job.source.read(task.payload, bad_rows=spilling.bad_rows):
@@ -397,6 +408,7 @@ def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Jo
 
 
 def _write_shard(task: ShardTask, job: Job) -> Shard:
+    _prefer_mimalloc()
     return write_shard(task, shuffle.read_windows(task.plan, task.windows, job.scratch), job)
 
 

@@ -144,6 +144,19 @@ def test_regrouping_changes_no_byte(job: MakeJob, monkeypatch: pytest.MonkeyPatc
     assert len(found[0].splits["train"].shards) > 4
 
 
+@pytest.mark.parametrize(("chosen", "taken"), [("", "mimalloc"), ("system", "system")])
+def test_mimalloc_is_taken_unless_the_user_has_chosen(tmp_path: Path, chosen: str, taken: str) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n2\n")
+    code = (
+        "import infeed, pyarrow, sys; infeed.ingest(*sys.argv[1:]); print(pyarrow.default_memory_pool().backend_name)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    environment |= {"ARROW_DEFAULT_MEMORY_POOL": chosen} if chosen else {}
+    command = [sys.executable, "-c", code, str(tmp_path / "a.csv"), str(tmp_path / "out")]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == taken
+
+
 def test_uncompressed_shards_have_no_suffix(job: MakeJob) -> None:
     manifest = ingest.ingest(table().tasks, job(table(), IngestOptions(compression="none")))
     assert manifest.splits["train"].shards[0].file == "Split-train/data_tfrecord-00000-of-00001"
