@@ -143,7 +143,7 @@ def _check_unchanged(file: FileStat, error: Exception | None = None) -> None:
         do = "read a file that stays, from a place that all workers see: an object store or a network disk"
     elif (now.size, now.mtime_ns or 0) != (file.size, file.mtime_ns):
         what = f"the file changed while it was read: {file.size:,} bytes then, {now.size:,} now"
-        do = "read a file that nobody writes to, such as a copy of it, and run again"
+        do = "wait until the file is written, or read a copy of it, and run again"
     else:
         return
     raise InfeedError(what, where=file.path, do=do) from error
@@ -198,7 +198,7 @@ def open_input(
     Args:
       mapped: maps a local file into memory, so that a part of it is read without the rest; what is read stays valid
         after the file is closed.
-      ahead: reads one of an object store in large ranges, the next ones ahead; for who reads it from front to back.
+      ahead: reads one of an object store in large ranges, the next ones ahead; for sequential reading.
       stop: place to which it will be read, for `ahead`; None for the end.
 
     Raises:

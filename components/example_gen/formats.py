@@ -51,7 +51,7 @@ class Format:
       module: in `sources`.
       open: the function `(root, patterns, options[, settings])` in it; for a database `(queries, options, settings)`,
         and beside it `fingerprint(queries, settings)`.
-      sampled: as `open`, but the tasks check types or places of which a sample tells; empty if `open` does it all.
+      sampled: like `open`, but takes types from a sample, which the tasks check; empty if there is none.
       settings: the class of its own options in it, empty where it has none.
       component: the ExampleGen of its own, by its name in `infeed.components`.
       suffixes: of names that show the format.

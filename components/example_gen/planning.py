@@ -35,7 +35,7 @@ class SpilledTask:
       order: of the task.
       rows: of the input, whatever became of them.
       rejected: how many were set aside; the task has left them in a file.
-      first_rejected, last_rejected: two of those; None where there are none.
+      first_rejected, last_rejected: the first and the last rejected row; None if there are none.
       nulls: how many each written column has.
       rounded: how many values of each written column are changed by float32.
       spills: in the order of the input.

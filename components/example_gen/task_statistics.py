@@ -25,7 +25,7 @@ from infeed.components.example_gen.spills import RowsBySplit
 
 _MAX_COLUMNS = 20_000  # of a wider table, statistics take more memory than its rows
 _FOLDER, _GROUPS = "statistics", "statistics-groups"
-_KEY = "task"  # of a file that nobody else sees
+_KEY = "task"  # of temporary files
 _GROUP = 64  # tasks at least: fewer are added up at once
 
 

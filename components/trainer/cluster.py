@@ -212,7 +212,7 @@ def _does_not_train(kind: str, index: int, training: tuple[str, ...]) -> InfeedE
 
 
 def warn_of_open_port(environ: Mapping[str, str] = os.environ) -> None:
-    """TensorFlow's server binds to all addresses, whatever TF_CONFIG says, and asks nobody for a password."""
+    """TensorFlow's server binds to all addresses, whatever TF_CONFIG says, without authentication."""
     cluster, (kind, index) = cluster_here(environ)
     port = cluster[kind][index].rpartition(":")[2]
     _log.warning(

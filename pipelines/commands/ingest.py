@@ -65,7 +65,7 @@ def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListene
 
 @contextlib.contextmanager
 def show_opening(quiet: bool) -> Iterator[None]:
-    """For the time before anything can be counted: some formats look through the whole input for its types."""
+    """Show that the input is being opened: some formats read a sample of it, or all of it, to find types."""
     console = Terminal(stderr=True)
     if quiet or not console.is_terminal:
         yield

@@ -146,7 +146,7 @@ def open_sampled_jsonl(
 
 
 def _sample_kinds(reader: PartReader, parts: Sequence[Part]) -> tuple[kinds.Object, kinds.Object]:
-    """The kinds in a sample, and those that are sure: in the first rows, since a value decides what a column holds."""
+    """The kinds in a sample, and the certain ones: those of the first rows, since the first value decides the kind."""
     bad_rows = BadRows("reject", sys.maxsize, relative=True)
     sure = kinds.Object()
     for block in reader.prefix(parts):
