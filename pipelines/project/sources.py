@@ -94,7 +94,12 @@ def is_picture(path: str) -> bool:
 
 
 def open_table(
-    path: str, source: Source, settings: Mapping[str, Any], options: IngestOptions | None = None
+    path: str,
+    source: Source,
+    settings: Mapping[str, Any],
+    options: IngestOptions | None = None,
+    *,
+    sampled: bool = False,
 ) -> OpenedSource:
     """A file, or all files of a folder.
 
@@ -103,12 +108,13 @@ def open_table(
       source: kind of the files.
       settings: options of the kind, such as the delimiter of a CSV.
       options: what is done with bad rows.
+      sampled: as in `formats.open_source`.
 
     Raises:
       InfeedError: no file, or one that is not of that kind.
     """
     _check_there(path, source)
-    return open_source(path, source, options or IngestOptions(), settings, "--set")
+    return open_source(path, source, options or IngestOptions(), settings, "--set", sampled=sampled)
 
 
 def files_of_table(path: str, source: Source) -> list[files.FileStat]:

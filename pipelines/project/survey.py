@@ -24,7 +24,7 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, open_patterns
-from infeed.components.example_gen.inputs import BadRow, BadRows, check_any_good
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, check_any_good
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.components.example_gen.sources.images import codec
@@ -136,10 +136,14 @@ def _without_label(
     settings = {**default_settings(path, source), **settings}
     bare = []
     for split in (name for name in (EVAL, TEST) if name in by_name.patterns):
-        opened = open_patterns(source, path, {split: by_name.patterns[split]}, options, settings, "--set")
-        if label not in opened.schema.names or pa.types.is_null(opened.schema.field(label).type):
+        opened = open_patterns(source, path, {split: by_name.patterns[split]}, options, settings, "--set", sampled=True)
+        if _lacks(opened, label) and (opened.reopen is None or _lacks(opened.reopen(None), label)):
             bare.append(split)
     return bare
+
+
+def _lacks(opened: OpenedSource, label: str) -> bool:
+    return label not in opened.schema.names or pa.types.is_null(opened.schema.field(label).type)
 
 
 def _with_label(options: IngestOptions, label: str | None) -> IngestOptions:

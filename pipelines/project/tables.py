@@ -1,7 +1,9 @@
 """The columns of a table, their statistics and a sample of the rows, kept between one look and the next.
 
-Of a large table all are kept, by the names, sizes and times of change of its files, as TFX's cache goes by them: the
-next look reads the files that are new, unless these change the type of a column.
+The cache in the user's home keeps all three for a large table. The key is the names, sizes and modification times of
+its files, as in TFX's cache. The next look reads only new files, unless a new file changes the type of a column.
+
+A large text file is read once: its types come from a sample, and the pass that gathers the statistics checks them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from infeed.components.dataset.statistics.table_statistics import (
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import MISSING, choose_columns, choose_rows
 from infeed.components.example_gen.formats import default_settings, open_patterns
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
+from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource
+from infeed.components.example_gen.settling import OtherKindsError, check_found, settled
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
@@ -126,24 +129,31 @@ class Table:
         self._files = self._find_files()
         look = self._kept_look()
         self._added = self._open_added(look) if look else {}
-        known = look if look and self._added is not None else None
-        self._every = every = known.columns if known else _columns(self._whole.schema)
-        self.left_out = known.left_out if known else self._whole.left_out
-        self.names = tuple(column.name for column in every)
-        check_named(self.names, options)
-        taken = {column.name: column for column in every}
-        self.columns = tuple(taken[name] for name in options.columns or taken)
+        self._known = look if look and self._added is not None else None
         self.incomplete: Counter[str] = Counter()
+        if self._known:
+            self._set_columns(self._known.columns, self._known.left_out)
+        else:
+            self._set_columns(_columns(self._whole.schema), self._whole.left_out)
+            if self._whole.sample:
+                _ = self._found  # reads all rows, so that `columns` has the types of all rows
+
+    def _set_columns(self, every: tuple[Column, ...], left_out: Mapping[str, str]) -> None:
+        self._every, self.left_out = every, left_out
+        self.names = tuple(column.name for column in every)
+        check_named(self.names, self._options)
+        taken = {column.name: column for column in every}
+        self.columns = tuple(taken[name] for name in self._options.columns or taken)
 
     @cached_property
     def _whole(self) -> OpenedSource:
-        """Opening the files of some formats reads them, to find the types of the columns."""
+        """All files. If no earlier look is known, the types of large text files are those of a sample."""
+        sampled = self._known is None
         if not self._patterns:
-            return self._open(self._path)
+            return self._open(self._path, sampled=sampled)
         settings = {**default_settings(self._files[0].path, self._source), **self._settings}
-        return open_patterns(
-            self._source, self._path, dict[str | None, str](self._patterns.items()), self._options, settings, "--set"
-        )
+        patterns = dict[str | None, str](self._patterns.items())
+        return open_patterns(self._source, self._path, patterns, self._options, settings, "--set", sampled=sampled)
 
     @cached_property
     def _by_split(self) -> dict[str, list[files.FileStat]]:
@@ -194,8 +204,7 @@ class Table:
     def _found(self) -> _Found:
         if kept := self._kept(self._files):
             return kept
-        bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
-        parts = [self._of_file(file, bad_rows) for file in self._files]
+        parts = self._read_files() if self._known else settled(self._whole, self._read_and_check)
         statistics = add([of_file.statistics for of_file in parts]).collapse()
         sample = merge([one.sample.of_file(number) for number, one in enumerate(parts)])
         shapes = reduce(_united, [of_file.shapes for of_file in parts], dict[str, CellShapes]())
@@ -204,14 +213,36 @@ class Table:
             self._keep_look(found)
         return found
 
-    def _of_file(self, file: files.FileStat, bad_rows: BadRows) -> _Found:
-        """What is kept had no bad rows: those are told of each time."""
-        if kept := self._kept([file]):
-            return kept
+    def _read_files(self) -> list[_Found]:
+        """What each file holds. The cache has no file with bad rows, so every look reports those again."""
+        bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
+        return [self._kept([file]) or self._of_file(file, bad_rows, {}) for file in self._files]
+
+    def _read_and_check(self, whole: OpenedSource) -> list[_Found]:
+        """What each file holds, if the types of `whole` are those of all rows.
+
+        Raises:
+          OtherKindsError: a sample misled.
+        """
+        self._whole = whole
+        self._set_columns(_columns(whole.schema), whole.left_out)
+        if whole.sample is None:
+            return self._read_files()
+        _check_filter(whole, self._options)
+        self.incomplete.clear()
+        bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
+        findings = dict[int, Findings]()
+        parts = [self._of_file(file, bad_rows, findings) for file in self._files]
+        check_found([findings[order] for order in sorted(findings)], whole.sample)
+        for file, part in zip(self._files, parts, strict=True):
+            self._keep([file], part)
+        return parts
+
+    def _of_file(self, file: files.FileStat, bad_rows: BadRows, findings: dict[int, Findings]) -> _Found:
         # The samples of the files together have as many rows as that of the table, and some more where they are few.
         sampler = Sampler(file.path, max(_LEAST_SAMPLED, 2 * ROWS // len(self._files)))
         gatherer, bad, shapes = Gatherer(), list[BadRow](), dict[str, CellShapes]()
-        for batch in _blocks((self._added or {}).get(file) or self._whole, file.path, bad_rows):
+        for batch in _blocks((self._added or {}).get(file) or self._whole, file.path, bad_rows, findings):
             block = choose_columns(choose_rows(batch, self._options, file.path, bad_rows), self._options)
             cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
             typed = {name: one for name, one in cells.items() if one is not None}
@@ -222,7 +253,7 @@ class Table:
         bad += bad_rows.take()
         self.incomplete.update(row.column for row in bad if row.column and row.reason == MISSING)
         found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad))
-        if not bad:
+        if not findings:
             self._keep([file], found)
         return found
 
@@ -236,7 +267,7 @@ class Table:
             return None
 
     def _keep(self, of: Sequence[files.FileStat], found: _Found) -> None:
-        if _is_worth_keeping(of):
+        if _is_worth_keeping(of) and not found.rejected:
             keep_statistics(found.statistics, self._key(of), _cache())
             with suppress(OSError, InfeedError):  # where the folder cannot be written
                 files.write_bytes(self._sample_file(of), to_bytes(found.sample))
@@ -302,11 +333,26 @@ def _write(path: str, found: _Look | _Shapes) -> None:
         files.write_bytes(path, json.dumps(schema.to_plain(found)).encode())
 
 
-def _blocks(table: OpenedSource, path: str, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, some thousands at a time."""
+def _check_filter(whole: OpenedSource, options: IngestOptions) -> None:
+    """Raises OtherKindsError if the filter does not fit the types of the sample; it may fit those of all rows."""
+    try:
+        choose_rows(pa.RecordBatch.from_pylist([], schema=whole.schema), options, "", BadRows())
+    except InfeedError as error:
+        raise OtherKindsError(None) from error
+
+
+def _blocks(
+    table: OpenedSource, path: str, bad_rows: BadRows, findings: dict[int, Findings]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, some thousands at a time; `findings` receives the findings of each task."""
     for task in table.tasks:
         if task.payload.file.path == path:
-            yield from table.read(task.payload, bad_rows=bad_rows)
+            try:
+                yield from table.read(task.payload, bad_rows=bad_rows)
+            except AstrayError:
+                bad_rows.found = Findings(astray=True)
+            if table.sample and bad_rows.found:
+                findings[task.order] = bad_rows.found
 
 
 def _is_worth_keeping(of: Sequence[files.FileStat]) -> bool:
