@@ -28,7 +28,7 @@ def alone(path: Path, *, doing: str, where: str, do: str) -> Iterator[None]:
 
     Args:
       path: file of the lock; its folder exists.
-      doing: what the owner does, such as "another run is at work there".
+      doing: what the owner does, such as "another run uses this folder".
       where: folder or file that the lock protects, for the error.
       do: what the user of the second process can do.
 

@@ -1,4 +1,4 @@
-"""The command `infeed`."""
+"""Entry point of the command `infeed`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infeed.components.errors import InfeedError, naming_extras
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, Command
 from infeed.pipelines.console.terminal import echo
 
-# In the order of the help. `infeed.pipelines.commands.NAME` is imported when it is needed.
+# In the order of the help. Each `infeed.pipelines.commands.NAME` is imported on use.
 _COMMANDS = (
     "run",
     "new",
@@ -31,7 +31,7 @@ _COMMANDS = (
 
 
 class _Commands(click.Group):
-    """The commands; one whose output has no room, as in `infeed ... > /dev/full`, says so without a traceback."""
+    """Group of the commands. A full disk, as in `infeed ... > /dev/full`, ends a command without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -52,7 +52,9 @@ class _Commands(click.Group):
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it, at the very end
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # discard the rest of stdout, which Python flushes at exit
             echo(
                 f"error: {error.strerror}\n  where: {error.filename or 'standard output'}\n  do:    make room", err=True
             )
@@ -60,7 +62,7 @@ class _Commands(click.Group):
 
 
 def _refusing(name: str, error: InfeedError) -> click.Command:
-    """A command that says what it lacks, so that the help of the others can be shown."""
+    """Return a command that raises the error of a missing dependency, so that `infeed --help` still works."""
 
     def refuse(rest: tuple[str, ...]) -> None:
         raise error
@@ -76,7 +78,7 @@ def main() -> None:
     """TFX components that keep accelerators fed.
 
     \b
-    infeed new tabular taxi      start a project of your own
+    infeed new tabular taxi      create a project from a template
     infeed run taxi/config.yaml  train, evaluate and push on this machine
-    infeed doctor                see what this machine lacks for more
+    infeed doctor                check what this machine can do
     """

@@ -1,1 +1,1 @@
-"""The commands of `infeed`, one a file: arguments in, plain functions called, words out."""
+"""Commands of `infeed`, one per file: each parses arguments, calls plain functions and prints the result."""

@@ -1,4 +1,4 @@
-"""From a project to its config, as commands do it: without a label, a terminal is asked for one."""
+"""Resolve the config of a project for a command, and ask for a missing label on a terminal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TYPES = {"int": "whole numbers", "float": "numbers", "bytes": "text"}
 
 
 def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
-    """`resolve`, which on a terminal asks for the label where none is given.
+    """Resolve the config of a project. If the label is missing, ask for it on a terminal.
 
     Args:
-      given: the fields of `Overrides`.
-      may_ask: False where the output is for a program.
+      given: fields of `Overrides`.
+      may_ask: False if the output is for a program.
 
     Raises:
-      InfeedError: as `resolve` does; without a label and a terminal, with the command line that names the likeliest.
+      InfeedError: see `resolve`. If the label is missing and nobody can answer, the error suggests a command line.
     """
     try:
         return resolve(project, Overrides(**given))
@@ -36,7 +36,7 @@ def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True)
             again = command_line(*sys.argv[1:], "--label", error.candidates[0].name)
             raise InfeedError(error.what, where=error.where, do=f"{error.do}; for example:\n{again}") from error
         label = choose("Which column should the model learn?", [_choice(one) for one in error.candidates])
-    sys.argv += ["--label", label]  # so that the lines that say how to go on have it
+    sys.argv += ["--label", label]  # the suggested next commands repeat the arguments
     return resolve(project, Overrides(**{**given, "label": label}))
 
 

@@ -1,4 +1,4 @@
-"""The command `infeed build`: a project as an image that a cluster can run."""
+"""`infeed build`: build the container image of a project."""
 
 from __future__ import annotations
 
@@ -27,24 +27,33 @@ from infeed.pipelines.project.config_file import TEMPLATES, Project, read_projec
 
 @click.command(name="build", cls=Command)
 @click.argument("project", default="image", type=InputPath(), metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]")
-@click.option("--tag", help="Name of the image.  [default: deploy.image of the config]", metavar="NAME")
-@click.option("--base", default=BASE, show_default=True, help="Base image, with Debian 13's Python.", metavar="IMAGE")
+@click.option("--tag", help="Name and tag of the image.  [default: deploy.image of the config]", metavar="NAME")
 @click.option(
-    "--accelerator", type=click.Choice(get_args(Accelerator)), default="none", help="gpu adds CUDA's libraries."
+    "--base", default=BASE, show_default=True, help="Base image; must provide the Python of Debian 13.", metavar="IMAGE"
 )
-@click.option("--exclude", multiple=True, help="Files of the project to leave out; may be repeated.", metavar="PATTERN")
-@click.option("--push", is_flag=True, help="Push it to the registry in its name.")
+@click.option(
+    "--accelerator",
+    type=click.Choice(get_args(Accelerator)),
+    default="none",
+    show_default=True,
+    help="Accelerator to support; gpu adds the CUDA libraries.",
+)
+@click.option(
+    "--exclude", multiple=True, help="Exclude project files that match PATTERN. May be repeated.", metavar="PATTERN"
+)
+@click.option("--push", is_flag=True, help="Push the image to the registry in its name.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
     """Build the container image in which a compiled pipeline runs.
 
-    It holds TFX, this package as it is installed here, and the files of the project, with docker, podman or buildah.
+    The image contains TFX, the installed version of this package, and the files of the project. The build uses docker,
+    podman or buildah.
     """
     console = Terminal(highlight=False)
     read = read_project(project)
     options = ImageOptions(_tag(read, tag), **given)
     log = Path("runs", read.name, "logs", "build.log")
-    again = "steps of the build that were done are not done again"
+    again = "the next build reuses the finished build steps"
     with interruptible(again), _steps(console, silent=as_json) as on_step:
         built = build_image(None if read.package else read.folder, options, log, on_step)
     remember(built, read.name)
@@ -58,7 +67,7 @@ def _tag(project: Project, tag: str | None) -> str:
     name = tag or project.settings.deploy.image
     if not name:
         raise InfeedError(
-            "the image has no name", do="give it one: --tag registry.example/taxi:1, or deploy.image in the config"
+            "the image has no name", do="give --tag registry.example/taxi:1, or set deploy.image in the config"
         )
     if "@" in name:
         what = f"{name!r} names an image by its digest, which is known only once the image is built"
@@ -68,7 +77,7 @@ def _tag(project: Project, tag: str | None) -> str:
 
 @contextlib.contextmanager
 def _steps(console: Console, *, silent: bool) -> Iterator[OnStep]:
-    """On a terminal the step that runs, one line a step anywhere else."""
+    """Show the current step on a terminal, or print one line per step elsewhere."""
     if silent:
         yield lambda step: None
     elif not console.is_interactive:

@@ -1,4 +1,4 @@
-"""`infeed compile`: from a project to the file that a cluster runs."""
+"""`infeed compile`: compile a project into a job file for a cluster."""
 
 from __future__ import annotations
 
@@ -22,17 +22,29 @@ from infeed.pipelines.project.config_file import read_project
 
 @click.command(name="compile", cls=Command)
 @project_options
-@click.option("--output", required=True, type=OutputFile(), help="File to write: *.json or *.yaml.", metavar="FILE")
-@click.option("--target", type=click.Choice(get_args(Target)), default="kubeflow", show_default=True)
-@click.option("--image", help="Container image of every step.  [default: deploy.image]", metavar="IMAGE")
 @click.option(
-    "--schema", type=click.Choice(get_args(Schema)), default="2.1", show_default=True, help="Of the pipeline spec."
+    "--output",
+    required=True,
+    type=OutputFile(),
+    help="Write the compiled job to this file: *.json or *.yaml.",
+    metavar="FILE",
+)
+@click.option(
+    "--target", type=click.Choice(get_args(Target)), default="kubeflow", show_default=True, help="Platform to run on."
+)
+@click.option("--image", help="Container image of every step.  [default: deploy.image of the config]", metavar="IMAGE")
+@click.option(
+    "--schema",
+    type=click.Choice(get_args(Schema)),
+    default="2.1",
+    show_default=True,
+    help="Schema version of the pipeline spec.",
 )
 def command(project: str, output: str, target: str, image: str | None, schema: str, **overrides: Any) -> None:
-    """Compile the same pipeline for Kubeflow Pipelines (v2) or Vertex AI.
+    """Compile a project for Kubeflow Pipelines (v2) or Vertex AI.
 
-    What the steps get there (image, machines, places) is said under deploy in the config. JSON holds a whole job; YAML
-    holds the pipeline, and settings of Kubernetes in a second document.
+    The deploy section of the config sets the image, resources and storage locations of the steps. A JSON file contains
+    a whole job. A YAML file contains the pipeline spec, and Kubernetes settings in a second document.
 
     \b
     infeed compile taxi/config.yaml --output taxi.yaml
@@ -58,7 +70,7 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
 
 
 def _by_digest(image: str | None, project: str) -> tuple[str | None, list[tuple[str, str]]]:
-    """The image that the job names, and what there is to say of it."""
+    """Return the image of the job, by digest if the digest is known, and the facts to print about the image."""
     if image is None or "@" in image:
         return image, []
     if built := last_built(image, project):

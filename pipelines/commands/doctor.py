@@ -1,4 +1,4 @@
-"""The command `infeed doctor`: can this machine run, compile, build and submit, and what to do where it cannot."""
+"""`infeed doctor`: check what this machine can do, and suggest a fix for each problem."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from infeed.pipelines.console.terminal import Terminal
 from infeed.pipelines.doctor import CHECKS, Check, Finding, Level, Purpose, examine, image_findings
 from infeed.pipelines.job.compiled import CompiledJob
 
-# The sign and colour only support the word: neither alone carries the level.
+# The word carries the level; icon and color only support it.
 _LOOKS = {Level.OK: ("✓", "green"), Level.WARNING: ("!", "bold yellow"), Level.PROBLEM: ("✗", "bold red")}
 
 
 @click.command(name="doctor", cls=Command)
 @click.argument("job", type=InputPath(), required=False, metavar="[JOB]")
-@click.option("--image", help="Image to compare with what is installed here.  [default: those of JOB]", metavar="NAME")
+@click.option("--image", help="Image to compare with the local packages.  [default: the images of JOB]", metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
 def command(job: str | None, image: str | None, as_json: bool) -> None:
-    """Say whether this machine can run, compile, build and submit.
+    """Check that this machine can run, compile, build, and submit pipelines.
 
-    JOB is a compiled pipeline, whose images are compared with what is installed here. Exit status 1 where there is a
-    problem; warnings alone give 0.
+    If JOB, a compiled pipeline, is given, its images are compared with the packages that are installed here. The exit
+    code is 1 if there is a problem, and 0 if there are only warnings.
     """
     console = Terminal(highlight=False)
     read = CompiledJob.read(job) if job else None
     images = (image,) if image else read.images if read else ()
-    waiting = console.status("looking") if console.is_interactive and not as_json else contextlib.nullcontext()
+    waiting = console.status("checking") if console.is_interactive and not as_json else contextlib.nullcontext()
     with waiting:
         findings = examine(_checks(images, for_dataflow=read is not None and read.uses_dataflow))
     if as_json:
@@ -72,7 +72,7 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 
 def _verdict(findings: Sequence[Finding]) -> Text:
-    spoiled = {finding.purpose for finding in findings if finding.level is Level.PROBLEM}
-    if not spoiled:
-        return Text("\nnothing stands in the way", style="green")
-    return Text(f"\nproblems for: {', '.join(sorted(spoiled))}", style="bold red")
+    problems = {finding.purpose for finding in findings if finding.level is Level.PROBLEM}
+    if not problems:
+        return Text("\nno problems found", style="green")
+    return Text(f"\nproblems for: {', '.join(sorted(problems))}", style="bold red")

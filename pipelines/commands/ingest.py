@@ -1,4 +1,4 @@
-"""`infeed ingest`: a dataset without a pipeline. Neither TFX nor, without --runner, Beam is imported."""
+"""`infeed ingest`: write a dataset without a pipeline. TFX is never imported, and Beam only with --runner."""
 
 from __future__ import annotations
 
@@ -41,12 +41,10 @@ from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.project.ingest_settings import read_ingest
 
-# What `infeed ingest` shows: a bar while it works, and a few lines at the end.
-
 
 @contextlib.contextmanager
 def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListener]:
-    """Yields what `ingest` tells; nothing is drawn where nobody looks."""
+    """Yield the progress listener for `ingest`; draw bars only on a terminal."""
     console = Terminal(stderr=True)
     if quiet or not console.is_terminal:
         yield ProgressListener()
@@ -65,17 +63,17 @@ def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListene
 
 @contextlib.contextmanager
 def show_opening(quiet: bool) -> Iterator[None]:
-    """Show that the input is being opened: some formats read a sample of it, or all of it, to find types."""
+    """Show a spinner while the input is opened: some formats read rows to infer types."""
     console = Terminal(stderr=True)
     if quiet or not console.is_terminal:
         yield
         return
-    with console.status("looking through the input"):
+    with console.status("inspecting the input"):
         yield
 
 
 class Bars(ProgressListener):
-    """One bar for reading, by tasks done, and one for writing, by shards done."""
+    """Two progress bars: tasks read and shards written."""
 
     def __init__(self, progress: Progress, opened: OpenedSource) -> None:
         self._progress, self._tasks = progress, max(len(opened.tasks), 1)
@@ -84,19 +82,19 @@ class Bars(ProgressListener):
         self._rows = self._bytes = self._written = 0
 
     def hear(self, words: str, is_result: bool) -> None:
-        """Takes what a task counts on the way, such as "12,000 rows read"."""
+        """Show the row count that a running task reports, for example "12,000 rows read"."""
         if words.endswith(" rows read"):
             self._progress.update(self._reading, count=words.removesuffix(" read"))
 
     def read(self, task: SpilledTask) -> None:
-        """Rows and megabytes of records so far."""
+        """Add the rows and bytes of a finished task."""
         self._rows += task.rows
         self._bytes += sum(spill.bytes for spill in task.spills)
         rate = self._rate(self._bytes, self._reading)
         self._progress.update(self._reading, advance=1, count=f"{self._rows:,} rows", rate=rate)
 
     def write(self, shard: Shard, shards: int) -> None:
-        """Shards so far, and the megabytes of their files."""
+        """Add a written shard and its bytes."""
         if not self._written:
             self._progress.update(self._reading, completed=self._tasks)
             self._progress.start_task(self._writing)
@@ -111,7 +109,7 @@ class Bars(ProgressListener):
 
 
 def summary(manifest: Manifest, output: str, seconds: float) -> str:
-    """What was written, in a line a split."""
+    """Summarize the dataset, one line per split."""
     lines = [f"wrote {output}: {counted(manifest.rows_read, 'row')} read in {seconds:.1f} s"]
     for name, split in manifest.splits.items():
         shards = counted(len(split.shards), "shard")
@@ -136,12 +134,12 @@ def summary(manifest: Manifest, output: str, seconds: float) -> str:
 def _clean(context: click.Context, _: click.Parameter, output: str | None) -> None:
     if output is None:
         return
-    with errors(False, False):  # before `Command` sees to them, and to the path
+    with errors(False, False):  # eager: `Command` has neither checked the path nor set up errors yet
         OutputFolder().check(output, f"--clean {output}" if output else "--clean")
         removed = clean(output)
     for path in removed:
         echo(f"removed {path}")
-    echo(f"nothing unfinished is left of {output}")
+    echo(f"no unfinished files of {output} are left")
     context.exit()
 
 
@@ -152,13 +150,15 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
     "--format",
     "kind",
     type=click.Choice(list(FORMATS)),
-    help="Of the source; by default the names of its files decide.",
+    help="Format of SOURCE.  [default: by file names]",
 )
 @source_options
 @ingest_options
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; as many as pay by default.")
-@click.option("--runner", metavar="NAME", help=f"Run on Beam: {', '.join(BEAM_RUNNERS)}, or a class of yours.")
-@click.option("--beam-option", "beam_options", multiple=True, metavar="--NAME=VALUE", help="For the Beam runner.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Number of worker processes.  [default: by input size]", metavar="N"
+)
+@click.option("--runner", metavar="NAME", help=f"Run on Beam: {', '.join(BEAM_RUNNERS)}, or your own class.")
+@click.option("--beam-option", "beam_options", multiple=True, metavar="--NAME=VALUE", help="Option of the Beam runner.")
 @click.option("--overwrite", is_flag=True, help="Replace the dataset at OUTPUT.")
 @click.option(
     "--clean",
@@ -167,11 +167,11 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
     is_eager=True,
     expose_value=False,
     metavar="OUTPUT",
-    help="Remove what a killed ingest has left of OUTPUT, and do nothing else.",
+    help="Remove the unfinished files of a killed ingest into OUTPUT, and exit.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(source: str, output: str, overwrite: bool, as_json: bool, **given: Any) -> None:
-    """Write SOURCE (a folder, a file or a quoted pattern) as sharded TFRecords to OUTPUT."""
+    """Write SOURCE as sharded TFRecords to OUTPUT. SOURCE is a file, a folder, or a quoted pattern."""
     began = time.perf_counter()
     if given["beam_options"] and not given["runner"]:
         raise InfeedError("--beam-option without --runner", do="give --runner as well")
@@ -191,14 +191,14 @@ def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mappi
     with show_opening(quiet):
         kind = given["kind"] or guess_format(source)
         if given["runner"] and not FORMATS[kind].is_query:
-            source = files.absolute(source)  # workers may work in another folder
+            source = files.absolute(source)  # Beam workers may have another working directory
         opened = open_source(source, kind, options, given["source_options"], "--set", sampled=True)
     with unfinished(output, overwrite) as root:
 
         def attempt(found: OpenedSource) -> Manifest:
             job = steps.Job.of(found, root=root, splits=buckets.names, buckets=buckets, options=options)
             if given["runner"]:
-                with _beams_words_kept():
+                with _beam_log():
                     return _run_on_beam(found, job, given["runner"], given["beam_options"])
             return _run_here(found, job, given["workers"], quiet)
 
@@ -214,13 +214,13 @@ def _run_here(opened: OpenedSource, job: steps.Job, workers: int | None, quiet: 
 
 
 @contextlib.contextmanager
-def _beams_words_kept() -> Iterator[None]:
-    """What Beam and its workers write, tracebacks above all, is shown where nothing else tells of a failure."""
+def _beam_log() -> Iterator[None]:
+    """Hide the output of Beam and its workers; print it if they fail with an error that is not an InfeedError."""
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as log:
         try:
             with terminal.quiet(log.name):
                 yield
-        except Exception as error:
+        except Exception as error:  # whatever a runner raises; raised again below
             if debugging() or not isinstance(error, InfeedError):
                 echo(log.read(), err=True)
             raise

@@ -1,6 +1,6 @@
-"""`infeed inspect`: what a dataset holds, from its manifest and its first records; anyone's TFRecords will do.
+"""`infeed inspect`: show the manifest and the first records of a dataset, or of any TFRecord files.
 
-Pictures among the records are drawn side by side in one PNG, each with its label.
+Pictures among the records are drawn with their labels into one PNG, the contact sheet.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, command_line, echo, in_lines
 
 _SHOWN = 60  # characters of a value
-_PICTURES = 32
-_COLUMNS = 200  # of a wide table that a person looks at
+_PICTURES = 32  # pictures on the contact sheet
+_COLUMNS = 200  # columns shown of a wide table
 _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")  # PNG, JPEG
 _CELL, _GAP, _CAPTION = 112, 8, 16  # pixels
 _LABELS = ("label/text", "label")
@@ -41,21 +41,29 @@ _LABELS = ("label/text", "label")
 
 @click.command(name="inspect", cls=Command)
 @click.argument("dataset", type=InputPath(), metavar="OUTPUT")
-@click.option("--split", "chosen", metavar="NAME", help="Whose examples to show.  [default: the first]")
-@click.option("--examples", "count", type=click.IntRange(min=0), default=2, show_default=True)
+@click.option("--split", "chosen", metavar="NAME", help="Split whose examples to show.  [default: the first]")
+@click.option(
+    "--examples",
+    "count",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Number of examples to show.",
+    metavar="N",
+)
 @click.option(
     "--sheet",
     type=OutputFile(),
     default="contact-sheet.png",
     show_default=True,
-    help="Write the pictures into this PNG.",
+    help="Write the contact sheet of pictures to this PNG file.",
     metavar="FILE",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest and the examples as JSON.")
 def command(dataset: str, chosen: str | None, count: int, sheet: str, as_json: bool) -> None:
-    """Show what the dataset at OUTPUT holds; for pictures, write a contact sheet.
+    """Show the splits, schema and first examples of a dataset. For pictures, write a contact sheet.
 
-    OUTPUT is what `infeed ingest` wrote, an Examples artifact, a folder of TFRecord files, or one such file.
+    OUTPUT is a dataset of `infeed ingest`, an Examples artifact, a folder of TFRecord files, or one TFRecord file.
     """
     opened = open_dataset(dataset)
     if opened is None:
@@ -187,9 +195,9 @@ def _json_value(value: Any) -> Any:
 
 
 def picture_of(example: Example) -> Image.Image | None:
-    """The first feature that holds a PNG or JPEG, decoded; None where there is none.
+    """Decode the first PNG or JPEG value of an example; return None if there is none.
 
-    In the place of one that cannot be decoded a cell without a format, which says so.
+    A picture that cannot be decoded is replaced by a placeholder, an image without a format.
     """
     for feature in example.features.values():
         for value in feature.values:
@@ -210,7 +218,7 @@ def _decoded(value: bytes) -> Image.Image:
 
 
 def draw_sheet(examples: Sequence[Example], path: str, columns: int = 8) -> int:
-    """Writes the pictures among the examples to a PNG, unless there are none; returns how many there are."""
+    """Draw the pictures of the examples into a PNG file, and return their number. Without pictures, write nothing."""
     found = [(_fit(picture), _label(example)) for example in examples if (picture := picture_of(example))]
     if not found:
         return 0
@@ -231,7 +239,7 @@ def draw_sheet(examples: Sequence[Example], path: str, columns: int = 8) -> int:
 
 
 def _fit(picture: Image.Image) -> Image.Image:
-    """As large as a cell lets it be; small ones are enlarged with hard edges, so that pixels can be seen."""
+    """Scale a picture to its cell; enlarge small pictures without smoothing to keep their pixels visible."""
     scale = _CELL / max(picture.size)
     size = tuple(max(1, round(side * scale)) for side in picture.size)
     resampling = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.BILINEAR

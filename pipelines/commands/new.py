@@ -1,4 +1,4 @@
-"""`infeed new`: a project of one's own from a template."""
+"""`infeed new`: create a project from a template."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _FILES = ("README.md", "config.yaml", "features.py", "model.py")
 
 
 def create_project(template: str, folder: str) -> list[Path]:
-    """Copies the template's files into a new or empty folder and returns where they are.
+    """Copy the files of a template into a new or empty folder, and return their paths.
 
     Raises:
-      InfeedError: there is no such template, or the folder holds something already.
+      InfeedError: the template does not exist, or the folder is not empty.
     """
     if template not in TEMPLATES:
         raise InfeedError(f"there is no template {template!r}", do=f"use one of {', '.join(TEMPLATES)}")
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InfeedError("there is something already", where=folder, do="name a folder that is new or empty")
+        raise InfeedError("the path exists and is not an empty folder", where=folder, do="name a new or empty folder")
     target.mkdir(parents=True, exist_ok=True)
     source = resources.files(f"infeed.templates.{template}")
     for name in _FILES:
@@ -39,10 +39,10 @@ def create_project(template: str, folder: str) -> list[Path]:
 @click.argument("template", metavar=f"{{{'|'.join(TEMPLATES)}}}")
 @click.argument("folder", type=OutputFolder(), metavar="FOLDER")
 def command(template: str, folder: str) -> None:
-    """Start a project of your own in FOLDER from a template.
+    """Create a project in FOLDER from a template.
 
-    It gets config.yaml, which says what to read and how to train, features.py and model.py, which the config names and
-    you change, and a README.md that goes through them.
+    config.yaml sets the data and the training options. features.py and model.py are yours to change. README.md explains
+    all three files.
 
     \b
     infeed new tabular taxi

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share: what a pipeline is made of, and how a source is written."""
+"""Arguments and options that several commands share: projects, source formats and ingest settings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from infeed.pipelines.project.ingest_settings import NAMES
 
 
 def project_options(command: Any) -> Any:
-    """Adds them to a command, which gets `project`, and the fields of `Overrides` by name."""
+    """Add the project options to a command, which receives `project` and the fields of `Overrides` by name."""
     options: list[Any] = [
         click.argument("project", default="image", type=InputPath(), metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]"),
         click.option(
             "--data",
             type=InputPath(),
-            help="Pictures in class folders, or a table: CSV, JSON Lines, Parquet or Avro.",
+            help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet or Avro).",
             metavar="PATH",
         ),
         source_options,
@@ -36,34 +36,36 @@ def project_options(command: Any) -> Any:
             metavar="COLUMN",
         ),
         click.option(
-            "--task", type=click.Choice(["classification", "regression"]), help="By default the label decides."
+            "--task",
+            type=click.Choice(["classification", "regression"]),
+            help="Kind of prediction.  [default: by the label column]",
         ),
         click.option(
             "--keep",
             multiple=True,
-            help="Learn from this column even if it gives the label away. Repeat for several columns.",
+            help="Learn from this column even if it gives the label away. May be repeated.",
             metavar="COLUMN",
         ),
         click.option(
             "--strict",
             is_flag=True,
             default=None,
-            help="Stop if a column gives the label away, or rows of train stand in other splits.",
+            help="Stop if a column gives the label away, or if other splits repeat rows of train.",
         ),
         click.option(
             "--resize",
             type=click.Choice(get_args(Resize)),
-            help="Make pictures one size: stretch squashes, fit pads with black, crop cuts off the margins.  "
-            "[default: stretch]",
+            help="Resize method for pictures: stretch ignores the aspect ratio, fit pads with black, "
+            "crop cuts off the margins.  [default: stretch]",
         ),
         click.option(
             "--root",
             type=OutputFolder(),
-            help="Folder for everything that is written.  [default: runs/NAME]",
+            help="Folder for all outputs.  [default: runs/NAME]",
             metavar="DIR",
         ),
-        click.option("--epochs", type=click.IntRange(min=1), help="Most epochs to train."),
-        click.option("--batch-size", type=click.IntRange(min=1), help="Records in a global batch."),
+        click.option("--epochs", type=click.IntRange(min=1), help="Maximum number of epochs."),
+        click.option("--batch-size", type=click.IntRange(min=1), help="Number of examples in a global batch."),
         click.option("--strategy", help=f"Distribution strategy: {', '.join(STRATEGIES)}.", metavar="NAME"),
         ingest_options,
     ]
@@ -73,22 +75,27 @@ def project_options(command: Any) -> Any:
 
 
 def _single(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """The value of an option that may be given once; of several click would take the last without a word."""
+    """Return the value of an option that may be given once: click itself silently takes the last of several."""
     if len(values) > 1:
-        do = "a model learns one column: run once for each, and leave the other targets out by --columns"
+        do = "a model learns one column: run once per label, and exclude the other labels with --columns"
         raise click.BadParameter(f"given {len(values)} times: {', '.join(values)}; {do}", context, parameter)
     return values[0] if values else None
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options to a command, which gets them as the dict `source_options`."""
+    """Add the format options to a command, which receives the dict `source_options`."""
 
-    @click.option("--delimiter", help="Between the cells of a CSV: ';', 'tab'.  [default: ,]", metavar="SIGN")
+    @click.option(
+        "--delimiter",
+        help="Field delimiter of CSV files, for example ';' or 'tab'.  [default: ,]",
+        metavar="DELIMITER",
+    )
     @click.option(
         "--set",
         "settings",
         multiple=True,
-        help='Option of the format, as JSON or text: encoding=latin-1, \'nulls=["", "NA"]\'.',
+        help='Option of the format, as JSON or text, for example encoding=latin-1 or \'nulls=["", "NA"]\'. '
+        "May be repeated.",
         metavar="NAME=VALUE",
     )
     @wraps(command)
@@ -107,53 +114,65 @@ _INGEST = [
         help="Split and its share.  [default: train=2, eval=1; in a pipeline train, eval and test that fit the rows]",
     ),
     click.option("--split-by", multiple=True, metavar="COLUMN", help="Keep rows that agree in this column together."),
-    click.option("--split-salt", metavar="TEXT", help="Divide by the same columns differently."),
-    click.option("--split-label", metavar="COLUMN", help="Give every split its share of each class of this column."),
+    click.option("--split-salt", metavar="TEXT", help="Text that changes which rows fall into which split."),
+    click.option("--split-label", metavar="COLUMN", help="Stratify the splits by this column."),
     click.option("--split-time", metavar="COLUMN", help="Split by the time in this column; needs --cut."),
     click.option("--cut", multiple=True, metavar="TIME", help="Time at which the next split begins."),
     click.option("--split-name", metavar="COLUMN", help="Column that names the split of each row."),
     click.option("--columns", metavar="A,B,...", help="Write only these columns."),
-    click.option("--filter", metavar="EXPRESSION", help='Keep the rows for which this is true: "fare > 0".'),
-    click.option("--required", multiple=True, metavar="COLUMN", help="Treat rows without a value there as bad rows."),
+    click.option(
+        "--filter", metavar="EXPRESSION", help='Keep the rows that satisfy this expression, for example "fare > 0".'
+    ),
+    click.option(
+        "--required", multiple=True, metavar="COLUMN", help="Treat rows without a value in this column as bad rows."
+    ),
     click.option("--balance", metavar="COLUMN", help="Balance the classes of this column."),
     click.option(
-        "--balance-by", type=click.Choice(["over", "under"]), help="Repeat rows, or drop rows.  [default: over]"
+        "--balance-by",
+        type=click.Choice(["over", "under"]),
+        help="Balance by repeating rows (over) or dropping rows (under).  [default: over]",
     ),
     click.option("--balance-split", multiple=True, metavar="NAME", help="Split to balance.  [default: train]"),
     click.option("--shards", type=click.IntRange(min=1), help="Number of shards of each split.  [default: by size]"),
-    click.option("--target-shard-mb", type=click.IntRange(min=1), help="Megabytes of records in a shard, about."),
+    click.option(
+        "--target-shard-mb", type=click.IntRange(min=1), help="Approximate size of a shard in megabytes of records."
+    ),
     click.option(
         "--compression", type=click.Choice(["gzip", "none"]), help="Compression of the shards.  [default: gzip]"
     ),
-    click.option("--level", type=click.IntRange(0, 9), help="Level of gzip.  [default: 1]"),
+    click.option("--level", type=click.IntRange(0, 9), help="Compression level of gzip.  [default: 1]"),
     click.option("--shuffle-seed", type=click.IntRange(min=0), help="Seed of the shuffle of each split.  [default: 0]"),
     click.option("--no-shuffle", is_flag=True, default=None, help="Keep the order of the input."),
     click.option(
         "--on-bad-row",
         type=click.Choice(["fail", "reject"]),
-        help="Stop at bad rows, or set them aside.  [default: fail]",
+        help="Stop at the first bad row, or reject bad rows into a file.  [default: fail]",
     ),
     click.option(
-        "--bad-row-limit", type=click.IntRange(min=0), help="Stop after rejecting more rows.  [default: 1000]"
+        "--bad-row-limit",
+        type=click.IntRange(min=0),
+        help="Stop after rejecting more than this many rows.  [default: 1000]",
     ),
     click.option(
-        "--max-row-mb", type=click.IntRange(min=1), help="Refuse a row that decodes to more megabytes.  [default: 256]"
+        "--max-row-mb",
+        type=click.IntRange(min=1),
+        help="Reject rows that decode to more megabytes than this.  [default: 256]",
     ),
     click.option(
         "--allow-outside",
         is_flag=True,
         default=None,
-        help="Follow links and lists of pictures out of the folder of the data.",
+        help="Allow links and picture lists to name files outside the data folder.",
     ),
     click.option(
         "--compat", type=click.Choice(["none", "tfx"]), help="Write empty cells as TFX does.  [default: none]"
     ),
-    click.option("--no-statistics", is_flag=True, default=None, help="Do not count what is in the columns."),
+    click.option("--no-statistics", is_flag=True, default=None, help="Skip the column statistics."),
 ]
 
 
 def ingest_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of `IngestSettings` to a command, which gets those that are given as the dict `ingest`."""
+    """Add the options of `IngestSettings` to a command, which receives the given ones as the dict `ingest`."""
 
     @wraps(command)
     def with_ingest_options(**given: Any) -> Any:
@@ -167,7 +186,7 @@ def ingest_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_flags(options: Mapping[str, Any]) -> list[str]:
-    """The options as words of a command line, not quoted."""
+    """Return format options as arguments of a command line, not quoted."""
     shown = {name: "tab" if value == "\t" else value for name, value in options.items()}
     values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in shown.items()}
     flags = [

@@ -1,4 +1,4 @@
-"""`infeed predict`: what a pushed model says of pictures, of the rows of tables, or of examples."""
+"""`infeed predict`: predict for pictures, rows of tables, or examples with a pushed model."""
 
 from __future__ import annotations
 
@@ -28,29 +28,36 @@ if TYPE_CHECKING:
 
 
 def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds what says how predictions are written to a command, which gets it as the dict `written`."""
+    """Add the options for writing predictions to a command, which receives the dict `written`."""
 
     @click.option(
         "--output",
         type=OutputPath(),
-        help="Write the predictions into this file (.csv, .parquet, .jsonl), or for datasets into this folder.",
+        help="Write the predictions to this file (.csv, .parquet, .jsonl) or, for datasets, to this folder.",
         metavar="PATH",
     )
-    @click.option("--overwrite", is_flag=True, help="Replace the file.")
-    @click.option("--keys", help="Columns that identify a row, such as id,day. They come first.", metavar="COLUMNS")
+    @click.option("--overwrite", is_flag=True, help="Replace the output file if it exists.")
+    @click.option(
+        "--keys", help="Columns that identify a row, for example id,day. They are written first.", metavar="COLUMNS"
+    )
     @click.option(
         "--columns",
-        help="Further columns to write.  [default: for tables, all of them]",
+        help="Other columns to write.  [default: all columns of a table]",
         metavar="COLUMNS",
     )
-    @click.option("--format", "output_format", type=click.Choice(get_args(OutputFormat)), help="[default: parquet]")
-    @click.option("--signature", help="Of the model.  [default: serving_default]", metavar="NAME")
-    @click.option("--splits", help="Of the datasets: eval,test.  [default: all]", metavar="SPLITS")
-    @click.option("--batch-size", type=click.IntRange(min=1), help="Most rows in a batch.  [default: 1024]")
+    @click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(get_args(OutputFormat)),
+        help="Format of the files written for datasets.  [default: parquet]",
+    )
+    @click.option("--signature", help="Signature of the model to call.  [default: serving_default]", metavar="NAME")
+    @click.option("--splits", help="Splits of the datasets, for example eval,test.  [default: all]", metavar="SPLITS")
+    @click.option("--batch-size", type=click.IntRange(min=1), help="Maximum rows in a batch.  [default: 1024]")
     @click.option(
         "--workers",
         type=click.IntRange(min=1),
-        help="Processes that predict for datasets.  [default: as many as pay]",
+        help="Number of worker processes for datasets.  [default: by input size]",
         metavar="N",
     )
     @wraps(command)
@@ -60,7 +67,7 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
         written |= {"workers": workers} if (workers := given.pop("workers")) else {}
         if (written or given["overwrite"]) and not output:
             flag = f"--{next(iter(written), 'overwrite').removeprefix('output_').replace('_', '-')}"
-            raise InfeedError(f"{flag} is given without --output", where="infeed predict", do="say where to write")
+            raise InfeedError(f"{flag} is given without --output", where="infeed predict", do="add --output PATH")
         return command(output=output, written=written, **given)
 
     return with_options
@@ -71,7 +78,7 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("inputs", nargs=-1, required=True, type=InputPath(), metavar="INPUT...")
 @source_options
 @written_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a prediction.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per prediction.")
 def command(
     model: str,
     inputs: tuple[str, ...],
@@ -81,12 +88,12 @@ def command(
     written: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Ask a pushed MODEL about pictures, the rows of tables or examples: files, or folders of them.
+    """Predict with a pushed MODEL for pictures, tables or datasets: files, or folders of them.
 
-    Tables are CSV, JSON Lines, Parquet or Avro; examples are TFRecords in Split-* folders. Where the model has no
-    answer, stderr names the file, the row and the reason ("error", with --json); the other inputs get their answers,
-    and the exit code is 1. With --output, the predictions become a file beside the columns of the table or the paths of
-    the pictures; those of datasets become one file a shard.
+    Tables are CSV, JSON Lines, Parquet or Avro files. Datasets are folders of TFRecords in Split-* folders. If an input
+    has no prediction, stderr (with --json, the field "error") names the file, the row and the reason. The other inputs
+    get their predictions, and the exit code is 1. --output writes the predictions beside the columns of the table or
+    the paths of the pictures. For datasets, it writes one file per shard.
 
     \b
     infeed predict runs/image/serving photos/
@@ -127,7 +134,7 @@ def _write_table(
     complaints: Console,
     console: Console,
 ) -> int:
-    """Prints what was written; returns how many inputs have no answer."""
+    """Write the predictions to one file, and return the number of inputs without a prediction."""
     unknown = next((name for name in written if name not in ("keys", "columns")), None)
     if unknown:
         flag = f"--{unknown.removeprefix('output_').replace('_', '-')}"
@@ -149,7 +156,6 @@ def _write_table(
 
 
 def _write(model: str, inputs: tuple[str, ...], output: str, written: dict[str, Any], console: Console) -> None:
-    """Prints the files."""
     with importing():
         from infeed.pipelines.predict.predict import write
 

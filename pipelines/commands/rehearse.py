@@ -1,4 +1,4 @@
-"""`infeed rehearse`: a compiled job executed on this machine, step by step, and a table of times at the end."""
+"""`infeed rehearse`: execute a compiled job on this machine, and print the time of each step."""
 
 from __future__ import annotations
 
@@ -29,35 +29,49 @@ from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, Rehearse
 @click.option(
     "--root",
     type=OutputFolder(),
-    help="Folder for everything that is written.  [default: rehearsals/NAME]",
+    help="Folder for all outputs.  [default: rehearsals/NAME]",
     metavar="DIR",
 )
 @click.option(
     "--project",
     type=InputFolder(),
     default=".",
-    help="Folder of the project's own files.  [default: here]",
+    help="Folder of the project files.  [default: the current folder]",
     metavar="DIR",
 )
 @click.option(
     "--target",
     type=click.Choice(get_args(Target)),
     default="vertex",
-    help="kubeflow: no drivers, no resolvers, as its backend has it.  [default: vertex]",
+    help="Platform to imitate; kubeflow runs no drivers and no resolvers.  [default: vertex]",
 )
-@click.option("--image", help="Run the steps inside this image, not on this machine.", metavar="NAME")
-@click.option("--set", "--parameter", "parameters", multiple=True, help="Runtime parameter.", metavar="NAME=VALUE")
+@click.option("--image", help="Run the steps inside this container image.", metavar="NAME")
+@click.option(
+    "--set",
+    "--parameter",
+    "parameters",
+    multiple=True,
+    help="Runtime parameter of the job. May be repeated.",
+    metavar="NAME=VALUE",
+)
 @click.option(
     "--map",
     "maps",
     type=MappedFolder(),
     multiple=True,
-    help="Local folder for a place of the job.",
+    help="Use a local folder in place of a bucket. May be repeated.",
     metavar="gs://BUCKET=DIR",
 )
-@click.option("--fail", multiple=True, help="Kill the first N attempts of a step.", metavar="NODE[:N]")
-@click.option("--leave", multiple=True, help="The same, and the next attempt finds what it wrote.", metavar="NODE")
-@click.option("--no-cache", is_flag=True, help="Run every step, whatever earlier rehearsals have made.")
+@click.option(
+    "--fail", multiple=True, help="Kill the first N attempts of this step (1 by default).", metavar="NODE[:N]"
+)
+@click.option(
+    "--leave",
+    multiple=True,
+    help="Kill the first attempt of this step, and keep its outputs for the next attempt.",
+    metavar="NODE",
+)
+@click.option("--no-cache", is_flag=True, help="Run every step, and ignore cached results of earlier rehearsals.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(
     job: str,
@@ -69,7 +83,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Execute a compiled JOB's own container commands on this machine, without a cluster."""
+    """Execute the container commands of a compiled JOB on this machine, without a cluster."""
     compiled = CompiledJob.read(job)
     options = RehearseOptions(
         root or os.path.join("rehearsals", compiled.name),
@@ -78,7 +92,7 @@ def command(
         use_cache=not no_cache,
         **given,  # the options by their own names
     )
-    with interruptible("the step was ended, and those before it come from the cache the next time"):
+    with interruptible("the running step was stopped; the next rehearsal takes finished steps from the cache"):
         succeeded = _rehearse(compiled, options, Terminal(), as_json)
     sys.exit(0 if succeeded else EXIT_FAILED)
 
@@ -105,7 +119,7 @@ def _rehearse(job: CompiledJob, options: RehearseOptions, console: Console, as_j
 
 
 def times(report: RunReport) -> Table:
-    """Every step with its time and its share of the whole."""
+    """Return a table of the steps, with the time of each and its share of the total."""
     table = Table(box=None, pad_edge=False, show_footer=True, header_style="dim", footer_style="dim")
     table.add_column("step", footer="total", overflow="fold")
     table.add_column("state", no_wrap=True)
@@ -119,7 +133,7 @@ def times(report: RunReport) -> Table:
 
 
 def summary(rehearsal: Rehearsal, root: Path) -> Text:
-    """Where things are; for a TFX pipeline, whether the model was blessed and where it was pushed."""
+    """Summarize a rehearsal: the blessing and the pushed model of a TFX pipeline, the artifacts and the logs."""
     lines = []
     for artifacts in rehearsal.outputs.values():
         for artifact in (artifact for found in artifacts.values() for artifact in found):
@@ -132,15 +146,15 @@ def summary(rehearsal: Rehearsal, root: Path) -> Text:
 
 
 def failure(rehearsal: Rehearsal, root: Path, image: str | None) -> Text:
-    """The step that failed, in its own words, the end of its log, and what to look at next."""
+    """Describe the failed step: its error, the end of its log, and what to do next."""
     failed = rehearsal.report.failed
     assert failed is not None, "this is for failed rehearsals"
     log = root / "logs" / rehearsal.name / f"{failed.name}.log"
     end = [(f"  {line}\n", "dim") for line in last_lines(log)]
     script = log.with_suffix(".sh")
-    again_by_hand = f"again by hand: {command_line(short_path(script), program='sh')}"
+    again_by_hand = f"repeat the step by hand: {command_line(short_path(script), program='sh')}"
     where = [f"log: {short_path(log)}", *([again_by_hand] if script.exists() else [])]
     look = [f"compare the image with this machine: {command_line('doctor', '--image', image)}"] if image else []
-    again = "the next rehearsal takes what succeeded from the cache, where the job allows that"
+    again = "the next rehearsal takes the finished steps from the cache, if the job enables caching"
     words = "\n".join([*where, *look, again])
     return Text.assemble("\n", (f"{failed.name} failed", "bold red"), f"\n{failed.error}\n\n", *end, words)

@@ -1,4 +1,4 @@
-"""`infeed run`."""
+"""`infeed run`: run a pipeline on this machine."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _log = logging.getLogger(__name__)
 
 @click.command(name="run", cls=Command)
 @project_options
-@click.option("--from", "from_node", help="Run only this node and what depends on it.", metavar="NODE")
+@click.option("--from", "from_node", help="Run only this node and the nodes that depend on it.", metavar="NODE")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(project: str, from_node: str | None, as_json: bool, **overrides: Any) -> None:
     """Run a pipeline on this machine, from data to a pushed model.
 
-    The exit code is 0 if the model is blessed and pushed, 3 if it is not good enough to be blessed, 1 if a node failed,
-    and 2 if an option or the data is wrong.
+    The exit code is 0 if the model is blessed and pushed, 3 if the model is not good enough to be blessed, 1 if a node
+    failed, and 2 if an option or the data is wrong.
     """
     config = decided(read_project(project), overrides, may_ask=not as_json)
     _check_root(config.root)
@@ -53,9 +53,9 @@ def command(project: str, from_node: str | None, as_json: bool, **overrides: Any
             _log.info("%s: %s", about, words)
         if not as_json:
             show_facts(console, config.notes)
-        with _told_at_interrupt(config, console, as_json) as watch:
+        with _report_interrupt(config, console, as_json) as watch:
             report, outcome = _run(config, console, log, from_node, as_json, watch)
-        _tell(report, outcome, config, log, console, as_json)
+        _print_result(report, outcome, config, log, console, as_json)
     sys.exit(_exit_code(outcome))
 
 
@@ -69,33 +69,36 @@ def _exit_code(outcome: RunOutcome | None) -> int:
 def _check_root(root: str) -> None:
     if "://" in root:
         raise InfeedError(
-            f"a run on this machine keeps its metadata in a file, which {root} has no place for",
+            f"a run on this machine needs a local folder for its metadata, not {root}",
             where="root",
-            do="give a folder of this machine; deploy.root is that of a compiled pipeline",
+            do="give a local folder; deploy.root sets the root of a compiled pipeline",
         )
 
 
 @contextlib.contextmanager
 def _only_run(root: str) -> Iterator[None]:
-    """Two runs in one root would take each other's checkpoints and metadata."""
+    """Lock the root: two runs in one root would mix their checkpoints and metadata."""
     try:
         Path(root).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         do = "give another --root, or change the permissions"
         raise InfeedError(f"cannot write there: {error.strerror}", where=f"root {root}", do=do) from error
-    do = "wait for it, end it, or give another --root"
-    with alone(Path(root, ".lock"), doing="another run is at work there", where=f"root {root}", do=do):
+    do = "wait for that run, stop it, or give another --root"
+    with alone(Path(root, ".lock"), doing="another run uses this folder", where=f"root {root}", do=do):
         yield
 
 
 def _run(
     config: PipelineConfig, console: Console, log: Path, from_node: str | None, as_json: bool, watch: OnChange
 ) -> tuple[RunReport, RunOutcome | None]:
-    """TFX is imported here and not before: it takes many seconds. Mistakes and the last run show without it."""
+    """Run the pipeline, or return the unchanged last run.
+
+    TFX is imported late because the import takes many seconds. Input errors and an unchanged last run need no TFX.
+    """
     made_of = digest_of(config)
     with show_nodes(console, short_path(log), silent=as_json) as on_change:
         if not from_node and (last := same_run(config, made_of)):
-            _log.info("nothing has changed since the last run: all comes from its cache, and TFX is not loaded")
+            _log.info("nothing has changed since the last run: return its cached results without loading TFX")
             return last.report(on_change), last.outcome
         with importing(), _no_garbage_collection():
             from tfx.dsl.components.common.resolver import Resolver
@@ -108,11 +111,11 @@ def _run(
         try_out(config)
         pipeline = create_pipeline(resumable(config))
 
-        def tell(nodes: Sequence[NodeReport]) -> None:
+        def notify(nodes: Sequence[NodeReport]) -> None:
             watch(nodes)
             on_change(nodes)
 
-        report = run_local(pipeline, on_change=tell, from_node=from_node)
+        report = run_local(pipeline, on_change=notify, from_node=from_node)
     outcome = read_outcome(config) if report.succeeded else None
     if outcome and made_of and not from_node:
         resolvers = [node.id for node in pipeline.components if isinstance(node, Resolver)]
@@ -121,8 +124,8 @@ def _run(
 
 
 @contextlib.contextmanager
-def _told_at_interrupt(config: PipelineConfig, console: Console, as_json: bool) -> Iterator[OnChange]:
-    """Yields what is to be called with the nodes; Ctrl-C then says what is kept of them and how to go on."""
+def _report_interrupt(config: PipelineConfig, console: Console, as_json: bool) -> Iterator[OnChange]:
+    """Yield a listener for the nodes. On Ctrl-C, print the finished nodes and the command that resumes the run."""
     nodes: Sequence[NodeReport] = ()
 
     def watch(changed: Sequence[NodeReport]) -> None:
@@ -141,15 +144,15 @@ def _kept(nodes: Sequence[NodeReport], config: PipelineConfig) -> Text:
     done = [node.name for node in nodes if node.state in (NodeState.DONE, NodeState.CACHED)]
     running = next((node for node in nodes if node.state is NodeState.RUNNING), None)
     lines = [
-        ("kept", f"{len(done)} of {len(nodes)} nodes: they come from the cache the next time" if done else "nothing")
+        ("kept", f"{len(done)} of {len(nodes)} nodes: the next run takes them from the cache" if done else "nothing")
     ]
     if running and running.name == "Trainer" and (step := _checkpoint(config)):
-        lines.append(("", f"the training until step {step:,}: it goes on from there"))
-    return Text("\n").join([Text(""), in_lines([*lines, ("go on with", _again(), "bold")])])
+        lines.append(("", f"the training until step {step:,}: the next run resumes there"))
+    return Text("\n").join([Text(""), in_lines([*lines, ("resume with", command_line(*sys.argv[1:]), "bold")])])
 
 
 def _checkpoint(config: PipelineConfig) -> int:
-    """The last step of which there is a checkpoint; 0 where there is none."""
+    """Return the step of the newest checkpoint, or 0 if there is no checkpoint."""
     from infeed.components.trainer.checkpoint import saved_step
 
     folders = Path(resumable(config).train.checkpoint_dir or "").glob("*")
@@ -157,13 +160,9 @@ def _checkpoint(config: PipelineConfig) -> int:
     return saved_step(str(newest)) if newest else 0
 
 
-def _again() -> str:
-    return command_line(*sys.argv[1:])
-
-
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """For imports: what they make stays for good, and looking through it again and again cost 1.5 of 14 s."""
+    """Pause garbage collection during imports: imported objects stay alive, and collecting cost 1.5 of 14 s."""
     gc.disable()
     try:
         yield
@@ -172,7 +171,7 @@ def _no_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _tell(
+def _print_result(
     report: RunReport, outcome: RunOutcome | None, config: PipelineConfig, log: Path, console: Console, as_json: bool
 ) -> None:
     if as_json:
@@ -200,12 +199,12 @@ def _failure(report: RunReport, log: Path) -> Text:
         (f"{failed.name} failed", "bold red"),
         f"\n{failed.error}\n\n",
         f"log: {short_path(log)}\n",
-        f"once that is mended, run from there on: {_again_from(failed.name)}",
+        f"after you fix this, resume with: {_again_from(failed.name)}",
     )
 
 
 def _again_from(node: str) -> str:
-    """The same command, which begins at a node."""
+    """Return the current command line with `--from node`."""
     words = [word for word in sys.argv[1:] if not word.startswith("--from=")]
     if "--from" in words:
         at = words.index("--from")

@@ -1,4 +1,4 @@
-"""Summary of a run, for people: how good the model is, how far to trust that, where it is, and what to do next."""
+"""Text summary of a run: the scores and their intervals, the location of the model, and the next command."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"}
 _SHARES = ("accuracy", "auc", "recall", "precision", "f1")  # from 0 to 1
-_DECIMALS = 6  # more digits behind the point are written with an exponent
+_DECIMALS = 6  # numbers with more decimals are written with an exponent
 
-# What makes a model better, by what it learns from.
+# How to improve a model, by the kind of its data.
 _PICTURES = "add pictures of each class, augment them (augment in a config), or build a larger model (model.py)"
-_SENTENCES = "give more sentences of each class, or other features of them (features.py)"
-_COLUMNS = "give more rows, or other columns than those that it was learned from, above"
+_SENTENCES = "add sentences of each class, or change their features (features.py)"
+_COLUMNS = "add rows, or columns beyond those listed above"
 
 
 def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
-    """One line a fact; not a table, so that a long path can be copied whole."""
+    """Summarize the outcome, one fact per line. Unlike a table, lines keep long paths whole for copying."""
     lines: list[tuple[str, ...]] = list(_score_lines(outcome))
     lines.append(("blessed", "yes", "green") if outcome.blessed else ("blessed", "no", "bold red"))
     lines += [("", reason) for reason in outcome.reasons]
@@ -53,7 +53,7 @@ def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
 
 
 def _score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
-    """Of each metric its interval and the score of a guess; the number of rows with the first."""
+    """Yield each metric with its interval and the score of a guess. The first line has the number of rows, too."""
     rows = f", {scores.rows:,} {scores.split} row{'s' * (scores.rows != 1)}"
     for name, value in scores.metrics.items():
         guess = scores.guesses.get(name)
@@ -65,7 +65,7 @@ def _score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
 
 
 def _with_interval(name: str, value: float, scores: Scores) -> str:
-    """Write 0.986 ± 0.010, or both bounds if 1.000 ± 0.010 would leave what is possible."""
+    """Format 0.986 ± 0.010, or both bounds if ± would exceed the range of the metric."""
     if name not in scores.intervals:
         return _number(value)
     low, high = scores.intervals[name]
@@ -73,7 +73,7 @@ def _with_interval(name: str, value: float, scores: Scores) -> str:
     decimals = max(0, 1 - math.floor(math.log10(half))) if half > 0 else _DECIMALS + 1
     if decimals > _DECIMALS:
         return f"{value:.4g} ± {half:.2g}"
-    # R2 has no least value.
+    # R2 has no lower bound.
     least, most = (0.0, 1.0) if name in _SHARES else (-math.inf, 1.0) if name == "r2" else (0.0, math.inf)
     if least <= value - half and value + half <= most:
         return f"{value:,.{decimals}f} ± {half:,.{decimals}f}"
@@ -85,18 +85,18 @@ def _number(value: float) -> str:
 
 
 def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
-    """For a model that is not blessed."""
+    """Suggest how to get a blessed model."""
     if any("last blessed model" in reason for reason in outcome.reasons):
         return (
-            "mend what made it worse; the one pushed before stays. blessing.slack in a config says how much may be lost"
+            "find out what made it worse; the last pushed model stays. blessing.slack in a config sets the allowed loss"
         )
     is_text = any(isinstance(feature, (BagOfWords, Subwords)) for feature in config.features)
     better = _PICTURES if config.source == "images" else _SENTENCES if is_text else _COLUMNS
-    return f"train longer (--epochs), {better}; blessing.bound in a config of yours says what is enough"
+    return f"train longer (--epochs), {better}; blessing.bound in your config sets the required score"
 
 
 def _table(config: PipelineConfig) -> str:
-    """Rows that wait for a prediction, if there are some; else some of the data."""
+    """Return a file of unlabeled rows if there is one, or a file of the data."""
     unlabeled = config.survey.unlabeled_files if isinstance(config.survey, TableSurvey) else ()
     places = [*unlabeled, *reversed(list(config.patterns.values()))]
     found = files.glob(config.data, places[0]) if places else []
@@ -104,9 +104,9 @@ def _table(config: PipelineConfig) -> str:
 
 
 def _example(config: PipelineConfig) -> list[str]:
-    """Something to predict that is there: a picture of the data, or the table."""
+    """Return arguments of `infeed predict` that exist: a picture of the data, or a table and its options."""
     if config.source != "images":
-        # The model knows how the columns of numbers are written.
+        # The model itself stores the number format of its columns.
         options = {name: value for name, value in config.source_options.items() if name != "numbers"}
         return [short_path(_table(config)), *as_flags(options)]
     from infeed.pipelines.project.sources import find_layout

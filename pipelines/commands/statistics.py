@@ -1,4 +1,4 @@
-"""`infeed statistics`: what the columns of a dataset hold, and how they differ from those of another."""
+"""`infeed statistics`: show the column statistics of a dataset, or compare two datasets or splits."""
 
 from __future__ import annotations
 
@@ -24,27 +24,35 @@ from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.statistics.figures import Figures, about, changes_table, columns_table, verdict
 from infeed.pipelines.statistics.page import comparison_page, split_page
 
-_WIDE = 200  # columns of a table that no terminal shows
+_WIDE = 200  # characters per line if stdout is not a terminal
 
 
 @click.command(name="statistics", cls=Command)
 @click.argument("dataset", type=InputPath(), metavar="DATASET")
-@click.option("--split", metavar="NAME", help="Which to show or to compare.  [default: train, or the first]")
+@click.option("--split", metavar="NAME", help="Split to show or compare.  [default: train, or the first]")
 @click.option(
     "--compare",
     "earlier",
     type=InputPath(),
     metavar="OTHER",
-    help="The dataset before: shows what has changed since.",
+    help="Compare with this earlier dataset.",
 )
-@click.option("--splits", nargs=2, metavar="A B", help="Compares two splits of DATASET with each other.")
+@click.option("--splits", nargs=2, metavar="A B", help="Compare two splits of DATASET.")
 @click.option(
-    "--jensen-shannon", default=0.1, show_default=True, help="Allowed divergence of numbers, 0 to 1.", metavar="SHARE"
+    "--jensen-shannon",
+    default=0.1,
+    show_default=True,
+    help="Allowed Jensen-Shannon divergence of a numeric column, 0 to 1.",
+    metavar="SHARE",
 )
 @click.option(
-    "--l-infinity", default=0.1, show_default=True, help="Allowed change of a text's share, 0 to 1.", metavar="SHARE"
+    "--l-infinity",
+    default=0.1,
+    show_default=True,
+    help="Allowed change of the share of a text value, 0 to 1.",
+    metavar="SHARE",
 )
-@click.option("--html", type=OutputFile(), metavar="FILE", help="Also write a page with histograms.")
+@click.option("--html", type=OutputFile(), metavar="FILE", help="Also write an HTML page with histograms.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     dataset: str,
@@ -56,10 +64,10 @@ def command(
     html: str | None,
     as_json: bool,
 ) -> None:
-    """Show what each column of DATASET holds; compare it with another dataset or split.
+    """Show statistics of the columns of DATASET, or compare DATASET with another dataset or split.
 
-    DATASET is what `infeed ingest` wrote, or an Examples artifact. Exit code 1: a column differs by more than is
-    allowed, is new, lost, or of another type.
+    DATASET is a dataset of `infeed ingest`, or an Examples artifact. The exit code of a comparison is 1 if a column is
+    new, is missing, has another type, or differs by more than the limits allow.
 
     \b
     infeed statistics data --html columns.html
@@ -68,7 +76,7 @@ def command(
     """
     if splits and (earlier or split):
         raise InfeedError(
-            "--splits is given beside --compare or --split", where="infeed statistics", do="give one of them"
+            "--splits is given together with --compare or --split", where="infeed statistics", do="give one of them"
         )
     if not (splits or earlier):
         _show(dataset, _chosen(dataset, split), html, as_json)
@@ -104,7 +112,7 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
 
 
 def _columns(dataset: str, split: str) -> dict[str, ColumnStatistics]:
-    _check_there(dataset)
+    _check_exists(dataset)
     return statistics_of(dataset, split, map_fn=ChosenMap("reads", READING_BYTES_PER_PROCESS))
 
 
@@ -120,7 +128,7 @@ def _print_changes(titles: Sequence[str], changes: Sequence[ColumnChange], html:
 
 
 def _print(console: Terminal, table: Table, html: str | None) -> None:
-    """As wide as it has to be where a program reads it; a person's terminal cuts long names."""
+    """Print the table, wide enough for all names unless a terminal limits the width."""
     if not console.is_terminal:
         console.width = _WIDE
     console.print(table)
@@ -134,12 +142,12 @@ def _write(html: str | None, page: Callable[[], str]) -> None:
 
 
 def _chosen(dataset: str, split: str | None) -> str:
-    """The split that is asked for, else the one to train on, else the first."""
-    _check_there(dataset)
+    """Return the given split, or train, or the first split."""
+    _check_exists(dataset)
     names = list(manifest_of(dataset).splits)
     return split or ("train" if "train" in names else names[0])
 
 
-def _check_there(dataset: str) -> None:
+def _check_exists(dataset: str) -> None:
     if not files.exists(dataset):
         raise InfeedError("no such file or folder", where=dataset, do="check the path")

@@ -1,4 +1,4 @@
-"""`infeed submit`: a compiled job as a run on Kubeflow Pipelines or Vertex AI."""
+"""`infeed submit`: run a compiled job on Kubeflow Pipelines or Vertex AI."""
 
 from __future__ import annotations
 
@@ -23,33 +23,35 @@ from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.submit.run import NewLines, Run, RunState, SubmissionOutcome, SubmitRequest, follow
 
-LOG_LINES = 20  # of a step that failed
+LOG_LINES = 20  # printed from the end of the log of a failed step
 _CHOOSE = "give --host for Kubeflow, or --project and --region for Vertex AI"
 
 
 @click.command(name="submit", cls=Command)
 @click.argument("job", type=InputPath(), metavar="JOB")
-@click.option("--host", metavar="URL", help="Kubeflow: where its API answers.  [default: $KF_PIPELINES_ENDPOINT]")
-@click.option("--namespace", metavar="NAME", help="Kubeflow: the profile to run in.")
-@click.option("--project", metavar="ID", help="Vertex AI: the Google Cloud project.")
-@click.option("--region", metavar="NAME", help="Vertex AI: such as us-central1.")
-@click.option("--endpoint", metavar="URL", help="Vertex AI: a private address of its API.")
-@click.option("--name", help="Of the run.  [default: the pipeline's, and the time]")
-@click.option("--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="For this run; may be repeated.")
-@click.option("--experiment", metavar="NAME", help="What the run is listed under.")
-@click.option("--service-account", metavar="NAME", help="Whose rights the steps have.")
-@click.option("--no-cache", is_flag=True, help="Execute every step, whatever ran before.")
-@click.option("--wait", is_flag=True, help="Stay until the run has ended, and show its steps.")
-@click.option("--logs", is_flag=True, help="Stay as with --wait, and print what the steps write.")
+@click.option("--host", metavar="URL", help="Kubeflow: URL of the API.  [default: $KF_PIPELINES_ENDPOINT]")
+@click.option("--namespace", metavar="NAME", help="Kubeflow: profile to run in.")
+@click.option("--project", metavar="ID", help="Vertex AI: Google Cloud project.")
+@click.option("--region", metavar="NAME", help="Vertex AI: region, for example us-central1.")
+@click.option("--endpoint", metavar="URL", help="Vertex AI: private endpoint of the API.")
+@click.option("--name", metavar="NAME", help="Name of the run.  [default: pipeline name and time]")
+@click.option(
+    "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Runtime parameter. May be repeated."
+)
+@click.option("--experiment", metavar="NAME", help="Experiment to list the run under.")
+@click.option("--service-account", metavar="NAME", help="Service account of the steps.")
+@click.option("--no-cache", is_flag=True, help="Execute every step, and ignore cached results.")
+@click.option("--wait", is_flag=True, help="Wait for the end of the run, and show its steps.")
+@click.option("--logs", is_flag=True, help="Wait like --wait, and print the logs of the steps.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(job: str, wait: bool, logs: bool, as_json: bool, **given: Any) -> None:
-    """Run JOB, a file that `infeed compile` wrote, on Kubeflow Pipelines or Vertex AI.
+    """Run JOB, a compiled pipeline, on Kubeflow Pipelines or Vertex AI.
 
-    Credentials are those that the platform's own client finds: a service account token in a cluster,
-    KF_PIPELINES_* variables, Google's default credentials.
+    The client of the platform finds the credentials: a service account token in a cluster, KF_PIPELINES_* variables, or
+    Google's default credentials.
 
-    Exit codes: 0 finished (or started, without --wait), 1 failed, 2 refused, 3 lost sight of the run, 130
-    waiting was stopped.
+    The exit code is 0 if the run finished (without --wait: if it started), 1 if it failed, 2 if it was refused, 4 if
+    its state is unknown, and 130 if waiting was interrupted.
     """
     submit, request = _platform(**given), _request(CompiledJob.read(job), **given)
     with quiet(os.devnull) as console:
@@ -67,20 +69,20 @@ def command(job: str, wait: bool, logs: bool, as_json: bool, **given: Any) -> No
 def _platform(
     host: str | None, namespace: str | None, project: str | None, region: str | None, endpoint: str | None, **_: Any
 ) -> Callable[[SubmitRequest], Run]:
-    """What starts a run on Kubeflow, or on Vertex AI; the platform's client is imported by then, and not before."""
+    """Return the function that starts a run on the chosen platform; calling it imports the platform's client."""
     if host is None and project is None:
         host = os.environ.get("KF_PIPELINES_ENDPOINT")  # kfp's own variable
     vertex = {"--project": project, "--region": region, "--endpoint": endpoint}
     if host is not None:
         if given := [name for name, value in vertex.items() if value]:
-            raise InfeedError(f"{given[0]} is of Vertex AI, and --host of Kubeflow", do=_CHOOSE)
+            raise InfeedError(f"{given[0]} is for Vertex AI, and --host is for Kubeflow", do=_CHOOSE)
         return functools.partial(_on_kubeflow, host=host, namespace=namespace)
     missing = [name for name in ("--project", "--region") if not vertex[name]]
     if missing:
         what = "no --host, and no --project and --region" if len(missing) == 2 else f"no {missing[0]}"
         raise InfeedError(what, do=_CHOOSE)
     if namespace:
-        raise InfeedError("--namespace is of Kubeflow, and --project of Vertex AI", do=_CHOOSE)
+        raise InfeedError("--namespace is for Kubeflow, and --project is for Vertex AI", do=_CHOOSE)
     return functools.partial(_on_vertex, project=project, region=region, endpoint=endpoint)
 
 
@@ -116,7 +118,7 @@ def _request(
 
 
 def _wait(run: Run, console: Console, logs: bool, as_json: bool) -> SubmissionOutcome:
-    """Stops at Ctrl-C, and where the platform cannot be asked any more; neither stops the run."""
+    """Follow the run to its end. Ctrl-C, or a platform that stops answering, ends the waiting but not the run."""
     new_lines = NewLines(run)
     status = None
     try:

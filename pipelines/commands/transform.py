@@ -1,4 +1,4 @@
-"""`infeed transform`: what a project's features make of its rows, and why, before anything is run."""
+"""`infeed transform`: show raw and transformed rows of a project, or explain a feature, without a run."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from infeed.pipelines.transform import ShownRow, Why
 
 _LONGEST = 24  # characters of a value
-_ITEMS = 4  # of a list
-_NAMES, _CELLS = 34, 23  # characters: a feature's name and kind, and the two cells of a row
+_ITEMS = 4  # shown of a list
+_NAMES, _CELLS = 34, 23  # characters: name and kind of a feature, and the two cells of a row
 
 
 @click.command(name="transform", cls=Command)
 @project_options
 @click.option("--show", default=5, show_default=True, type=click.IntRange(1, 100), help="Rows to show.", metavar="N")
-@click.option("--why", "name", help="Explain this feature instead.", metavar="FEATURE")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--why", "name", help="Explain this feature instead of showing rows.", metavar="FEATURE")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(project: str, show: int, name: str | None, as_json: bool, **overrides: Any) -> None:
-    """See what the features of a project make of its training rows, without a run.
+    """Show how the features of a project transform its training rows, without a run.
 
-    Raw values and transformed ones stand side by side. --why tells of one feature the constants, of how many rows they
-    were made, and which of these stand out.
+    The table has raw and transformed values side by side. --why explains one feature: its constants, the number of rows
+    they are computed from, and the rows that stand out.
 
     \b
     infeed transform tabular --show 3
@@ -49,12 +49,12 @@ def command(project: str, show: int, name: str | None, as_json: bool, **override
 
         analysed = Analysed.of(config)
         if name is not None:
-            _tell(explain(analysed, name), console, as_json)
+            _print_why(explain(analysed, name), console, as_json)
         else:
             _show(analysed.first(show), config.features, console, as_json)
 
 
-def _tell(why: Why, console: Console, as_json: bool) -> None:
+def _print_why(why: Why, console: Console, as_json: bool) -> None:
     if as_json:
         console.out(json.dumps(dataclasses.asdict(why)), highlight=False)
         return
@@ -79,7 +79,7 @@ def _show(rows: Sequence[ShownRow], features: Sequence[Feature], console: Consol
 
 
 def _side_by_side(rows: Sequence[ShownRow], features: Sequence[Feature]) -> Table:
-    """A line for each feature: of each row what it is made of, and what it becomes."""
+    """Return a table with a line per feature, and for each row the raw and the transformed values."""
     table = Table("feature", "made by", box=None, header_style="bold", pad_edge=False)
     for row in rows:
         table.add_column(f"row {row.number:,}", justify="right")
@@ -118,4 +118,4 @@ def _list_in_words(values: Sequence[Any]) -> str:
 def _json_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    raise TypeError(f"{type(value).__name__} has no place in JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON serializable")

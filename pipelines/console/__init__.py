@@ -1,1 +1,1 @@
-"""What people see: status of nodes, live table, logs, exit codes."""
+"""Console interface: node states, live table, logs, questions, and exit codes."""

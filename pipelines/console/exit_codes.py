@@ -1,4 +1,4 @@
-"""How commands end: with the exit codes of docs/exit-codes.md, and with errors that show no traceback."""
+"""Exit codes of the commands (docs/exit-codes.md), and errors without tracebacks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from infeed.pipelines.console.paths import check_paths
 from infeed.pipelines.console.terminal import echo
 
 EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
-EXIT_NOT_BLESSED = 3  # the run succeeded, and its model is not good enough
-EXIT_LOST = 4  # a run elsewhere was or may have been started, and how it ends was not seen
-EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: an exception that nobody foresaw
-EXIT_INTERRUPTED = 130  # Ctrl-C, as shells have it
-# What the system says of a path that a user gave: one that is missing, taken, too long, or not allowed.
+EXIT_NOT_BLESSED = 3  # the run succeeded, but its model is not good enough
+EXIT_LOST = 4  # a remote run was or may have been started, and its end is unknown
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: an unexpected exception
+EXIT_INTERRUPTED = 130  # Ctrl-C, as in shells: 128 + SIGINT
+# Errors of the system about a path from the user: missing, taken, too long, or not permitted.
 _OF_PATHS = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.ENODEV),
@@ -32,18 +32,18 @@ _DEBUG = "infeed.debug"
 _NO_MEMORY = InfeedError(
     "there is not enough memory", do="end other programs, or give smaller files or batches; --debug shows where"
 )
-_AGAIN = 0.2  # seconds after which a Ctrl-C that was not heard is repeated
+_REPEAT_AFTER = 0.2  # seconds before an ignored Ctrl-C is repeated
 
 
 class LostError(InfeedError):
-    """Something elsewhere was asked for, and whether it has begun is not known: to ask again could begin it twice."""
+    """A remote run whose start is unknown: submitting it again could start it twice."""
 
 
 @contextlib.contextmanager
 def errors(as_json: bool, debug: bool) -> Iterator[None]:
-    """Print errors without a traceback and exit: see the codes above.
+    """Print errors without a traceback, and exit with the codes above.
 
-    A path that the system refuses is bad input. Any other exception is a defect of ours.
+    A path that the system rejects is bad input. Any other exception is a defect of infeed.
     """
     try:
         with naming_extras():
@@ -59,7 +59,7 @@ def errors(as_json: bool, debug: bool) -> Iterator[None]:
         sys.exit(EXIT_INTERRUPTED)
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
-    except Exception as raised:
+    except Exception as raised:  # the last resort: report any other exception as a defect
         if debug or (isinstance(raised, OSError) and raised.errno in (errno.EPIPE, errno.ENOSPC)):
             raise
         if isinstance(raised, OSError) and raised.filename and raised.errno in _OF_PATHS:
@@ -78,7 +78,7 @@ def _print(error: InfeedError, as_json: bool) -> None:
 
 
 def _defect(raised: Exception) -> InfeedError:
-    """The traceback goes to a file, which a report can include."""
+    """Write the traceback to a file for a bug report, and return the error to print."""
     with tempfile.NamedTemporaryFile("w", prefix="infeed-defect-", suffix=".log", delete=False) as log:
         log.write("".join(traceback.format_exception(raised)))
     what = f"this is a defect of infeed: {type(raised).__name__}: {raised}"
@@ -86,7 +86,7 @@ def _defect(raised: Exception) -> InfeedError:
 
 
 class Command(click.Command):
-    """A command with `--debug`, without which its errors show no traceback; they are JSON where `--json` is given."""
+    """Click command with the option `--debug`, which shows tracebacks. With `--json`, errors are JSON."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
@@ -111,7 +111,7 @@ def debugging() -> bool:
 
 @contextlib.contextmanager
 def interruptible(words: str) -> Iterator[None]:
-    """Ends with 130 and `words` at Ctrl-C, and at SIGTERM too, which would else leave files and processes behind."""
+    """Exit with 130 and print `words` on Ctrl-C or SIGTERM, which would otherwise leave files and processes behind."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -124,20 +124,23 @@ def interruptible(words: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """For the imports of TFX and TensorFlow, which take many seconds and swallow exceptions: Ctrl-C is repeated."""
+    """Make Ctrl-C work during the imports of TFX and TensorFlow, which take seconds and swallow exceptions.
+
+    The signal is repeated until an exception leaves the block.
+    """
     interrupted = False
 
     def interrupt(*_: object) -> None:
         nonlocal interrupted
         interrupted = True
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        signal.setitimer(signal.ITIMER_REAL, _REPEAT_AFTER)
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
     try:
         yield
     except Exception:
-        if not interrupted:  # else it is of a module that was half imported
+        if not interrupted:  # after Ctrl-C, half imported modules raise anything
             raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,6 +1,6 @@
-"""What a run tells about its nodes, and how they are shown: a live table on a terminal, one line per change elsewhere.
+"""States of the nodes of a run, shown as a live table on a terminal or one line per change elsewhere.
 
-What is told is plain data, so that the table can be drawn before TFX is loaded.
+The states are plain data, so the table can appear before TFX is loaded.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from infeed.components.units import stopwatch
 
 
 class NodeState(str, Enum):
-    """Where a node stands; a `str`, so that a report goes through `json.dumps(dataclasses.asdict(report))` as it is."""
+    """State of a node; a `str`, so that `json.dumps(dataclasses.asdict(report))` works."""
 
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
-    CACHED = "cached"  # the same inputs and options gave these outputs before
+    CACHED = "cached"  # outputs of an earlier execution with the same inputs and options
     FAILED = "failed"
-    SKIPPED = "skipped"  # not started: upstream of a partial run, or inside a condition that did not hold
+    SKIPPED = "skipped"  # not started: upstream of a partial run, or inside a false condition
 
 
-# Icon and colour only support the word: neither alone carries the state.
+# The word carries the state; icon and color only support it.
 _LOOKS = {
     NodeState.WAITING: ("·", "dim"),
     NodeState.RUNNING: ("▸", "bold yellow"),
@@ -42,19 +42,19 @@ _LOOKS = {
 }
 _NOT_STARTED = {NodeState.WAITING, NodeState.SKIPPED}
 _STATE_WIDTH = max(len(state.value) for state in NodeState)
-_NOTES_FROM = 80  # columns; a narrower terminal has no room for notes
-_SECONDS_OF_PROGRESS = 30.0  # between two lines of it, off a terminal
+_NOTES_FROM = 80  # columns; narrower terminals show no notes
+_SECONDS_OF_PROGRESS = 30.0  # between two lines of progress without a terminal
 
 
 @dataclass(frozen=True)
 class NodeReport:
-    """One node as it stands.
+    """Current state of one node.
 
     Attributes:
-      seconds: that it took; 0 until it has finished.
-      error: its own words, if it failed.
-      note: what else there is to say in a few words, such as the number of an attempt.
-      progress: how far a running node is; it changes often.
+      seconds: duration; 0 until the node has finished.
+      error: error text of a failed node.
+      note: short remark, for example the number of the attempt.
+      progress: progress of a running node; changes often.
     """
 
     name: str
@@ -67,7 +67,7 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A finished run: the nodes in the order of their execution and the seconds from the first node to the last."""
+    """Result of a run: its nodes in order of execution, and its duration in seconds."""
 
     nodes: tuple[NodeReport, ...]
     seconds: float
@@ -83,11 +83,11 @@ class RunReport:
 
 
 OnChange = Callable[[Sequence[NodeReport]], None]
-"""Called with every node of the pipeline, in the order of execution, each time one of them changes its state."""
+"""Receives all nodes of the pipeline in order of execution, each time a node changes its state."""
 
 
 class RunTracker:
-    """The state of every node, passed on whole at each change."""
+    """State of all nodes, passed to `on_change` at each change."""
 
     def __init__(self, nodes: Sequence[NodeReport], on_change: OnChange) -> None:
         self._nodes = {node.name: node for node in nodes}
@@ -96,12 +96,12 @@ class RunTracker:
         on_change(tuple(nodes))
 
     def post(self, node: NodeReport) -> None:
-        """Replaces what was said of this node."""
+        """Replace the report of this node."""
         self._nodes[node.name] = node
         self._on_change(tuple(self._nodes.values()))
 
     def report(self) -> RunReport:
-        """All nodes, and the seconds since the tracker was made."""
+        """Return all nodes, and the seconds since the tracker was created."""
         return RunReport(tuple(self._nodes.values()), seconds=time.monotonic() - self._started)
 
 
@@ -115,10 +115,10 @@ def show_nodes(
     transient: bool = False,
     silent: bool = False,
 ) -> Iterator[OnChange]:
-    """Yields the function to call with all nodes after each change; a `transient` table goes away at the end.
+    """Yield the function to call with all nodes after each change. A `transient` table disappears at the end.
 
-    Opened before TFX is imported, it shows that time as well. `console` should be `quiet`'s: nothing else may write to
-    the screen in between.
+    Enter it before importing TFX, so that the table shows the import time. Use the console of `quiet`, because nothing
+    else may write to the screen.
     """
     if silent:
         yield lambda nodes: None
@@ -127,7 +127,7 @@ def show_nodes(
         yield LineView(console)
         return
     table = TableView(log_path, label=label, loading=loading)
-    # stdout and stderr belong to the log already; Live must not draw them above the table.
+    # `quiet` redirects stdout and stderr to the log; Live must not draw them above the table.
     with Live(
         table,
         console=console,
@@ -146,12 +146,12 @@ def show_nodes(
 
 @dataclass
 class TableView:
-    """A table of nodes that counts the running node's seconds by itself each time it is drawn.
+    """Table of nodes that updates the time of the running node each time it is drawn.
 
     Attributes:
-      log_path: named in the line under the table, after `label`.
-      clock: seconds from any fixed point.
-      loading: what goes on before the nodes are known.
+      log_path: path shown under the table, after `label`.
+      clock: monotonic clock, in seconds.
+      loading: text shown until the nodes are known.
     """
 
     log_path: str | Path
@@ -189,7 +189,7 @@ class TableView:
 
 
 class LineView:
-    """A line for each change: `StatisticsGen           done      1.9 s`; of progress, one in half a minute."""
+    """Print a line per change, for example `StatisticsGen   done   1.9 s`, and progress every 30 seconds."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock
@@ -207,7 +207,7 @@ class LineView:
 
 
 def format_state(state: NodeState) -> Text:
-    """The word for a state, with its icon and colour."""
+    """Return the name of a state with its icon and color."""
     icon, style = _LOOKS[state]
     return Text(f"{icon} {state.value}", style=style)
 

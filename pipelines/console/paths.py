@@ -1,6 +1,6 @@
-"""Click types of the paths that commands take; `Command` checks the given ones before it does anything else.
+"""Click types for paths. `Command` checks the given paths before anything else.
 
-What is missing at a path that is read, the command itself reports: it knows what it looks for there.
+The command itself reports a missing input, because only the command knows what should be there.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from infeed.components.errors import InfeedError
 
 
 class InputPath(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click
-    """A file, a folder, a pattern or a URI to read; of a database a table or a query."""
+    """Input: a file, folder, pattern or URI, or a table or query of a database."""
 
     name = "path"
 
     def check(self, path: str, where: str) -> None:
-        """Raise InfeedError if a command cannot use `path`; `where` names the path for the error."""
+        """Raise InfeedError if a command cannot use `path`. `where` names the path in the error."""
         if not path or "\0" in path:
             what = "the path has a NUL character" if path else "the path is empty"
             raise InfeedError(what, where=where, do="name a file or a folder")
 
 
 class InputFolder(InputPath):
-    """A folder of this machine to read."""
+    """Local folder to read."""
 
     def check(self, path: str, where: str) -> None:
         super().check(path, where)
@@ -38,7 +38,7 @@ class InputFolder(InputPath):
 
 
 class OutputPath(InputPath):
-    """A file or a folder to write; missing folders above it are created."""
+    """File or folder to write; missing parent folders are created."""
 
     replaced: tuple[str, ...] = ("a file", "a folder")
 
@@ -52,13 +52,13 @@ class OutputPath(InputPath):
 
 
 class OutputFile(OutputPath):
-    """A file to write."""
+    """File to write."""
 
     replaced = ("a file",)
 
 
 class OutputFolder(InputPath):
-    """A folder to write to, created if it is missing."""
+    """Folder to write to; created if it is missing."""
 
     def check(self, path: str, where: str) -> None:
         super().check(path, where)
@@ -67,7 +67,7 @@ class OutputFolder(InputPath):
 
 
 class MappedFolder(OutputFolder):
-    """The folder in `gs://bucket=FOLDER`."""
+    """Folder in `gs://bucket=FOLDER`."""
 
     def check(self, path: str, where: str) -> None:
         place, _, folder = path.partition("=")
@@ -75,10 +75,10 @@ class MappedFolder(OutputFolder):
 
 
 def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -> None:
-    """Check the paths that a command was given; a default is checked where it is used.
+    """Check the given paths of a command; defaults are checked on use.
 
     Raises:
-      InfeedError: one of them cannot be read or written.
+      InfeedError: a path cannot be read or written.
     """
     for parameter in parameters:
         name = parameter.name or ""
@@ -92,13 +92,13 @@ def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -
 
 
 def _check_writable(folder: str, *below: str, where: str) -> None:
-    """Write a nameless file where `folder` is or will be, since root may have the permission and still be refused.
+    """Write an unnamed file into `folder` or its nearest parent: permission bits do not show every refusal.
 
     Args:
-      below: names in the folder that will be created.
+      below: names that will be created in the folder.
 
     Raises:
-      InfeedError: the system refuses, a name is too long or not UTF-8, or no folder can be there.
+      InfeedError: the write fails, a name is too long or not UTF-8, or a parent is not a folder.
     """
     there, missing = folder, [*below]
     while not os.path.lexists(there) and there != "/":
@@ -107,7 +107,7 @@ def _check_writable(folder: str, *below: str, where: str) -> None:
     if not os.path.isdir(there):
         raise InfeedError(f"{there!r} is {_kind(there)}, not a folder", where=where, do="name another place")
     try:
-        with contextlib.suppress(FileNotFoundError):  # of a path that is too long, it says so
+        with contextlib.suppress(FileNotFoundError):  # raises OSError if the path is too long
             os.lstat(os.path.join(folder, *below))
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Questions on a terminal: a table of choices, and a prompt that takes a number or a name."""
+"""Questions on a terminal: a table of choices, and a prompt that accepts a number or a name."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rich.text import Text
 
 from infeed.pipelines.console.terminal import Terminal
 
-_SHOWN = 30  # choices in the table; a name is taken of all
+_SHOWN = 30  # choices in the table; the prompt accepts the name of any choice
 
 
 class Choice(NamedTuple):
     """One possible answer.
 
     Attributes:
-      name: what is chosen.
-      facts: what the table shows of it, by the heading.
-      likely: why it is a likely answer; empty where it is not.
+      name: the answer.
+      facts: cells of the table, by heading.
+      likely: why the choice is likely; empty if it is not.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Choice(NamedTuple):
 
 
 def can_ask() -> bool:
-    """Whether somebody sees a question and can answer it."""
+    """Return whether stdin and stdout are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def choose(question: str, choices: Sequence[Choice]) -> str:
-    """The name of the choice that the user makes; the first one, if it is likely, needs no more than Enter.
+    """Ask for a choice and return its name. If the first choice is likely, it is the default.
 
     Raises:
       KeyboardInterrupt: Ctrl-C, or the end of the input.
@@ -43,7 +43,7 @@ def choose(question: str, choices: Sequence[Choice]) -> str:
     console = Terminal()
     console.print(_table(choices))
     if len(choices) > _SHOWN:
-        console.print(f"and {len(choices) - _SHOWN:,} more, which can be named")
+        console.print(f"and {len(choices) - _SHOWN:,} more, which you can name")
     default = choices[0].name if choices[0].likely else None
     try:
         answer: str = click.prompt(

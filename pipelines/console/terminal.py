@@ -1,7 +1,7 @@
-"""The one place that writes to a terminal, and the log that all else writes to while a command runs.
+"""Output to the terminal, and the log that collects all other output while a command runs.
 
-Names, values and errors come from files, and are shown, never obeyed. Whatever TensorFlow, Beam, their C++ parts and
-child processes write goes to a file.
+Names, values and errors come from files, so control characters in them are escaped. The output of TensorFlow, Beam,
+their C++ code and child processes goes to the log file.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-# Control characters but tab and newline, marks that turn the direction of text round, and halves of characters, which
-# stand for the bytes of a file name that is not UTF-8.
+# Control characters except tab and newline, marks of text direction, and surrogates, which represent the bytes of file
+# names that are not UTF-8.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 def plain(text: str) -> str:
-    r"""The text with what a terminal would obey written as Python writes it: `\x1b[2J`."""
+    r"""Escape the control characters of a text as Python does, for example `\x1b[2J`."""
     return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Prints plain lines."""
+    """Print text with escaped control characters."""
     click.echo(plain(text), err=err)
 
 
 class Terminal(Console):
-    """A rich console; only its own styles and movements are control sequences."""
+    """Rich console that escapes control characters in text; only Rich itself emits control sequences."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -51,25 +51,25 @@ class Terminal(Console):
 
 
 def command_line(*words: object, program: str = "") -> str:
-    """Return a command for people to paste: each word is quoted for a POSIX shell.
+    """Return a command to paste, quoted for a POSIX shell.
 
     Args:
       words: arguments, not quoted.
-      program: what to run; by default this program, as it was called.
+      program: program to run; by default this program, as it was called.
     """
     own = "infeed" if shutil.which("infeed") else os.path.relpath(sys.argv[0])
     return shlex.join([program or own, *map(str, words)])
 
 
 def in_lines(facts: Iterable[tuple[str, ...]], width: int = 20) -> Text:
-    """A line for each (name, words) or (name, words, style); no table, so that a long path can be copied whole."""
+    """Format (name, words) or (name, words, style) as lines; unlike a table, lines keep long paths whole."""
     return Text("\n").join(
         Text.assemble(f"{name:<{width}}", (words, style[0] if style else "")) for name, words, *style in facts
     )
 
 
 def show_facts(console: Console, facts: Sequence[tuple[str, ...]]) -> None:
-    """The same on a console: wrapped between words where somebody looks, a line each where a program reads."""
+    """Print facts: wrapped between words on a terminal, one line per fact elsewhere."""
     if not console.is_terminal:
         console.print(in_lines(facts), soft_wrap=True)
         return
@@ -83,15 +83,15 @@ def show_facts(console: Console, facts: Sequence[tuple[str, ...]]) -> None:
 
 @contextlib.contextmanager
 def quiet(log_path: str | Path) -> Iterator[Console]:
-    """Appends all output of this process and its children to `log_path`; yields a console on what stdout was before.
+    """Append all output of this process and its children to `log_path`; yield a console on the original stdout.
 
-    The file descriptors themselves are redirected: C++ code and child processes know no other stdout. They are given
-    back on leaving, exceptions included, and taken again when the interpreter exits, since libraries still write then.
-    The console serves inside the block only.
+    The file descriptors themselves are redirected, because C++ code and child processes write to them. They are
+    restored at the end of the block, and redirected again at interpreter exit, when libraries still write. Use the
+    console only inside the block.
     """
     path = Path(log_path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    log = path.open("a", encoding="utf-8", buffering=1)  # never closed here: it is needed at the interpreter's exit
+    log = path.open("a", encoding="utf-8", buffering=1)  # stays open for the output at interpreter exit
     _flush()
     screen, errors = os.dup(_STDOUT), os.dup(_STDERR)
     with os.fdopen(screen, "w", encoding=sys.stdout.encoding, errors="replace") as terminal:
@@ -107,7 +107,7 @@ def quiet(log_path: str | Path) -> Iterator[Console]:
 
 
 def _console(terminal: TextIO) -> Console:
-    # Rich measures the width on stdin, stdout and stderr, of which only stdin is still a terminal, if at all.
+    # Rich measures the width on stdin, stdout and stderr; after the redirection, only stdin may be a terminal.
     width = os.get_terminal_size(terminal.fileno()).columns if terminal.isatty() and not os.isatty(_STDIN) else None
     return Terminal(file=terminal, width=width)
 

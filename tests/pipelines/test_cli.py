@@ -101,7 +101,7 @@ def a_root_in_an_object_store(tmp_path):
         (column_the_data_lacks, "no column 'height' in the data", "the columns are: x, y", "name one of these columns"),
         (model_function_that_does_not_exist, "defines no function 'make_model'", "option model", "build_model"),
         (unknown_strategy_in_the_file, "there is no strategy 'quantum'", "option strategy", "one_device, mirrored"),
-        (a_root_in_an_object_store, "keeps its metadata in a file", "root", "deploy.root"),
+        (a_root_in_an_object_store, "needs a local folder for its metadata", "root", "deploy.root"),
         (unknown_strategy_on_the_command_line, "there is no strategy 'quantum'", "strategy", "one_device, mirrored"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

@@ -19,7 +19,7 @@ def test_a_copied_template_decides_as_the_template_does_but_from_its_own_files(t
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InfeedError, match="there is something already"):
+    with pytest.raises(InfeedError, match="not an empty folder"):
         create_project("image", str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

@@ -44,7 +44,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(
     with pytest.raises(KeyboardInterrupt):
         _interrupted(config, Console(file=screen, width=200))
     lines = screen.getvalue().splitlines()[1:]
-    assert lines[0].split(maxsplit=1) == ["kept", "2 of 4 nodes: they come from the cache the next time"]
+    assert lines[0].split(maxsplit=1) == ["kept", "2 of 4 nodes: the next run takes them from the cache"]
     assert [line.strip().partition(":")[0] for line in lines[1:-1]] == training
     assert lines[-1].endswith("run tabular --data 'my file.csv'")
 
@@ -71,7 +71,7 @@ def test_a_failed_run_proposes_a_command_that_a_shell_can_run(
 
 
 def _interrupted(config: Any, console: Console) -> None:
-    with run._told_at_interrupt(config, console, False) as watch:
+    with run._report_interrupt(config, console, False) as watch:
         watch(NODES)
         raise KeyboardInterrupt
 

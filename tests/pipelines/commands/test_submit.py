@@ -71,9 +71,9 @@ def serve() -> Iterator[Callable[..., KfpServer]]:
     [
         ([], "no --host, and no --project and --region\n  do:    give --host for Kubeflow, or --project and --region"),
         (["--project", "p"], "no --region"),
-        (["--host", "h", "--project", "p"], "--project is of Vertex AI, and --host of Kubeflow"),
-        (["--project", "p", "--region", "r", "--namespace", "n"], "--namespace is of Kubeflow"),
-        (["--host", "h", "--endpoint", "e"], "--endpoint is of Vertex AI"),
+        (["--host", "h", "--project", "p"], "--project is for Vertex AI"),
+        (["--project", "p", "--region", "r", "--namespace", "n"], "--namespace is for Kubeflow"),
+        (["--host", "h", "--endpoint", "e"], "--endpoint is for Vertex AI"),
         (["--host", "h", "--parameter", "epoch=1"], "unknown parameter 'epoch'"),
     ],
 )
