@@ -91,6 +91,13 @@ class InfeedError(Exception):
         return None
 
 
+class ReadFailedError(InfeedError):
+    """A read that failed for a reason outside of the file, such as a lost connection; it may succeed later."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self.what, self.where, self.do, ReadFailedError))
+
+
 class OptionError(InfeedError, ValueError):
     """An option that cannot be. `schema.read`, which makes options of files, adds where in the file it stands.
 
@@ -160,5 +167,5 @@ def _indented(text: str) -> str:
     return text.replace("\n", f"\n{_INDENT}")
 
 
-def _rebuild(what: str, where: str, do: str) -> InfeedError:
-    return InfeedError(what, where=where, do=do)
+def _rebuild(what: str, where: str, do: str, kind: type[InfeedError] = InfeedError) -> InfeedError:
+    return kind(what, where=where, do=do)

@@ -336,6 +336,11 @@ def s3_endpoint() -> Iterator[str]:
 
     def counted(environ: dict[str, Any], start_response: Any) -> Any:
         _requests.append(f"{environ['REQUEST_METHOD']} {environ.get('HTTP_RANGE', '')}")
+        failing = environ["PATH_INFO"] in _failing and environ["REQUEST_METHOD"] == "GET"
+        if failing and _failing[environ["PATH_INFO"]]:
+            _failing[environ["PATH_INFO"]] -= 1
+            start_response("503 Service Unavailable", [("Content-Length", "0")])
+            return [b""]
         return answering(environ, start_response)
 
     server._server.app = counted  # type: ignore[union-attr]
@@ -348,6 +353,26 @@ def s3_endpoint() -> Iterator[str]:
 
 
 _requests: list[str] = []
+_failing: dict[str, int] = {}  # path of an object -> how many reads of it the server still refuses
+
+
+@pytest.fixture
+def s3_failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], None]]:
+    """Returns a function of an object and a number of its reads, which S3's server answers by 503.
+
+    The client of this process asks once: with the usual number of attempts each error takes half a minute.
+    """
+    from infeed.components.dataset import files
+
+    monkeypatch.setattr(files, "_ATTEMPTS", 1)
+    files._connect.cache_clear()
+
+    def fail(path: str, times: int) -> None:
+        _failing[path.removeprefix("s3:/")] = times
+
+    yield fail
+    _failing.clear()
+    files._connect.cache_clear()
 
 
 @pytest.fixture

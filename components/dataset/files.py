@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import fs
 
-from infeed.components.dataset.read_ahead import RangeReader
+from infeed.components.dataset.read_ahead import RangeReader, StoreFile
+from infeed.components.dataset.read_errors import failed_reads
 from infeed.components.errors import InfeedError
 
 _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}
@@ -203,13 +204,14 @@ def open_input(
 
     Raises:
       InfeedError: it may not be read.
+      ReadFailedError: the store failed, now or while the file is read.
     """
     system, inner = _resolve(path)
-    with _refusals(path):
+    with _refusals(path), failed_reads(path):
         opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
     with opened as file:
-        if ahead and _is_object_store(system):
-            with RangeReader(file, stop) as reader:
+        if _is_object_store(system):
+            with RangeReader(file, path, stop) if ahead else StoreFile(file, path) as reader:
                 yield pa.PythonFile(reader, "r")
         else:
             yield file

@@ -12,6 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
+from infeed.components.dataset.read_errors import read_failed
+
 BLOCK_BYTES = 8 << 20
 HEAD_BYTES = 64 << 10  # read first and by itself: often only the beginning is looked at
 _AHEAD = 3  # blocks that are asked for before they are needed
@@ -21,20 +23,18 @@ _HEAD = -1  # in place of a block's number
 _threads = ThreadPoolExecutor(16, thread_name_prefix="read-ahead")
 
 
-class RangeReader(io.BufferedIOBase):
-    """A seekable binary file over another that reads ranges, such as one of an object store.
+class StoreFile(io.BufferedIOBase):
+    """A seekable binary file of an object store that is read in the ranges asked for.
 
     Args:
-      file: read by `read_at` alone, by several threads at once.
-      stop: place that is not likely to be read, nor what follows it; None for the end.
+      file: read by its `read_at` alone, by several threads at once.
+      path: for errors.
     """
 
-    def __init__(self, file: pa.NativeFile, stop: int | None = None) -> None:
-        self._file = file
+    def __init__(self, file: pa.NativeFile, path: str) -> None:
+        self._file, self._path = file, path
         self._size: int = file.size()
-        self._stop = self._size if stop is None else min(stop, self._size)
-        self._at, self._last = 0, _HEAD
-        self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
+        self._at = 0
 
     def readable(self) -> bool:
         return True
@@ -56,6 +56,43 @@ class RangeReader(io.BufferedIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """So many bytes, fewer at the end only."""
+        left = max(0, self._size - self._at)
+        data = self._range(self._at, left if size is None or size < 0 else min(size, left))
+        self._at += len(data)
+        return data
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self.read(size)
+
+    def _range(self, start: int, size: int) -> bytes:
+        """Read a range.
+
+        Raises:
+          ReadFailedError: the store failed. A decoder reports broken content as OSError, so this is another class.
+        """
+        try:
+            return bytes(self._file.read_at(size, start)) if size else b""
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise read_failed(error, self._path) from error
+
+
+class RangeReader(StoreFile):
+    """A file of an object store that is read in large ranges, and ahead.
+
+    Args:
+      stop: place that is not likely to be read, nor what follows it; None for the end.
+    """
+
+    def __init__(self, file: pa.NativeFile, path: str, stop: int | None = None) -> None:
+        super().__init__(file, path)
+        self._stop = self._size if stop is None else min(stop, self._size)
+        self._last = _HEAD
+        self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """So many bytes, fewer at the end only."""
         stop = self._size if size is None or size < 0 else min(self._at + size, self._size)
         pieces = []
         while self._at < stop:
@@ -64,9 +101,6 @@ class RangeReader(io.BufferedIOBase):
             pieces.append(piece)
             self._at += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def read1(self, size: int = -1, /) -> bytes:
-        return self.read(size)
 
     def close(self) -> None:
         for block in self._blocks.values():
@@ -91,7 +125,7 @@ class RangeReader(io.BufferedIOBase):
         if number not in self._blocks:
             start, size = (0, HEAD_BYTES) if number == _HEAD else (number * BLOCK_BYTES, BLOCK_BYTES)
             # Not behind the end: some servers take that amiss.
-            self._blocks[number] = _threads.submit(self._file.read_at, min(size, self._size - start), start)
+            self._blocks[number] = _threads.submit(self._range, start, min(size, self._size - start))
         self._blocks.move_to_end(number)
         while len(self._blocks) > _KEPT:
             self._blocks.popitem(last=False)[1].cancel()

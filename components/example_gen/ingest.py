@@ -32,9 +32,10 @@ from infeed.components import progress, schema
 from infeed.components.dataset import example_types, files, names
 from infeed.components.dataset.manifest import Manifest, Rejected, Shard, Split
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.read_errors import failed_reads, tried_again
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.dataset.splits import Buckets, check_splits
-from infeed.components.errors import InfeedError
+from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import shuffle
 from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, to_jsonl
@@ -268,17 +269,30 @@ def _prefer_mimalloc() -> None:
 
 
 def spill_task(task: Task, job: Job) -> SpilledTask:
-    """Read one task, and spill its rows run by run."""
+    """Read one task, and spill its rows run by run; a further attempt after a transient error writes the same files."""
     _prefer_mimalloc()
-    spilling = _Spilling(task, job)
+    return tried_again(partial(_spill_task, task, job))
+
+
+def _spill_task(task: Task, job: Job) -> SpilledTask:
+    spilling, counted = _Spilling(task, job), 0
     try:
-        for batch in job.source.read(task.payload, bad_rows=spilling.bad_rows):
+        for batch in _read(task, job, spilling.bad_rows):
             spilling.add(batch)
+            counted += batch.num_rows
             progress.count("rows read", batch.num_rows)
             del batch  # a block of one large row takes as much as the next one
     except AstrayError:
         spilling.bad_rows.found = Findings(astray=True)
+    except ReadFailedError:
+        progress.count("rows read", -counted)
+        raise
     return spilling.finish()
+
+
+def _read(task: Task, job: Job, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    with failed_reads(place_of(task.payload)):
+        yield from job.source.read(task.payload, bad_rows=bad_rows)
 
 
 class _Spilling:

@@ -22,6 +22,7 @@ from infeed.components.checks import check_choices
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.read_errors import failed_reads
 from infeed.components.dataset.records import from_lengths
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
@@ -153,7 +154,8 @@ def as_column(contents: Sequence[bytes | bytearray]) -> pa.LargeBinaryArray:
 def reading(path: str) -> Iterator[None]:
     """Tells what the system says of a file that was found, and cannot be read now, as an InfeedError."""
     try:
-        yield
+        with failed_reads(path):
+            yield
     except OSError as error:
         gone = isinstance(error, FileNotFoundError)
         what = "the file was removed while it was read" if gone else f"unreadable: {error}"

@@ -24,7 +24,7 @@ from infeed.components.dataset import example_types, files, schemas
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
 from infeed.components.dataset.shards import Part
-from infeed.components.errors import InfeedError
+from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
@@ -274,6 +274,8 @@ def _open(path: str, read_dictionary: Sequence[str] = (), columns: int = 1) -> I
                 coerce_int96_timestamp_unit="us",
                 read_dictionary=list(read_dictionary),
             )
+        except ReadFailedError:
+            raise
         except (OSError, pa.ArrowException) as error:
             raise InfeedError(
                 f"not Parquet, or cut short: {error}", where=path, do="write the file again, or leave it out"

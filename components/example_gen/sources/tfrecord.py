@@ -19,7 +19,7 @@ from infeed.components.dataset.checksums import verify
 from infeed.components.dataset.decode import is_example
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.reading import check_listed, expected_file, listed_files
-from infeed.components.errors import InfeedError
+from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import AstrayError, BadRows, Findings, OpenedSource, Sample
 from infeed.components.example_gen.sources import streams
@@ -115,6 +115,8 @@ def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
     stop = None if piece.stop is None else records.find_record(piece.path, piece.stop)
     try:
         yield from records.read_range(piece.path, start, stop, most_bytes)
+    except ReadFailedError:
+        raise
     except InfeedError as error:
         for _ in records.read_records(piece.path, most_bytes):  # which raises it again, with the record's number
             pass

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from infeed.components.dataset import files, read_ahead
 from infeed.components.dataset.read_ahead import RangeReader
+from infeed.components.errors import ReadFailedError
 
+PATH = "s3://bucket/a"
 CONTENT = random.Random(0).randbytes(5_000)
 
 
@@ -46,7 +48,7 @@ STEPS = st.lists(st.tuples(st.none() | st.integers(0, 5_100), st.integers(-1, 2_
 @pytest.mark.usefixtures("small")
 @given(steps=STEPS)
 def test_it_reads_what_stands_there_in_any_order(steps: list[tuple[int | None, int]]) -> None:
-    expected, found = io.BytesIO(CONTENT), RangeReader(Store())
+    expected, found = io.BytesIO(CONTENT), RangeReader(Store(), PATH)
     for place, size in steps:
         if place is not None:
             assert expected.seek(place) == found.seek(place)
@@ -57,7 +59,7 @@ def test_it_reads_what_stands_there_in_any_order(steps: list[tuple[int | None, i
 @pytest.mark.usefixtures("small")
 def test_each_range_is_asked_for_once_by_who_reads_from_front_to_back() -> None:
     store = Store()
-    with RangeReader(store) as reader:
+    with RangeReader(store, PATH) as reader:
         assert b"".join(iter(lambda: reader.read(100), b"")) == CONTENT
     assert sorted(store.asked) == [(start, min(512, 5_000 - start)) for start in range(0, 5_000, 512)]
 
@@ -65,7 +67,7 @@ def test_each_range_is_asked_for_once_by_who_reads_from_front_to_back() -> None:
 @pytest.mark.usefixtures("small")
 def test_who_looks_at_the_beginning_gets_that_alone() -> None:
     store = Store()
-    with RangeReader(store) as reader:
+    with RangeReader(store, PATH) as reader:
         assert (reader.read(4), reader.seek(0), reader.read(10)) == (CONTENT[:4], 0, CONTENT[:10])
     assert store.asked == [(0, 64)]
 
@@ -73,7 +75,7 @@ def test_who_looks_at_the_beginning_gets_that_alone() -> None:
 @pytest.mark.usefixtures("small")
 def test_who_jumps_gets_no_more_than_where_he_lands() -> None:
     store = Store()
-    with RangeReader(store) as reader:
+    with RangeReader(store, PATH) as reader:
         reader.seek(3_000)
         assert reader.read(10) == CONTENT[3_000:3_010]
     assert store.asked == [(2_560, 512)]
@@ -82,7 +84,7 @@ def test_who_jumps_gets_no_more_than_where_he_lands() -> None:
 @pytest.mark.usefixtures("small")
 def test_what_lies_behind_the_stop_is_not_read_ahead_and_can_be_read() -> None:
     store = Store()
-    with RangeReader(store, stop=1_000) as reader:
+    with RangeReader(store, PATH, stop=1_000) as reader:
         assert reader.read(1_000) == CONTENT[:1_000]
         assert sorted(store.asked) == [(0, 512), (512, 512)]
         assert reader.read(100) == CONTENT[1_000:1_100]
@@ -93,13 +95,14 @@ def test_an_error_of_the_store_is_raised_where_its_range_is_read() -> None:
         def read_at(self, size: int, start: int) -> bytes:
             raise OSError("connection lost")
 
-    with RangeReader(Broken()) as reader, pytest.raises(OSError, match="connection lost"):
+    with RangeReader(Broken(), PATH) as reader, pytest.raises(ReadFailedError, match="connection lost") as raised:
         reader.read(1)
+    assert raised.value.where == PATH
 
 
 def test_an_empty_file_is_read_without_a_request() -> None:
     store = Store(b"")
-    with RangeReader(store) as reader:
+    with RangeReader(store, PATH) as reader:
         assert reader.read() == b""
     assert store.asked == []
 

@@ -21,7 +21,7 @@ from infeed.components.dataset.bounds import ALLOW, FolderBounds
 from infeed.components.dataset.files import FileStat
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.errors import InfeedError
+from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import inputs
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
 from infeed.components.example_gen.sources import folders
@@ -105,6 +105,8 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
     for ref in folders.bounded(what, form.max_row_mb, bad_rows):
         try:
             rows.append(_Row(ref, *_load(ref, form)))
+        except ReadFailedError:  # which says nothing about the picture
+            raise
         except InfeedError as error:
             bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
             continue
@@ -201,6 +203,8 @@ def _images_of(
         path, label = (row[name] or "" for name in _CSV_COLUMNS)
         try:
             image = files.stat(files.join(table.rpartition("/")[0], path))
+        except ReadFailedError:
+            raise
         except (OSError, ValueError, InfeedError) as error:  # a name that is too long, or has a NUL
             missing_file = isinstance(error, FileNotFoundError)
             reason = f"no file {path[:_SHOWN]!r}" + (", seen from the CSV's own folder" if missing_file else "")

@@ -1,0 +1,91 @@
+"""Tasks of ingest whose file cannot be read for a while."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from infeed.components.dataset import files, read_errors
+from infeed.components.errors import ReadFailedError
+from infeed.components.example_gen import ingest as steps
+from infeed.components.example_gen.local import ingest
+from infeed.components.example_gen.sources import avro, parquet
+
+ROWS = [{"a": row, "b": f"text {row}"} for row in range(200)]
+CSV = "".join(["a,b\n", *(f"{row['a']},{row['b']}\n" for row in ROWS)]).encode()
+Fail = Callable[[str, int], None]
+
+
+def _parquet() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(ROWS), sink)
+    return sink.getvalue()
+
+
+def _avro() -> bytes:
+    sink = io.BytesIO()
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
+    fastavro.writer(sink, {"type": "record", "name": "row", "fields": fields}, ROWS)
+    return sink.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_errors, "PAUSE", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child process of a reader would keep the client's usual number of attempts."""
+    for source in (avro, parquet):
+        monkeypatch.setattr(source, "batches_apart", lambda read, *given, where, memory: read(*given))
+
+
+@pytest.fixture
+def failing_tasks(s3_failing: Fail, monkeypatch: pytest.MonkeyPatch) -> Fail:
+    """As `s3_failing`, from the first task on: the source is opened before."""
+    spill, wanted = steps.spill_task, dict[str, int]()
+
+    def spill_task(task: steps.Task, job: steps.Job) -> steps.SpilledTask:
+        while wanted:
+            s3_failing(*wanted.popitem())
+        return spill(task, job)
+
+    monkeypatch.setattr(steps, "spill_task", spill_task)
+    return wanted.__setitem__
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("t.csv", CSV), ("t.csv.gz", gzip.compress(CSV)), ("t.parquet", _parquet()), ("t.avro", _avro())],
+    ids=["csv", "gzip", "parquet", "avro"],
+)
+def test_a_task_survives_two_errors_of_the_store_with_the_same_bytes(
+    name: str, content: bytes, s3: str, failing_tasks: Fail, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files.write_bytes(f"{s3}/{name}", content)
+    expected = ingest(f"{s3}/{name}", tmp_path / "once", workers=1)
+    failing_tasks(f"{s3}/{name}", 2)
+    with caplog.at_level(logging.WARNING):
+        written = ingest(f"{s3}/{name}", tmp_path / "again", workers=1)
+    assert written.splits == expected.splits
+    told = [message for message in caplog.messages if "attempt" in message]
+    assert [f"attempt {number} of 3" in message for number, message in enumerate(told, 1)] == [True, True]
+    assert all(f"{s3}/{name}" in message for message in told)
+
+
+def test_a_store_that_stays_away_is_an_error_that_names_the_file(s3: str, failing_tasks: Fail, tmp_path: Path) -> None:
+    files.write_bytes(f"{s3}/t.csv", CSV)
+    failing_tasks(f"{s3}/t.csv", 1_000)
+    with pytest.raises(ReadFailedError, match="3 attempts") as raised:
+        ingest(f"{s3}/t.csv", tmp_path / "out", workers=1)
+    assert raised.value.where == f"{s3}/t.csv"
+    assert not (tmp_path / "out").exists()
