@@ -1,1 +1,1 @@
-"""From a config to the file that a cluster runs, with what every node gets there."""
+"""Compiles a config to a job file for Kubeflow Pipelines or Vertex AI."""

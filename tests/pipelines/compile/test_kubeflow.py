@@ -49,7 +49,7 @@ def test_yaml_is_what_kfp_itself_loads(trial: ModuleType, tmp_path: Path) -> Non
 
 
 def test_an_output_of_unknown_format_is_refused(trial: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(InfeedError, match=r"cannot tell the format of '.*job\.tar'") as caught:
+    with pytest.raises(InfeedError, match=r"output is '.*job\.tar'") as caught:
         compile_to(tmp_path / "job.tar", trial.csv_pipeline(tmp_path))
     assert caught.value.do == "name the output *.json or *.yaml"
 

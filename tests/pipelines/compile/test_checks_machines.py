@@ -7,7 +7,7 @@ import pytest
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 from infeed.components.trainer.options import TrainOptions
-from infeed.pipelines.compile.compile import TrainingMachines, check_strategy, training_machines
+from infeed.pipelines.compile.checks import TrainingMachines, check_strategy, training_machines
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.vertex import Training, VertexOptions
 
@@ -46,7 +46,11 @@ def test_a_tpu_is_known_by_each_of_its_names(deploy: Deploy, target: Any) -> Non
 WRONG: dict[str, tuple[TrainOptions, TrainingMachines, str]] = {
     "TPUs left alone": (train("auto"), TrainingMachines(tpu=True), r"strategy is 'auto', and the Trainer has TPUs"),
     "no TPU": (train("tpu"), TrainingMachines(gpus=8), r"strategy is 'tpu', and the Trainer has no TPU"),
-    "machines left alone": (train("mirrored"), TrainingMachines(4, 8), r"trains on one machine, and the Trainer has 4"),
+    "machines left alone": (
+        train("mirrored"),
+        TrainingMachines(4, 8),
+        r"strategy is 'mirrored'.*has 4",
+    ),
     "no servers": (
         train("parameter_server"),
         TrainingMachines(4),
@@ -60,12 +64,12 @@ WRONG: dict[str, tuple[TrainOptions, TrainingMachines, str]] = {
     "GPUs left alone": (
         train("parameter_server"),
         TrainingMachines(4, 8, servers=1),
-        r"one GPU, and each machine has 8",
+        r"each machine has 8 GPUs",
     ),
     "batch": (
         train("auto", 100),
         TrainingMachines(4, 8),
-        r"batch of 100 cannot be dealt out equally to 32 GPUs(.|\n)*as 128",
+        r"batch_size is 100(.|\n)*128",
     ),
 }
 

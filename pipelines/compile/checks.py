@@ -1,0 +1,186 @@
+"""Checks that a config and its target fit together, before compiling and without importing TFX."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.options import TrainOptions
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources
+from infeed.pipelines.deploy.vertex import VertexOptions
+from infeed.pipelines.job.compiled import Schema, Target
+
+_ACCELERATOR_NAMES = {
+    "kubeflow": "use the name of a Kubernetes resource, such as nvidia.com/gpu or google.com/tpu",
+    "vertex": "use Vertex AI's name, such as NVIDIA_TESLA_T4 or NVIDIA_L4",
+}
+_SINGLE_PROCESS = ("one_device", "mirrored")
+_SINGLE_DEVICE = ("one_device", "parameter_server")  # one device takes the whole batch
+
+
+def check_config(
+    config: PipelineConfig, target: Target = "kubeflow", schema: Schema = "2.1", folder: str | None = None
+) -> None:
+    """Raise InfeedError if the compiled pipeline would fail on the cluster. For the arguments see `CompileOptions`."""
+    deploy = dataclasses.replace(config.deploy, root=config.deploy.root or config.root)
+    check_target(deploy, target, schema)
+    check_strategy(config.train, training_machines(deploy, target))
+    if config.warm_start and target == "kubeflow":
+        raise InfeedError(
+            "warm_start is true, but Kubeflow cannot look up the model of an earlier run",
+            where="warm_start",
+            do="compile for Vertex AI, or set warm_start: false",
+        )
+    if folder:
+        check_function_paths(config.user_functions, folder)
+
+
+def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None:
+    """Raise InfeedError if `deploy` has no image, or a setting that the target does not support."""
+    if target == "kubeflow" and schema != "2.1":
+        raise InfeedError(f"schema is {schema}, and Kubeflow reads only 2.1", where="option schema", do="leave it out")
+    if not deploy.image:
+        raise InfeedError(
+            "no container image is set for the steps",
+            where="deploy.image",
+            do="set deploy.image or --image to an image with this package and the project",
+        )
+    for node, resources in deploy.resources.items():
+        _check_resources(resources, target, f"deploy.resources.{node}")
+    if vertex := deploy.on(target):
+        _check_root(deploy, vertex)
+        _check_step_accelerator(deploy, vertex)
+
+
+def vertex_accelerators(deploy: Deploy) -> set[str]:
+    """Return every accelerator type that the settings request from Vertex AI."""
+    vertex_machines = [deploy.vertex.training, deploy.vertex.endpoint] if deploy.vertex else []
+    names = [machine.accelerator for machine in (*deploy.resources.values(), *vertex_machines) if machine]
+    return {name for name in names if name}
+
+
+def check_accelerators(names: Collection[str]) -> None:
+    """Raise InfeedError for an unknown accelerator, which Vertex AI's client would reject hours later."""
+    if not names:
+        return
+    from google.cloud.aiplatform_v1.types import AcceleratorType  # the import takes a second
+
+    known = [kind.name for kind in AcceleratorType if kind.value]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InfeedError(
+            f"Vertex AI has no accelerator {unknown[0]!r}", where="deploy", do=f"use one of {', '.join(known)}"
+        )
+
+
+def _check_resources(resources: Resources, target: Target, where: str) -> None:
+    if resources.accelerator and ("/" in resources.accelerator) != (target == "kubeflow"):
+        raise InfeedError(
+            f"{target} has no accelerator {resources.accelerator!r}", where=where, do=_ACCELERATOR_NAMES[target]
+        )
+    if target == "vertex" and (resources.node_selector or resources.tolerations):
+        raise InfeedError(
+            "Vertex AI does not support node selectors and tolerations", where=where, do="set an accelerator instead"
+        )
+
+
+def _check_root(deploy: Deploy, vertex: VertexOptions) -> None:
+    """Training, Dataflow and an endpoint share only a bucket with the machines of the steps."""
+    services = [name for name in ("training", "dataflow", "endpoint") if getattr(vertex, name)]
+    if services and not (deploy.root or "").startswith(("gs://", "/gcs/")):
+        raise InfeedError(
+            f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}",
+            where="deploy.root",
+            do="use a folder in a bucket, such as gs://bucket/flowers",
+        )
+
+
+def _check_step_accelerator(deploy: Deploy, vertex: VertexOptions) -> None:
+    for node in (DEFAULT, "Trainer") if vertex.training else ():
+        if deploy.resources.get(node, Resources()).accelerator:
+            raise InfeedError(
+                "the Trainer's step has an accelerator, but the step only waits for the custom job that trains",
+                where=f"deploy.resources.{node}",
+                do="set the accelerator only under deploy.vertex.training",
+            )
+
+
+@dataclass(frozen=True)
+class TrainingMachines:
+    """Machines that a Trainer trains on.
+
+    Attributes:
+      count: number of identical machines.
+      gpus: GPUs per machine.
+      tpu: whether the machines have TPUs.
+      where: setting that defines the machines, for errors.
+      servers: number of parameter servers.
+    """
+
+    count: int = 1
+    gpus: int = 0
+    tpu: bool = False
+    where: str = "deploy.resources.Trainer"
+    servers: int = 0
+
+
+def training_machines(deploy: Deploy, target: Target) -> TrainingMachines:
+    """Return the machines of the Trainer's custom job, or the resources of its step if there is no custom job."""
+    vertex = deploy.on(target)
+    training = vertex.training if vertex else None
+    given = training or deploy.resources_of("Trainer")
+    tpu = training.is_tpu if training else (given.accelerator or "").startswith(("TPU_", "google.com/tpu"))
+    gpus = (given.accelerators or 1) if given.accelerator and not tpu else 0
+    if not training:
+        return TrainingMachines(1, gpus, tpu)
+    return TrainingMachines(training.replicas, gpus, tpu, "deploy.vertex.training", training.parameter_servers)
+
+
+def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
+    """Raise InfeedError if `train.strategy` leaves machines unused, or the GPUs cannot share a batch equally.
+
+    Training repeats the check, because runtime parameters can change the strategy and the batch size.
+    """
+    use = "set it under train in the config, or with --strategy"
+    if found.tpu != (train.strategy == "tpu"):
+        has = "TPUs, which only the strategy tpu uses" if found.tpu else "no TPU"
+        raise InfeedError(f"strategy is {train.strategy!r}, and the Trainer has {has}", where=found.where, do=use)
+    if bool(found.servers) != (train.strategy == "parameter_server"):
+        what = f"strategy is {train.strategy!r}, and the Trainer has {found.servers or 'no'} parameter servers"
+        do = f"{use}; set the parameter servers of a custom job in deploy.vertex.training.parameter_servers"
+        raise InfeedError(what, where=found.where, do=do)
+    if train.strategy == "parameter_server" and found.gpus > 1:
+        what = f"each machine has {found.gpus} GPUs, and a worker of parameter_server uses one GPU"
+        raise InfeedError(what, where=found.where, do="use more machines with one accelerator each")
+    if found.count > 1 and train.strategy in _SINGLE_PROCESS:
+        what = f"strategy is {train.strategy!r}, which trains on one machine, and the Trainer has {found.count}"
+        raise InfeedError(what, where=found.where, do=f"{use}, or use auto")
+    gpus = found.count * found.gpus
+    if train.strategy not in _SINGLE_DEVICE and gpus and train.feed.batch_size % gpus:
+        raise InfeedError(
+            f"batch_size is {train.feed.batch_size}, which {gpus} GPUs cannot share equally",
+            where=found.where,
+            do=f"use a multiple of {gpus} as batch_size, such as {-(-train.feed.batch_size // gpus) * gpus}",
+        )
+
+
+def check_function_paths(functions: Mapping[str, str], folder: str) -> None:
+    """Raise InfeedError for a function in a file outside `folder`, because the project's image lacks that file.
+
+    Args:
+      functions: function references by option name.
+      folder: folder of the project.
+    """
+    for option, text in functions.items():
+        module, _, _ = text.partition(":")
+        if module.endswith(".py") and not Path(os.path.normpath(module)).is_relative_to(folder):
+            raise InfeedError(
+                f"{option} is in {os.path.normpath(module)}, which is not in the project's image",
+                where=f"option {option}",
+                do=f"move it into {folder}, or install it as a package and use package.module:function",
+            )
