@@ -1,7 +1,7 @@
-"""Builds and runs images with what the machine has: docker, podman, or buildah with chroot isolation.
+"""Builds and runs container images with docker, podman, or buildah with chroot isolation.
 
-The three are called with the same meaning: a command replaces the image's entry point, shares the network of this
-machine, and belongs to the user who calls, so that what it writes into a mounted folder does too.
+With each engine, a command replaces the image's entry point, shares the network of this machine, and runs as the
+current user, who then owns the files in mounted folders.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from infeed.components.errors import InfeedError
 
 EngineName = Literal["docker", "podman", "buildah"]
 
-# Says whether the engine works and not only whether it is installed: docker's client is often there without a server.
+# Probes that need a working engine, because docker's client is often installed without a server.
 _PROBES: Mapping[EngineName, tuple[str, ...]] = {
     "docker": ("version", "--format", "{{.Server.Version}}"),
     "podman": ("info", "--format", "{{.Version.Version}}"),
@@ -29,7 +29,7 @@ _PROBES: Mapping[EngineName, tuple[str, ...]] = {
 }
 _PROBE_SECONDS = 60  # buildah waits while another build writes a layer
 
-# buildah has no `run` of an image, only of a working container, which is taken away again however the command ends.
+# buildah runs only working containers, not images. The trap removes the container however the command ends.
 _BUILDAH_RUN = """\
 container=$1
 buildah from --quiet --name "$container" "$2" >/dev/null || exit 125
@@ -42,7 +42,7 @@ buildah run --isolation chroot "$@"
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder or file of this machine as the container sees it; `source` is made absolute."""
+    """Bind mount of a folder or file. The engine gets `source` as an absolute path."""
 
     source: str
     target: str
@@ -57,11 +57,11 @@ class Build:
     """One build of a Dockerfile.
 
     Attributes:
-      context: folder with the Dockerfile and all that it copies.
-      tag: name of the image to be.
-      arguments: of the Dockerfile's ARG lines.
-      secrets: file on this machine for each `RUN --mount=type=secret,id=...`; they do not become part of the image.
-      labels: of the image to be.
+      context: folder with the Dockerfile and the files that it copies.
+      tag: name of the new image.
+      arguments: values of the Dockerfile's ARG instructions.
+      secrets: local file for each `RUN --mount=type=secret,id=...`. The image does not contain secrets.
+      labels: labels of the new image.
     """
 
     context: str
@@ -73,16 +73,16 @@ class Build:
 
 @dataclass(frozen=True)
 class Engine:
-    """The command lines of one container engine."""
+    """Command lines of one container engine."""
 
     name: EngineName
 
     def run(
         self, image: str, argv: Sequence[str], *, mounts: Sequence[Mount] = (), env: Mapping[str, str] | None = None
     ) -> list[str]:
-        """The command that runs `argv` inside `image` and ends with its exit status.
+        """Return the command that runs `argv` in `image` and exits with its status.
 
-        With buildah a shell round it takes the container away: signal the whole process group to end it.
+        With buildah, a shell removes the container afterwards: to end the command, signal its process group.
         """
         options = [f"--user={os.getuid()}:{os.getgid()}", "--network=host"]
         options += [f"--volume={mount}" for mount in mounts]
@@ -92,13 +92,13 @@ class Engine:
             container = f"infeed-{uuid.uuid4().hex[:12]}"
             return ["bash", "-c", _BUILDAH_RUN, "buildah", container, image, *options, container, "--", *argv]
         if self.name == "docker":
-            options.append("--init")  # else the command is process 1, which SIGTERM does not end
+            options.append("--init")  # SIGTERM does not end process 1
         if self.name == "podman" and os.getuid():
-            options.append("--userns=keep-id")  # else `--user` is a subordinate id
+            options.append("--userns=keep-id")  # without it, `--user` is a subordinate id
         return [self.name, "run", "--rm", *options, f"--entrypoint={argv[0]}", image, *argv[1:]]
 
     def build(self, build: Build) -> list[str]:
-        """The command that builds; its output is the engine's own log."""
+        """Return the command that builds an image and prints the engine's log."""
         verb = ["build", "--progress=plain"] if self.name == "docker" else ["build"]
         if self.name == "buildah":
             verb += ["--layers", "--isolation=chroot"]
@@ -108,9 +108,9 @@ class Engine:
         return [self.name, *verb, *arguments, *secrets, *labels, f"--tag={build.tag}", build.context]
 
     def digest(self, image: str) -> str:
-        """`sha256:...` by which a registry knows the image; it is fetched where it is not here.
+        """Return the registry digest, `sha256:...`, and pull the image if it is not local.
 
-        Empty where the engine cannot tell: no registry answers, or the image was made here and never pushed.
+        Empty if the digest is unknown: no registry answers, or the image is local and was never pushed.
         """
         if "@" in image:
             return image.rpartition("@")[2]
@@ -130,31 +130,31 @@ class Engine:
         return names.get("" if self.name == "buildah" else _repository(image), "")
 
     def push(self, tag: str, digest_file: Path) -> list[str]:
-        """The command that pushes, with the credentials that the engine was given by its own `login`.
+        """Return the command that pushes, with the credentials of the engine's `login`.
 
         Args:
-          digest_file: where podman and buildah write the digest, which depends on how they compress the layers.
+          digest_file: file for the digest from podman and buildah. The digest depends on how they compress layers.
         """
         options = [] if self.name == "docker" else [f"--digestfile={digest_file}"]
         return [self.name, "push", *options, tag]
 
     def pushed_digest(self, tag: str, digest_file: Path) -> str:
-        """`sha256:...` of what was just pushed; empty where the engine does not say it."""
+        """Return the digest of the pushed image, `sha256:...`, or an empty string if it is unknown."""
         if self.name == "docker":
             return self._known_digest(tag)
         return digest_file.read_text("utf-8").strip() if digest_file.exists() else ""
 
     def size(self, tag: str) -> str:
-        """How large the image is, in the engine's own words: "3.21 GB"; empty where there is no such image here."""
+        """Return the size that the engine prints, such as "3.21 GB", or an empty string if the image is not local."""
         command = [self.name, "images", "--format", "{{.Size}}", tag]
         return _last_line(subprocess.run(command, capture_output=True, text=True).stdout)
 
 
 def find_engine(name: EngineName | None = None) -> Engine:
-    """The engine of that name, or the first that works: docker, podman, buildah.
+    """Return the named engine, or by default the first of docker, podman and buildah that works.
 
     Raises:
-      InfeedError: it does not work, or none does; says why for each.
+      InfeedError: no engine works. The error gives the reason for each engine.
     """
     asked = get_args(EngineName) if name is None else (name,)
     problems = {}
@@ -164,13 +164,13 @@ def find_engine(name: EngineName | None = None) -> Engine:
             return Engine(candidate)
     raise InfeedError(
         "no container engine works: " + "; ".join(f"{name}: {why}" for name, why in problems.items()),
-        do="install one (apt-get install buildah, say), or start docker's service",
+        do="install one, for example with apt-get install buildah, or start docker's service",
     )
 
 
 @functools.cache
 def problem(name: EngineName) -> str:
-    """Why the engine does not work here; empty where it does."""
+    """Return why the engine does not work here, or an empty string if it works."""
     if not shutil.which(name):
         return "not installed"
     try:
@@ -181,7 +181,7 @@ def problem(name: EngineName) -> str:
 
 
 def _repository(image: str) -> str:
-    """The name without tag and digest, as docker shortens it: `debian` for `docker.io/library/debian:13`."""
+    """Return the short name without tag and digest: `debian` for `docker.io/library/debian:13`."""
     name = re.sub(r"(:[^:/]+)?(@.*)?$", "", image, count=1)
     return name.removeprefix("docker.io/").removeprefix("library/")
 

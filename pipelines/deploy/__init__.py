@@ -1,1 +1,1 @@
-"""Compiles a pipeline for Kubeflow Pipelines and Vertex AI, with what every node gets there."""
+"""Settings of a compiled pipeline on Kubeflow Pipelines and Vertex AI."""

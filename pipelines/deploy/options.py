@@ -1,4 +1,4 @@
-"""What a cluster has to know of a pipeline: the image, the resources of each node, the options of Vertex AI.
+"""Settings of a pipeline on a cluster: the image, the resources of each node, and the options of Vertex AI.
 
     deploy:
       image: registry.example/taxi:1
@@ -7,7 +7,7 @@
         default: {cpu: 2, memory: 8Gi, retries: 2}
         Trainer: {cpu: 8, memory: 30Gi, accelerator: nvidia.com/gpu, accelerators: 1}
 
-Nothing here changes what a pipeline computes; `infeed run` does not look at it.
+These settings do not change the results of a pipeline. `infeed run` ignores them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 @dataclass(frozen=True)
 class Toleration:
-    """Lets a pod onto machines with a taint; the fields are those of Kubernetes. `seconds` is `tolerationSeconds`."""
+    """Kubernetes toleration of a taint. The fields are those of Kubernetes; `seconds` is `tolerationSeconds`."""
 
     key: str | None = None
     operator: Operator = "Equal"
@@ -49,18 +49,18 @@ class Toleration:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one node gets. What is None is left to the entry `default`, and then to the cluster.
+    """Resources of one node. A field that is None defaults to the entry `default`, and then to the cluster.
 
     Attributes:
-      cpu: most cores, as Kubernetes writes them: 4, 0.5 or 500m.
-      memory: most bytes, as Kubernetes writes them: 16Gi, 500M.
-      accelerator: kind of GPU or TPU. On Kubeflow the name of the resource, such as nvidia.com/gpu or google.com/tpu;
-        on Vertex AI its own name, such as NVIDIA_L4.
-      accelerators: how many of them; 1 where a kind is named.
-      node_selector: labels that the machine must have. Kubeflow only, as are tolerations.
-      tolerations: taints that the machine may have.
-      retries: how many more times a failed node is started; 0 for never.
-      cache: take earlier outputs of the node where its inputs and options are the same.
+      cpu: limit of cores as a Kubernetes quantity: 4, 0.5 or 500m.
+      memory: limit of memory as a Kubernetes quantity: 16Gi, 500M.
+      accelerator: type of GPU or TPU. Kubeflow uses Kubernetes resources, such as nvidia.com/gpu or google.com/tpu;
+        Vertex AI uses names such as NVIDIA_L4.
+      accelerators: number of accelerators. Defaults to 1 if `accelerator` is set.
+      node_selector: labels that the machine must have. Kubeflow only.
+      tolerations: taints that the machine may have. Kubeflow only.
+      retries: number of restarts after a failure.
+      cache: whether to reuse earlier outputs if inputs and options of the node are the same.
     """
 
     cpu: str | None = None
@@ -84,16 +84,16 @@ class Resources:
 
     @functools.cached_property
     def cores(self) -> float | None:
-        """`cpu` as a number."""
+        """Limit of cores as a number."""
         return None if self.cpu is None else quantity(self.cpu, "cpu")
 
     @functools.cached_property
     def memory_bytes(self) -> float | None:
-        """`memory` as a number."""
+        """Limit of memory in bytes."""
         return None if self.memory is None else quantity(self.memory, "memory")
 
     def over(self, default: Resources) -> Resources:
-        """These, with what they leave open taken from `default`; an accelerator and its number stay together."""
+        """Return these resources with missing fields from `default`. An accelerator and its count stay together."""
         mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) is not None}
         if self.accelerator is not None:
             mine["accelerators"] = self.accelerators
@@ -102,15 +102,15 @@ class Resources:
 
 @dataclass(frozen=True)
 class Deploy:
-    """How and where a compiled pipeline runs.
+    """Settings of a compiled pipeline.
 
     Attributes:
-      image: container image of every step. Its working directory holds the project's own files, so that `model.py` of a
-        config is found there by that name; `infeed build` makes such an image.
-      root: folder of everything the pipeline writes there, such as gs://bucket/taxi; the config's own root by default.
-      data: where the data is there, in the same form as here; the config's own data by default.
-      resources: of each node by its name; `default` is for all that say nothing else.
-      vertex: what Vertex AI needs to know.
+      image: container image of every step. Its working directory holds the project's files, so that a relative path
+        such as `model.py` works. `infeed build` makes such an image.
+      root: folder of everything that the pipeline writes, such as gs://bucket/taxi. Defaults to `root` of the config.
+      data: path of the data, in the same form as `data` of the config, which is the default.
+      resources: resources by node name. The entry `default` applies to all nodes.
+      vertex: options of Vertex AI.
     """
 
     image: str | None = None
@@ -120,25 +120,25 @@ class Deploy:
     vertex: VertexOptions | None = None
 
     def on(self, target: str) -> VertexOptions | None:
-        """The options of Vertex AI where that is the target."""
+        """Return the options of Vertex AI if `target` is Vertex AI."""
         return self.vertex if target == "vertex" else None
 
     def resources_of(self, node: str) -> Resources:
-        """What the node of that name gets, the entry `default` underneath."""
+        """Return the resources of a node, with missing fields from the entry `default`."""
         return self.resources.get(node, Resources()).over(self.resources.get(DEFAULT, Resources()))
 
 
 def quantity(text: str, name: str) -> float:
-    """A Kubernetes quantity as a number: cores, or bytes.
+    """Convert a Kubernetes quantity to a number of cores or bytes.
 
     Raises:
-      InfeedError: it is not one.
+      InfeedError: `text` is not a quantity.
     """
     match = _QUANTITY.fullmatch(text)
     if not match:
         raise InfeedError(
             f"{name} is {text!r}",
             where="deploy.resources",
-            do="write it as Kubernetes does, such as 4 or 500m for cpu, 16Gi or 500M for memory",
+            do="use a Kubernetes quantity, such as 4 or 500m for cpu, 16Gi or 500M for memory",
         )
     return float(match[1]) * _UNITS[match[2]]

@@ -1,7 +1,4 @@
-"""The options of Vertex AI: where, on what machines training runs, what serves the model, and what runs Beam.
-
-Plain functions below make of them what its clients take.
-"""
+"""Options of Vertex AI, for the pipeline, training, serving and Dataflow, and their conversion to API messages."""
 
 from __future__ import annotations
 
@@ -23,20 +20,20 @@ _CHIPS = re.compile(r"-hightpu-(\d+)t$")
 
 @dataclass(frozen=True)
 class Training:
-    """The machines of a custom job that trains; they are all alike, the first is the chief.
+    """Identical machines of a custom training job. The first machine is the chief.
 
     Attributes:
-      machine: Compute Engine's name of the machine, such as n1-standard-8 or ct5lp-hightpu-8t.
-      accelerator: Vertex AI's name of the GPU, such as NVIDIA_TESLA_T4; its machine alone says that it has TPUs, except
+      machine: Compute Engine machine type, such as n1-standard-8 or ct5lp-hightpu-8t.
+      accelerator: Vertex AI's name of the GPU, such as NVIDIA_TESLA_T4. TPUs are part of the machine type, except
         TPU_V2 and TPU_V3 of the machine cloud-tpu.
-      accelerators: of each machine; 1 where a kind is named.
-      tpu_topology: chips of a TPU slice, such as 2x4; all of them on one machine.
-      replicas: machines.
-      parameter_servers: machines beside these that hold the weights, for the strategy parameter_server.
-      parameter_server_machine: Compute Engine's name of such a machine; it needs memory, and no accelerator.
-      disk_gb: size of the boot disk, in GB.
-      spot: cheaper machines that may be taken away; training resumes from its checkpoints.
-      timeout_hours: stops a job that runs for longer.
+      accelerators: accelerators per machine. Defaults to 1 if `accelerator` is set.
+      tpu_topology: chips of a TPU slice, such as 2x4. One machine must hold the whole slice.
+      replicas: number of machines.
+      parameter_servers: number of additional machines that hold the weights, for the strategy parameter_server.
+      parameter_server_machine: machine type of the parameter servers. They need memory, and no accelerator.
+      disk_gb: size of the boot disk in GB.
+      spot: whether to use cheaper, preemptible machines. Training resumes from its checkpoints.
+      timeout_hours: longest run time of the job in hours.
     """
 
     machine: str
@@ -57,41 +54,41 @@ class Training:
         if self.timeout_hours is not None:
             require(self.timeout_hours > 0, self, "timeout_hours", "use a number above 0")
         if self.parameter_servers:
-            require(self.replicas > 1, self, "replicas", "use 2 or more: the chief itself does not train")
+            require(self.replicas > 1, self, "replicas", "use 2 or more, because the chief does not train")
         if self.is_tpu:
-            do = "the strategy tpu uses the chips of one machine; take a larger one"
+            do = "use one larger machine, because the strategy tpu uses the chips of one machine"
             require(self.replicas == 1, self, "replicas", do)
         if self.tpu_topology is not None:
             self._check_topology(self.tpu_topology)
 
     def _check_topology(self, topology: str) -> None:
-        """A slice of several machines is one job for JAX; TensorFlow would use the chips of the first machine alone."""
-        is_written_so = re.fullmatch(r"\d+x\d+(x\d+)?", topology)
-        require(is_written_so, self, "tpu_topology", "write it as Google does, such as 2x4 or 2x2x1")
+        """Reject a slice of several machines: TensorFlow would use only the chips of the first machine."""
+        is_topology = re.fullmatch(r"\d+x\d+(x\d+)?", topology)
+        require(is_topology, self, "tpu_topology", "use a topology such as 2x4 or 2x2x1")
         chips, here = math.prod(map(int, topology.split("x"))), _CHIPS.search(self.machine)
         if here and chips != int(here[1]):
             what = f"{topology} is a slice of {chips} chips, and {self.machine} has {here[1]}"
-            do = "name a slice and a machine of the same size: the strategy tpu uses the chips of one machine"
+            do = "use a slice and a machine of the same size: the strategy tpu uses the chips of one machine"
             raise refused(self, "tpu_topology", do, what)
 
     @property
     def is_tpu(self) -> bool:
-        """Whether these are TPU VMs."""
+        """Whether the machines are TPU VMs."""
         kind = (self.accelerator or "").startswith("TPU_")
         return kind or self.tpu_topology is not None or bool(_CHIPS.search(self.machine))
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What a blessed model is deployed to.
+    """Endpoint that serves a blessed model.
 
     Attributes:
-      name: display name of the endpoint; it is made where there is none.
-      machine: of the replicas that serve.
+      name: display name of the endpoint. The Pusher creates the endpoint if it does not exist.
+      machine: machine type of the serving replicas.
       image: serving container, such as us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest.
-      accelerator, accelerators: as of `Training`.
-      min_replicas, max_replicas: between which Vertex AI scales.
-      traffic: percent of the requests that the new model gets.
+      accelerator, accelerators: accelerators per replica, as in `Training`.
+      min_replicas, max_replicas: limits of autoscaling.
+      traffic: percentage of the requests that go to the new model.
     """
 
     name: str
@@ -112,13 +109,13 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Dataflow:
-    """Runs the Beam nodes on Dataflow instead of in their own step.
+    """Options of Dataflow, which then runs the Beam nodes.
 
     Attributes:
-      machine: of the workers; Dataflow's choice by default.
-      max_workers: most workers.
-      subnetwork: of the workers, as a full URL.
-      public_ips: whether the workers have addresses that the internet reaches.
+      machine: machine type of the workers. Dataflow chooses by default.
+      max_workers: largest number of workers.
+      subnetwork: full URL of the workers' subnetwork.
+      public_ips: whether the workers have public IP addresses.
     """
 
     machine: str | None = None
@@ -132,19 +129,19 @@ class Dataflow:
 
 @dataclass(frozen=True)
 class VertexOptions:
-    """Vertex AI.
+    """Options of Vertex AI.
 
     Attributes:
-      project: of Google Cloud, by its id.
-      region: such as europe-west4.
-      temp: folder for the temporary files of Dataflow, gs://...; `tmp` under the pipeline's root by default.
-      service_account: that the steps and the jobs that they start run as; the project's default one otherwise.
-      network: full name of the VPC network that the steps and training join.
-      labels: of the run and of every job, to find what it cost by.
-      kms_key: full name of the key that encrypts what Vertex AI and Dataflow keep of them, instead of Google's own.
-      training: trains in a custom job; None trains in the pipeline's own step.
-      endpoint: deploys a blessed model there instead of copying it to a folder.
-      dataflow: runs the Beam nodes there.
+      project: Google Cloud project id.
+      region: region, such as europe-west4.
+      temp: gs:// folder for Dataflow's temporary files. Defaults to `tmp` under the pipeline's root.
+      service_account: service account of the steps and their jobs. Defaults to the project's default account.
+      network: full name of the VPC network of the steps and training.
+      labels: labels of the run and of every job, for billing reports.
+      kms_key: full name of the key that encrypts data at rest in Vertex AI and Dataflow. Defaults to Google's key.
+      training: machines of a custom training job. None trains in the pipeline's step.
+      endpoint: endpoint that serves a blessed model. None copies the model to a folder.
+      dataflow: options of Dataflow for the Beam nodes. None runs Beam in each step.
     """
 
     project: str
@@ -161,32 +158,32 @@ class VertexOptions:
     def __post_init__(self) -> None:
         for text in (word for label in self.labels.items() for word in label):
             if not _LABEL.fullmatch(text):
-                do = "use up to 63 lower case letters, digits, dashes and underscores"
+                do = "use up to 63 lower-case letters, digits, dashes and underscores"
                 raise refused(self, "labels", do, f"labels is {text!r}")
         if self.kms_key:
             name = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
-            require(_KEY.fullmatch(self.kms_key), self, "kms_key", f"give its full name: {name}")
+            require(_KEY.fullmatch(self.kms_key), self, "kms_key", f"use the full name: {name}")
         if self.kms_key and self.endpoint:
-            what = "TFX's Pusher uploads a model, and makes an endpoint, without the key of kms_key"
-            raise refused(self, "endpoint", "leave out one of the two", what)
+            what = "endpoint and kms_key are both set, but TFX's Pusher does not use the key"
+            raise refused(self, "endpoint", "leave out endpoint or kms_key", what)
 
 
 def check_accelerator(machine: Any) -> None:
-    """Raises OptionError unless a number of accelerators stands beside their kind, and is one."""
+    """Raise OptionError if `accelerators` is below 1, or set without `accelerator`."""
     if machine.accelerators is not None and machine.accelerator is None:
-        what = f"accelerators is {machine.accelerators}, and no accelerator is named"
-        raise refused(machine, "accelerators", "say which kind", what)
+        what = f"accelerators is {machine.accelerators}, but accelerator is not set"
+        raise refused(machine, "accelerators", "set accelerator to a type", what)
     at_least(machine, 1, "accelerators")
 
 
 def custom_job(options: VertexOptions, training: Training, *, name: str, image: str) -> dict[str, Any]:
-    """What `Trainer(custom_job=...)` takes: a CustomJob, with the project and region it runs in.
+    """Return the CustomJob for `Trainer(custom_job=...)`, with its project and region.
 
     Args:
       options: project, region, account, network, labels and key.
-      training: its machines.
+      training: machines of the job.
       name: display name of the job.
-      image: container that every machine runs.
+      image: container image of every machine.
     """
     return {
         "project": options.project,
@@ -198,7 +195,10 @@ def custom_job(options: VertexOptions, training: Training, *, name: str, image: 
 
 
 def pipeline_job(options: VertexOptions) -> dict[str, Any]:
-    """What a PipelineJob says beside its spec; https://cloud.google.com/vertex-ai/docs/reference/rest/v1/PipelineJob."""
+    """Return the fields of a PipelineJob besides its spec.
+
+    https://cloud.google.com/vertex-ai/docs/reference/rest/v1/PipelineJob
+    """
     return _given(
         labels=dict(options.labels),
         encryptionSpec=options.kms_key and {"kmsKeyName": options.kms_key},
@@ -208,10 +208,10 @@ def pipeline_job(options: VertexOptions) -> dict[str, Any]:
 
 
 def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[str, Any]:
-    """The CustomJobSpec; https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec.
+    """Return the CustomJobSpec, https://cloud.google.com/vertex-ai/docs/reference/rest/v1/CustomJobSpec.
 
-    One pool with the chief, one with the other machines that train, and one with the parameter servers: what the
-    machines of a pool do, its place says, and the first pool of a job may hold one machine only.
+    The position of a worker pool defines its role: the chief, the workers, the parameter servers. The first pool may
+    hold only one machine.
     """
     chief = worker_pool(training, image=image, replicas=1)
     workers = [worker_pool(training, image=image, replicas=training.replicas - 1)] if training.replicas > 1 else []
@@ -219,7 +219,7 @@ def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[
     if training.parameter_servers:
         workers.append(worker_pool(servers, image=image, replicas=training.parameter_servers))
     scheduling = _given(
-        # No worker can join the others of MultiWorkerMirroredStrategy again: all start anew, from the checkpoint.
+        # A worker cannot rejoin MultiWorkerMirroredStrategy, so all workers restart from the checkpoint.
         restart_job_on_worker_restart=bool(workers),
         strategy="SPOT" if training.spot else None,
         timeout=training.timeout_hours and f"{training.timeout_hours * 3600:.0f}s",
@@ -233,7 +233,7 @@ def job_spec(options: VertexOptions, training: Training, *, image: str) -> dict[
 
 
 def worker_pool(training: Training, *, image: str, replicas: int) -> dict[str, Any]:
-    """A WorkerPoolSpec. TFX puts the command of the Trainer's executor into `container_spec`."""
+    """Return a WorkerPoolSpec. TFX adds the command of the Trainer's executor to `container_spec`."""
     return {
         "machine_spec": machine_spec(training),
         "replica_count": replicas,
@@ -243,12 +243,12 @@ def worker_pool(training: Training, *, image: str, replicas: int) -> dict[str, A
 
 
 def machine_spec(training: Training) -> dict[str, Any]:
-    """A MachineSpec: the machine, and what sits in it."""
+    """Return the MachineSpec of one machine."""
     return {"machine_type": training.machine, **accelerator(training), **_given(tpu_topology=training.tpu_topology)}
 
 
 def serving_args(options: VertexOptions, endpoint: Endpoint) -> dict[str, Any]:
-    """What TFX's Pusher for Vertex AI takes: the arguments of `aiplatform.Model.deploy`, and those of the endpoint."""
+    """Return the options of TFX's Pusher for Vertex AI: the endpoint, and arguments of `aiplatform.Model.deploy`."""
     return {
         "project": options.project,
         "endpoint_name": endpoint.name,
@@ -262,20 +262,20 @@ def serving_args(options: VertexOptions, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def accelerator(machine: Training | Endpoint) -> dict[str, Any]:
-    """Kind and number, under the names that both the proto and `Model.deploy` use; nothing where there is none."""
+    """Return type and count of the accelerator under the names that the proto and `Model.deploy` share, if any."""
     if not machine.accelerator:
         return {}
     return {"accelerator_type": machine.accelerator, "accelerator_count": machine.accelerators or 1}
 
 
 def dataflow_args(options: VertexOptions, dataflow: Dataflow, *, temp: str, image: str) -> list[str]:
-    """Beam's options for Dataflow; https://cloud.google.com/dataflow/docs/reference/pipeline-options.
+    """Return Beam's options for Dataflow, https://cloud.google.com/dataflow/docs/reference/pipeline-options.
 
     Args:
       options: project, region, service account, labels and key.
-      dataflow: its workers.
-      temp: folder for temporary files, gs://...
-      image: of the workers, the same as of the steps: with it Beam ships no source, and both sides agree on versions.
+      dataflow: options of the workers.
+      temp: gs:// folder for temporary files.
+      image: container image of the workers. With the image of the steps, Beam ships no source and versions agree.
     """
     given = {
         "runner": "DataflowRunner",
@@ -297,5 +297,5 @@ def dataflow_args(options: VertexOptions, dataflow: Dataflow, *, temp: str, imag
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """The fields of a message that somebody has given; a proto leaves the others out."""
+    """Return the fields that have a value. A proto omits the others."""
     return {name: value for name, value in fields.items() if value}

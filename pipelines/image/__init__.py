@@ -1,1 +1,1 @@
-"""Builds the container image that the steps of a compiled pipeline run in, with docker, podman or buildah."""
+"""Builds the container image of a compiled pipeline's steps, with docker, podman or buildah."""

@@ -1,7 +1,7 @@
-"""Builds the image in which the steps of a compiled pipeline run.
+"""Builds the container image of a compiled pipeline's steps.
 
-The settings that pip has here (indexes, certificates) go to the engine as secrets: they are mounted while pip
-runs, and are in no layer of the image.
+The local settings of pip (indexes, certificates) go to the engine as secrets. The engine mounts them while pip runs,
+and no layer of the image contains them.
 """
 
 from __future__ import annotations
@@ -23,32 +23,31 @@ from infeed.components.errors import InfeedError
 from infeed.pipelines.containers import Build, Engine, find_engine
 from infeed.pipelines.image.context import Accelerator, make_context
 
-# `#7 [stack 2/3] RUN pip ...` is docker's, `[2/4] STEP 2/3: RUN pip ...` podman's and buildah's.
+# docker prints `#7 [stack 2/3] RUN pip ...`; podman and buildah print `[2/4] STEP 2/3: RUN pip ...`.
 _STEP = re.compile(
     r"(?:#\d+ \[(?:[\w-]+ )?\d+/\d+\]|(?:\[\d+/\d+\] )?STEP \d+/\d+:) (?P<word>\w+)(?: --mount=\S+)*(?P<rest>.*)"
 )
 _ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 
 BASE = "docker.io/library/debian:trixie-slim"
-_LABELS = "org.opencontainers.image.base"  # the names that the Open Container Initiative has for what an image is on
+_LABELS = "org.opencontainers.image.base"  # label names of the Open Container Initiative for the base image
 
 OnStep = Callable[[str], None]
-# The Dockerfile mounts the certificates there.
-_CERTIFICATES_IN_BUILD = "/run/secrets/ca.crt"
+_CERTIFICATES_IN_BUILD = "/run/secrets/ca.crt"  # mounted by the Dockerfile
 _KEPT = ("index-url", "extra-index-url", "proxy", "trusted-host", "timeout", "retries", "cert")
-_SECTIONS = ("global", "install", ":env:")  # later ones win, as for pip itself
+_SECTIONS = ("global", "install", ":env:")  # a later section overrides an earlier one, as in pip
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What to build.
+    """Options of an image build.
 
     Attributes:
-      tag: the image's name.
-      base: Debian 13 or a system with the same Python 3.13; `NAME@sha256:...` is always the same one.
+      tag: name of the image.
+      base: base image, Debian 13 or a system with the same Python 3.13. `NAME@sha256:...` pins the base.
       accelerator: "gpu" adds CUDA's libraries.
-      exclude: patterns of the project's files that stay out.
-      push: also push it to the registry that its name says.
+      exclude: patterns of project files to exclude.
+      push: whether to push the image to the registry in its name.
     """
 
     tag: str
@@ -60,14 +59,13 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """What was built.
+    """Result of an image build.
 
     Attributes:
-      tag: the image's name.
-      image: the same by its digest, which never names another image; the tag where no registry has it, or the
-        engine does not tell.
-      base: what it was built on, with its digest where the engine knows it: the next build is given it as it stands.
-      size: in the engine's own words.
+      tag: name of the image.
+      image: name of the image with its digest, or the tag if the digest is unknown.
+      base: base image, with its digest if known. The name works as `base` of the next build.
+      size: size that the engine prints.
     """
 
     tag: str
@@ -80,15 +78,15 @@ class BuiltImage:
 
 
 def build_image(project: Path | None, options: ImageOptions, log: Path, on_step: OnStep) -> BuiltImage:
-    """Builds, and pushes where that is asked for.
+    """Build an image, and push it if `options.push` is true.
 
     Args:
-      project: the user's folder; None for this package alone.
-      log: file for all that the engine says.
-      on_step: called with each instruction of the Dockerfile as it begins.
+      project: the user's folder; None for an image of this package only.
+      log: file for the engine's output.
+      on_step: callback for each instruction of the Dockerfile when it starts.
 
     Raises:
-      InfeedError: no container engine works, the base cannot be had, a step fails, or the registry refuses.
+      InfeedError: no container engine works, the base is not available, a step fails, or the registry rejects the push.
     """
     started = time.monotonic()
     engine = find_engine()
@@ -114,13 +112,13 @@ def build_image(project: Path | None, options: ImageOptions, log: Path, on_step:
 
 
 def _by_digest(base: str, digest: str) -> str:
-    """`debian:13` as `debian@sha256:...`, where the digest is known."""
+    """Convert `debian:13` to `debian@sha256:...` if the digest is known."""
     return f"{re.sub(r'(:[^:/]+)?(@.*)?$', '', base, count=1)}@{digest}" if digest else base
 
 
 @dataclass(frozen=True)
 class _Ended:
-    """How an engine's command ended, the instructions it began, and its last words."""
+    """Exit status of an engine's command, the instructions that it started, and its last message."""
 
     status: int
     steps: tuple[str, ...]
@@ -143,7 +141,7 @@ def _build(
     context.mkdir()
     make_context(context, project, accelerator=options.accelerator, exclude=options.exclude)
     labels = {f"{_LABELS}.name": options.base.partition("@")[0]} | ({f"{_LABELS}.digest": digest} if digest else {})
-    # docker asks the registry anew for a name; the others take what is here, and that may have been made here.
+    # docker looks up a name in the registry again. The others use the local image, which may never have been pushed.
     base = _by_digest(options.base, digest) if engine.name == "docker" else options.base
     build = Build(str(context), options.tag, {"BASE": base}, pip_secrets(scratch), labels)
     ended = follow(engine.build(build))
@@ -151,24 +149,22 @@ def _build(
         return
     if all(step.startswith(("FROM", "ARG")) for step in ended.steps):
         raise InfeedError(
-            f"the base image cannot be had: {ended.words}",
+            f"the base image {options.base} is not available: {ended.words}",
             where=str(log),
-            do="check its name and the network, log in to its registry, or name one that you have with --base",
+            do="check its name and the network, log in to its registry, or use a local image with --base",
         )
-    raise InfeedError(
-        f"{engine.name} failed at {ended.steps[-1]!r}: {ended.words}", where=str(log), do="read on in that log"
-    )
+    raise InfeedError(f"{engine.name} failed at {ended.steps[-1]!r}: {ended.words}", where=str(log), do="read that log")
 
 
 def _push(engine: Engine, tag: str, scratch: Path, log: Path, follow: _Follow) -> str:
-    """Returns the digest, where the engine tells it."""
+    """Push the image and return its digest, if known."""
     digest_file = scratch / "digest"
     ended = follow(engine.push(tag, digest_file))
     if ended.status:
         raise InfeedError(
-            f"the image was built, but {tag!r} cannot be pushed: {ended.words}",
+            f"built the image, but cannot push {tag!r}: {ended.words}",
             where=str(log),
-            do=f"log in with `{engine.name} login`, and see that the name begins with your registry's",
+            do=f"log in with `{engine.name} login`, and check that the image name starts with your registry",
         )
     return engine.pushed_digest(tag, digest_file)
 
@@ -177,7 +173,7 @@ def _follow(command: Sequence[str], write: Callable[[str], object], on_step: OnS
     steps: list[str] = []
     lines: deque[str] = deque(maxlen=50)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    assert process.stdout is not None, "asked for above"
+    assert process.stdout is not None
     with process:
         try:
             for line in process.stdout:
@@ -188,22 +184,21 @@ def _follow(command: Sequence[str], write: Callable[[str], object], on_step: OnS
                     on_step(steps[-1])
         except BaseException:
             process.terminate()
-            process.wait()  # it reads what is about to be removed
+            process.wait()  # the engine reads a folder that the caller is about to remove
             raise
     return _Ended(process.returncode, tuple(steps), _last_words(lines))
 
 
 def _last_words(lines: Iterable[str]) -> str:
-    """The last line that speaks of an error: engines end with a summary of their own."""
+    """Return the last line that contains "error", because engines print a summary after the error."""
     spoken = [line for line in lines if line]
     return ([line for line in spoken if _ERROR.search(line)] or spoken or [""])[-1]
 
 
 def pip_secrets(folder: Path) -> dict[str, str]:
-    """Writes pip's settings into `folder`, for nobody else to read; the file for each id that the Dockerfile mounts.
+    """Write pip's settings to private files in `folder` and return the file of each secret id in the Dockerfile.
 
-    Environment variables (`PIP_INDEX_URL`) count as well. Folders of this machine are left out: a build cannot see
-    them.
+    The settings include environment variables (`PIP_INDEX_URL`), but no local folders, which a build cannot read.
     """
     settings = pip_settings(_config_list())
     secrets = {}
@@ -218,7 +213,7 @@ def pip_secrets(folder: Path) -> dict[str, str]:
 
 
 def pip_settings(listing: str) -> dict[str, str]:
-    """The settings worth having in a build, from what `pip config list` prints: `global.index-url='https://...'`."""
+    """Parse the output of `pip config list`, such as `global.index-url='https://...'`, to settings for a build."""
     pairs = (line.partition("=") for line in listing.splitlines())
     found = {key: str(ast.literal_eval(value)) for key, equals, value in pairs if equals}
     settings = {}

@@ -1,7 +1,6 @@
-"""The folder that an image is built in: the Dockerfile, the pinned stack, this package and the user's project.
+"""Build context of an image: the Dockerfile, the pinned stack, a wheel of this package, and the user's project.
 
-This package is there as a wheel of its own files, so that an image holds the code that was tried here, and not a
-release like it.
+The wheel holds the installed files of this package, so that the image runs the same code as this machine.
 """
 
 from __future__ import annotations
@@ -25,35 +24,35 @@ from infeed.components.units import size
 
 Accelerator = Literal["none", "gpu"]
 
-# Never part of a project's code: hidden files may hold secrets, and `runs` is where pipelines write.
+# Hidden files may hold secrets, and pipelines write to `runs`.
 _LEFT_OUT = (".*", "__pycache__", "runs", "*.egg-info")
-_BUILD_TOOLS = ("setuptools==", "wheel==")  # of the packages that have no wheel; pip itself would fetch any version
+_BUILD_TOOLS = ("setuptools==", "wheel==")  # for packages without a wheel; pip would fetch unpinned versions
 _PIN = re.compile(r"^[\w.\[\],-]+==[^\s;]+", re.M)
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
-_MOST_BYTES = 100 << 20  # of code; data in an image is copied to every machine of the cluster
+_MOST_BYTES = 100 << 20  # a cluster copies the image to every machine, so it must not hold data
 NAME = "tfx-infeed"
 
-# What setuptools reads of a checkout. Built from a copy: it leaves build/ behind, and packs what an older build left.
+# Files that setuptools reads. The build uses a copy, because setuptools leaves build/ behind and packs old files in it.
 _SOURCES = ("setup.py", "pyproject.toml", "README.md", "infeed")
-# The same code has to give the same bytes, or an engine builds the layer anew.
-_BUILT_AT = 315_532_800  # seconds since 1970: the beginning of 1980, the first year that a zip can hold
-# Says how the package came onto this machine, which is nobody's business in the image.
+# Engines reuse a layer only if the same code gives the same bytes.
+_BUILT_AT = 315_532_800  # seconds since 1970: the start of 1980, the first year that a zip file can hold
+# These files describe the installation on this machine, not the package.
 _LOCAL = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")
 
 
 def make_context(
     folder: Path, project: Path | None, *, accelerator: Accelerator = "none", exclude: Sequence[str] = ()
 ) -> None:
-    """Fills the empty `folder`; see the Dockerfile for what is where.
+    """Write the build context into the empty `folder`; the Dockerfile explains its layout.
 
     Args:
-      folder: to be given to the container engine.
-      project: the user's folder; None where all functions are part of installed packages, as a template's are.
-      accelerator: "gpu" adds CUDA's libraries, some 4 GB.
-      exclude: names or patterns of the project's files that stay out of the image.
+      folder: build context for the container engine.
+      project: the user's folder, or None if all functions are in installed packages, as in templates.
+      accelerator: "gpu" adds CUDA's libraries, about 4 GB.
+      exclude: names or patterns of project files to exclude from the image.
 
     Raises:
-      InfeedError: the project is too large to be code alone.
+      InfeedError: the project is too large for code.
     """
     files = resources.files("infeed.pipelines.image")
     locks = ["requirements.txt"] + (["requirements-gpu.txt"] if accelerator == "gpu" else [])
@@ -70,7 +69,7 @@ def make_context(
 
 
 def _entries(lock: str, *names: str) -> Iterable[str]:
-    """What a lock file says of some packages: the version, and on the lines that follow the hashes of its files."""
+    """Return the entries of some packages in a lock file: a line with the version, then lines with hashes."""
     return (entry for entry in re.findall(r"^\S[^\n]*\n(?:[ ][^\n]*\n)*", lock, re.M) if entry.startswith(names))
 
 
@@ -83,16 +82,16 @@ def _copy_project(project: Path | None, target: Path, exclude: Sequence[str]) ->
     if sum(sizes.values()) > _MOST_BYTES:
         largest = max(sizes, key=lambda name: sizes[name])
         raise InfeedError(
-            f"the project is {size(sum(sizes.values()))}, most of it in {largest!r} "
-            f"({size(sizes[largest])}): too much for code",
+            f"the project is {size(sum(sizes.values()))}, too large for code; "
+            f"the largest entry is {largest!r} ({size(sizes[largest])})",
             where=str(project),
-            do=f"leave it out with --exclude {largest!r}, or keep data outside the project's folder",
+            do=f"exclude it with --exclude {largest!r}, or keep data outside the project's folder",
         )
     shutil.copytree(project, target, ignore=ignored)
 
 
 def _ignoring(patterns: Sequence[str]) -> Callable[[str, list[str]], set[str]]:
-    """As `shutil.ignore_patterns`, and virtual environments, whatever they are called."""
+    """Return a `shutil.copytree` filter for the patterns and for virtual environments of any name."""
 
     def ignored(folder: str, names: list[str]) -> set[str]:
         return {
@@ -116,11 +115,10 @@ def _bytes(path: Path, ignored: Callable[[str, list[str]], set[str]]) -> int:
 
 
 def package_wheel(folder: Path) -> Path:
-    """Writes the wheel into `folder`: of the source tree where this runs from one (`pip install --editable`), else of
-    the installed files.
+    """Write a wheel of this package into `folder`, from the source tree of an editable install or installed files.
 
     Raises:
-      InfeedError: the source tree cannot be built.
+      InfeedError: building the source tree fails.
     """
     source = Path(__file__).resolve().parents[2]
     return _from_source(source, folder) if (source / "setup.py").is_file() else _from_installed(folder)
@@ -138,16 +136,16 @@ def _from_source(source: Path, folder: Path) -> Path:
         done = subprocess.run([*command, "--wheel-dir", folder, copy], capture_output=True, text=True, env=env)
     if done.returncode:
         raise InfeedError(
-            f"the package cannot be built: {done.stderr.strip()[-500:]}",
+            f"building the package failed: {done.stderr.strip()[-500:]}",
             where=str(source),
-            do="try: pip wheel --no-deps on that folder",
+            do="run pip wheel --no-deps on that folder",
         )
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
 def _from_installed(folder: Path) -> Path:
-    """A wheel is a zip of what pip unpacked (PEP 427), but for the scripts and bytecode that pip made itself."""
+    """Rebuild the wheel: a zip of the installed files (PEP 427) without the scripts and bytecode that pip made."""
     package = distribution(NAME)
     path = folder / f"{NAME.replace('-', '_')}-{package.version}-py3-none-any.whl"
     files = [file for file in package.files or () if _came_from_the_wheel(file)]
@@ -161,7 +159,7 @@ def _from_installed(folder: Path) -> Path:
 
 
 def _entry(file: PackagePath) -> zipfile.ZipInfo:
-    """Of 1980, whenever the file was installed."""
+    """Create a zip entry with the date 1980, so that equal code gives equal bytes."""
     entry = zipfile.ZipInfo(file.as_posix())
     entry.external_attr = 0o644 << 16
     return entry

@@ -1,4 +1,4 @@
-"""What `infeed build` made last of a project, so that `infeed compile` names the image by its digest."""
+"""Records the last image that `infeed build` built for a project, so that `infeed compile` can use its digest."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from infeed.pipelines.image.build import BuiltImage
 
 
 def remember(built: BuiltImage, project: str) -> None:
-    """Keep what was built of the project of this name."""
+    """Record the built image of a project."""
     files.write_bytes(_record(project), json.dumps(dataclasses.asdict(built), indent=1).encode())
 
 
 def last_built(tag: str, project: str) -> BuiltImage | None:
-    """Return the last build of the project if it made `tag` and knows the digest."""
+    """Return the last build of the project if it built `tag` and the digest is known."""
     try:
         built = schema.read_json(BuiltImage, files.read_bytes(_record(project)))
-    except (FileNotFoundError, ValueError, InfeedError):  # there is none, or another release wrote it
+    except (FileNotFoundError, ValueError, InfeedError):  # no record, or a record of another release
         return None
     return built if built.tag == tag and "@" in built.image else None
 

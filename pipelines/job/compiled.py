@@ -1,10 +1,8 @@
-"""A compiled pipeline as it lies in a file, a PipelineJob in JSON or a PipelineSpec in YAML, and the tasks in it.
+"""Reads a compiled pipeline, a PipelineJob in JSON or a PipelineSpec in YAML, and sorts its tasks.
 
-The formats are those of `kfp` and Vertex AI: in YAML a second document is the platform spec, that of `kfp-kubernetes`.
-Functions of the project's own files are named relative to the project's folder (`model.py:build_model`), which is the
-working directory of its image: a step runs with that folder as its working directory.
-
-The one walk over the tasks is here: each after those that it needs, dags with theirs inside.
+The formats are those of `kfp` and Vertex AI. In YAML, a second document is the platform spec of `kfp-kubernetes`.
+References to functions in the project's files are relative to the project's folder (`model.py:build_model`), which is
+the working directory of each step.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ import yaml
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job.parameters import Parameter, Value, declared_type, legacy_value
 
-Target = Literal["kubeflow", "vertex"]  # what runs a compiled pipeline
-Schema = Literal["2.0", "2.1"]  # of the PipelineSpec
+Target = Literal["kubeflow", "vertex"]  # platform that runs a compiled pipeline
+Schema = Literal["2.0", "2.1"]  # version of the PipelineSpec
 Spec = dict[str, Any]  # a message of the pipeline spec as JSON; `compile` and `without_cache` change it in place
 
 _DEEPEST = 200
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where PyYAML was built with it
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast
 _RUN_METADATA = ("labels", "serviceAccount", "network", "encryptionSpec")
 _PRODUCERS = ("taskOutputParameter", "taskOutputArtifact", "taskFinalStatus")
 
@@ -38,9 +36,9 @@ class CompiledJob:
 
     Attributes:
       spec: the PipelineSpec.
-      platform: the platform spec, where there is one.
+      platform: the platform spec, if any.
       runtime: the runtimeConfig of a PipelineJob; empty in YAML.
-      run_metadata: labels, account, network and key of a run, as a PipelineJob has them; empty in YAML.
+      run_metadata: labels, account, network and key of a PipelineJob; empty in YAML.
     """
 
     spec: Mapping[str, Any]
@@ -50,10 +48,10 @@ class CompiledJob:
 
     @classmethod
     def read(cls, path: str | Path) -> CompiledJob:
-        """Reads what `infeed compile`, TFX or kfp wrote.
+        """Read a job file of `infeed compile`, TFX or kfp.
 
         Raises:
-          InfeedError: there is no such file, or it holds no compiled pipeline.
+          InfeedError: the file does not exist, or holds no compiled pipeline.
         """
         documents = _documents(Path(path))
         first, platform = documents[0], documents[1] if len(documents) > 1 else None
@@ -66,21 +64,17 @@ class CompiledJob:
 
     @property
     def name(self) -> str:
-        """The pipeline's."""
+        """Name of the pipeline."""
         return str(self.spec["pipelineInfo"]["name"])
 
     @property
     def schema_version(self) -> str:
-        """2.0.0 or 2.1.0."""
+        """Version of the schema: 2.0.0 or 2.1.0."""
         return str(self.spec.get("schemaVersion", ""))
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks of the root, see `read_tasks`.
-
-        Raises:
-          InfeedError: a task needs one that is not there, or itself.
-        """
+        """Tasks of the root DAG; see `read_tasks`."""
         return read_tasks(self.spec)
 
     @property
@@ -90,18 +84,18 @@ class CompiledJob:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Every container image that a step runs in."""
+        """Container images of the steps."""
         return tuple(sorted({container["image"] for container in self._containers}))
 
     @property
     def accelerators(self) -> frozenset[str]:
-        """The kinds of GPU and TPU that its containers ask for, by the platform's own names."""
+        """GPU and TPU types that the containers request, by the platform's names."""
         wanted = (container.get("resources", {}).get("accelerator", {}) for container in self._containers)
         return frozenset(kind for each in wanted if (kind := each.get("resourceType") or each.get("type")))
 
     @property
     def uses_dataflow(self) -> bool:
-        """Whether Dataflow's workers run the image of a step as well."""
+        """Whether Dataflow's workers run the image of a step."""
         args = {arg for container in self._containers for arg in container.get("args", ())}
         return "--runner=DataflowRunner" in args and any(str(arg).startswith("--sdk_container_image=") for arg in args)
 
@@ -111,12 +105,12 @@ class CompiledJob:
 
     @property
     def root(self) -> str:
-        """The folder of all artifacts, empty where the job leaves it to the platform."""
+        """Folder of all artifacts. Empty if the platform chooses the folder."""
         return str(self.runtime.get("gcsOutputDirectory") or self.spec.get("defaultPipelineRoot") or "")
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """What may be given when the pipeline is started."""
+        """Runtime parameters by name."""
         declared = self.spec["root"].get("inputDefinitions", {}).get("parameters", {})
         return {
             name: Parameter(declared_type(definition), self._default(name, definition))
@@ -124,7 +118,7 @@ class CompiledJob:
         }
 
     def _default(self, name: str, definition: Mapping[str, Any]) -> Value:
-        """The run's own value where it has one: protobuf's JSON may have made 5.0 of a whole number."""
+        """Return the default in runtimeConfig, else in the spec. Protobuf's JSON may write an integer as 5.0."""
         default = self.runtime.get("parameterValues", {}).get(name, definition.get("defaultValue"))
         typed = self.runtime.get("parameters", {}).get(name)  # schema 2.0: {"intValue": "3"}
         default = legacy_value(typed) if typed else default
@@ -132,7 +126,7 @@ class CompiledJob:
         return int(default) if is_whole else default
 
     def without_cache(self) -> dict[str, Any]:
-        """Its PipelineSpec with caching off for every task, those inside conditions and exit handlers too."""
+        """Return the PipelineSpec with caching disabled for every task, including nested tasks."""
         changed: dict[str, Any] = json.loads(json.dumps(self.spec))
         for task in walk(read_tasks(changed)):
             task.spec["cachingOptions"] = {"enableCache": False}
@@ -141,7 +135,7 @@ class CompiledJob:
 
 def _documents(path: Path) -> list[Any]:
     if not path.is_file():
-        raise InfeedError(f"there is no compiled pipeline {path}", do="make one: infeed compile PROJECT --output FILE")
+        raise InfeedError(f"no compiled pipeline at {path}", do="create it: infeed compile PROJECT --output FILE")
     try:
         text = path.read_text(encoding="utf-8")
         return [json.loads(text)] if text.lstrip().startswith("{") else _yaml(text) or [None]
@@ -152,7 +146,7 @@ def _documents(path: Path) -> list[Any]:
 
 
 def _yaml(text: str) -> list[Any]:
-    """No compiler writes aliases, of which a few lines can stand for more than any memory holds."""
+    """Reject aliases, which no compiler writes, because a few lines of aliases can expand beyond all memory."""
     depth = 0
     for event in yaml.parse(text, _LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -164,21 +158,21 @@ def _yaml(text: str) -> list[Any]:
 
 def _no_job(path: str | Path, reason: str) -> InfeedError:
     return InfeedError(
-        f"not a compiled pipeline: {reason}", where=str(path), do="make one: infeed compile PROJECT --output FILE"
+        f"not a compiled pipeline: {reason}", where=str(path), do="create one: infeed compile PROJECT --output FILE"
     )
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a dag with all that the job says about it.
+    """A task of a DAG.
 
     Attributes:
-      path: names of the dags round it, the outermost first, and its own.
-      node: what people call it: its name, or the whole path where other tasks are named alike.
+      path: names of the enclosing DAGs, the outermost first, and of the task.
+      node: displayed name. Equals `name`, or the whole path if other tasks have the same name.
       spec: PipelineTaskSpec: inputs, dependencies, policies.
       component: ComponentSpec: declared inputs and outputs.
-      executor: ExecutorSpec: a container, a resolver or an importer; None for a dag.
-      subtasks: of a dag, in the order of their execution.
+      executor: ExecutorSpec: a container, a resolver or an importer; None for a DAG.
+      subtasks: tasks of a DAG in the order of execution.
     """
 
     path: tuple[str, ...]
@@ -190,11 +184,11 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Inside its dag."""
+        """Name of the task in its DAG."""
         return self.path[-1]
 
     def outputs(self, kind: Literal["parameters", "artifacts"]) -> Spec:
-        """The definitions of what it is to write, by key."""
+        """Return the declared outputs by key."""
         found: Spec = self.component.get("outputDefinitions", {}).get(kind, {})
         return found
 
@@ -205,44 +199,44 @@ class Task:
 
     @property
     def driver(self) -> Spec | None:
-        """What looks at the input before the cache is asked, as file-based ExampleGens do."""
+        """Driver of a file-based ExampleGen, which inspects the input before the cache lookup."""
         found: Spec | None = (self.container or {}).get("lifecycle", {}).get("preCacheCheck")
         return found
 
     @property
     def upstream(self) -> frozenset[str]:
-        """Names of the tasks in the same dag that must have ended before."""
+        """Names of the tasks in the same DAG that must end first."""
         return _upstream(self.spec)
 
     @property
     def runs_after_failures(self) -> bool:
-        """True for exit handlers, and for tasks that ignore what became of those before them."""
+        """Whether the task runs after failed upstream tasks, as exit handlers do."""
         return bool(self.spec.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED")
 
     @property
     def retries(self) -> int | None:
-        """How often it is started again after a failure; None where the job does not say."""
+        """Number of restarts after a failure, or None if the job does not set it."""
         policy = self.spec.get("retryPolicy")
         return None if policy is None else int(policy.get("maxRetryCount", 0))
 
     @property
     def cacheable(self) -> bool:
-        """Whether earlier outputs may be taken."""
+        """Whether the task may reuse cached outputs."""
         return bool(self.spec.get("cachingOptions", {}).get("enableCache"))
 
     @property
     def is_loop(self) -> bool:
-        """Whether it stands for several tasks, or takes a part of a value, as only items of loops are compiled."""
+        """Whether the task is a loop, or takes one item of a loop."""
         sources = self.spec.get("inputs", {}).get("parameters", {}).values()
         selects = any("parameterExpressionSelector" in source for source in sources)
         return selects or not self.spec.keys().isdisjoint({"parameterIterator", "artifactIterator"})
 
 
 def read_tasks(spec: Mapping[str, Any]) -> tuple[Task, ...]:
-    """The root's tasks of a PipelineSpec, each after those it needs; alphabetical where that leaves a choice.
+    """Return the tasks of the root DAG of a PipelineSpec, sorted as by `in_order`.
 
     Raises:
-      InfeedError: a task needs one that is not there, or itself.
+      InfeedError: a task needs an unknown task, or tasks form a cycle.
     """
     tasks = _read_dag(spec["root"]["dag"], spec, path=())
     names = Counter(leaf.name for leaf in leaves(tasks))
@@ -250,38 +244,38 @@ def read_tasks(spec: Mapping[str, Any]) -> tuple[Task, ...]:
 
 
 def walk(tasks: tuple[Task, ...]) -> Iterator[Task]:
-    """Every task, those inside of a dag after the dag itself."""
+    """Yield every task. The tasks of a DAG follow the DAG."""
     for task in tasks:
         yield task
         yield from walk(task.subtasks)
 
 
 def leaves(tasks: tuple[Task, ...]) -> Iterator[Task]:
-    """The tasks that execute something, those inside of dags among them."""
+    """Yield the tasks that have an executor, including the tasks in nested DAGs."""
     return (task for task in walk(tasks) if task.executor is not None)
 
 
 def in_order(tasks: Mapping[str, Any], where: str = "") -> list[str]:
-    """Names of the tasks, each after those it needs; alphabetical where that leaves a choice.
+    """Sort the names of tasks topologically, and alphabetically among equals.
 
     Args:
-      tasks: the PipelineTaskSpecs of one dag by name.
-      where: the dag, as a prefix of the task's name in errors.
+      tasks: PipelineTaskSpecs of one DAG by name.
+      where: prefix of the task names in errors.
 
     Raises:
-      InfeedError: a task needs one that is not there, or itself.
+      InfeedError: a task needs an unknown task, or tasks form a cycle.
     """
     needs = {name: _upstream(tasks[name]) for name in sorted(tasks)}
     for name, producers in needs.items():
         if unknown := sorted(producers - needs.keys()):
-            do = f"the tasks there are: {', '.join(needs)}"
-            raise InfeedError(f"needs a task {unknown[0]!r} that is not in the job", where=f"task {where}{name}", do=do)
+            do = f"use one of the tasks {', '.join(needs)}"
+            raise InfeedError(f"the job has no upstream task {unknown[0]!r}", where=f"task {where}{name}", do=do)
     sorter = graphlib.TopologicalSorter(needs)
     try:
         sorter.prepare()
     except graphlib.CycleError as error:
         cycle = " -> ".join(reversed(error.args[1]))
-        raise InfeedError(f"tasks need one another in a circle: {cycle}", do="compile the job again") from error
+        raise InfeedError(f"the tasks form a cycle: {cycle}", do="compile the job again") from error
     ordered: list[str] = []
     while sorter.is_active():
         ready = sorted(sorter.get_ready())
@@ -291,7 +285,7 @@ def in_order(tasks: Mapping[str, Any], where: str = "") -> list[str]:
 
 
 def _upstream(task: Mapping[str, Any]) -> frozenset[str]:
-    """Tasks of the same dag that must have ended before: those written down, and the producers of all that it takes."""
+    """Return the names of declared upstream tasks and of the producers of all inputs."""
     inputs = task.get("inputs", {})
     sources = [*inputs.get("parameters", {}).values(), *inputs.get("artifacts", {}).values()]
     producers = {source[kind]["producerTask"] for source in sources for kind in _PRODUCERS if kind in source}

@@ -1,4 +1,4 @@
-"""Parameters of a compiled job: plain values here, typed as the two versions of the schema write them there."""
+"""Runtime parameters of a compiled job: plain Python values, and their typed forms in schemas 2.0 and 2.1."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from infeed.components.errors import InfeedError
 
-Value = Any  # str, int, float, bool, list, dict or None: what JSON holds
+Value = Any  # a JSON value: str, int, float, bool, list, dict or None
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A runtime parameter: its type by the name of schema 2.1, and its default; None where a value has to be given."""
+    """A runtime parameter: its type name in schema 2.1, and its default. A parameter without default is required."""
 
     type: str
     default: Value = None
@@ -28,7 +28,7 @@ def _boolean(text: str) -> bool:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} has no place in JSON")
+        raise ValueError(f"JSON cannot hold {text}")
     return number
 
 
@@ -42,8 +42,8 @@ def _json(kind: type) -> Callable[[str], Value]:
     return read
 
 
-# The types of schema 2.1: how a text is read, what it is in words, and an example. STRING is any text, and so is the
-# status that an exit handler takes. ParameterType.ParameterTypeEnum in
+# Parser, description and example of each type of schema 2.1. STRING and the status of an exit handler are any text.
+# See ParameterType.ParameterTypeEnum in
 # https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1/pipeline_spec.proto
 _TYPES: Mapping[str, tuple[Callable[[str], Value], str, str]] = {
     "STRING": (str, "a text", "abc"),
@@ -54,33 +54,35 @@ _TYPES: Mapping[str, tuple[Callable[[str], Value], str, str]] = {
     "LIST": (_json(list), "a list in JSON", '["a", "b"]'),
     "STRUCT": (_json(dict), "an object in JSON", '{"a": 1}'),
 }
-# Schema 2.0 has a field `type` of its own three types, 2.1 `parameterType`; and 2.0 types each value by its field.
+# Schema 2.0 declares three types in the field `type`, and a field of each value names its type.
 _TYPES_2_0 = {"INT": "NUMBER_INTEGER", "DOUBLE": "NUMBER_DOUBLE", "STRING": "STRING"}
 _FIELDS_2_0 = {"NUMBER_INTEGER": "intValue", "NUMBER_DOUBLE": "doubleValue", "STRING": "stringValue"}
 
 
 def declared_type(definition: Mapping[str, Any]) -> str:
-    """The type of a parameter's definition under its name in schema 2.1."""
+    """Return the type of a parameter definition by its name in schema 2.1."""
     return str(definition.get("parameterType") or _TYPES_2_0.get(str(definition.get("type")), "STRING"))
 
 
 def constant(source: Mapping[str, Any]) -> Value:
-    """The value of `{"constant": 3}`, as schema 2.1 writes it, or of `{"constantValue": {"intValue": "3"}}`, as 2.0."""
+    """Return the value of `{"constant": 3}` (schema 2.1) or `{"constantValue": {"intValue": "3"}}` (2.0)."""
     return legacy_value(source["constantValue"]) if "constantValue" in source else source.get("constant")
 
 
 def legacy_value(typed: Mapping[str, Any]) -> Value:
-    """`{"intValue": "3"}` -> 3."""
+    """Convert a value of schema 2.0, such as `{"intValue": "3"}`, to a plain value."""
     kind, field = next((kind, field) for kind, field in _FIELDS_2_0.items() if field in typed)
     return _TYPES[kind][0](typed[field])
 
 
 def to_legacy(value: Value, kind: str | None = None) -> dict[str, Any]:
-    """3 -> `{"intValue": "3"}`: protobuf's JSON writes 64-bit integers as strings.
+    """Convert a plain value to schema 2.0: 3 becomes `{"intValue": "3"}`.
+
+    Protobuf's JSON writes 64-bit integers as strings.
 
     Args:
-      value: a plain one.
-      kind: its declared type, by the name of schema 2.1; what the value is by default, 3.0 being a whole number.
+      value: plain value.
+      kind: declared type by its name in schema 2.1. Defaults to the type of the value, where 3.0 is an integer.
     """
     kind = kind or _kind_of(value)
     if kind == "NUMBER_INTEGER":
@@ -95,7 +97,7 @@ def _kind_of(value: Value) -> str:
 
 
 def as_text(value: Value) -> str:
-    """As a placeholder in a command line becomes: a string as it is, anything else as JSON, 3.0 as 3."""
+    """Convert a value to the text of a placeholder: a string stays, any other value becomes JSON, 3.0 becomes 3."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -104,7 +106,7 @@ def as_text(value: Value) -> str:
 
 
 def mapped(value: Value, change: Callable[[Value], Value]) -> Value:
-    """A copy of plain data in which `change` was applied to everything but lists and dicts; keys stay."""
+    """Return a copy of plain data with `change` applied to every value except lists and dicts."""
     if isinstance(value, dict):
         return {key: mapped(item, change) for key, item in value.items()}
     if isinstance(value, list):
@@ -113,15 +115,15 @@ def mapped(value: Value, change: Callable[[Value], Value]) -> Value:
 
 
 def parse(text: str, kind: str, where: str) -> Value:
-    """Reads a value of a declared type, from a command line or from the file of an output parameter.
+    """Parse a value of a declared type, from a command line or from the file of an output parameter.
 
     Args:
-      text: as given or written.
-      kind: the type by the name of schema 2.1.
-      where: for the error.
+      text: text to parse.
+      kind: type by its name in schema 2.1.
+      where: location to report in errors.
 
     Raises:
-      InfeedError: the text is not of that type, or nobody knows the type.
+      InfeedError: the text is not of that type, or the type is unknown.
     """
     if kind not in _TYPES:
         raise InfeedError(f"the type is {kind!r}", where=where, do=f"use one of {', '.join(_TYPES)}")
@@ -129,26 +131,25 @@ def parse(text: str, kind: str, where: str) -> Value:
     try:
         return read(text)
     except (ValueError, KeyError) as error:
-        raise InfeedError(f"{text!r} is not {words}", where=where, do=f"give a value such as {example}") from error
+        raise InfeedError(f"{text!r} is not {words}", where=where, do=f"use a value such as {example}") from error
 
 
 def read_parameters(given: Sequence[str], declared: Mapping[str, Parameter], job: str) -> dict[str, Value]:
-    """The values of `NAME=VALUE` texts by name, each in its parameter's type.
+    """Parse `NAME=VALUE` texts to values by name, in the declared types.
 
     Args:
-      given: of `--parameter`.
-      declared: what the job takes.
-      job: its name.
+      given: values of `--parameter`.
+      declared: parameters of the job.
+      job: name of the job.
 
     Raises:
-      InfeedError: the job has no such parameter, the value is of another type, a name is given twice, or a parameter
-        that has no default is not given.
+      InfeedError: a parameter is unknown, repeated or missing, or a value has another type.
     """
     values: dict[str, Value] = {}
     for text in given:
         name, value = _read(text, declared)
         if name in values:
-            raise InfeedError(f"two values for {name!r}", where=f"--parameter {text}", do="give one")
+            raise InfeedError(f"two values for {name!r}", where=f"--parameter {text}", do="keep one of them")
         values[name] = value
     missing = [name for name, known in declared.items() if known.default is None and name not in values]
     if missing:

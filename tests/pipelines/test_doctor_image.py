@@ -31,7 +31,7 @@ def test_the_same_in_both_leaves_nothing_to_say():
 
 def test_an_image_without_this_package_cannot_run_a_job():
     assert differences(having(tfx_infeed=None)) == {
-        "tfx-infeed": (Level.PROBLEM, "not in the image: no step of ours can run")
+        "tfx-infeed": (Level.PROBLEM, "not in the image, so its steps cannot run")
     }
 
 
@@ -41,7 +41,7 @@ def test_another_version_of_this_package_is_a_problem():
 
 def test_the_same_version_with_other_code_is_a_problem():
     stale = dataclasses.replace(HERE, code="def")
-    assert differences(stale)["tfx-infeed"] == (Level.PROBLEM, "0.1.0 in both, but its code is not the same")
+    assert differences(stale)["tfx-infeed"] == (Level.PROBLEM, "0.1.0 in both, but the code differs")
 
 
 def test_another_tfx_is_worth_a_rehearsal():
@@ -70,7 +70,8 @@ def test_the_image_is_asked_as_this_environment_is(engines):
 def test_an_image_that_cannot_be_had_is_a_problem(engines):
     engines.add("docker", '[ "$1" != run ] || { echo "manifest unknown" >&2; exit 125; }')
     (finding,) = image_findings("taxi:1")
-    assert (finding.level, finding.found) == (Level.PROBLEM, "nothing can be run in it here: manifest unknown")
+    assert finding.level is Level.PROBLEM
+    assert "manifest unknown" in finding.found
 
 
 def test_a_python_without_this_package_is_told_as_such(tmp_path):

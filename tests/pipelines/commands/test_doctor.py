@@ -69,4 +69,4 @@ def test_the_images_of_a_job_are_looked_at(machine, monkeypatch, tmp_path):
 def test_a_job_that_is_not_there_is_bad_input(machine):
     machine()
     result = doctor("nothing.json")
-    assert (result.exit_code, "there is no compiled pipeline nothing.json" in result.output) == (2, True)
+    assert (result.exit_code, "nothing.json" in result.output) == (2, True)

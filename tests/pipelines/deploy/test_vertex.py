@@ -58,7 +58,7 @@ def test_parameter_servers_are_a_third_pool_of_machines_without_gpus() -> None:
 
 
 def test_parameter_servers_need_workers() -> None:
-    with pytest.raises(InfeedError, match=r"replicas is 1(.|\n)*the chief itself does not train"):
+    with pytest.raises(InfeedError, match=r"replicas is 1"):
         Training("n1-standard-8", parameter_servers=1)
 
 

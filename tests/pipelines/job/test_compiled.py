@@ -88,5 +88,5 @@ def test_what_is_no_compiled_pipeline_is_told(tmp_path: Path, text: str, reason:
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InfeedError, match=r"there is no compiled pipeline .*none\.json"):
+    with pytest.raises(InfeedError, match=r"none\.json"):
         CompiledJob.read(tmp_path / "none.json")

@@ -25,10 +25,10 @@ def test_tasks_come_after_what_they_need_and_else_by_name() -> None:
 
 
 def test_a_task_that_is_not_there_is_named() -> None:
-    with pytest.raises(InfeedError, match=r"needs a task 'c' that is not in the job\n.*task dag/b\n.*are: a, b"):
+    with pytest.raises(InfeedError, match=r"'c'\n.*task dag/b\n.*a, b"):
         in_order({"a": {}, "b": takes("c")}, where="dag/")
 
 
 def test_a_circle_is_told_round() -> None:
-    with pytest.raises(InfeedError, match=r"in a circle: (a -> b -> a|b -> a -> b)"):
+    with pytest.raises(InfeedError, match=r"cycle: (a -> b -> a|b -> a -> b)"):
         in_order({"a": takes("b"), "b": takes("a")})

@@ -44,7 +44,7 @@ def test_steps_inside_of_dags_go_by_their_own_names_where_those_differ(jobs: Mod
 
 def test_a_task_that_is_not_there_is_named(jobs: ModuleType) -> None:
     # TFX 1.16 and 1.21 compile a parameter taken from another node's output to a task of a name with `_task` added.
-    with pytest.raises(InfeedError, match=r"needs a task 'learn_task' that is not in the job\n.*task push"):
+    with pytest.raises(InfeedError, match=r"'learn_task'\n.*task push"):
         read_tasks(jobs.job({"learn": jobs.step(), "push": jobs.step(takes={"x": "learn_task.x"})}).spec)
 
 

