@@ -39,7 +39,14 @@ from infeed.components.errors import InfeedError, ReadFailedError
 from infeed.components.example_gen import shuffle
 from infeed.components.example_gen.chosen import choose_rows, chosen_schema, place_of
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, to_jsonl
-from infeed.components.example_gen.planning import ShardTask, SpilledTask, WritePlan, plan_writes, shard_tasks
+from infeed.components.example_gen.planning import (
+    ShardTask,
+    SpilledTask,
+    WritePlan,
+    limited,
+    plan_writes,
+    shard_tasks,
+)
 from infeed.components.example_gen.settling import (
     OtherKindsError,
     check_found,
@@ -47,6 +54,7 @@ from infeed.components.example_gen.settling import (
     shift_lines,
     with_lines,
 )
+from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import (
     ProcessedBatch,
     RunCutter,
@@ -160,11 +168,7 @@ def ingest(
     """All steps, without Beam; what is written does not depend on `map_fn`."""
     listener = listener or ProgressListener()
     with transaction(job), _scratch_here(job) as job:
-        spilled = []
-        for one in map_fn(partial(spill_task, job=job), tasks):
-            spilled.append(one)
-            listener.read(one)
-        plan = plan_shards(spilled, job)
+        plan = plan_shards(_listened(map_fn(partial(spill_task, job=job), tasks), listener), job)
         _regroup(plan, job, map_fn)
         _merge_statistics(len(tasks), job, map_fn)
         wanted, shards = shard_tasks(plan), []
@@ -194,6 +198,12 @@ def remove_left_scratch() -> list[str]:
             shutil.rmtree(folder, ignore_errors=True)
             left.append(str(folder))
     return left
+
+
+def _listened(tasks: Iterable[SpilledTask], listener: ProgressListener) -> Iterator[SpilledTask]:
+    for one in tasks:
+        listener.read(one)
+        yield one
 
 
 def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
@@ -349,7 +359,7 @@ class _Spilling:
             last_rejected=self._rejected[-1] if self._rejected else None,
             nulls=tuple(self._nulls.tolist()),
             rounded=tuple(self._rounded.tolist()),
-            spills=tuple(self._spills),
+            spills=Spills.of(self._spills),
             found=self.bad_rows.found,
         )
 
@@ -380,8 +390,9 @@ def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
 
     Raises:
       OtherKindsError: the types of the source are those of a sample, and the tasks found others.
+      InfeedError: nothing to write, or too many labels.
     """
-    tasks = sorted(tasks, key=lambda task: task.order)
+    tasks = sorted(limited(tasks, job.options), key=lambda task: task.order)
     if job.source.sample is not None:
         check_found([task.found for task in tasks if task.found is not None], job.source.sample)
         tasks = _with_lines(tasks, job)

@@ -4,17 +4,18 @@ Labels are divided, repeated and dropped here as well, on sizes alone: a `Spill`
 and stratum in shuffled order, so any run of it is a random sample. Shares are rounded over all spills of a label
 together, not in each.
 
-What is planned from grows with the tasks: one summary each, and a spill for each run, split and label.
+What is planned from grows with the tasks: a summary of each, and a line of `Spills` for each run, split and label.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
 
 from infeed.components.dataset.manifest import Balanced
 from infeed.components.dataset.options import Balance, IngestOptions
@@ -22,9 +23,11 @@ from infeed.components.dataset.shards import Deal, ShardPlan, plan_shards
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRow, Findings, check_any_good, check_limit
-from infeed.components.example_gen.spills import Spill
+from infeed.components.example_gen.spill_columns import Ints, Spills, check_count, check_labels
+from infeed.components.example_gen.spills import Stratum, label_columns
 
 WINDOW_BYTES = 32 << 20  # of records; a shard's writer holds a few copies of one window
+_INT64 = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class SpilledTask:
     last_rejected: BadRow | None
     nulls: tuple[int, ...]
     rounded: tuple[int, ...]
-    spills: tuple[Spill, ...]
+    spills: Spills
     found: Findings | None = None
 
 
@@ -116,7 +119,7 @@ class ShardTask:
 
 def plan_writes(
     tasks: Iterable[SpilledTask], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
-) -> tuple[WritePlan, dict[str, list[Spill]]]:
+) -> tuple[WritePlan, dict[str, Spills]]:
     """What each split holds, and in how many shards.
 
     Returns:
@@ -131,7 +134,7 @@ def plan_writes(
     check_limit(rejected, options.bad_row_limit, bad[-1].where if bad else "")
     rows, filtered = sum(task.rows for task in tasks), sum(task.filtered for task in tasks)
     _check_any_left(rows, filtered, rejected, bad)
-    spills, balanced = _plan_splits([spill for task in tasks for spill in task.spills], splits, buckets, options)
+    spills, balanced = _plan_splits(Spills.joined([task.spills for task in tasks]), splits, buckets, options)
     plan = WritePlan(
         rows=rows,
         filtered=filtered,
@@ -159,14 +162,32 @@ def _check_any_left(rows: int, filtered: int, rejected: int, bad: Sequence[BadRo
         )
 
 
+def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[SpilledTask]:
+    """Yield the tasks as they come, with labels that are in memory once.
+
+    Raises:
+      InfeedError: more labels, or more spills, than the planner has memory for.
+    """
+    if not any(options.strata):
+        yield from tasks
+        return
+    where, count, strata = label_columns(options.strata), 0, dict[Stratum, Stratum]()
+    for task in tasks:
+        of_task = [strata.setdefault(labels, labels) for labels in task.spills.strata]
+        count += len(task.spills)
+        check_labels(len(strata), where)
+        check_count(count, where)
+        yield dataclasses.replace(task, spills=dataclasses.replace(task.spills, strata=of_task))
+
+
 def _plan_splits(
-    spills: list[Spill], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
-) -> tuple[dict[str, list[Spill]], Balanced]:
+    spills: Spills, splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
+) -> tuple[dict[str, Spills], Balanced]:
     """Split -> what it holds, once labels are divided and balanced."""
+    by_split = {split: spills.of_split(split) for split in splits}
     if buckets is not None and isinstance(options.split_by, ByLabel):
-        whole = [spill for spill in spills if spill.split is not None]
-        spills = whole + divide_by_label([spill for spill in spills if spill.split is None], buckets)
-    by_split = {split: [spill for spill in spills if spill.split == split] for split in splits}
+        for split, divided in divide_by_label(spills.of_split(None), buckets).items():
+            by_split[split] = Spills.joined([by_split[split], divided]) if len(by_split[split]) else divided
     balanced = Balanced()
     if options.balance is not None:
         for split in options.balance.splits:
@@ -175,64 +196,72 @@ def _plan_splits(
     return by_split, balanced
 
 
-def divide_by_label(spills: Sequence[Spill], buckets: Buckets) -> list[Spill]:
-    """Spills of no split yet -> runs of them, each in a split, every label divided by the shares.
+def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
+    """Split -> parts of spills of no split yet, every label divided by the shares.
 
     The first split takes its share, rounded up, of each label; the second its share of the rest, and so on.
     """
-    divided: list[Spill] = []
-    for spill, before in _counted(spills, [spill.strata[0] for spill in spills]):
-        start, left = 0, sum(share for _, share in buckets.shares)
-        for split, share in buckets.shares:
-            taken = _rounded(before, spill.records - start, Fraction(share, left))
-            divided += _run(dataclasses.replace(spill, split=split), start, start + taken)
-            before -= math.ceil(before * Fraction(share, left))
-            start, left = start + taken, left - share
+    before = _counted_before(spills.labels(0)[0], spills.records)
+    start, left, divided = np.zeros_like(before), sum(share for _, share in buckets.shares), dict[str, Spills]()
+    for split, share in buckets.shares:
+        of_before = _share_of(before, share, left)
+        stop = start + _share_of(before + spills.records - start, share, left) - of_before
+        divided[split] = spills.cut(start, stop)
+        before, start, left = before - of_before, stop, left - share
     return divided
 
 
-def balance_labels(spills: Sequence[Spill], options: Balance) -> tuple[list[Spill], Balanced]:
-    """The segments of one split with every label as often as any other, and how many records that adds or drops."""
-    labels = [spill.strata[1] for spill in spills]
-    records: dict[Hashable, int] = defaultdict(int)
-    for spill, label in zip(spills, labels, strict=True):
-        if label is not None:
-            records[label] += spill.records
-    if not records:
-        return list(spills), Balanced()
-    wanted = max(records.values()) if options.sampling == "over" else min(records.values())
-    sampled: list[Spill] = []
-    for (spill, before), label in zip(_counted(spills, labels), labels, strict=True):
-        times, rest = divmod(wanted, records[label]) if label is not None else (1, 0)
-        more = _rounded(before, spill.records, Fraction(rest, records[label])) if rest else 0
-        sampled += [spill] * times + list(_run(spill, 0, more))
-    repeated = sum(max(wanted - found, 0) for found in records.values())
-    dropped = sum(max(found - wanted, 0) for found in records.values())
-    return sampled, Balanced(repeated, dropped)
+def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
+    """The segments of one split with every label as often as any other, and how many records that adds or drops.
+
+    Raises:
+      InfeedError: a rare label would be repeated more often than can be planned.
+    """
+    numbers, labels = spills.labels(1)
+    counts = np.zeros(len(labels), np.int64)
+    np.add.at(counts, numbers, spills.records)
+    is_label = (counts > 0) & np.array([label is not None for label in labels], bool)
+    if not is_label.any():
+        return spills, Balanced()
+    found = counts[is_label]
+    wanted = int(found.max() if options.sampling == "over" else found.min())
+    times, rest = np.ones_like(counts), np.zeros_like(counts)
+    times[is_label], rest[is_label] = np.divmod(wanted, found)
+    before, whole = _counted_before(numbers, spills.records), np.maximum(counts, 1)[numbers]
+    more = _share_of(before + spills.records, rest[numbers], whole) - _share_of(before, rest[numbers], whole)
+    balanced = Balanced(int(np.maximum(wanted - found, 0).sum()), int(np.maximum(found - wanted, 0).sum()))
+    return _repeated(spills, times[numbers], more, label_columns((None, options.label))), balanced
 
 
-def _counted(spills: Sequence[Spill], labels: Iterable[Hashable]) -> Iterator[tuple[Spill, int]]:
-    """Each segment, and how many records of its label came before it."""
-    before: dict[Hashable, int] = defaultdict(int)
-    for spill, label in zip(spills, labels, strict=True):
-        yield spill, before[label]
-        before[label] += spill.records
+def _repeated(spills: Spills, times: Ints, more: Ints, where: str) -> Spills:
+    """Each segment so many times, and then its first `more` records."""
+    copies = times + (more > 0)
+    check_count(int(copies.sum()), where)
+    repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
+    stop = repeated.records.copy()
+    stop[(np.cumsum(copies) - 1)[more > 0]] = more[more > 0]
+    return repeated.cut(np.zeros_like(stop), stop)
 
 
-def _rounded(before: int, records: int, share: Fraction) -> int:
-    """How many of a segment's records belong to a share of all of its label, rounded up over the whole."""
-    return math.ceil((before + records) * share) - math.ceil(before * share)
+def _counted_before(labels: npt.NDArray[np.int32], records: Ints) -> Ints:
+    """How many records of its label come before each segment."""
+    order = np.argsort(labels, kind="stable")
+    labels, sums = labels[order], np.cumsum(records[order]) - records[order]
+    first = np.flatnonzero(np.diff(labels, prepend=-1))
+    before = np.empty(len(sums), np.int64)
+    before[order] = sums - np.repeat(sums[first], np.diff(first, append=len(sums)))
+    return before
 
 
-def _run(spill: Spill, start: int, stop: int) -> Iterator[Spill]:
-    """Records `start` to `stop` of a segment; their bytes are its average."""
-    if start < stop:
-        size = spill.bytes * (stop - start) // spill.records
-        yield dataclasses.replace(spill, start=spill.start + start, records=stop - start, bytes=size)
+def _share_of(records: Ints, share: Ints | int, whole: Ints | int) -> Ints:
+    """Exactly `records` * `share` / `whole`, rounded up; `share` is at most `whole`."""
+    largest = int(records.max(initial=0)) * int(np.max(share, initial=0))
+    exact = records if largest < _INT64 else records.astype(object)
+    return np.asarray(-(-exact * share // whole), np.int64)
 
 
-def _plan_split(split: str, spills: Sequence[Spill], options: IngestOptions) -> SplitPlan:
-    size, records = sum(spill.bytes for spill in spills), sum(spill.records for spill in spills)
+def _plan_split(split: str, spills: Spills, options: IngestOptions) -> SplitPlan:
+    size, records = int(spills.bytes.sum()), int(spills.records.sum())
     shards = plan_shards(size, records, options.shards)
     return SplitPlan(split, records, size, len(spills), options.shuffle_seed is not None, shards)
 

@@ -26,7 +26,8 @@ import pyarrow as pa
 from infeed.components.dataset import files
 from infeed.components.dataset.shards import Part
 from infeed.components.example_gen.planning import SplitPlan
-from infeed.components.example_gen.spills import ROWS_OF_CHUNK, Spill
+from infeed.components.example_gen.spill_columns import Spills
+from infeed.components.example_gen.spills import ROWS_OF_CHUNK
 
 _MOST_RANGES = 100_000  # of all shards, that are read from the spills
 _LEAST_BYTES = 64 << 10  # of such a range, on average
@@ -93,13 +94,14 @@ def regroupings(plan: SplitPlan, level: int) -> list[Regrouping]:
     return [Regrouping(plan, level, stripe, group) for stripe, group in itertools.product(stripes, groups)]
 
 
-def list_spills(folder: str, split: str, spills: Sequence[Spill]) -> None:
+def list_spills(folder: str, split: str, spills: Spills) -> None:
     """Write down which spills hold a split, in the order of the input, for whoever reads windows."""
+    paths = pa.array([path for _, path in spills.files], pa.string())
     columns = {
-        "path": pa.array([spill.path for spill in spills], pa.string()),
-        "start": pa.array([spill.start for spill in spills], pa.int64()),
-        "records": pa.array([spill.records for spill in spills], pa.int64()),
-        "bytes": pa.array([spill.bytes for spill in spills], pa.int64()),
+        "path": pa.DictionaryArray.from_arrays(pa.array(spills.file), paths),
+        "start": pa.array(spills.start),
+        "records": pa.array(spills.records),
+        "bytes": pa.array(spills.bytes),
     }
     table = pa.table(columns)
     with files.open_output(_list(folder, split)) as file, pa.ipc.new_file(file, table.schema) as writer:

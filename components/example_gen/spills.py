@@ -28,6 +28,8 @@ _MOST_LABELS = 10_000  # in one block; each takes a segment of its own
 _CHUNK_BYTES = 1 << 18  # what is read of a spill, at least; on an object store a request each
 ROWS_OF_CHUNK = b"rows of a chunk"
 _RUN_BYTES = 32 << 20  # of rows in memory; records take two to three times as much, in up to three copies
+Label = Hashable  # None is no label
+Stratum = tuple[Label, Label]  # of the stratified split, and of the balance
 Seed = tuple[int, ...] | None  # None keeps the order
 RowsBySplit = Mapping[str | None, npt.NDArray[np.int64]]  # None where labels are divided once all are counted
 
@@ -37,7 +39,7 @@ class Strata:
     """The stratum of each row, as a number from 0, and the labels that each number stands for."""
 
     numbers: npt.NDArray[np.int64]
-    labels: Sequence[tuple[Hashable, Hashable]]
+    labels: Sequence[Stratum]
 
     @classmethod
     def none(cls, rows: int) -> Strata:
@@ -47,7 +49,7 @@ class Strata:
     @classmethod
     def joined(cls, parts: Sequence[Strata]) -> Strata:
         """Those of several blocks, one after the other."""
-        numbers: dict[tuple[Hashable, Hashable], int] = {}
+        numbers: dict[Stratum, int] = {}
         joined = [np.empty(0, np.int64)]
         for part in parts:
             known = np.array([numbers.setdefault(label, len(numbers)) for label in part.labels], np.int64)
@@ -114,14 +116,19 @@ def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> 
     if len(pairs) > _MOST_LABELS:
         raise InfeedError(
             f"more than {_MOST_LABELS} different labels in one block",
-            where=f"column {' and '.join(repr(name) for name in by if name)}",
+            where=label_columns(by),
             do="stratify or balance by a column of few values",
         )
     labels = [(first_labels[pair // len(second_labels)], second_labels[pair % len(second_labels)]) for pair in pairs]
     return Strata(numbers.reshape(-1), labels)
 
 
-def _numbered(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Hashable]]:
+def label_columns(by: tuple[str | None, str | None]) -> str:
+    """Return the columns that labels come from, as errors name them."""
+    return f"column {' and '.join(repr(name) for name in by if name)}"
+
+
+def _numbered(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Label]]:
     """Each row's label as a number, and the labels."""
     if name is None:
         return np.zeros(batch.num_rows, np.int64), [None]
@@ -153,7 +160,7 @@ class Spill:
     start: int
     records: int
     bytes: int
-    strata: tuple[Hashable, Hashable] = (None, None)
+    strata: Stratum = (None, None)
 
 
 class RunCutter:

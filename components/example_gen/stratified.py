@@ -14,6 +14,7 @@ from infeed.components.dataset.splits import Buckets
 from infeed.components.example_gen.chosen import choose_rows, place_of
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
 from infeed.components.example_gen.planning import divide_by_label
+from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import RunCutter, Spill, Strata, spill_order, strata_of_rows
 
 Rows = npt.NDArray[np.int64]
@@ -46,10 +47,9 @@ def stratified_rows(
             runs[path] = _Run.of(task.order, blocks, spill_order(np.arange(len(strata.numbers)), seed, strata))
             spills += _spills(path, strata)
     found: dict[Block, list[Rows]] = defaultdict(list)
-    for one in divide_by_label(spills, buckets):
-        if one.split == split:
-            for block, rows in runs[one.path].rows(one.start, one.start + one.records):
-                found[block].append(rows)
+    for one in divide_by_label(Spills.of(spills), buckets)[split]:
+        for block, rows in runs[one.path].rows(one.start, one.start + one.records):
+            found[block].append(rows)
     return {block: np.sort(np.concatenate(rows)) for block, rows in found.items()}
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 
 from infeed.components.beam_runner import telling_failures
 from infeed.components.dataset import files
@@ -26,7 +27,7 @@ from infeed.components.example_gen.inputs import BadRow, Findings, Task
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, SplitPlan, WritePlan, shard_tasks
 from infeed.components.example_gen.settling import OtherKindsError
 from infeed.components.example_gen.shuffle import PlacedSpill, SpillTable
-from infeed.components.example_gen.spills import Spill
+from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.task_statistics import StatisticsGroup, merge_statistics, statistics_groups
 
 _PLAN = "plan.json"
@@ -193,7 +194,7 @@ def left_shards(shards: int, job: Job) -> list[Shard]:
 
 
 def _leave(job: Job, name: str, fields: Any) -> None:
-    files.write_bytes(files.join(job.temporary, name), json.dumps(fields, default=_label).encode())
+    files.write_bytes(files.join(job.temporary, name), json.dumps(fields, default=_plain).encode())
 
 
 def _left(folder: str, count: int) -> Iterator[Any]:
@@ -213,16 +214,24 @@ def _read(path: str) -> Any:
     return json.loads(files.read_bytes(path))
 
 
-def _label(label: object) -> str:
-    """A label that JSON has no type for: text will do, since labels of one column are only compared with each other."""
-    return label.decode("latin-1") if isinstance(label, bytes) else str(label)
+def _plain(value: object) -> Any:
+    """A column as a list; a label of another type as text, since labels are only compared with each other."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def _task(fields: dict[str, Any]) -> SpilledTask:
-    spills = tuple(Spill(**{**spill, "strata": tuple(spill["strata"])}) for spill in fields["spills"])
     bad = {name: BadRow(**fields[name]) for name in ("first_rejected", "last_rejected") if fields[name]}
     found = Findings(**fields["found"]) if fields["found"] else None
-    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": spills, "found": found})
+    return SpilledTask(**{**_with_tuples(fields), **bad, "spills": _spills(fields["spills"]), "found": found})
+
+
+def _spills(fields: dict[str, Any]) -> Spills:
+    files, strata = ([tuple(pair) for pair in fields[name]] for name in ("files", "strata"))
+    file, stratum = (np.array(fields[name], np.int32) for name in ("file", "stratum"))
+    start, records, size = (np.array(fields[name], np.int64) for name in ("start", "records", "bytes"))
+    return Spills(files, strata, file, stratum, start, records, size)
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:

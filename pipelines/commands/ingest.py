@@ -89,7 +89,7 @@ class Bars(ProgressListener):
     def read(self, task: SpilledTask) -> None:
         """Add the rows and bytes of a finished task."""
         self._rows += task.rows
-        self._bytes += sum(spill.bytes for spill in task.spills)
+        self._bytes += int(task.spills.bytes.sum())
         rate = self._rate(self._bytes, self._reading)
         self._progress.update(self._reading, advance=1, count=f"{self._rows:,} rows", rate=rate)
 

@@ -15,6 +15,7 @@ from infeed.components.example_gen import chunks, planning, shuffle
 from infeed.components.example_gen.chunks import Chunk, chunks_of, windows_of
 from infeed.components.example_gen.planning import ShardTask, SplitPlan
 from infeed.components.example_gen.shuffle import SpillTable, read_windows
+from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import Strata, write_spill
 
 
@@ -31,7 +32,7 @@ def write(folder: str, spills: list[list[bytes]], shards: int, *, interleave: bo
             Strata.none(len(records)),
         )
     ]
-    shuffle.list_spills(folder, "train", written)
+    shuffle.list_spills(folder, "train", Spills.of(written))
     records, size = sum(map(len, spills)), sum(len(record) for record in itertools.chain.from_iterable(spills))
     return SplitPlan("train", records, size, len(written), interleave, ShardPlan(shards, ""))
 

@@ -11,6 +11,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen import planning
 from infeed.components.example_gen.inputs import BadRow
 from infeed.components.example_gen.planning import ShardTask, SpilledTask, plan_writes, shard_tasks
+from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import Spill
 
 BUCKETS = Buckets((("train", 2), ("eval", 1)))
@@ -19,7 +20,7 @@ BAD = BadRow("a.csv", 3, None, "cut short", "")
 
 def task(number: int, *spills: Spill, **changes: int) -> SpilledTask:
     rows = sum(spill.records for spill in spills)
-    plain = SpilledTask(number, rows, 0, 0, None, None, (number,), (0,), spills)
+    plain = SpilledTask(number, rows, 0, 0, None, None, (number,), (0,), Spills.of(spills))
     return dataclasses.replace(plain, **changes)
 
 

@@ -17,6 +17,7 @@ from infeed.components.dataset.shards import ShardPlan
 from infeed.components.example_gen import planning, shuffle
 from infeed.components.example_gen.planning import SplitPlan
 from infeed.components.example_gen.shuffle import Level, SpillTable, levels_of, read_windows, regroup, regroupings
+from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import Spill, Strata, write_spill
 
 RECORD = 10  # bytes
@@ -30,7 +31,7 @@ def write(folder: str, sizes: Sequence[int], shards: int, *, interleave: bool = 
         path = files.join(shuffle.level_folder(folder, 0, "train"), f"{number:04d}.arrow")
         spills += write_spill(path, "train", records, np.arange(size), None, Strata.none(size))
         first += size
-    shuffle.list_spills(folder, "train", spills)
+    shuffle.list_spills(folder, "train", Spills.of(spills))
     return SplitPlan("train", first, first * RECORD, len(spills), interleave, ShardPlan(shards, ""))
 
 

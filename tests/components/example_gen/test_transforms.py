@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import pickle
@@ -13,8 +14,9 @@ import pytest
 
 from infeed.components.beam_runner import LOCAL_RUNNER
 from infeed.components.dataset.manifest import Manifest, Source
-from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.splits import ByLabel
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Read, Task
@@ -43,10 +45,18 @@ def content(root: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("shuffle_seed", [0, None])
-def test_beam_writes_what_one_process_writes(digits: str, job: MakeJob, shuffle_seed: int | None) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        IngestOptions(shuffle_seed=0),
+        IngestOptions(shuffle_seed=None),
+        IngestOptions(split_by=ByLabel("label"), balance=Balance("label")),
+    ],
+    ids=["shuffled", "in order", "by label"],
+)
+def test_beam_writes_what_one_process_writes(digits: str, job: MakeJob, options: IngestOptions) -> None:
     shards = ShardOptions(min_bytes=1_000, target_bytes=20_000, readers_per_host=3)
-    options = IngestOptions(shards=shards, block_bytes=2_048, shuffle_seed=shuffle_seed)
+    options = dataclasses.replace(options, shards=shards, block_bytes=2_048)
     opened = open_images(digits, {None: "*/*"}, options)
     one = job(opened, options)
     alone = ingest.ingest(opened.tasks, one)

@@ -4,6 +4,7 @@ import io
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.progress import Progress
 
@@ -68,7 +69,7 @@ def test_bars_count_rows_and_shards(progress: Progress) -> None:
     opened: Any = SimpleNamespace(tasks=[1, 2], provenance=SimpleNamespace(bytes=40))
     bars = Bars(progress, opened)
     reading, writing = progress.tasks
-    bars.read(SimpleNamespace(rows=1_500, spills=[SimpleNamespace(bytes=7)]))  # type: ignore[arg-type]
+    bars.read(SimpleNamespace(rows=1_500, spills=SimpleNamespace(bytes=np.array([7]))))  # type: ignore[arg-type]
     assert (reading.completed, reading.total, reading.fields["count"]) == (1, 2, "1,500 rows")
     assert not writing.visible
     bars.write(SimpleNamespace(bytes=7), shards=4)  # type: ignore[arg-type]
