@@ -404,7 +404,7 @@ def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
 
 def _with_lines(tasks: Sequence[SpilledTask], job: Job) -> list[SpilledTask]:
     """The tasks with the lines of their bad rows, and for `publish` a list of what is to be added to those in files."""
-    offsets = line_offsets(tasks)
+    offsets = line_offsets((task.order, task.found) for task in tasks)
     if any(task.rejected for task in tasks):
         files.write_bytes(files.join(job.scratch, _OFFSETS), json.dumps(list(offsets.items())).encode())
     return [with_lines(task, offsets.get(task.order, 0)) for task in tasks]

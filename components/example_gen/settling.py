@@ -56,19 +56,23 @@ def check_found(found: Sequence[Findings], sample: Sample) -> None:
         raise OtherKindsError(merged)
 
 
-def line_offsets(tasks: Iterable[SpilledTask]) -> dict[int, int]:
-    """Number of a task -> what to add to the lines of its bad rows; the tasks are in their order."""
+def line_offsets(findings: Iterable[tuple[int, Findings | None]]) -> dict[int, int]:
+    """Map the number of a task to what to add to the lines of its bad rows.
+
+    Args:
+      findings: (number, findings) of each task, in the order of the tasks.
+    """
     offsets, after = dict[int, int](), 0
-    for task in tasks:
-        if task.found is not None:
-            offsets[task.order] = after if task.found.line is None else 0
-            after += task.found.lines if task.found.line is None else task.found.line - 1 + task.found.lines - after
+    for order, found in findings:
+        if found is not None:
+            offsets[order] = after if found.line is None else 0
+            after += found.lines if found.line is None else found.line - 1 + found.lines - after
     return {order: offset for order, offset in offsets.items() if offset}
 
 
 def with_lines(task: SpilledTask, offset: int) -> SpilledTask:
     """The task, its bad rows with the numbers of their lines in the file."""
-    first, last = _shifted(task.first_rejected, offset), _shifted(task.last_rejected, offset)
+    first, last = (row and shifted(row, offset) for row in (task.first_rejected, task.last_rejected))
     return dataclasses.replace(task, first_rejected=first, last_rejected=last)
 
 
@@ -77,11 +81,12 @@ def shift_lines(rows: bytes, offset: int) -> bytes:
     if not offset:
         return rows
     found = [BadRow(**json.loads(row)) for row in rows.decode().removesuffix("\n").split("\n")]
-    return to_jsonl(one for row in found if (one := _shifted(row, offset)))
+    return to_jsonl(shifted(row, offset) for row in found)
 
 
-def _shifted(row: BadRow | None, offset: int) -> BadRow | None:
-    return row if row is None or row.line is None else dataclasses.replace(row, line=row.line + offset)
+def shifted(row: BadRow, offset: int) -> BadRow:
+    """Return the row with its line moved by `offset`."""
+    return row if row.line is None else dataclasses.replace(row, line=row.line + offset)
 
 
 def _reason(before: OpenedSource, after: OpenedSource) -> str:

@@ -95,11 +95,11 @@ class Sampler:
 
 
 def merge(parts: Sequence[Sample], rows: int = ROWS) -> Sample:
-    """A sample of the rows of all parts, whose columns are the same, of at most `rows` rows."""
-    if not parts:
+    """A sample of the rows of all parts, of at most `rows` rows. Parts with rows have the same columns."""
+    threshold = min((part.threshold for part in parts), default=1.0)
+    thinned = [part.below(threshold) for part in [part for part in parts if len(part)] or parts[:1]]
+    if not thinned:
         return Sample(np.empty(0), {}, np.empty(0, np.int64))
-    threshold = min(part.threshold for part in parts)
-    thinned = [part.below(threshold) for part in parts]
     names = [name for name in thinned[0].cells if all(name in part.cells for part in thinned)]
     cells = {name: concat([part.cells[name] for part in thinned]) for name in names}
     keys, numbers = (

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,11 +40,13 @@ from infeed.components.dataset.statistics.table_statistics import (
     keep_statistics,
     kept_statistics,
 )
+from infeed.components.engine.choice import Work, choose
+from infeed.components.engine.engine import Tree
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import MISSING, choose_columns, choose_rows
 from infeed.components.example_gen.formats import default_settings, open_patterns
-from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource
-from infeed.components.example_gen.settling import OtherKindsError, check_found, settled
+from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
+from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
@@ -52,6 +55,7 @@ from infeed.pipelines.project.sources import files_of_table, open_table
 _SHOWN = 20  # names in an error
 Ints = npt.NDArray[np.int64]
 _KEPT_BYTES = 1 << 20  # of a file or a table; a smaller one is read in no time
+_BYTES_PER_PROCESS = 128 << 20  # of text: looked through in some 2.7 s, where a process takes 1 s to start
 _LEAST_SAMPLED = 8_192  # rows of a file
 
 
@@ -84,10 +88,76 @@ class _Shapes:
 class _Found:
     """What one pass over the rows of some files gives."""
 
-    statistics: TableStatistics
-    sample: Sample
-    shapes: Mapping[str, CellShapes]
+    statistics: TableStatistics = field(default_factory=TableStatistics)
+    sample: Sample = field(default_factory=lambda: merge([]))
+    shapes: Mapping[str, CellShapes] = field(default_factory=dict)
     rejected: int = 0
+
+    def __add__(self, other: _Found) -> _Found:
+        return _Found(
+            self.statistics + other.statistics,
+            merge([self.sample, other.sample], 2 * ROWS),
+            _united(self.shapes, other.shapes),
+            self.rejected + other.rejected,
+        )
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A task, and its number among the tasks of its file."""
+
+    task: Task
+    number: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What the task of a source found.
+
+    Attributes:
+      incomplete: rows without a value in a required column, by column.
+      findings: what the task found of the types, if the types of the source are those of a sample.
+      last_bad: the last bad row, its line counted from the first line of the task.
+    """
+
+    found: _Found
+    incomplete: Counter[str]
+    findings: Findings | None
+    last_bad: BadRow | None
+
+
+@dataclass(frozen=True)
+class _ReadTask:
+    """Reads a task of a source, in any process.
+
+    Attributes:
+      rows: at most as many are sampled.
+    """
+
+    source: OpenedSource
+    options: IngestOptions
+    rows: int
+
+    def __call__(self, numbered: _Numbered) -> _Part:
+        path, number = numbered.task.payload.file.path, numbered.number
+        bad_rows = BadRows(self.options.on_bad_row, self.options.bad_row_limit, relative=True)
+        sampler, gatherer = Sampler(f"{path} {number}" if number else path, self.rows), Gatherer()
+        bad, shapes = list[BadRow](), dict[str, CellShapes]()
+        try:
+            for batch in self.source.read(numbered.task.payload, bad_rows=bad_rows):
+                block = choose_columns(choose_rows(batch, self.options, path, bad_rows), self.options)
+                cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
+                typed = {name: one for name, one in cells.items() if one is not None}
+                gatherer.add(block.num_rows, typed)
+                sampler.add(block.num_rows, typed)
+                shapes = _united(shapes, shapes_of(block, but=_given_up(shapes)))
+                bad += bad_rows.take()
+        except AstrayError:
+            bad_rows.found = Findings(astray=True)
+        bad += bad_rows.take()
+        incomplete = Counter(row.column for row in bad if row.column and row.reason == MISSING)
+        found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad))
+        return _Part(found, incomplete, bad_rows.found, bad[-1] if bad else None)
 
 
 class Table:
@@ -215,8 +285,15 @@ class Table:
 
     def _read_files(self) -> list[_Found]:
         """What each file holds. The cache has no file with bad rows, so every look reports those again."""
-        bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
-        return [self._kept([file]) or self._of_file(file, bad_rows, {}) for file in self._files]
+        found = {file: kept for file in self._files if (kept := self._kept([file]))}
+        added = {file: source for file, source in (self._added or {}).items() if file not in found}
+        for file, source in added.items():
+            found |= self._read(source, [file], sum(one.rejected for one in found.values()))
+        if rest := [file for file in self._files if file not in found]:
+            found |= self._read(self._whole, rest, sum(one.rejected for one in found.values()))
+        for file in self._files:
+            self._keep([file], found[file])
+        return [found[file] for file in self._files]
 
     def _read_and_check(self, whole: OpenedSource) -> list[_Found]:
         """What each file holds, if the types of `whole` are those of all rows.
@@ -226,35 +303,47 @@ class Table:
         """
         self._whole = whole
         self._set_columns(_columns(whole.schema), whole.left_out)
+        self.incomplete.clear()
         if whole.sample is None:
             return self._read_files()
         _check_filter(whole, self._options)
-        self.incomplete.clear()
-        bad_rows = BadRows(self._options.on_bad_row, self._options.bad_row_limit)
-        findings = dict[int, Findings]()
-        parts = [self._of_file(file, bad_rows, findings) for file in self._files]
-        check_found([findings[order] for order in sorted(findings)], whole.sample)
-        for file, part in zip(self._files, parts, strict=True):
-            self._keep([file], part)
-        return parts
+        found = self._read(whole, self._files, 0)
+        for file in self._files:
+            self._keep([file], found[file])
+        return [found[file] for file in self._files]
 
-    def _of_file(self, file: files.FileStat, bad_rows: BadRows, findings: dict[int, Findings]) -> _Found:
-        # The samples of the files together have as many rows as that of the table, and some more where they are few.
-        sampler = Sampler(file.path, max(_LEAST_SAMPLED, 2 * ROWS // len(self._files)))
-        gatherer, bad, shapes = Gatherer(), list[BadRow](), dict[str, CellShapes]()
-        for batch in _blocks((self._added or {}).get(file) or self._whole, file.path, bad_rows, findings):
-            block = choose_columns(choose_rows(batch, self._options, file.path, bad_rows), self._options)
-            cells = {name: Cells.of(column) for name, column in zip(block.schema.names, block.columns, strict=True)}
-            typed = {name: one for name, one in cells.items() if one is not None}
-            gatherer.add(block.num_rows, typed)
-            sampler.add(block.num_rows, typed)
-            shapes = _united(shapes, shapes_of(block, but=_given_up(shapes)))
-            bad += bad_rows.take()
-        bad += bad_rows.take()
-        self.incomplete.update(row.column for row in bad if row.column and row.reason == MISSING)
-        found = _Found(gatherer.statistics().collapse(), sampler.sample(), shapes, len(bad))
-        if not findings:
-            self._keep([file], found)
+    def _read(self, source: OpenedSource, of: Sequence[files.FileStat], rejected: int) -> dict[files.FileStat, _Found]:
+        """What some files hold, read on as many processes as pay.
+
+        Args:
+          rejected: bad rows of other files, which count toward the limit.
+        """
+        by_path = {file.path: file for file in of}
+        tasks = _numbered(task for task in source.tasks if task.payload.file.path in by_path)
+        read = _ReadTask(
+            replace(source, tasks=(), reopen=None, sample=None),
+            self._options,
+            max(_LEAST_SAMPLED, 2 * ROWS // max(len(tasks), 1)),
+        )
+        found, findings = dict.fromkeys(of, _Found()), list[tuple[int, Findings | None]]()
+        work = Work("looks through", len(tasks), sum(file.size for file in of), _BYTES_PER_PROCESS, noun="task")
+        with choose(work) as engine:
+            parts = zip(tasks, engine.map(read, tasks), strict=True)
+            for path, group in groupby(parts, key=lambda pair: pair[0].task.payload.file.path):
+                tree = Tree(_add_parts)
+                for numbered, part in group:
+                    rejected += part.found.rejected
+                    findings.append((numbered.task.order, part.findings))
+                    if part.last_bad:
+                        line = shifted(part.last_bad, line_offsets(findings).get(numbered.task.order, 0))
+                        check_limit(rejected, self._options.bad_row_limit, line.where)
+                    tree.add(part)
+                of_file = tree.result()
+                statistics = of_file.found.statistics.collapse()
+                found[by_path[path]] = replace(of_file.found, statistics=statistics)
+                self.incomplete.update(of_file.incomplete)
+        if source.sample:
+            check_found([one for _, one in findings if one], source.sample)
         return found
 
     def _kept(self, of: Sequence[files.FileStat]) -> _Found | None:
@@ -341,18 +430,18 @@ def _check_filter(whole: OpenedSource, options: IngestOptions) -> None:
         raise OtherKindsError(None) from error
 
 
-def _blocks(
-    table: OpenedSource, path: str, bad_rows: BadRows, findings: dict[int, Findings]
-) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, some thousands at a time; `findings` receives the findings of each task."""
-    for task in table.tasks:
-        if task.payload.file.path == path:
-            try:
-                yield from table.read(task.payload, bad_rows=bad_rows)
-            except AstrayError:
-                bad_rows.found = Findings(astray=True)
-            if table.sample and bad_rows.found:
-                findings[task.order] = bad_rows.found
+def _numbered(tasks: Iterable[Task]) -> list[_Numbered]:
+    seen = Counter[str]()
+    numbered = []
+    for task in tasks:
+        path = task.payload.file.path
+        numbered.append(_Numbered(task, seen[path]))
+        seen[path] += 1
+    return numbered
+
+
+def _add_parts(one: _Part, other: _Part) -> _Part:
+    return _Part(one.found + other.found, one.incomplete + other.incomplete, None, None)
 
 
 def _is_worth_keeping(of: Sequence[files.FileStat]) -> bool:

@@ -55,7 +55,7 @@ def read_apart(source: OpenedSource) -> Outcome:
         spilled.append(SpilledTask(task.order, 0, 0, 0, None, None, (), (), (), bad_rows.found))
     if source.sample is not None:
         settling.check_found([one.found for one in spilled if one.found], source.sample)
-    offsets = settling.line_offsets(spilled)
+    offsets = settling.line_offsets((task.order, task.found) for task in spilled)
     bad = [BadRow(**json.loads(line)) for order, rows in enumerate(rejected) for line in lines_of(rows, offsets, order)]
     return source.schema, pa.Table.from_batches(batches, source.schema).to_pylist(), bad
 
