@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.engine.choice import Work, choose
+from infeed.components.engine.engine import Engine
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources import sampling, streams
 from infeed.components.example_gen.sources.csv import reader
@@ -105,3 +107,22 @@ def test_bad_rows_are_counted_once_even_if_the_table_is_read_again(
 def test_a_filter_fits_the_types_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "csv", "word")
     assert look(path, SAMPLE, monkeypatch, filter="late == 'word'")[1]["n"]["rows"] == 1
+
+
+@pytest.mark.slow
+def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "csv", bad=(100, 2_000))
+    options = {"on_bad_row": "reject", "bad_row_limit": 2}
+    alone = look(path, SAMPLE, monkeypatch, **options)
+    chosen: list[Engine] = []
+
+    def two(work: Work) -> Engine:
+        chosen.append(choose(work, processes=2))
+        return chosen[-1]
+
+    monkeypatch.setattr(tables, "choose", two)
+    assert look(path, SAMPLE, monkeypatch, **options) == alone
+    assert all("2 processes" in engine.place for engine in chosen)
+    with pytest.raises(InfeedError, match="more than 1 bad rows") as error:
+        look(path, SAMPLE, monkeypatch, on_bad_row="reject", bad_row_limit=1)
+    assert f"{path}, line 4001" in str(error.value)
