@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -164,7 +164,12 @@ def open_patterns(
     set_aside, left_out = ([], ()) if found.is_query else check_irregular(root, patterns, options.on_bad_row)
     open_place = _member(found, (sampled and found.sampled) or found.open)
     opened: OpenedSource = open_place(*place, options, *([own] if own else []))
-    return reopenable(opened, lambda one: with_tasks(retyped(one, options), set_aside, left_out))
+    asked = [pattern if found.is_query else files.join(root, pattern) for pattern in patterns.values()]
+
+    def finish(one: OpenedSource) -> OpenedSource:
+        return replace(with_tasks(retyped(one, options), set_aside, left_out), place=", ".join(asked))
+
+    return reopenable(opened, finish)
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:

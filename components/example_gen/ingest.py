@@ -44,6 +44,7 @@ from infeed.components.example_gen.planning import (
     SpilledTask,
     WritePlan,
     limited,
+    no_rows,
     plan_writes,
     shard_tasks,
 )
@@ -116,7 +117,7 @@ class Job:
           OtherKindsError: they do not fit a schema that is one of a sample.
         """
         if not source.tasks:
-            raise InfeedError("no rows in the input", do="check the input's path and pattern")
+            raise no_rows(source.place)
         job = cls(root, dataclasses.replace(source, tasks=(), reopen=None), splits, buckets, options)
         try:
             _check_options(job)
@@ -396,7 +397,7 @@ def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
     if job.source.sample is not None:
         check_found([task.found for task in tasks if task.found is not None], job.source.sample)
         tasks = _with_lines(tasks, job)
-    plan, spills = plan_writes(tasks, job.splits, job.buckets, job.options)
+    plan, spills = plan_writes(tasks, job.splits, job.buckets, job.options, job.source.place)
     for split, found in spills.items():
         shuffle.list_spills(job.scratch, split, found)
     return plan

@@ -250,6 +250,7 @@ class OpenedSource:
       decimals: floats were written as decimals; see `example_types.count_rounded`.
       left_out: columns that have no place in a tf.Example, each with the reason and what to do.
       sample: if the types are those of a sample, how to check them with what the tasks found.
+      place: the files or the query that it reads, for errors.
       reopen: opens the source again with the kinds of columns that `sample` gives; None reads the whole input for them.
     """
 
@@ -262,6 +263,7 @@ class OpenedSource:
     warnings: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     sample: Sample | None = None
+    place: str = ""
     reopen: Callable[[Any], OpenedSource] | None = None
 
 
@@ -418,7 +420,7 @@ def of_parts(
     """
     tasks = as_tasks((split, FilePart(file, piece)) for split, file, pieces in parts for piece in pieces)
     source = Source.of(kind, root, [file for _, file, _ in parts])
-    return OpenedSource(source, schema, tasks, partial(_read_part, read=read), **facts)
+    return OpenedSource(source, schema, tasks, partial(_read_part, read=read), place=root, **facts)
 
 
 def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:

@@ -118,9 +118,16 @@ class ShardTask:
 
 
 def plan_writes(
-    tasks: Iterable[SpilledTask], splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
+    tasks: Iterable[SpilledTask],
+    splits: Sequence[str],
+    buckets: Buckets | None,
+    options: IngestOptions,
+    place: str = "",
 ) -> tuple[WritePlan, dict[str, Spills]]:
     """What each split holds, and in how many shards.
+
+    Args:
+      place: of the input, for errors.
 
     Returns:
       The plan, and the spills of each split in the order of the input.
@@ -133,7 +140,7 @@ def plan_writes(
     bad = [row for task in tasks for row in (task.first_rejected, task.last_rejected) if row is not None]
     check_limit(rejected, options.bad_row_limit, bad[-1].where if bad else "")
     rows, filtered = sum(task.rows for task in tasks), sum(task.filtered for task in tasks)
-    _check_any_left(rows, filtered, rejected, bad)
+    _check_any_left(rows, filtered, rejected, bad, place)
     spills, balanced = _plan_splits(Spills.joined([task.spills for task in tasks]), splits, buckets, options)
     plan = WritePlan(
         rows=rows,
@@ -151,14 +158,21 @@ def shard_tasks(plan: WritePlan) -> list[ShardTask]:
     return [ShardTask(split, index) for split in plan.splits for index in range(split.shards.count)]
 
 
-def _check_any_left(rows: int, filtered: int, rejected: int, bad: Sequence[BadRow]) -> None:
+def no_rows(place: str) -> InfeedError:
+    """The error of an input that has no rows at all."""
+    return InfeedError("no rows in the input", where=place, do="check the input's path and pattern")
+
+
+def _check_any_left(rows: int, filtered: int, rejected: int, bad: Sequence[BadRow], place: str) -> None:
     if not rows:
-        raise InfeedError("no rows in the input", do="check the input's path and pattern")
+        raise no_rows(place)
     if rows == rejected:
         check_any_good(bad)
     if rows == filtered + rejected:
         raise InfeedError(
-            f"no rows left of {rows}: {filtered} filtered out, {rejected} rejected", do="check the filter"
+            f"no rows left of {rows}: {filtered} filtered out, {rejected} rejected",
+            where=place,
+            do="check the filter",
         )
 
 

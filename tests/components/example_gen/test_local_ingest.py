@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
@@ -31,6 +33,14 @@ def test_a_file_becomes_a_dataset(table, tmp_path):
 
 def test_by_default_two_rows_of_three_are_for_training(table, tmp_path):
     assert list(ingest(table, str(tmp_path / "out")).splits) == ["train", "eval"]
+
+
+@pytest.mark.parametrize("pattern", ["*.parquet", "empty.parquet"])
+def test_an_input_without_rows_is_named(tmp_path, pattern):
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
+    with pytest.raises(InfeedError, match="no rows in the input") as raised:
+        ingest(tmp_path / pattern, tmp_path / "out")
+    assert raised.value.where == str(tmp_path / pattern)
 
 
 def test_source_and_output_may_be_paths(table, tmp_path):

@@ -58,8 +58,8 @@ def test_labels_are_divided_once_all_are_counted() -> None:
 @pytest.mark.parametrize(
     ("tasks", "message"),
     [
-        ([], "no rows in the input"),
-        ([task(1, rows=5, filtered=5)], "no rows left of 5: 5 filtered out, 0 rejected"),
+        ([], r"(?s)no rows in the input.*a\.csv"),
+        ([task(1, rows=5, filtered=5)], r"(?s)no rows left of 5: 5 filtered out, 0 rejected.*a\.csv"),
         (
             [dataclasses.replace(task(1), rows=3, rejected=3, first_rejected=BAD, last_rejected=BAD)],
             r"(?s)more than 2 bad rows.*a\.csv, line 3",
@@ -68,4 +68,4 @@ def test_labels_are_divided_once_all_are_counted() -> None:
 )
 def test_nothing_to_write(tasks: list[SpilledTask], message: str) -> None:
     with pytest.raises(InfeedError, match=message):
-        plan_writes(tasks, BUCKETS.names, BUCKETS, IngestOptions(on_bad_row="reject", bad_row_limit=2))
+        plan_writes(tasks, BUCKETS.names, BUCKETS, IngestOptions(on_bad_row="reject", bad_row_limit=2), "a.csv")
