@@ -1,4 +1,4 @@
-"""From files to a `tf.data.Dataset`: measures what the plan has to know of the records, plans, and builds the plan."""
+"""From files to a `tf.data.Dataset`: measure the records, make the plan, and build it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ _MEASURED_RECORDS = 256
 
 @dataclass(frozen=True)
 class Feed:
-    """A plan and what carries it out.
+    """A plan and the functions that carry it out.
 
     Attributes:
-      plan: how batches are made.
-      make: which worker this is, and the number of the first step -> batches.
-      identity: what is fed, in plain values: a training goes on after a break only where it is the same.
-      close: ends what the batches come from.
+      make: (worker, number of the first step) -> batches.
+      identity: plain values that identify the data. A training resumes only if they are equal.
+      close: releases the source of the batches.
     """
 
     plan: InputPlan
@@ -46,23 +45,23 @@ class Feed:
     close: Callable[[], None] = lambda: None
 
     def with_stages(self, *stages: Stage[Any, Made]) -> Feed:
-        """The same feed, where the plan tells as well what is done with its batches elsewhere."""
+        """Return this feed with more stages in its plan; other code applies them to the batches."""
         return replace(self, plan=replace(self.plan, stages=(*self.plan.stages, *stages)))
 
     def dataset(self, *, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0) -> tf.data.Dataset:
-        """({feature: [batch, ...]}, label [batch]) or, of weighted examples, ({...}, label, weight float32 [batch]).
+        """Return the batches as a dataset: endless in training, one pass in evaluation.
 
-        Endless in training, once through in evaluation.
+        Batches are ({feature: [batch, ...]}, label [batch]). With example weights, weight float32 [batch] follows.
 
         Args:
-          workers: which worker this is; it makes its part of every global batch.
+          workers: this worker, which makes its part of every global batch.
           start_step: number of the first batch, counted from the beginning of training.
         """
         made = self.batches(workers=workers, start_step=start_step)
         return made.dataset() if isinstance(made, RowBatches) else made
 
     def batches(self, *, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0) -> Batches:
-        """The same as the plan makes them: where its steps gather their rows themselves, that is no dataset."""
+        """Return the batches as the plan makes them: `RowBatches` if steps gather their own rows, else a dataset."""
         with corrupt_record_context(self.plan.shards):
             return self.make(workers, start_step)
 
@@ -73,13 +72,14 @@ def plan_feed(
     options: FeedOptions,
     spec: Callable[[int, RecordSizes, tuple[str, ...]], FeedSpec],
 ) -> Feed:
-    """The feed of files that match TFX's patterns, each batch made by `stages`.
+    """Plan the feed of the files that match TFX's patterns.
 
     Args:
-      spec: (records, what the first of them measure, corrupt ones that were left out) -> what is fed.
+      stages: functions that make and change each batch.
+      spec: (number of records, measured sizes, corrupt records left out) -> FeedSpec.
 
     Raises:
-      InfeedError: there is no record to read, or too many are corrupt.
+      InfeedError: the files hold no record, or too many corrupt records.
     """
     cache_dir = str(Path(options.cache_dir).expanduser())
     shards, corrupt = shard_files(patterns, cache_dir), tuple[Corrupt, ...]()
@@ -98,7 +98,7 @@ def plan_feed(
 
 
 def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> RecordSizes:
-    """Reads up to 256 records and passes them through `parse` and `transform`, so that sizes need not be guessed."""
+    """Parse and transform up to 256 records, and measure their sizes."""
     path = shards[0].path
     records = tf.data.TFRecordDataset(path, compression_type="GZIP" if path.endswith(".gz") else "")
     made = mapped(records.batch(_MEASURED_RECORDS), lambda some: (some, functions.transform(functions.parse(some))))
@@ -117,16 +117,16 @@ def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> R
 def build(
     plan: InputPlan, functions: BatchFunctions, *, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0
 ) -> Batches:
-    """Builds the batches. Training plans give endless full batches, evaluation plans every record once, in order.
+    """Build the batches. Training plans give endless full batches; evaluation plans give every record once, in order.
 
-    A plan of the tier `columns` or `disk` reads and decodes the whole split here, before this returns.
+    The tiers `columns` and `disk` read and decode the whole split before this function returns.
 
     Args:
-      workers: which worker this is. It makes `plan.batch_size / workers.count` records of each global batch.
-      start_step: in training, number of the first batch: the one an uninterrupted training is given at that step.
+      workers: this worker, which makes `plan.batch_size / workers.count` records of each global batch.
+      start_step: in training, number of the first batch. The batches equal those of an uninterrupted training.
 
     Raises:
-      InfeedError: the workers cannot share a batch evenly, or one would have nothing to read.
+      InfeedError: the workers cannot share a batch evenly, or a worker has nothing to read.
     """
     context = BuildContext(
         shards=plan.shards,
@@ -144,7 +144,7 @@ def build(
     if isinstance(made, RowBatches):
         return made
     assert isinstance(made, tf.data.Dataset), "every list of stages in plan.py ends with one that makes batches"
-    # Where rows are kept, the plan leaves nothing to rewrite anyway.
+    # A plan that keeps rows has no operations worth rewriting, and a rewrite copies the columns.
     return made.with_options(reading_options(rewrite=not plan.holds_rows))
 
 

@@ -18,25 +18,26 @@ from infeed.components.units import size
 
 Tier = Literal["device", "columns", "disk", "stream"]
 
-# A window is read before its first batch is made; a larger one makes the first step wait for seconds.
+# The stream reads a whole window before its first batch, so a larger window delays the first step by seconds.
 _MAX_SHUFFLE = 100_000
 # Windows in memory at a time: one in use, one ready, and the records of the next.
 _WINDOWS = 3
-# Rows made in one call, and bytes at most: below that a call costs more than its rows, above it memory is lost.
+# Rows and bytes per call, at most. Smaller calls cost more than their rows; larger calls waste memory.
 _CALL_ROWS = 4096
 _CALL_BYTES = 4 << 20
-# Decoded, a split this small is kept even for a single epoch: it costs little, and the order is exact.
+# A decoded split of at most this size is kept even for a single epoch: it is cheap, and the shuffle is exact.
 _CHEAP_BYTES = 64 << 20
-# Neighbouring rows that are read from disk as one: enough that seeking between them costs little.
+# Adjacent rows read from disk as one block. Blocks of this size make seeks cheap.
 _BLOCK_BYTES = 1 << 20
-_UNKNOWN = "the devices do not say how much memory they have"
+_UNKNOWN = "the devices do not report their memory"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """CPU cores, bytes of memory and of free disk that the plan may count on.
+    """CPU cores, and bytes of memory and free disk, available to the plan.
 
-    `device_bytes` are free on each of the accelerators that train; None where there are none, or they do not tell.
+    `device_bytes` is the free memory of each training accelerator. It is None without accelerators, or if they do not
+    report their memory.
     """
 
     cpus: int
@@ -46,12 +47,12 @@ class Machine:
 
     @classmethod
     def here(cls, cgroup: Path = machine.CGROUP, cache_dir: str | None = None, devices: Sequence[str] = ()) -> Machine:
-        """Reads this process's limits.
+        """Read the limits of this process.
 
         Args:
-          cgroup: where the kernel tells the limits.
-          cache_dir: the folder on whose disk columns may be kept; None counts on no disk.
-          devices: names of those that train.
+          cgroup: folder of the cgroup that limits this process.
+          cache_dir: folder for columns on disk; None for no disk.
+          devices: names of the training devices.
         """
         return cls(
             cpus=machine.cpus(cgroup),
@@ -63,11 +64,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class RecordSizes:
-    """Measured on the first records of a split (see `build.measure_records`): sizes in bytes a record.
+    """Bytes per record, measured on the first records of a split (see `build.measure_records`).
 
-    `can_split` says whether batches may be made several at once (see `columns.can_split`), `can_keep` whether rows may
-    be kept decoded (see `columns.can_keep`), `is_dense` whether every feature is dense and of a fixed shape,
-    `is_numeric` whether it is a number as well.
+    Attributes:
+      can_split: whether one call can make several batches (see `columns.can_split`).
+      can_keep: whether rows can be kept decoded (see `columns.can_keep`).
+      is_dense: whether every feature is dense and has a fixed shape.
+      is_numeric: whether every feature is also a number.
     """
 
     record_bytes: float
@@ -79,15 +82,15 @@ class RecordSizes:
 
     @property
     def kept_bytes(self) -> float:
-        """What `columns` and `disk` keep of a record."""
+        """Bytes per record in the tiers `columns` and `disk`."""
         return self.feature_bytes if self.can_keep else self.record_bytes
 
 
 @dataclass(frozen=True)
 class Window:
-    """Rows shuffled together where not all can be: `blocks` blocks of `block` neighbouring rows each.
+    """Rows shuffled together if the split does not fit in memory: `blocks` blocks of `block` adjacent rows.
 
-    A block is a whole number of batches, so that only the last window of an epoch can end in a short one.
+    A block is a whole number of batches, so only the last window of an epoch can end in a short batch.
     """
 
     block: int
@@ -100,17 +103,14 @@ class Window:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the split takes, beside what may be taken.
+    """The size of a split against the limits of the machine.
 
     Attributes:
-      records: in the split.
-      sizes: of a record.
-      options: what the user says.
-      machine: what there is.
-      epochs: how often the split will be read, where that is known.
-      remote: whether batches are not made on this machine, so that nothing can be kept here for them.
-      devices: names of those whose steps can gather their rows themselves.
-      host_only: why no step can gather the rows of this split on its device; empty where it can.
+      records: number of records in the split.
+      epochs: how often training reads the split, if known.
+      remote: whether other processes make the batches. This process then cannot keep data for them.
+      devices: names of the devices whose steps can gather their own rows.
+      host_only: why steps cannot gather the rows of this split on their device; empty if they can.
     """
 
     records: int
@@ -133,32 +133,32 @@ class Capacity:
 
     @property
     def memory(self) -> float:
-        """Bytes of memory that may be taken."""
+        """Bytes of memory that the feed may use."""
         return self.machine.memory_bytes * self.options.memory_fraction
 
     @property
     def disk(self) -> float:
-        """Bytes of disk that may be taken."""
+        """Bytes of disk that the feed may use."""
         return self.machine.disk_bytes * self.options.disk_fraction
 
     @property
     def kept(self) -> float:
-        """Bytes of all that `columns` and `disk` keep: decoded features, or records where those cannot be kept."""
+        """Bytes of the split in the tiers `columns` and `disk`: decoded features, or else serialized records."""
         return self.records * self.sizes.kept_bytes
 
     @property
     def device_memory(self) -> float | None:
-        """Bytes that may be taken of each device that trains; None where it does not say how much it has."""
-        if not accelerators(self.devices):  # CPUs share this machine's memory, and each has a copy of its own
+        """Bytes that the feed may use on each training device; None if the device does not report its memory."""
+        if not accelerators(self.devices):  # CPU devices share the memory, and each holds a copy
             return self.memory / max(1, len(self.devices))
         free = self.machine.device_bytes
         return None if free is None else free * self.options.device_fraction
 
     def tier(self) -> tuple[Tier, str]:
-        """Which tier, and why.
+        """Return the tier and the reason for it.
 
         Raises:
-          InfeedError: the tier `device` is asked for, and the columns cannot lie there.
+          InfeedError: the user requests the tier `device`, and the devices cannot hold the columns.
         """
         takes = f"{self.records:,} records take {size(self.kept)} {'decoded' if self.sizes.can_keep else 'serialized'}"
         memory, disk = f"{size(self.memory)} of memory may be used", f"{size(self.disk)} of disk may be used"
@@ -182,7 +182,7 @@ class Capacity:
         return "stream", f"{takes}, only {memory}, and only {disk}{why_not}"
 
     def _devices_hold(self, takes: str) -> str:
-        """What may be used of each device."""
+        """Return the device memory that the feed may use, as text; raise InfeedError if the columns do not fit."""
         if why := self._why_not_on_devices():
             raise InfeedError(
                 f"tier is 'device', and {why}; {takes}", where="FeedOptions.tier", do="use the tier columns, or auto"
@@ -191,33 +191,33 @@ class Capacity:
         return _UNKNOWN if free is None else f"{size(free)} of each device's memory may be used"
 
     def _why_not_on_devices(self) -> str:
-        """Empty where the columns can lie there."""
+        """Return why the devices cannot hold the columns; empty if they can."""
         free = self.device_memory
         if self.host_only or free is None or self.kept <= free:
             return self.host_only
         return f"only {size(free)} of each device's memory may be used"
 
     def readers(self, shards: int) -> tuple[int, str]:
-        """How many of the shards are read at a time, and why."""
+        """Return the number of shards read in parallel, and the reason."""
         readers = min(shards, self.options.readers or self.machine.cpus)
         if readers == shards:
             return readers, "as many as there are shards"
         return readers, "asked for in FeedOptions.readers" if self.options.readers else "one reader a core"
 
     def cache(self) -> tuple[bool, str]:
-        """Whether `stream` keeps the serialized records, and why."""
+        """Return whether `stream` keeps the serialized records, and the reason."""
         serialized = self.records * self.sizes.record_bytes
         if self.remote:
             return False, "other processes make the batches"
         if self.options.cache_records is not None:
             return self.options.cache_records, "asked for in FeedOptions.cache_records"
         if self.epochs == 1:
-            return False, "each record is read but once"
+            return False, "each record is read only once"
         fits = serialized <= self.memory
         return fits, f"serialized they take {size(serialized)} of the {size(self.memory)} that may be used"
 
     def shuffle(self) -> tuple[int, str]:
-        """Records that `stream` shuffles together, and why."""
+        """Return the number of records that `stream` shuffles together, and the reason."""
         if self.options.shuffle_records is not None:
             return min(self.options.shuffle_records, self.records), "asked for in FeedOptions.shuffle_records"
         fits = max(1, int(self.memory / (_WINDOWS * self.sizes.record_bytes)))
@@ -227,7 +227,7 @@ class Capacity:
         return window, f"{self.records:,} records would not fit or take too long to read; shards are permuted as well"
 
     def window(self) -> Window | None:
-        """Rows of `disk` that are shuffled together; None for all."""
+        """Return the rows that `disk` shuffles together; None for all."""
         if self.kept <= self.memory:
             return None
         batch = self.options.batch_size
@@ -235,31 +235,31 @@ class Capacity:
         return Window(block, max(1, int(self.memory / (block * self.sizes.kept_bytes))))
 
     def rows_a_call(self) -> int:
-        """Rows that are decoded, or gathered, in one call."""
+        """Return the number of rows to decode or gather in one call."""
         return max(1, int(min(_CALL_ROWS, _CALL_BYTES / max(1, self.sizes.feature_bytes))))
 
     def batches_a_call(self) -> int:
-        """Batches of training that are made in one call."""
+        """Return the number of training batches to make in one call."""
         return max(1, self.rows_a_call() // self.options.batch_size) if self.sizes.can_split else 1
 
 
 def accelerators(devices: Sequence[str]) -> tuple[str, ...]:
-    """Those of the devices that have memory of their own."""
+    """Return the devices that have memory of their own."""
     return tuple(one for one in devices if "CPU" not in one)
 
 
 def _free_device_bytes(devices: Sequence[str]) -> int | None:
-    """Of the one that has least, as TensorFlow tells it for GPUs."""
+    """Return the least free memory of the devices, as TensorFlow reports it for GPUs."""
     if not devices:
         return None
     import tensorflow as tf
-    from tensorflow.python.client import device_lib  # the one place where limits are told
+    from tensorflow.python.client import device_lib  # the only module that reports limits
 
     try:
         limits = {_short(one.name): one.memory_limit for one in device_lib.list_local_devices()}
         used = [tf.config.experimental.get_memory_info(_short(one))["current"] for one in devices]
         return min(int(limits[_short(one)] - taken) for one, taken in zip(devices, used, strict=True))
-    except (KeyError, ValueError, tf.errors.OpError):  # a device that does not tell, or one cut into several
+    except (KeyError, ValueError, tf.errors.OpError):  # a device without a reported limit, or a partitioned one
         return None
 
 
@@ -269,7 +269,7 @@ def _short(device: str) -> str:
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Free bytes, and those that our own files take: a plan must not change because the one before kept its columns."""
+    """Count free bytes plus the bytes of our own files, so that cached columns do not change the next plan."""
     ours = sum(file.stat().st_blocks * 512 for file in folder.glob("*/*"))
     while not folder.exists():
         folder = folder.parent

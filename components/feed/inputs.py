@@ -1,10 +1,10 @@
-"""Batches that the user's own code gives: what an input function is given and returns, and generators as datasets.
+"""Input functions: batches from user code, and Python generators as datasets.
 
-The feed reads Examples. Who has a reader already, such as a Python generator, a tf.data pipeline or a data service,
-names a function that returns its batches; they go the same way from there on.
+The feed reads Examples. An input function replaces this reader by a Python generator, a tf.data pipeline or a data
+service.
 
-TensorFlow is imported where it is used: the process in which `from_process` runs a generator imports this module, and
-should start quickly.
+Functions import TensorFlow when they need it. The generator process of `from_process` imports this module and should
+start quickly.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _END = "end of the generator"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What an input function is given.
+    """Argument of an input function.
 
     Attributes:
-      files: file patterns of the split's Examples, as TFX gives them.
+      files: TFX file patterns of the split's Examples.
       transform_graph: path of the TransformGraph artifact.
-      training: whether to train on the batches, or to evaluate.
-      batch_size: examples in one batch of this worker: its part of the global batch.
-      workers: which worker this is, and of how many; no two should give the same example.
-      seed: for whatever is random.
-      hparams: the user's own, as the model function gets them.
-      signature: TypeSpecs of what the model is fed: ({name: [batch, ...]}, label [batch]).
+      training: True for training, False for evaluation.
+      batch_size: examples in a batch of this worker, which is its part of the global batch.
+      workers: this worker, and the number of workers. No two workers should return the same example.
+      seed: seed for random operations.
+      hparams: the user's hyperparameters, as passed to the model function.
+      signature: TypeSpecs of the model's input: ({name: [batch, ...]}, label [batch]).
     """
 
     files: tuple[str, ...]
@@ -53,15 +53,15 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Input:
-    """What an input function may return; a dataset alone stands for `Input(dataset)`.
+    """Result of an input function. A plain dataset is short for `Input(dataset)`.
 
     Attributes:
-      batches: (features, label) or (features, label, weight), [batch, ...] each; in training begun again whenever it
-        ends. Or a function of a step's number that returns endless batches from that step on.
-      steps_per_epoch: global batches in an epoch of training; None where the dataset knows its cardinality.
-      repeatable: whether a dataset gives the same batches in the same order each time: a resumed training then passes
-        over those that it has had, which costs reading them. Without, it goes on with whatever batch comes first.
-      close: called when training has ended, however it did.
+      batches: dataset of (features, label) or (features, label, weight), [batch, ...] each, which training repeats. Or
+        a function that takes a step number and returns endless batches from that step on.
+      steps_per_epoch: global batches in a training epoch; None uses the cardinality of the dataset.
+      repeatable: whether the dataset gives the same batches in the same order on each pass. If True, a resumed training
+        reads and skips the batches that it has already used. If False, it continues with the first batch.
+      close: function to call when training ends or fails.
     """
 
     batches: Batches
@@ -70,7 +70,7 @@ class Input:
     close: Callable[[], None] = field(default=lambda: None)
 
     def dataset(self, start_step: int = 0) -> tf.data.Dataset:
-        """Endless batches of training, the first one that of `start_step`."""
+        """Return endless training batches from `start_step` on."""
         import tensorflow as tf
 
         if not isinstance(self.batches, tf.data.Dataset):
@@ -80,12 +80,12 @@ class Input:
 
 
 def from_generator(batches: Callable[[], Iterable[Any]], signature: Any, *, ahead: int = 8) -> tf.data.Dataset:
-    """The batches of a Python generator, through a queue that a thread keeps filled.
+    """Return the batches of a Python generator as a dataset, with a queue that a thread fills.
 
     Args:
-      batches: gives whole batches; called anew for each pass over the data.
-      signature: TypeSpecs of a batch, such as `InputSpec.signature`.
-      ahead: batches in the queue, at most.
+      batches: function that returns whole batches. Each pass over the data calls it once.
+      signature: TypeSpecs of a batch, for example `InputSpec.signature`.
+      ahead: maximum number of batches in the queue.
     """
     import tensorflow as tf
 
@@ -95,40 +95,40 @@ def from_generator(batches: Callable[[], Iterable[Any]], signature: Any, *, ahea
 def from_process(
     function: str, signature: Any, *, ahead: int = 8, arguments: Mapping[str, Any] | None = None
 ) -> tf.data.Dataset:
-    """As `from_generator`, with the generator in a process of its own: Python there does not slow the training down.
+    """Return the batches of a generator that runs in its own process, so that its Python code does not slow training.
 
     Args:
-      function: `package.module:function` or `path/file.py:function`, called as `function(**arguments)`; it gives whole
-        batches of NumPy arrays.
+      function: `package.module:function` or `path/file.py:function`. `function(**arguments)` yields whole batches of
+        NumPy arrays.
       signature: TypeSpecs of a batch.
-      ahead: batches that wait here, at most; beside them a pipe's worth waits on its way.
+      ahead: maximum number of batches in the queue. The pipe holds up to 64 KiB more.
       arguments: plain values.
 
     Raises:
-      InfeedError: there is no such function. If the generator fails later, or its process is killed, TensorFlow's error
-        carries the InfeedError of `items_of`.
+      InfeedError: the function does not exist. If the generator fails later, or its process is killed, TensorFlow's
+        error contains the InfeedError of `items_of`.
     """
     user_code.resolve(function, "input_fn")
     return from_generator(lambda: items_of(function, arguments or {}), signature, ahead=ahead)
 
 
 def items_of(function: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
-    """What `function(**arguments)` gives, made in another process, which ends when the iterator is closed.
+    """Iterate over `function(**arguments)` in another process, which ends when the iterator is closed.
 
-    The pipe between the two holds 64 KiB on Linux: the generator waits where nobody takes what it gives.
+    The pipe between the processes holds 64 KiB on Linux. The generator waits while the pipe is full.
 
     Args:
       function: `package.module:function` or `path/file.py:function`.
-      arguments: they, and what the function gives, go through the pipe, so they have to be values that can be pickled.
+      arguments: values that can be pickled, as must the items that the function yields.
 
     Raises:
       InfeedError: the generator failed, or its process was killed.
     """
-    context = multiprocessing.get_context("spawn")  # a fork of a process that runs TensorFlow may hang
+    context = multiprocessing.get_context("spawn")  # a process that runs TensorFlow may hang after a fork
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send_all, args=(function, arguments, sender), daemon=True)
     process.start()
-    sender.close()  # the other process has the only one now: when that ends, so does the pipe
+    sender.close()  # only the other process holds the sender now, so the pipe ends with that process
     try:
         while (item := receiver.recv())[0] != _END:
             yield item[1]

@@ -1,4 +1,4 @@
-"""What a user may say about feeding; everything left at its default is decided by `plan`, with its reason."""
+"""Options of the feed. `plan` decides every option that keeps its default, and gives a reason."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ Flip = Literal["none", "horizontal"]
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """How batches are made.
+    """Options of the batches.
 
     Attributes:
       batch_size: records in a global batch, over all replicas.
-      seed: orders shards and records and drives augmentation; the same seed gives the same run.
-      tier: `columns` decodes a split once and holds it in memory, `disk` holds it in files, `stream` reads it again
-        each epoch; `device` copies the columns of training to the accelerators, where each step gathers its own rows.
-        `auto` takes the first in which the decoded split fits, `device` only where accelerators train, and for one
-        epoch of much data `stream`.
-      cache_records: whether `stream` keeps the serialized records in memory; None where they fit.
-      shuffle_records: records that `stream` shuffles together; None fits them to the split and the memory there is.
-      readers: shards read at a time; None means one per CPU core, at most one per shard.
-      memory_fraction: share of the machine's (or the cgroup's) memory that columns, held records and windows may take.
-        A third leaves room for the model, TensorFlow's own buffers and the page cache.
-      device_fraction: share of an accelerator's free memory that the columns of `device` may take. A quarter leaves
-        room for the model, its gradients and its activations.
-      disk_fraction: share of the free disk under `cache_dir` that `disk` may take.
-      cache_dir: local folder where `disk` keeps its files, for later trainings too, and where the counts of datasets
-        without a manifest are kept; every host has its own. What no training has used for thirty days is removed, and
-        what was used longest ago where room is needed.
-      skip_corrupt: corrupt records that may be left out, at most; all files are then read once beforehand to find them.
-        0 stops at the first one.
-      mix: share of each split that is trained on, by its name, where there are several; of several datasets, by what
-        `shards.dataset_names` calls them, such as the id of the component that wrote one. Shares need not add up to 1.
-      class_shares: share of each class in training, by its name, or `equal`; classes left out are not trained on.
-      weight: a transformed feature that says how much an example counts in the loss; the model does not see it.
-      static_shapes: fills the last short batch of evaluation with rows of weight 0, so that all are of one shape; None
-        does so under the strategy `tpu`.
+      seed: seed of shuffling and augmentation. The same seed gives the same run.
+      tier: where the split is kept. `columns` decodes it once into memory. `disk` decodes it into files. `stream`
+        reads it again in each epoch. `device` copies the training columns to the accelerators, where each step gathers
+        its own rows. `auto` chooses the first tier in which the decoded split fits: `device` only if accelerators
+        train, and `stream` for a single epoch of a large split.
+      cache_records: whether `stream` keeps the serialized records in memory; None keeps them if they fit.
+      shuffle_records: records that `stream` shuffles together; None adapts to the split and the memory.
+      readers: shards read in parallel; None means one per CPU core, at most one per shard.
+      memory_fraction: share of the memory of the machine or the cgroup for columns, records and windows. A third leaves
+        room for the model, TensorFlow's buffers and the page cache.
+      device_fraction: share of an accelerator's free memory for the columns of `device`. A quarter leaves room for the
+        model, its gradients and its activations.
+      disk_fraction: share of the free disk under `cache_dir` for the columns of `disk`.
+      cache_dir: local folder of each host for the columns of `disk` and the record counts of datasets without a
+        manifest. Later trainings reuse them. The feed removes entries unused for thirty days, and the least recently
+        used entries if it needs space.
+      skip_corrupt: number of corrupt records to skip, at most. The feed then scans all files before training. 0 stops
+        at the first corrupt record.
+      mix: share of each training split by name. With several datasets, `shards.dataset_names` names them, for example
+        by the id of the component that wrote them. Shares need not add up to 1.
+      class_shares: share of each class in training by name, or `equal`. Classes without a share are not used.
+      weight: transformed feature that holds the example weight in the loss. The model does not get this feature.
+      static_shapes: whether to pad the last evaluation batch with rows of weight 0, so that all batches have one shape;
+        None pads under the strategy `tpu`.
     """
 
     batch_size: int = 128
@@ -70,7 +70,7 @@ class FeedOptions:
         if self.class_shares != "equal":
             self._check_weights("class_shares")
         if self.mix and self.class_shares:
-            raise refused(self, "class_shares", "choose one of them", "mix and class_shares are given both")
+            raise refused(self, "class_shares", "choose one of them", "mix and class_shares are both given")
         for name in ("memory_fraction", "device_fraction", "disk_fraction"):
             require(0 < getattr(self, name) < 1, self, name, "use a share between 0 and 1")
 
@@ -80,12 +80,12 @@ class FeedOptions:
         if weights:
             are_shares = all(weight >= 0 and math.isfinite(weight) for weight in weights.values())
             is_any = any(weights.values())
-            require(are_shares and is_any, self, name, "use shares of at least 0, one of them above it")
+            require(are_shares and is_any, self, name, "use shares of at least 0, with one above 0")
 
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """Which worker this process is, and of how many; each makes its own part of every global batch."""
+    """Index of this worker, and the number of workers. Each worker makes its part of every global batch."""
 
     index: int = 0
     count: int = 1
@@ -93,13 +93,13 @@ class WorkerContext:
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.count:
             raise InfeedError(
-                f"worker {self.index} of {self.count}",
+                f"worker index is {self.index} of {self.count} workers",
                 where="WorkerContext",
                 do="number the workers from 0 to count - 1",
             )
 
     def per_worker_batch_size(self, batch_size: int) -> int:
-        """Records of a global batch that fall to each worker.
+        """Return the number of records of a global batch that each worker makes.
 
         Raises:
           InfeedError: the workers cannot share a batch evenly.
@@ -118,7 +118,7 @@ SINGLE_WORKER = WorkerContext()
 
 @dataclass(frozen=True)
 class Normalise:
-    """`(pixel / 255 - mean) / std`, pixels 0 to 255; the defaults map them to -1 ... 1."""
+    """Normalization of pixels: `(pixel / 255 - mean) / std`. The defaults map 0 to 255 to -1 to 1."""
 
     mean: float = 0.5
     std: float = 0.5
@@ -127,25 +127,25 @@ class Normalise:
         require(self.std > 0, self, "std", "use a number above 0")
 
     def describe(self) -> str:
-        """In words, for the plan."""
+        """Describe the normalization for the plan."""
         return f"normalises by mean {self.mean:g} and deviation {self.std:g}"
 
 
 @dataclass(frozen=True)
 class Augment:
-    """The classic recipe for small pictures.
+    """Options of image augmentation, a standard recipe for small images.
 
     Attributes:
-      shift: pads by so many pixels with reflection and crops at random: a shift of up to `shift` pixels each way.
-      flip: `horizontal` mirrors half of the pictures, left to right.
-      rotate: up to so many degrees either way, bilinear, edges reflected.
-      crop: takes a window of a random share, from `crop` to 1, of the picture's area, at a random place, and resizes it
-        to the size of the whole picture (Szegedy 2015, `RandomResizedCrop`).
-      stretch: changes that window's width to height by up to this factor either way; 4/3 is usual.
-      cutout: side in pixels of one square a picture that is set to the mean; it may stick out at the border.
-      brightness: adds up to this share of the full range to all of a picture's pixels, or takes it away.
-      contrast: multiplies what each pixel differs from its picture's and channel's mean by a factor of 1 - contrast to
-        1 + contrast. After both, pixels are cut off at 0 and 255.
+      shift: maximum shift in pixels, in each direction. Edges are reflected.
+      flip: `horizontal` mirrors half of the images left to right.
+      rotate: maximum rotation in degrees, in both directions; bilinear, with reflected edges.
+      crop: minimum share of the image area in a random crop. The crop is resized to the image size (Szegedy 2015,
+        `RandomResizedCrop`).
+      stretch: maximum change of the crop's aspect ratio, as a factor; 4/3 is usual.
+      cutout: side in pixels of one random square per image that is set to the mean. It may cross the border.
+      brightness: maximum change of brightness, as a share of the full range.
+      contrast: maximum change of contrast: the deviation from the mean of each image and channel is multiplied by
+        1 - contrast to 1 + contrast. After both changes, pixels are clipped to 0 to 255.
     """
 
     shift: int = 0
@@ -166,7 +166,7 @@ class Augment:
             require(0 <= getattr(self, name) <= 1, self, name, "use a share from 0 to 1")
 
     def describe(self) -> str:
-        """In words, for the plan; empty where nothing is changed."""
+        """Describe the changes for the plan; empty if there are none."""
         parts = [
             f"shifts by up to {self.shift} px with reflected edges" if self.shift else "",
             "mirrors half of them" if self.flip == "horizontal" else "",

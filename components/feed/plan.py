@@ -1,8 +1,8 @@
-"""How a split is turned into batches, and why: `plan` is pure and decides, `InputPlan` says it in words and numbers.
+"""The plan that turns a split into batches: `plan` decides, and `InputPlan` holds the decisions and their reasons.
 
-Every stage that reads, decodes, shuffles, caches, augments, batches or prefetches stands in `InputPlan.stages`, in
-order; `build` applies what the list holds and nothing else. The lists are at the end of this file, one for each way to
-read. A plan is made, printed and compared without TensorFlow.
+`InputPlan.stages` lists every stage that reads, decodes, shuffles, caches, augments, batches or prefetches, in order.
+`build` applies exactly these stages. The end of this file has one list for each way to read. Planning needs no
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from infeed.components.feed.stages.reading import (
     VerifyFiles,
 )
 
-Stages: TypeAlias = tuple[Stage[Any, Made], ...]  # each takes what the one before it makes
+Stages: TypeAlias = tuple[Stage[Any, Made], ...]  # each stage takes the output of the stage before
 
 _PADDED = "a feature is padded to the longest of each batch, so batches are decoded one by one"
 _ROW_ORDER = "the order is made from row numbers, below"
@@ -57,12 +57,15 @@ _ROW_ORDER = "the order is made from row numbers, below"
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """What is fed: training data (endless, shuffled, augmented) or evaluation data (complete, in order, once).
+    """The data to feed: training data (endless, shuffled, augmented) or evaluation data (complete, in order, once).
 
-    `left_out` says in words which corrupt records the shards no longer hold; `class_names` are those of the labels, by
-    index; `epochs` says how often the split will be read, where that is known; `static_shapes` whether every batch has
-    to be of the same shape; `remote` whether other processes than this one make the batches; `devices` names those of
-    this process whose steps take row numbers, and is empty where the loop that trains takes batches alone.
+    Attributes:
+      left_out: descriptions of the corrupt records that the shards no longer hold.
+      class_names: names of the label's classes, by index.
+      epochs: how often training reads the split, if known.
+      static_shapes: whether all batches must have the same shape.
+      remote: whether other processes make the batches.
+      devices: devices of this process whose steps take row numbers; empty if the training loop takes only batches.
     """
 
     training: bool
@@ -79,9 +82,9 @@ class FeedSpec:
 
 @dataclass(frozen=True)
 class InputPlan:
-    """The decisions. `steps_per_epoch` counts batches; in training the batches that an epoch's records fill."""
+    """The decisions of a plan. In training, `steps_per_epoch` counts only full batches."""
 
-    tier: Tier | Literal["input_fn"]  # the latter for batches of a user's own function
+    tier: Tier | Literal["input_fn"]  # "input_fn" for batches from a user's function
     reason: str
     shards: tuple[ShardFile, ...]
     records: int
@@ -94,38 +97,38 @@ class InputPlan:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the split on disk."""
+        """Size of the split on disk, in bytes."""
         return sum(shard.bytes for shard in self.shards)
 
     @property
     def holds_rows(self) -> bool:
-        """Whether every worker holds all rows and takes batches by their numbers."""
+        """Whether every worker holds all rows and gathers batches by row number."""
         return any(isinstance(stage, GatherShuffled | GatherInStep | GatherInOrder) for stage in self.stages)
 
     def describe(self) -> str:
-        """The plan as text, one line a stage."""
+        """Return the plan as text, with one line per stage."""
         lines = [f"{self.tier}: {self.reason}"]
         lines += [f"{i:2}. {one.name:<9} {one.does}: {one.reason}" for i, one in enumerate(self.stages, 1)]
         lines += [f"left out: {one}" for one in self.left_out]
         return "\n".join(lines)
 
     def summary(self) -> PlanSummary:
-        """What `input_profile.json` says of the plan."""
+        """Return the plan as `input_profile.json` records it."""
         steps = tuple(StepSummary(one.name, one.does, one.reason) for one in self.stages)
         return PlanSummary(self.tier, self.reason, steps, self.left_out)
 
 
 def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, machine: Machine) -> InputPlan:
-    """Plans the reading of one split.
+    """Plan how to read one split.
 
     Raises:
-      InfeedError: there is no record to read, rows are to be drawn by share where that cannot be done, or the tier
-        `device` is asked for where the columns cannot lie there.
+      InfeedError: the split is empty, the tier cannot sample by share, or the devices cannot hold the columns that the
+        tier `device` requires.
     """
     records = sum(shard.records for shard in shards)
     if not records:
         raise InfeedError("there is no record to read", do="check that the split is not empty")
-    if not spec.training and options.tier == "device":  # rows in their order; the host gathers them
+    if not spec.training and options.tier == "device":  # the host gathers the rows in order
         options = replace(options, tier="columns")
     capacity = Capacity(
         records, spec.sizes, options, machine, spec.epochs, spec.remote, spec.devices, _why_host_only(spec)
@@ -147,7 +150,7 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
 
 
 def _why_host_only(spec: FeedSpec) -> str:
-    """Why no step can gather the rows of this split itself; empty where it can."""
+    """Return why steps cannot gather the rows of this split; empty if they can."""
     if not spec.devices:
         return "the loop that trains takes batches, not row numbers"
     if not spec.sizes.is_numeric:
@@ -166,7 +169,7 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
         return _streamed_in_order(shards, capacity)
     if weights and weights.by == "class":
         raise InfeedError(
-            "a stream knows the class of a record too late to draw by it",
+            "the tier stream cannot sample by class: it knows the class of a record only after decoding",
             where=weights.option,
             do="use the tier columns or disk, or weigh with class_weight",
         )
@@ -187,7 +190,7 @@ def _kept(
         _read_in_order(shards, capacity),
         *((BatchRecords(capacity.rows_a_call(), vectorised), *decode) if decoded else ()),
         CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
-        _gather(tier, spec, capacity, weights),  # behind what is kept, so that each epoch has an order of its own
+        _gather(tier, spec, capacity, weights),  # after the kept columns, so that each epoch has its own order
         *(() if decoded else decode),
     )
 
@@ -204,9 +207,9 @@ def _gather(
 
 
 def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
-    """Whether each step gathers its rows itself.
+    """Return whether each step gathers its own rows.
 
-    It does on devices that hold them, and on CPUs small batches to which nothing is done that takes long.
+    Steps gather rows on devices that hold them. On CPUs they gather small batches that need no slow processing.
     """
     if tier == "device":
         return True
@@ -238,7 +241,7 @@ def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: Sampling
         InterleaveShards(*capacity.readers(len(shards))),
         *((SampleSplits(window, weights),) if weights else (ShuffleWindows(window, reason), Repeat())),
         ReadAhead(),
-        # Behind the shuffle, which moves single records, and before parsing, which wants many.
+        # The shuffle moves single records; parsing is fastest on many.
         BatchRecords(capacity.options.batch_size * batches, static, drop_remainder=True, batches=batches),
         ParseExamples(),
         TransformFeatures(),
@@ -262,7 +265,7 @@ def _read_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> ReadShard
 
 
 def _finish(tier: Tier, spec: FeedSpec, capacity: Capacity) -> Stages:
-    """The stages that are the same for all: they are done anew for every batch, so they come behind what is kept."""
+    """Return the last stages. They process every batch again, so they come after the kept data."""
     if _in_step(tier, spec, capacity):
         return (PlaceColumns(spec.devices),) if tier == "device" else ()
     size, batches = capacity.options.batch_size, capacity.batches_a_call()

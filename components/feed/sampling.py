@@ -1,8 +1,7 @@
-"""Rows sampled by weight: several datasets mixed, or classes balanced, exactly and the same each time.
+"""Rows sampled by weight, to mix datasets or balance classes exactly and reproducibly.
 
-Rows form groups, one a split or one a class. An epoch takes as many rows of each group as its weight comes to, going
-round the group's own rows: where the last epoch ended the next goes on, so no row of a group is seen twice before all
-others were seen.
+Rows form groups, one per split or class. An epoch takes rows of each group in proportion to the group's weight. Each
+epoch continues in the group where the last epoch stopped, so no row repeats before all rows of its group were used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class SamplingWeights:
-    """`names` are the splits in the order of their records, or the classes by their indices; one of `weights` each."""
+    """Weights of splits in record order, or of classes in index order."""
 
     by: Literal["split", "class"]
     names: tuple[str, ...]
@@ -34,11 +33,11 @@ class SamplingWeights:
 
     @property
     def option(self) -> str:
-        """Where they were asked for."""
+        """The option that sets the weights."""
         return "FeedOptions.mix" if self.by == "split" else "FeedOptions.class_shares"
 
     def describe(self) -> str:
-        """In words, for the plan: `70 % of 'old', 30 % of 'new'`."""
+        """Describe the weights for the plan: `70 % of 'old', 30 % of 'new'`."""
         total = sum(self.weights)
         sampled = [(name, weight) for name, weight in zip(self.names, self.weights, strict=True) if weight]
         shown = ", ".join(f"{100 * (weight / total):.3g} % of {name!r}" for name, weight in sampled[:_SHOWN])
@@ -47,7 +46,7 @@ class SamplingWeights:
 
 @dataclass(frozen=True)
 class Group:
-    """Row numbers, int64 [rows], and the weight that decides how many of them are in each epoch."""
+    """Row numbers, int64 [rows], and the weight of the group in each epoch."""
 
     rows: npt.NDArray[np.int64]
     weight: float
@@ -56,10 +55,10 @@ class Group:
 def sampling_weights(
     shards: Sequence[ShardFile], class_names: Sequence[str], options: FeedOptions
 ) -> SamplingWeights | None:
-    """What the options ask for; None where they ask for nothing.
+    """Return the weights that the options set; None if they set none.
 
     Raises:
-      InfeedError: a name that does not exist, or no share for a split that is trained on.
+      InfeedError: a name does not exist, or a training split has no share.
     """
     splits = tuple(dict.fromkeys(shard.split for shard in shards))
     if options.mix:
@@ -80,21 +79,21 @@ def sampling_weights(
 
 
 def group_rows(keys: npt.NDArray[np.int64], weights: SamplingWeights) -> list[Group]:
-    """Groups the rows by their keys.
+    """Group the rows by key.
 
     Args:
-      keys: of each row, int64 [rows], the place of its split or class among the names.
-      weights: of the keys; rows of a key of weight 0 are never sampled.
+      keys: index of each row's split or class in `weights.names`, int64 [rows].
+      weights: weights of the keys. Rows with weight 0 are never sampled.
 
     Raises:
-      InfeedError: a key has a weight and no row.
+      InfeedError: a key has a weight but no rows.
     """
     groups = []
     for key, (name, weight) in enumerate(zip(weights.names, weights.weights, strict=True)):
         rows = np.flatnonzero(keys == key)
         if weight and not len(rows):
             raise InfeedError(
-                f"{name!r} has a share of {weight:g}, and there is no such record",
+                f"{name!r} has a share of {weight:g}, but no record",
                 where=weights.option,
                 do="leave it out, or give it the share 0",
             )
@@ -104,7 +103,7 @@ def group_rows(keys: npt.NDArray[np.int64], weights: SamplingWeights) -> list[Gr
 
 
 def apportion(weights: Sequence[float], total: int) -> list[int]:
-    """`total` apportioned by the method of the largest remainder: whole numbers that add up to it."""
+    """Divide `total` into integers by weight, with the largest remainder method."""
     exact = np.asarray(weights) / sum(weights) * total
     whole = np.floor(exact).astype(int)
     for number in np.argsort(whole - exact, kind="stable")[: total - whole.sum()]:
@@ -113,7 +112,7 @@ def apportion(weights: Sequence[float], total: int) -> list[int]:
 
 
 def sample(groups: Sequence[Group], total: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
-    """The rows of an epoch, int64 [total], group after group."""
+    """Return the rows of an epoch, int64 [total], group after group."""
     import tensorflow as tf
 
     counts = apportion([group.weight for group in groups], total)
@@ -127,7 +126,10 @@ def sample(groups: Sequence[Group], total: int, seed: int, epoch: tf.Tensor) -> 
 
 
 def _sample_group(rows: tf.Tensor, count: int, seed: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
-    """Rows `epoch * count` and the following of an endless series of permutations; the order of whole ones is free."""
+    """Take the next `count` rows, from `epoch * count` on, of an endless series of permutations of `rows`.
+
+    The result is shuffled later, so a permutation that is taken completely keeps its original order.
+    """
     import tensorflow as tf
 
     def permuted(number: tf.Tensor) -> tf.Tensor:

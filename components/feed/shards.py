@@ -1,8 +1,8 @@
-"""The files of a split: which to read, how many records each holds, which of those are corrupt, and who reads which.
+"""The shards of a split: their record counts, their corrupt records, and the worker that reads each.
 
-A manifest says how many there are; without one they are counted once. TensorFlow tells a corrupt record by a byte
-offset, without its file, and cannot go on after it in the same file: it is named here where it stops a training, or
-left out beforehand where that is asked for.
+Record counts come from the manifest. Without a manifest, the feed counts the records once. TensorFlow reports a corrupt
+record by a byte offset without the file, and cannot read the rest of the file. This module names the record in the
+error, or skips corrupt records before training if `FeedOptions.skip_corrupt` is set.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from infeed.components.feed.options import WorkerContext
 
 _RUN_NUMBER = re.compile(r"_-?\d+$")
 _WRITE_RECORDS = 1024
-# The copies live as long as this process, so time counts for more than their size.
+# The copies exist only while this process runs, so speed matters more than size.
 _FAST_GZIP = 1
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """One TFRecord file of a `split`; `bytes` is its size on disk, `crc32c` of the file as it lies there, in hex."""
+    """A TFRecord file of a split. `bytes` and `crc32c` (in hex) are those of the file on disk."""
 
     path: str
     records: int
@@ -44,18 +44,18 @@ class ShardFile:
 
     @property
     def identity(self) -> tuple[str, int, int, str]:
-        """The same wherever a file of this content lies."""
+        """Values that identify the content, wherever the file is."""
         return posixpath.basename(self.path), self.records, self.bytes, self.crc32c
 
     @property
     def expected(self) -> Expected:
-        """What the file has to be."""
+        """Size and checksum that the file must have."""
         return Expected(self.path, self.bytes, self.crc32c)
 
 
 @dataclass(frozen=True)
 class RecordRange:
-    """Some of the records of one file: `records` of them after the first `skip`, or all after those."""
+    """A range of one file: `records` records after the first `skip`. `to_end` marks a range that ends the file."""
 
     path: str
     skip: int
@@ -66,15 +66,15 @@ class RecordRange:
 def worker_ranges(
     shards: Sequence[ShardFile], workers: WorkerContext, *, evenly: bool = False
 ) -> tuple[RecordRange, ...]:
-    """What one worker reads: whole files where they divide evenly, else its own range of all records.
+    """Return the ranges that one worker reads: whole files if they divide evenly, else a part of all records.
 
-    No two workers read the same record, and together they read all of them.
+    The workers share all records without overlap.
 
     Args:
-      evenly: always ranges, which differ by one record at most.
+      evenly: divide by records, so that shares differ by at most one record.
 
     Raises:
-      InfeedError: a worker would have nothing to read.
+      InfeedError: a worker has nothing to read.
     """
     if workers.count == 1 or (len(shards) % workers.count == 0 and not evenly):
         return tuple(
@@ -91,7 +91,7 @@ def worker_ranges(
 
 
 def _within(shards: Sequence[ShardFile], first: int, end: int) -> Iterator[RecordRange]:
-    """The parts of files that hold records `first` to `end` of all, counted through."""
+    """Yield the ranges of the files that hold records `first` to `end - 1` of the split."""
     before = 0
     for shard in shards:
         skip, stop = max(first - before, 0), min(end - before, shard.records)
@@ -101,16 +101,16 @@ def _within(shards: Sequence[ShardFile], first: int, end: int) -> Iterator[Recor
 
 
 def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[ShardFile, ...]:
-    """The shards behind TFX's file patterns (`.../Split-train/*`), in a stable order, empty ones left out.
+    """Return the non-empty shards that match TFX's file patterns (`.../Split-train/*`), in a stable order.
 
-    Their `split` is the split's name; where several datasets are read, the name of the dataset, see `dataset_names`;
-    where several splits of several datasets are, `dataset/split`.
+    `ShardFile.split` is the name of the split. For one split of several datasets, it is the name of the dataset (see
+    `dataset_names`). For several splits of several datasets, it is `dataset/split`.
 
     Args:
-      cache_dir: where the counts of datasets without a manifest are kept; None counts anew each time.
+      cache_dir: folder for the record counts of datasets without a manifest; None counts the records each time.
 
     Raises:
-      InfeedError: the patterns hold no record at all.
+      InfeedError: the files that match hold no record.
     """
     folders = [posixpath.dirname(pattern) for pattern in patterns]
     called = _names_of(folders)
@@ -125,10 +125,10 @@ def shard_files(patterns: Sequence[str], cache_dir: str | None = None) -> tuple[
 
 
 def dataset_names(roots: Sequence[str]) -> dict[str, str]:
-    """What the datasets are called: the first part of their paths in which all differ, else the whole path.
+    """Name datasets by the first part of their paths in which all differ, else by the whole path.
 
-    TFX puts the id of the component that wrote a dataset into its path, and Vertex AI adds a number of the run to it,
-    which is left out where the rest differs: `Clicks_-123/examples`, `Views_456/examples` are called Clicks and Views.
+    TFX puts the id of the component that wrote a dataset into the path, and Vertex AI adds a run number. The name omits
+    the run number if the rest differs: `Clicks_-123/examples` and `Views_456/examples` become Clicks and Views.
     """
     for parts in zip(*(root.split("/") for root in roots), strict=False):
         for names in ([_RUN_NUMBER.sub("", part) for part in parts], parts):
@@ -138,7 +138,7 @@ def dataset_names(roots: Sequence[str]) -> dict[str, str]:
 
 
 def _names_of(folders: Sequence[str]) -> dict[str, str]:
-    """What each folder of a split is called among these."""
+    """Name each split folder so that all names differ."""
     places = {folder: (posixpath.dirname(folder), _split_of(folder)) for folder in folders}
     roots = list(dict.fromkeys(root for root, _ in places.values()))
     splits = {split for _, split in places.values()}
@@ -171,7 +171,7 @@ def _split_shards(folder: str, called: str, cache_dir: str | None) -> list[Shard
 
 @dataclass(frozen=True)
 class Corrupt:
-    """Records `first` to `last` of a file, counted from 0, that cannot be read, and why."""
+    """Unreadable records `first` to `last` of a file, counted from 0, and the reason."""
 
     file: str
     first: int
@@ -185,10 +185,10 @@ class Corrupt:
 
 @contextmanager
 def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
-    """Turns TensorFlow's error about corrupt data into one that names file and record.
+    """Convert TensorFlow's error about corrupt data into an InfeedError that names the file and the record.
 
     Raises:
-      InfeedError: in the body a corrupt or truncated record of these files was read.
+      InfeedError: the body of the `with` statement read a corrupt or truncated record of these files.
     """
     import tensorflow as tf
 
@@ -201,10 +201,10 @@ def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
 
 
 def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:
-    """Compares the files with their checksums, once each; what was found right is remembered in `cache_dir`.
+    """Compare each file with its checksum once, and remember correct files in `cache_dir`.
 
     Raises:
-      InfeedError: a file is missing, damaged (with the first record that is) or replaced by another one.
+      InfeedError: a file is missing, damaged or replaced. For damage, the error names the first corrupt record.
     """
     try:
         verify([shard.expected for shard in shards if shard.crc32c], str(Path(cache_dir).expanduser()))
@@ -225,19 +225,19 @@ def _name_first(shard: ShardFile, error: Exception) -> None:
 
 
 def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[ShardFile, ...], tuple[Corrupt, ...]]:
-    """Reads all files once; those that hold corrupt records are replaced by copies without them.
+    """Scan all files, and replace files that hold corrupt records by copies without these records.
 
-    The copies are removed when this process ends.
+    The copies are deleted when this process exits.
 
     Raises:
-      InfeedError: more than `limit` records are corrupt, or every one is.
+      InfeedError: more than `limit` records are corrupt, or all of them.
     """
     found = [tuple(corrupt_records(shard)) for shard in shards]
     corrupt = tuple(itertools.chain(*found))
     count = sum(one.last - one.first + 1 for one in corrupt)
     if count > limit or count == sum(shard.records for shard in shards):
         raise InfeedError(
-            f"{count:,} records are corrupt, and {limit:,} may be left out",
+            f"{count:,} records are corrupt, and skip_corrupt is {limit:,}",
             where="; ".join(map(str, corrupt[:5])),
             do="write the dataset again, or raise FeedOptions.skip_corrupt",
         )
@@ -253,7 +253,7 @@ def without_corrupt(shards: Sequence[ShardFile], limit: int) -> tuple[tuple[Shar
 
 
 def corrupt_records(shard: ShardFile) -> Iterator[Corrupt]:
-    """Single records with a wrong checksum, and all those after a place that cannot be passed."""
+    """Yield each record with a wrong checksum, and the range of records after an unreadable position."""
     number = 0
     try:
         for payload in records.scan_records(shard.path):
@@ -279,7 +279,7 @@ def _until_unreadable(scanned: Iterator[bytes | None]) -> Iterator[bytes | None]
     try:
         yield from scanned
     except InfeedError:
-        return  # counted already
+        return  # `corrupt_records` has counted the rest
 
 
 def _batched(payloads: Iterator[bytes | None]) -> Iterator[list[bytes | None]]:

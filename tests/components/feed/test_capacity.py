@@ -31,7 +31,7 @@ def test_one_epoch_of_much_data_is_streamed_and_of_little_is_not():
 def test_serialized_records_are_cached_where_they_fit_and_are_read_again():
     assert capacity(10_000).cache()[0]
     assert not capacity(10_001).cache()[0]
-    assert capacity(10_000, epochs=1).cache() == (False, "each record is read but once")
+    assert capacity(10_000, epochs=1).cache() == (False, "each record is read only once")
     assert capacity(10_001, cache_records=True).cache() == (True, "asked for in FeedOptions.cache_records")
 
 

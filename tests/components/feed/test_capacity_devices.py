@@ -31,7 +31,7 @@ def test_columns_that_fit_in_a_quarter_of_each_accelerator_lie_there():
     [
         (2500, {"free": 3_999_999}, "columns", "only 1.0 MB of each device's memory may be used"),
         (2501, {}, "stream", "only 1.0 MB of each device's memory may be used"),
-        (2500, {"free": None}, "columns", "the devices do not say how much memory they have"),
+        (2500, {"free": None}, "columns", "the devices do not report their memory"),
         (2500, {"why": "a feature is text, ragged or sparse"}, "columns", "a feature is text, ragged or sparse"),
     ],
 )
@@ -63,7 +63,7 @@ def test_cpus_share_the_memory_of_the_machine_for_a_copy_each():
 
 def test_a_device_that_does_not_tell_is_given_what_was_asked_for():
     _, reason = capacity(2500, free=None, tier="device").tier()
-    assert reason.endswith("and the devices do not say how much memory they have")
+    assert reason.endswith("and the devices do not report their memory")
 
 
 @pytest.mark.parametrize(

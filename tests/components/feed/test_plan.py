@@ -298,9 +298,7 @@ def test_evaluation_data_is_never_drawn_by_share():
 
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_stream_says_why_it_cannot_draw_classes_by_share(cached):
-    with pytest.raises(
-        InfeedError, match=r"knows the class of a record too late(.|\n)*disk, or weigh with class_weight"
-    ):
+    with pytest.raises(InfeedError, match=r"tier stream(.|\n)*class_weight"):
         mixed(tier="stream", class_shares="equal", cache_records=cached)
 
 
