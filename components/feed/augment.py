@@ -1,11 +1,10 @@
 """Random changes to whole batches of images: crop, shift with reflected edges, flip, rotate, light, cut out.
 
-All that moves pixels is one affine map, so every picture is resampled once; brightness and contrast are another, of
-its pixels' values. The whole is compiled by XLA, which takes a third of the time of single operations.
+One affine map combines all movements, so every image is resampled once. A second map changes brightness and contrast.
+XLA compiles both, which takes a third of the time of single operations.
 
-All random numbers of a picture are a function of the seed and of its place in the order in which training takes
-pictures (epoch after epoch, step after step) and of nothing else: a run can be repeated, resumed and shared by
-workers without a change of a single picture.
+The random numbers of an image depend only on the seed and on the image's position in the training order. A run can
+therefore be repeated, resumed and shared by workers without changing an image.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, Wo
 
 
 def normalise(images: tf.Tensor, options: Normalise) -> tf.Tensor:
-    """uint8 or float [batch, height, width, channels], 0 to 255 -> float32 of the same shape."""
+    """Normalize uint8 or float [batch, height, width, channels], 0 to 255, to float32 of the same shape."""
     return (tf.cast(images, tf.float32) / 255.0 - options.mean) / options.std
 
 
 def augment(
     images: tf.Tensor, options: Augment, scale: Normalise, seed: tf.Tensor, workers: WorkerContext = SINGLE_WORKER
 ) -> tf.Tensor:
-    """uint8 [batch, height, width, channels] -> float32 of the same shape, normalised.
+    """Augment and normalize uint8 [batch, height, width, channels] to float32 of the same shape.
 
     Args:
       seed: int64 [2]: the seed of the run, and the number of this step since training began.
-      workers: who makes these images of the global batch; all batches are of one size.
+      workers: the worker that makes these images of the global batch. All batches have one size.
     """
     batch = tf.shape(images, tf.int64)[0]
     numbers = draw(seed[0], (seed[1] * workers.count + workers.index) * batch, batch)
@@ -41,18 +40,18 @@ def augment(
 
 
 def how(shapes: Iterable[Sequence[int | None]]) -> str:
-    """Whether full batches of images of these shapes are changed by compiled code, in words for the plan."""
+    """Describe for the plan whether XLA compiles the changes to images of these shapes."""
     reasons = {reason for shape in shapes if (reason := why_not_compiled(tf.TensorShape(shape)))}
     return f"not compiled: {'; '.join(sorted(reasons))}" if reasons else "compiled by XLA"
 
 
 def why_not_compiled(shape: tf.TensorShape) -> str:
-    """The reason why images of this shape are not changed by compiled code; empty where they are."""
+    """Return why XLA does not compile the changes to images of this shape; empty if it does."""
     return _why_not_here() if shape.is_fully_defined() else f"XLA wants fixed shapes and these images are {shape}"
 
 
 class Draws(NamedTuple):
-    """The random numbers of each picture, 0 to 1, float32 [batch] each."""
+    """Random numbers of each image, 0 to 1, float32 [batch] each."""
 
     angle: tf.Tensor
     mirror: tf.Tensor
@@ -68,13 +67,13 @@ class Draws(NamedTuple):
     window_y: tf.Tensor
 
 
-# Philox (Salmon 2011) turns a key and a counter into four numbers: a picture has three counters for itself.
+# Philox (Salmon 2011) turns a key and a counter into four numbers. Each image uses three counters.
 _COUNTERS = len(Draws._fields) // 4
 _PHILOX = 1
 
 
 def draw(seed: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> Draws:
-    """The numbers of the pictures `first` to `first + count - 1` of the run."""
+    """Draw the random numbers of the images `first` to `first + count - 1` of the run."""
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.stack([tf.cast(seed, tf.int64), 0]))
     counter += tf.cast(tf.stack([first * _COUNTERS, 0]), tf.uint64)
     shape = tf.stack([count, len(Draws._fields)])
@@ -83,7 +82,7 @@ def draw(seed: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> Draws:
 
 
 def affine(height: tf.Tensor, width: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
-    """One map a picture for `warp`, float32 [batch, 6]: mirrored, scaled and rotated about the centre, then moved."""
+    """Return one map per image for `warp`, float32 [batch, 6]: mirror, scale and rotate about the center, then move."""
     height, width = tf.cast(height, tf.float32), tf.cast(width, tf.float32)
     mirror = tf.where(draws.mirror < (0.5 if options.flip == "horizontal" else 0.0), -1.0, 1.0)
     angle = _either_way(draws.angle) * (options.rotate * math.pi / 180)
@@ -99,14 +98,14 @@ def affine(height: tf.Tensor, width: tf.Tensor, options: Augment, draws: Draws) 
 
 
 def window(options: Augment, draws: Draws) -> tuple[tf.Tensor, tf.Tensor]:
-    """Shares of the picture's width and height that are cropped, [batch] each; no more than all of it."""
+    """Return the shares of width and height that the crop keeps, [batch] each, at most 1."""
     area = options.crop + draws.area * (1 - options.crop)
     aspect = tf.exp(_either_way(draws.aspect) * math.log(options.stretch))
     return tf.minimum(tf.sqrt(area * aspect), 1.0), tf.minimum(tf.sqrt(area / aspect), 1.0)
 
 
 def adjust(images: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
-    """Brightness and contrast of float32 [batch, height, width, channels], 0 to 255."""
+    """Change brightness and contrast of float32 [batch, height, width, channels], 0 to 255."""
     added = _each(_either_way(draws.brightness)) * (options.brightness * 255)
     factor = 1 + _each(_either_way(draws.contrast)) * options.contrast
     mean = tf.reduce_mean(images, axis=[1, 2], keepdims=True)
@@ -114,7 +113,7 @@ def adjust(images: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
 
 
 def cutout_mask(height: tf.Tensor, width: tf.Tensor, side: int, draws: Draws) -> tf.Tensor:
-    """bool [batch, height, width, 1], true inside a square of `side` pixels round a random pixel (DeVries 2017)."""
+    """Return a mask, bool [batch, height, width, 1], of a square of `side` pixels at a random pixel (DeVries 2017)."""
     top = tf.cast(draws.cutout_y * tf.cast(height, tf.float32), tf.int32)[:, tf.newaxis] - side // 2
     left = tf.cast(draws.cutout_x * tf.cast(width, tf.float32), tf.int32)[:, tf.newaxis] - side // 2
     y, x = tf.range(height)[tf.newaxis], tf.range(width)[tf.newaxis]
@@ -123,14 +122,14 @@ def cutout_mask(height: tf.Tensor, width: tf.Tensor, side: int, draws: Draws) ->
 
 
 def warp(images: tf.Tensor, maps: tf.Tensor, *, whole: bool = False) -> tf.Tensor:
-    """Resamples [batch, height, width, channels] by maps [batch, 6]: bilinear, edges reflected. float32.
+    """Resample [batch, height, width, channels] by maps [batch, 6] to float32: bilinear, with reflected edges.
 
     A map (a0, a1, a2, b0, b1, b2) takes the output pixel (x, y) from the input at (a0 x + a1 y + a2, b0 x + b1 y + b2).
-    Beyond its edge a picture goes on as its mirror image, edge pixels twice: scipy's `reflect`, numpy's `symmetric`,
-    OpenCV's `BORDER_REFLECT`.
+    Beyond the edge, the image continues as its mirror image with edge pixels twice: `reflect` in SciPy, `symmetric` in
+    NumPy, `BORDER_REFLECT` in OpenCV.
 
     Args:
-      whole: every map leads from whole pixels to whole pixels, so that nothing is to be interpolated.
+      whole: whether every map takes whole pixels to whole pixels, so that no interpolation is needed.
     """
     height, width = tf.shape(images)[1], tf.shape(images)[2]
     x, y = _sources(maps, height, width)
@@ -171,10 +170,10 @@ def _sources(maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.T
 
 
 def _reflected(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Coordinates from anywhere into 0 to size - 1.
+    """Reflect coordinates into 0 to size - 1.
 
-    Pixel i covers i - 1/2 to i + 1/2, so mirrors stand at -1/2 and size - 1/2 and what they show repeats every
-    2 size pixels. Within half a pixel of the edge both neighbours are the edge pixel, hence the clip.
+    Pixel i covers i - 1/2 to i + 1/2, so the mirrors are at -1/2 and size - 1/2, and the image repeats every 2 size
+    pixels. Within half a pixel of the edge, both neighbors are the edge pixel, hence the clip.
     """
     side = tf.cast(size, tf.float32)
     place = coordinates + 0.5
@@ -184,9 +183,9 @@ def _reflected(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 @cache
 def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
-    """Moves pixels, then changes their values; the same function each time, so that it is compiled once for each shape.
+    """Return a function that moves pixels, then changes their values. The cache compiles each shape only once.
 
-    Two compiled functions: of one XLA moves every pixel twice, once for the means that contrast wants.
+    There are two compiled functions, because in one XLA moves every pixel twice, once for the mean of the contrast.
     """
     move, colour = partial(_moved, options=options), partial(_coloured, options=options, scale=scale)
     if compiled:
@@ -204,7 +203,7 @@ def _moved(images: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
 
 
 def _coloured(pixels: tf.Tensor, draws: Draws, options: Augment, scale: Normalise) -> tf.Tensor:
-    """Cuts out last: what was cut out is the mean of normalised pixels."""
+    """Change pixel values, and cut out last: 0 is the mean of normalized pixels."""
     if options.brightness or options.contrast:
         pixels = adjust(pixels, options, draws)
     pixels = normalise(pixels, scale)
@@ -216,7 +215,7 @@ def _coloured(pixels: tf.Tensor, draws: Draws, options: Augment, scale: Normalis
 
 @cache
 def _why_not_here() -> str:
-    """TensorFlow may have been built without XLA, or without its compiler for this processor."""
+    """Return why XLA is missing: TensorFlow may lack XLA, or its compiler for this processor."""
     try:
         with tf.init_scope(), tf.device("cpu:0"):
             tf.function(tf.negative, jit_compile=True, autograph=False)(tf.zeros([]))

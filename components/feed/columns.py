@@ -1,8 +1,8 @@
-"""A split as columns: decoded once, then every batch is gathered from them by row number.
+"""Columns of a split: decode the split once, then gather every batch by row number.
 
-Only row numbers are shuffled, so a full shuffle costs a few bytes a row, and a batch is one vectorised gather a column.
-Columns lie in memory (here) or in files (`disk`). Which rows make up which batch follows from (seed, epoch, step,
-worker) alone, so any batch can be made anew.
+A full shuffle permutes only row numbers, which costs a few bytes per row. A batch is one vectorized gather per column.
+Columns are in memory (this module) or in files (`disk`). The rows of a batch depend only on (seed, epoch, step,
+worker), so any batch is reproducible.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Take = Callable[[tf.Tensor], Any]  # row numbers, int64 [batch] -> the values of
 
 @dataclass(frozen=True)
 class Layout:
-    """How features become columns: dense ones of one type and width side by side, so that one call gathers them.
+    """Layout of features in columns. Dense features of one type and width share a column, so that one call gathers all.
 
     Attributes:
       spec: nested specs of the features, [batch, ...] each.
-      packs: places, in the flattened spec, of the dense features that share a column.
-      others: places of the features that have columns of their own.
+      packs: positions, in the flattened spec, of the dense features that share a column.
+      others: positions of the features with separate columns.
     """
 
     spec: Any
@@ -47,13 +47,13 @@ class Layout:
         return cls(spec, tuple(map(tuple, alike.values())), tuple(others))
 
     def columns_of(self, *batch: Batch) -> tuple[Any, ...]:
-        """The dense [batch, width] and ragged [batch, ...] tensors that a batch adds to the columns."""
+        """Convert a batch to columns: dense [batch, width] and ragged [batch, ...] tensors."""
         tensors = tf.nest.flatten(batch)
         packs = [tf.concat([_packed(tensors[place]) for place in pack], axis=1) for pack in self.packs]
         return (*packs, *(part for place in self.others for part in _gatherable(tensors[place])))
 
     def batch_of(self, columns: Sequence[Any], size: int | None = None) -> Batch:
-        """The opposite of `columns_of`, for a batch of so many rows; None where nobody knows that beforehand."""
+        """Convert columns back to a batch of `size` rows; None if the size is unknown."""
         specs, rest = tf.nest.flatten(self.spec), iter(columns)
         taken: dict[int, Any] = {}
         for pack in self.packs:
@@ -65,14 +65,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Columns:
-    """All rows of a split."""
+    """All rows of a split, as columns."""
 
     rows: int
     layout: Layout
     columns: tuple[Take, ...]
 
     def take(self, rows: tf.Tensor) -> Batch:
-        """The rows of the given numbers, int64 [batch], in their order."""
+        """Gather rows by number, int64 [batch], in the given order."""
         return self.layout.batch_of([column(rows) for column in self.columns], rows.shape[0])
 
 
@@ -85,22 +85,22 @@ class HeldColumn:
     def __call__(self, rows: tf.Tensor) -> Any:
         if isinstance(self.values, tf.RaggedTensor):
             return tf.gather(self.values, rows)
-        # `tf.gather` deals a thousand short rows out to threads, which then wait for each other longer than they copy.
+        # For a thousand short rows, `tf.gather` starts threads that wait longer than they copy.
         return tf.gather_nd(self.values, rows[:, tf.newaxis])
 
 
 def can_split(spec: Any) -> bool:
-    """Whether batches may be made several at once: sparse and padded ones are as wide as their values need."""
+    """Return whether one call can make several batches. The width of sparse and padded batches depends on the batch."""
     return all(isinstance(one, tf.RaggedTensorSpec) or is_static(one) for one in tf.nest.flatten(spec))
 
 
 def can_keep(spec: Any) -> bool:
-    """Whether rows can be kept decoded: nobody knows what of a dense feature of no fixed shape is padding."""
+    """Return whether rows can be kept decoded. The padding of a dense feature without a fixed shape is unknown."""
     return all(not isinstance(one, tf.TensorSpec) or is_static(one) for one in tf.nest.flatten(spec))
 
 
 def split_batches(rows: Batch, batches: int, size: int) -> Batch:
-    """[batches * size, ...] each -> [batches, size, ...]."""
+    """Reshape tensors: [batches * size, ...] each -> [batches, size, ...]."""
 
     def one(tensor: Any) -> Any:
         if isinstance(tensor, tf.RaggedTensor):
@@ -111,10 +111,7 @@ def split_batches(rows: Batch, batches: int, size: int) -> Batch:
 
 
 def pad_batch(batch: Batch, size: int) -> Batch:
-    """(features, label) or (features, label, weight), at most [size, ...] each -> the three, [size, ...] each.
-
-    What is added weighs 0.
-    """
+    """Pad a batch to `size` rows with weight 0: (features, label[, weight]) -> (features, label, weight)."""
     features, label, *weight = batch
 
     def padded(tensor: tf.Tensor) -> tf.Tensor:
@@ -127,10 +124,10 @@ def pad_batch(batch: Batch, size: int) -> Batch:
 
 
 def load_columns(batches: tf.data.Dataset) -> Columns:
-    """Reads `batches` of nested tensors to their end, into memory; the last batch may be short."""
+    """Read all `batches` of nested tensors into memory; the last batch may be short."""
     layout = Layout.of(batches.element_spec)
     parts = list(mapped(batches, layout.columns_of))
-    with tf.device("cpu:0"):  # where input is made; a GPU's memory is for the model
+    with tf.device("cpu:0"):  # input stays on the host; GPU memory is for the model
         columns = [tf.concat(column, axis=0) for column in zip(*parts, strict=True)]
     return Columns(int(columns[0].shape[0]), layout, tuple(HeldColumn(column) for column in columns))
 
@@ -145,13 +142,12 @@ def training_rows(
     window: Window | None = None,
     groups: Sequence[Group] = (),
 ) -> tf.data.Dataset:
-    """Row numbers of endless full batches, from step `start_step` on: int64 [batch_size / workers.count].
+    """Return row numbers of endless full batches, from step `start_step` on: int64 [batch_size / workers.count].
 
-    An epoch is a new permutation; what does not fill its last batch is left out, other rows each time. Where there are
-    fewer rows than a batch, rows are repeated. All workers' parts of a step, end to end, are the batch that one worker
-    alone would make.
+    Each epoch is a new permutation, and omits the rows that do not fill its last batch. If the split is smaller than a
+    batch, rows repeat. The parts of all workers, concatenated, are the batch of a single worker.
 
-    Where there are `groups`, an epoch is of just as many batches, and its rows are those that `sampling.sample` gives.
+    With `groups`, an epoch has the same number of batches, and `sampling.sample` chooses its rows.
     """
     steps, windows = max(1, rows // batch_size), -(-rows // window.rows) if window else 1
     orders = _orders(rows, batch_size, seed, workers, start_step // steps * windows, window, groups)
@@ -169,10 +165,10 @@ def training_calls(
     start_step: int = 0,
     groups: Sequence[Group] = (),
 ) -> tf.data.Dataset:
-    """The row numbers of `training_rows`, those of all steps of a call together: int64 [steps, batch].
+    """Return the row numbers of `training_rows` for all steps of a call: int64 [steps, batch].
 
-    An epoch's last call is shorter where `steps_per_call` does not divide its steps, so every epoch begins with a call;
-    so does training, at `start_step`.
+    Every epoch begins with a new call, as does the training at `start_step`. The last call of an epoch is shorter if
+    `steps_per_call` does not divide the steps.
     """
     steps = max(1, rows // batch_size)
     epoch, done = divmod(start_step, steps)
@@ -194,10 +190,7 @@ def _orders(
     window: Window | None,
     groups: Sequence[Group],
 ) -> tf.data.Dataset:
-    """What a worker takes of one epoch after the other, or of one window after the other: int64 [steps, batch].
-
-    They are counted through all epochs; the one of number `first` is the first.
-    """
+    """Yield the worker's row numbers of each epoch or window, int64 [steps, batch], from number `first` on."""
     part, steps = workers.per_worker_batch_size(batch_size), max(1, rows // batch_size)
     windows = -(-rows // window.rows) if window else 1
 
@@ -208,41 +201,41 @@ def _orders(
             some = sample(groups, steps * batch_size, seed, place)
         else:
             some = _rows_of_window(rows, window, epoch, number) if window else tf.range(rows, dtype=tf.int64)
-        # `_rows_of_window` uses the epoch's seeds 0 and 1.
+        # `_rows_of_window` uses seeds 0 and 1 of the epoch.
         order = tf.random.experimental.stateless_shuffle(some, _derive(epoch, 2 + number))
         if not groups:
             order = tf.tile(order, [-(-batch_size // rows)])  # once, unless a batch is larger than the split
-        # What does not fill a batch is left out, so all have one shape.
+        # Drop the rows that do not fill a batch, so that all batches have one shape.
         full = tf.size(order) // batch_size * batch_size
         return tf.reshape(order[:full], [-1, workers.count, part])[:, workers.index]
 
-    return tf.data.Dataset.counter(first).map(batches_of).prefetch(1)  # the next order is made during this one
+    return tf.data.Dataset.counter(first).map(batches_of).prefetch(1)  # compute the next order during this one
 
 
 def endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The same, which is known to have no end."""
+    """Set the cardinality of an endless dataset to infinite."""
     return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
 def reading_options(*, rewrite: bool) -> tf.data.Options:
-    """Of every dataset that the feed makes.
+    """Return the tf.data options of the feed.
 
     Args:
-      rewrite: whether TensorFlow may rewrite the graph. It copies every tensor in it, columns included.
+      rewrite: whether TensorFlow may rewrite the graph. A rewrite copies every tensor of the graph, including columns.
     """
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = rewrite
     options.deterministic = True
-    # Records are dealt out by us; a second sharding by TensorFlow would drop some of them.
+    # The feed shards the records. A second sharding by TensorFlow would drop records.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return options
 
 
 def _rows_of_window(rows: int, window: Window, epoch: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """Rows of one window of a permutation of all blocks, int64 [rows].
+    """Return the rows of one window of a permutation of all blocks, int64 [rows].
 
-    Blocks begin at another row each epoch, counted round the end, and the short one that is left over comes last: every
-    window before it is full, and which rows an epoch leaves out is left to chance.
+    Blocks begin at a random row in each epoch and wrap around. The short remaining block comes last, so all windows
+    before it are full, and chance decides which rows an epoch omits.
     """
     begin = tf.random.stateless_uniform([], _derive(epoch, 0), 0, rows, tf.int64)
     whole = tf.random.experimental.stateless_shuffle(tf.range(rows // window.block, dtype=tf.int64), _derive(epoch, 1))
@@ -253,12 +246,12 @@ def _rows_of_window(rows: int, window: Window, epoch: tf.Tensor, number: tf.Tens
 
 
 def _derive(epoch: tf.Tensor, stream: tf.Tensor | int) -> tf.Tensor:
-    """A seed for one use of many, from (seed, epoch)."""
+    """Derive a seed for one use from (seed, epoch)."""
     return tf.random.experimental.stateless_fold_in(epoch, tf.cast(stream, tf.int64))
 
 
 def evaluation_rows(rows: int, batch_size: int, workers: WorkerContext = SINGLE_WORKER) -> tf.data.Dataset:
-    """Row numbers in order, int64 [batch]; the last batch may be short, and empty on some of the workers."""
+    """Return row numbers in order, int64 [batch]; the last batch may be short, or empty on some workers."""
     index, count = workers.index, workers.count
 
     def part(start: tf.Tensor) -> tf.Tensor:
@@ -269,22 +262,22 @@ def evaluation_rows(rows: int, batch_size: int, workers: WorkerContext = SINGLE_
 
 
 def mapped(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-    """Applies a function in parallel, without AutoGraph, which would take longer than tracing does."""
+    """Apply a function in parallel, without AutoGraph, which costs more than tracing."""
     plain = tf.autograph.experimental.do_not_convert(function)
     return dataset.map(plain, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Batch]) -> tf.data.Dataset:
-    """The same batches, where the spec of a sparse feature says how wide it is, if each batch is equally wide.
+    """Set the width of each sparse feature in the spec, if it is the same in all batches.
 
     Args:
       batches: nested tensors, [batch, ...] each.
-      decode: serialized records, string [batch] -> one of them. A feature that has a width in a batch of no record has
-        it in every one; of others it is that of their longest row.
+      decode: serialized records, string [batch] -> a batch. The width of a feature in an empty batch is its fixed
+        width. A width of 0 means that the longest row determines the width.
     """
     if all(not isinstance(one, tf.SparseTensorSpec) or _is_sized(one) for one in tf.nest.flatten(batches.element_spec)):
         return batches
-    with tf.init_scope():  # a dataset may be built within a function, for another process
+    with tf.init_scope():  # a function may build the dataset for another process
         empty = next(iter(mapped(tf.data.Dataset.from_tensors(tf.zeros([0], tf.string)), decode)))
         shapes = [
             one.dense_shape.numpy().tolist() if isinstance(one, tf.SparseTensor) else None
@@ -303,18 +296,18 @@ def _is_sized(spec: tf.SparseTensorSpec) -> bool:
 
 
 def _sized(tensor: tf.SparseTensor, shape: Sequence[int]) -> tf.SparseTensor:
-    """The same, whose shape says the widths that are not 0."""
+    """Set the widths of a sparse tensor that are not 0 in `shape`."""
     wide = [tf.constant(size, tf.int64) if size else tensor.dense_shape[i + 1] for i, size in enumerate(shape[1:])]
     return tf.SparseTensor(tensor.indices, tensor.values, tf.stack([tensor.dense_shape[0], *wide]))
 
 
 def is_static(spec: Any) -> bool:
-    """Whether rows are dense and of a shape known beforehand."""
+    """Return whether rows are dense and have a fixed shape."""
     return isinstance(spec, tf.TensorSpec) and spec.shape[1:].is_fully_defined()
 
 
 def is_static_number(spec: Any) -> bool:
-    """Whether a device that compiles for fixed shapes, as a TPU does, takes the rows."""
+    """Return whether a device with fixed shapes, such as a TPU, accepts the rows."""
     return is_static(spec) and spec.dtype != tf.string
 
 
@@ -324,11 +317,11 @@ def _width(spec: tf.TensorSpec) -> int:
 
 
 def _parted(tensor: tf.Tensor, count: int, width: int) -> list[tf.Tensor]:
-    """[batch, count * width] -> [batch, width], so many of them."""
+    """Split [batch, count * width] into `count` tensors [batch, width]."""
     if count == 1:
         return [tensor]
     batch = tensor.shape[0] or tf.shape(tensor)[0]
-    # Costs a third less than `tf.split`, which also copies with strides.
+    # `tf.split` copies with strides, and costs a third more.
     return tf.unstack(tf.reshape(tensor, [batch, count, width]), axis=1)  # type: ignore[no-any-return]
 
 
@@ -347,8 +340,8 @@ def _unpacked(tensor: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
 
 
 def _gatherable(tensor: Any) -> tuple[Any, ...]:
-    """Rows of a sparse tensor cannot be gathered, so its positions and values are held as ragged rows."""
-    if isinstance(tensor, tf.RaggedTensor):  # the columns of a split may hold more values than int32 can count
+    """Convert a sparse tensor, which cannot be gathered, to ragged rows of positions and values."""
+    if isinstance(tensor, tf.RaggedTensor):  # a column may hold more values than int32 can count
         return (tensor.with_row_splits_dtype(tf.int64),)
     rows, count = tensor.indices[:, 0], tensor.dense_shape[0]
     return tuple(
@@ -357,14 +350,14 @@ def _gatherable(tensor: Any) -> tuple[Any, ...]:
 
 
 def _as_fed(columns: Iterator[Any], spec: Any, size: int | None) -> Any:
-    """The opposite of `_gatherable`; takes as many columns as that gave."""
+    """Convert the columns of `_gatherable` back to a feature."""
     if isinstance(spec, tf.SparseTensorSpec):
         return _sparse(next(columns), next(columns), spec.shape)
     return _ragged(next(columns), spec.shape, size).with_row_splits_dtype(spec.row_splits_dtype)
 
 
 def _ragged(tensor: tf.RaggedTensor, shape: tf.TensorShape, size: int | None = None) -> tf.RaggedTensor:
-    """The same with what gathering forgets: the number of rows, and where `shape` says that all are of one length."""
+    """Restore the static shape that a gather loses: the number of rows, and uniform row lengths."""
     within = tensor.values
     if isinstance(within, tf.RaggedTensor):
         within = _ragged(within, shape[1:])
@@ -375,9 +368,9 @@ def _ragged(tensor: tf.RaggedTensor, shape: tf.TensorShape, size: int | None = N
 
 
 def _sparse(positions: tf.RaggedTensor, values: tf.RaggedTensor, shape: tf.TensorShape) -> tf.SparseTensor:
-    """As wide as `shape` says, and where it does not, as the values need."""
+    """Build a sparse tensor with the widths of `shape`, or as wide as the values need."""
     within = positions.values  # [values, rank - 1]
     indices = tf.concat([positions.value_rowids()[:, tf.newaxis], within], axis=1)
-    extent = tf.reduce_max(tf.pad(within + 1, [[1, 0], [0, 0]]), axis=0)  # of nothing it is 0
+    extent = tf.reduce_max(tf.pad(within + 1, [[1, 0], [0, 0]]), axis=0)  # 0 without values
     wide = [extent[place] if size is None else tf.constant(size, tf.int64) for place, size in enumerate(shape[1:])]
     return tf.SparseTensor(indices, values.values, tf.stack([positions.nrows(), *wide]))

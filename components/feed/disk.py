@@ -1,7 +1,7 @@
-"""Columns in files, as tensors: `dataset.column_files` keeps them, here they are written from batches and gathered.
+"""Columns in files, as tensors: write batches to `dataset.column_files`, and gather rows from the mapped files.
 
-Tensors are made of the mapped files without a copy, so no Python runs while batches are gathered, and what is in memory
-is the page cache's, given back when others need it.
+Tensors use the memory of the mapped files without a copy. A gather runs no Python, and the memory belongs to the page
+cache, which the kernel can reclaim.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FORMAT = 4
 
 
 def cache_columns(batches: tf.data.Dataset, folder: str, key: str, expected_bytes: float) -> Columns:
-    """Columns from FOLDER/KEY; where there is no such entry, `batches` are read to their end and written there first.
+    """Return the columns in FOLDER/KEY. If the entry is missing, read all `batches` and write the entry first.
 
     Args:
       batches: nested tensors, [batch, ...] each; the last batch may be short.
-      folder: a local folder, made where it is missing. Old entries are removed where room is needed.
-      key: names the data and all that was done to it.
-      expected_bytes: about what the entry takes.
+      folder: a local folder, created if missing. Old entries are deleted if space is needed.
+      key: identifies the data and its processing.
+      expected_bytes: estimated size of the entry.
 
     Raises:
       InfeedError: the entry cannot be written.
@@ -59,7 +59,7 @@ def _opened(layout: Layout, entry: Path, index: ColumnIndex) -> Columns:
 
 
 class _Writer:
-    """Appends to the files of one column, batch after batch."""
+    """Writer that appends batches to the files of one column."""
 
     def __init__(self, stem: str, like: Any) -> None:
         self._like, levels = like, len(_flattened(like)[0])
@@ -69,7 +69,7 @@ class _Writer:
             splits.add(np.zeros(1, np.int64))  # the first row begins at 0
 
     def add(self, column: Any) -> None:
-        """A dense [batch, width] or a ragged tensor."""
+        """Append a dense [batch, width] or a ragged tensor."""
         lengths, values = _flattened(column)
         for level, counts in enumerate(lengths):
             self._splits[level].add(self._ends[level] + np.cumsum(counts, dtype=np.int64))
@@ -85,7 +85,7 @@ class _Writer:
 
 
 def _flattened(column: Any) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[Any]]:
-    """Lengths, level by level, and the values end to end; strings are rows of bytes."""
+    """Return the lengths of each level and the concatenated values; strings are rows of bytes."""
     ragged = isinstance(column, tf.RaggedTensor)
     lengths = [counts.numpy() for counts in column.nested_row_lengths()] if ragged else []
     values = (column.flat_values if ragged else column).numpy()
@@ -99,7 +99,7 @@ def _flattened(column: Any) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[An
 
 
 class MappedColumn:
-    """One column, taken from its mapped files."""
+    """A column in mapped files."""
 
     def __init__(self, stem: str, kept: CachedColumn) -> None:
         kind = "uint8" if kept.type in ("string", "bool") else kept.type
@@ -121,7 +121,7 @@ class MappedColumn:
 
 
 def _map(path: str, kind: str, values: int, shape: Sequence[int]) -> tf.Tensor:
-    """A tensor [values, *shape] whose memory is the file's."""
+    """Map a file as a tensor [values, *shape] without a copy."""
     if not values:
         return tf.zeros([0, *shape], kind)
     with tf.device("cpu:0"):
@@ -129,9 +129,9 @@ def _map(path: str, kind: str, values: int, shape: Sequence[int]) -> tf.Tensor:
 
 
 def _strings(values: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-    """uint8 [bytes], int64 [strings + 1] -> string [strings].
+    """Convert uint8 [bytes] and splits int64 [strings + 1] to string [strings].
 
-    TensorFlow has no operation for this, but a serialized tensor of bytes ends in just those bytes.
+    TensorFlow has no operation for this conversion, but a serialized uint8 tensor ends with its bytes.
     """
     serialized = tf.io.serialize_tensor(values)
     begin = tf.cast(tf.strings.length(serialized) - tf.size(values), tf.int64)

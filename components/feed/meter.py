@@ -1,8 +1,7 @@
-"""Measures, in the graph, how long training waited for each batch: by a `Meter` in our loop, or in any by a `Tap`.
+"""In-graph measurement of the time that training waits for batches: `Meter` for our loop, `Tap` for any loop.
 
-A clock is read before the iterator is asked and again once the batch is there. Both readings are tied to the batch by
-control dependencies, so the number is the same whether the step runs eagerly, in a loop inside a `tf.function`, or
-under a distribution strategy; nothing leaves the graph until `seconds` is read.
+The clock is read before and after the iterator returns a batch. Control dependencies tie both readings to the batch, so
+the measurement works in eager steps, in loops inside a `tf.function`, and under a distribution strategy.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import tensorflow as tf
 
 
 class Meter:
-    """Sums the seconds waited for input; about two clock readings and one addition a step.
+    """Sum of the seconds waited for input. A step costs two clock readings and one addition.
 
     Args:
-      clocks: how many processes measure at the same time, each by its own clock.
+      clocks: number of processes that measure at the same time, each with its own clock.
 
     Attributes:
       waited: variable, float64 [clocks], seconds.
@@ -28,9 +27,9 @@ class Meter:
             self.waited = tf.Variable(zeros, trainable=False, name="seconds_waited_for_input")
 
     def next(self, iterator: Any, clock: Any = 0) -> Any:
-        """The iterator's next batch, timed by the clock of that number, int [].
+        """Return the iterator's next batch, and add the wait to the clock of that number, int [].
 
-        Call it where the batch is used, inside the `tf.function`.
+        Call this method inside the `tf.function` that uses the batch.
         """
         asked = tf.timestamp()
         with tf.control_dependencies([asked]):
@@ -46,21 +45,21 @@ class Meter:
         return [float(one) for one in self.waited.numpy()]
 
     def reset(self) -> None:
-        """Starts again at zero."""
+        """Reset all clocks to zero."""
         self.waited.assign(tf.zeros(self.waited.shape, tf.float64))
 
 
 class Tap:
-    """Measures a dataset from inside, for a loop that is not ours: what lies between asking for a batch and having it.
+    """Measurement inside a dataset, for a user's loop: the time from the request to the arrival of each batch.
 
-    It is right where batches are asked for by the loop itself. A `prefetch` behind it, or the one that TensorFlow puts
-    behind a dataset that is dealt out to several devices, asks in the loop's place, and what is measured is that.
+    The measurement is right if the loop itself requests the batches. A later `prefetch` requests batches instead of the
+    loop, and so does the prefetch that TensorFlow adds for several devices. The measurement is then wrong.
 
     Args:
-      steps_per_epoch: batches that are counted as one epoch.
+      steps_per_epoch: number of batches in an epoch.
     """
 
-    _EPOCHS = 10_000  # counted each by itself; what comes later counts to the last of them
+    _EPOCHS = 10_000  # later epochs count toward the last one
 
     def __init__(self, steps_per_epoch: int) -> None:
         self._steps = steps_per_epoch
@@ -72,19 +71,19 @@ class Tap:
             )
 
     def measured(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """The same batches."""
+        """Return the same batches, measured."""
         asked = tf.data.Dataset.counter().map(lambda _: tf.timestamp())
-        tapped = tf.data.Dataset.zip((asked, dataset)).map(self._note)  # zip asks in this order
+        tapped = tf.data.Dataset.zip((asked, dataset)).map(self._note)  # zip reads its inputs in this order
         options = tf.data.Options()
-        # Else TensorFlow puts a prefetch behind this, which asks in the loop's place.
+        # A prefetch that TensorFlow injects would request batches instead of the loop.
         options.experimental_optimization.inject_prefetch = False
         return tapped.with_options(options)
 
     @property
     def epochs(self) -> list[tuple[int, float, float]]:
-        """Batches, seconds and the part of these spent waiting, of each epoch.
+        """Batches, seconds and seconds waited of each epoch.
 
-        The seconds end with an epoch's last batch; the time of training on it is taken for that of the others.
+        The clock stops when the last batch arrives. The duration of the last step is the mean of the others.
         """
         columns = (self._asked_first, self._arrived_last, self._waited, self._batches)
         return [_epoch(*row) for row in zip(*(column.numpy().tolist() for column in columns), strict=True) if row[3]]
@@ -109,7 +108,7 @@ def _epoch(asked_first: float, arrived_last: float, waited: float, batches: floa
 
 
 def _local_tensors(batch: Any) -> list[tf.Tensor]:
-    """All tensors of a batch, those of every local replica where it is distributed."""
+    """Return all tensors of a batch, including those of every local replica."""
     strategy = tf.distribute.get_strategy()
     return [
         tensor

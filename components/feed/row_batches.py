@@ -1,10 +1,8 @@
-"""Batches that each step gathers itself, where the rows of a split lie beside the step.
+"""Batches that each training step gathers from rows in host memory or on its own device.
 
-To hand over a batch of twenty features costs a small step more than to compute it. So what is handed over is row
-numbers, those of several steps in one element, and the graph of the steps gathers their rows at once: from the host's
-memory, or from a copy that lies on the step's own device. A step takes its part of what was gathered. The numbers are
-always made on the host. They are those that `columns.training_rows` gives, so the batches are the same as those of the
-dataset that gathers for itself.
+For a small step, handing over a batch of twenty features costs more than the computation. The feed therefore hands over
+only row numbers, for several steps in one element. The graph gathers the rows of all these steps at once, and each step
+takes its part. The host computes the row numbers with `columns.training_rows`, so the batches equal those of a dataset.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ import tensorflow as tf
 
 from infeed.components.feed.columns import Batch, Columns, HeldColumn, endless, mapped, reading_options
 
-_CALLS_AHEAD = 2  # a call's numbers are made in microseconds
-_AT_ONCE_BYTES = 4 << 20  # of rows that are gathered together: what a processor's cache holds is at hand for the steps
+_CALLS_AHEAD = 2  # the numbers of a call take microseconds
+_AT_ONCE_BYTES = 4 << 20  # rows gathered at once: they stay in the processor's cache for the steps
 
 
 class CallRows(NamedTuple):
-    """The rows of each of some steps.
+    """Row numbers of several steps.
 
     Attributes:
       numbers: int64 [steps, batch].
@@ -34,13 +32,13 @@ class CallRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Endless batches of training; a step makes its own from row numbers.
+    """Endless training batches that each step gathers by row number.
 
     Attributes:
       columns: all rows of the split; every feature is dense.
-      calls: steps of a call -> row numbers of one call after the other, int64 [steps, batch of this worker]. The last
-        call of an epoch is shorter where the numbers do not divide.
-      finish: what is done with a batch that was gathered, in this order.
+      calls: steps per call -> row numbers of each call, int64 [steps, batch of this worker]. The last call of an epoch
+        is shorter if the steps do not divide evenly.
+      finish: functions applied to each gathered batch, in order.
     """
 
     columns: Columns
@@ -48,39 +46,39 @@ class RowBatches:
     finish: tuple[Callable[..., Batch], ...] = ()
 
     def map(self, function: Callable[..., Batch]) -> RowBatches:
-        """The same, where each step also applies `function` to its batch."""
+        """Apply `function` to each gathered batch."""
         return replace(self, finish=(*self.finish, function))
 
     def on_devices(self, devices: Sequence[str]) -> RowBatches:
-        """The same, of which each of the devices holds a copy; a step gathers from that of its own."""
+        """Copy the columns to each device; a step gathers from the copy on its device."""
         held = [column for column in self.columns.columns if isinstance(column, HeldColumn)]
         placed = tuple(PlacedColumn.on(devices, column) for column in held)
         return replace(self, columns=replace(self.columns, columns=placed))
 
     def handed(self, steps: int) -> tf.data.Dataset:
-        """What is handed over to calls of so many steps, without end: `CallRows` of all of them, or of an even part."""
+        """Return endless `CallRows` for calls of `steps` steps. An element covers all steps of a call, or a divisor."""
         rows = self.calls(self._steps_at_once(steps)).map(CallRows).prefetch(_CALLS_AHEAD)
         options = reading_options(rewrite=False)
-        options.autotune.enabled = False  # there is nothing to tune
+        options.autotune.enabled = False  # no parameter to tune
         return endless(rows).with_options(options)
 
     def gather(self, numbers: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """int64 [steps, batch] -> what `batch_of` makes the batches of these steps of: [steps, batch, width] each."""
+        """Gather the rows of several steps for `batch_of`: int64 [steps, batch] -> [steps, batch, width] each."""
         rows = tf.reshape(numbers, [-1])
         gathered = [column(rows) for column in self.columns.columns]
         return tuple(tf.reshape(one, [-1, numbers.shape[1], one.shape[1]]) for one in gathered)
 
     def batch_of(self, gathered: Sequence[tf.Tensor], step: tf.Tensor) -> Batch:
-        """The batch of one step of those whose rows were gathered."""
+        """Return the batch of one step from the output of `gather`."""
         size = gathered[0].shape[1]
         return self._finished(self.columns.layout.batch_of([one[step] for one in gathered], size))
 
     def take(self, numbers: tf.Tensor) -> Batch:
-        """The batch of these rows, int64 [batch]."""
+        """Return the batch of the given rows, int64 [batch]."""
         return self._finished(self.columns.take(numbers))
 
     def dataset(self) -> tf.data.Dataset:
-        """The same batches, gathered beforehand, for a loop that takes nothing else."""
+        """Return the same batches as a dataset, for a loop that accepts only batches."""
         rows = self.calls(1).map(lambda numbers: numbers[0])
         batches = mapped(rows, self.take).prefetch(tf.data.AUTOTUNE)
         return endless(batches).with_options(reading_options(rewrite=False))
@@ -91,7 +89,7 @@ class RowBatches:
         specs: list[Any] = []
 
         @tf.autograph.experimental.do_not_convert
-        def trace(numbers: tf.Tensor) -> None:  # a dataset would copy the columns that lie on a device back to the host
+        def trace(numbers: tf.Tensor) -> None:  # a dataset would copy columns from a device to the host
             specs.append(tf.nest.map_structure(tf.type_spec_from_value, self.take(numbers)))
 
         tf.function(trace).get_concrete_function(tf.TensorSpec([self._batch_size], tf.int64))
@@ -108,7 +106,7 @@ class RowBatches:
         return batch
 
     def _steps_at_once(self, steps: int) -> int:
-        """A divisor of `steps`, so that calls still begin with an element."""
+        """Return a divisor of `steps`, so that every call begins with a new element."""
         specs = tf.nest.flatten(self.columns.layout.spec)
         row_bytes = sum(spec.dtype.size * spec.shape[1:].num_elements() for spec in specs)
         most = _AT_ONCE_BYTES // (self._batch_size * row_bytes)
@@ -117,17 +115,17 @@ class RowBatches:
 
 @dataclass(frozen=True)
 class PlacedColumn:
-    """A column of which every device holds a copy.
+    """A column with a copy on every device.
 
     Attributes:
-      copies: [rows, width] each, by the type and the number of the device, such as `("GPU", 0)`.
+      copies: [rows, width] each, by device type and index, for example `("GPU", 0)`.
     """
 
     copies: dict[tuple[str | None, int | None], tf.Tensor]
 
     @classmethod
     def on(cls, devices: Sequence[str], column: HeldColumn) -> PlacedColumn:
-        """Copies the column to each of the devices."""
+        """Copy a column to each device."""
         copies = {}
         for device in devices:
             with tf.device(device):
@@ -135,10 +133,10 @@ class PlacedColumn:
         return cls(copies)
 
     def __call__(self, rows: tf.Tensor) -> tf.Tensor:
-        # A strategy traces the step of each replica where it places it. Where none does, each copy is as good.
+        # A strategy traces the step of each replica on its device. Without a strategy, any copy works.
         here = _place(tf.identity(rows).device)
         copy = self.copies.get(here, next(iter(self.copies.values())))
-        with tf.device(copy.device):  # else the column may be copied to the rows
+        with tf.device(copy.device):  # else TensorFlow may copy the column to the device of the rows
             return tf.gather(copy, rows)
 
 
@@ -148,7 +146,7 @@ def _place(device: str) -> tuple[str | None, int | None]:
 
 
 def deal_rows(calls: tf.data.Dataset, replicas: int) -> tf.data.Dataset:
-    """`CallRows` [steps, batch] -> those of each replica, one after the other, [steps, batch / replicas]."""
+    """Split `CallRows` [steps, batch] into one element per replica, [steps, batch / replicas]."""
 
     def parts(call: CallRows) -> tf.data.Dataset:
         batch = call.numbers.shape[1]

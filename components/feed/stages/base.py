@@ -1,7 +1,7 @@
-"""What a stage of an input pipeline is, and what it is given when it is applied.
+"""The interface of the stages of an input pipeline, and the context in which they run.
 
-A stage is a small frozen dataclass. `plan` puts stages into a list and prints them, `build` applies them one after the
-other. A plan is also made where there is no TensorFlow, so stages import it where they are applied.
+A stage is a small frozen dataclass. `plan` lists and prints the stages, and `build` applies them in order. Planning
+needs no TensorFlow, so a stage imports TensorFlow only in `apply`.
 """
 
 from __future__ import annotations
@@ -22,48 +22,46 @@ if TYPE_CHECKING:
     from infeed.components.feed.row_batches import RowBatches
 
 Batch: TypeAlias = Any  # a dict of tensors, or (features, label) of them: [batch, ...] each
-EpochReader: TypeAlias = "Callable[[tf.Tensor], tf.data.Dataset]"  # an epoch's number, int64 [] -> what it reads
-Made: TypeAlias = (
-    "tf.data.Dataset | RowBatches | Columns | EpochReader | list[EpochReader] | None"  # what stages hand on
-)
+EpochReader: TypeAlias = "Callable[[tf.Tensor], tf.data.Dataset]"  # number of an epoch, int64 [] -> its records
+Made: TypeAlias = "tf.data.Dataset | RowBatches | Columns | EpochReader | list[EpochReader] | None"  # output of a stage
 
 Before = TypeVar("Before", contravariant=True)
 After = TypeVar("After", bound=Made, covariant=True)
 
 
 class Stage(Protocol[Before, After]):
-    """One stage: it takes what the stage before it made, and makes what the stage behind it takes.
+    """A stage, which turns the output of the stage before it into the input of the next stage.
 
-    `Before` and `After` are each one of `Made`: None before the first stage, and behind the last one the batches.
+    `Before` and `After` are types of `Made`. The first stage takes None, and the last stage returns the batches.
     """
 
     @property
     def name(self) -> str:
-        """One word for it, in the plan and in `input_profile.json`."""
+        """Name of the stage in the plan and in `input_profile.json`, one word."""
 
     @property
     def does(self) -> str:
-        """What it does, as a clause that goes on after the name: `gathers 128 records`."""
+        """Action of the stage, as a clause that follows the name: `gathers 128 records`."""
 
     @property
     def reason(self) -> str:
-        """Why it is there, and there in the order."""
+        """Reason for the stage and for its position."""
 
     def apply(self, before: Before, context: BuildContext) -> After:
-        """Does it."""
+        """Apply the stage."""
 
 
 @dataclass(frozen=True)
 class BatchFunctions:
-    """The functions on whole batches that stages call.
+    """Functions on whole batches that stages call.
 
     Attributes:
       parse: serialized records, string [batch] -> dict of raw features.
       transform: raw features -> (features, label).
-      augment: (features, label), step number int64 [], workers -> (features, label), at random and normalised. A
-        worker is given its part of the global batch of that step.
+      augment: (features, label), step number int64 [], workers -> (features, label), changed at random and normalized.
+        The input is the worker's part of the global batch.
       normalise: (features, label) -> (features, label), the part of `augment` that is not random.
-      key: names all that `parse` and `transform` do; what they made of a split is kept on disk under it.
+      key: identifies the work of `parse` and `transform`. The disk cache uses this key.
     """
 
     parse: Callable[[tf.Tensor], Batch]
@@ -75,17 +73,14 @@ class BatchFunctions:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What every stage may ask for.
+    """Context of a stage.
 
     Attributes:
-      shards: the files of the split.
       batch_size: records of a global batch, over all workers.
-      seed: of the run.
       training: whether this is training data (endless, shuffled) or evaluation data (complete, in order, once).
-      functions: what is done with whole batches.
-      workers: which worker builds this; it makes its own part of every global batch.
-      readers: who shares the reading. It is `workers` but where rows are kept: then each worker keeps all of them, and
-        row numbers are shared out instead.
+      workers: the worker that builds the pipeline. Each worker makes its part of every global batch.
+      readers: the workers that share the reading. If rows are kept, each worker reads all rows, and the workers share
+        the row numbers instead.
       start_step: in training, number of the first batch.
     """
 
@@ -105,12 +100,12 @@ class BuildContext:
 
     @cached_property
     def ranges(self) -> tuple[RecordRange, ...]:
-        """What of the files this worker reads."""
-        # Workers that evaluate wait for each other, so their shares of the records are as even as can be.
+        """Ranges of the files that this worker reads."""
+        # In evaluation the workers wait for each other, so they divide the records evenly.
         return worker_ranges(self.shards, self.readers, evenly=not self.training)
 
     def ranges_of_splits(self, weights: SamplingWeights) -> list[tuple[RecordRange, ...]]:
-        """The same, of each split by itself."""
+        """Return the ranges that this worker reads of each split."""
         splits = [[shard for shard in self.shards if shard.split == name] for name in weights.names]
         return [worker_ranges(shards, self.readers) for shards in splits]
 
@@ -125,15 +120,15 @@ class BuildContext:
         return self.start_step * self.worker_batch_size
 
     def mapped(self, dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-        """Applies a function on whole batches in parallel."""
+        """Apply a function to whole batches in parallel."""
         from infeed.components.feed.columns import mapped
 
         return mapped(dataset, function)
 
     def derive_seed(self, epoch: tf.Tensor, use: tf.Tensor | int) -> tf.Tensor:
-        """A seed, int64 [2], for one use of an epoch."""
+        """Derive a seed, int64 [2], for one use in an epoch."""
         import tensorflow as tf
 
-        # Folded in, not added: sums of seed and epoch would repeat each other.
+        # Sums of seed and epoch would repeat, so the epoch is folded in.
         both = tf.stack([tf.cast(self.seed, tf.int64), epoch])
         return tf.random.experimental.stateless_fold_in(both, use)

@@ -1,4 +1,4 @@
-"""Stages that work on whole batches: they make them of records, parse, transform, change, pad and hand them over."""
+"""Stages on whole batches: batch records, parse, transform, augment, pad and prefetch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchRecords:
-    """Blocks of records -> batches of them, string [batch].
+    """Batch blocks of records: string [block] -> string [batch].
 
     Attributes:
-      size: records gathered at a time, over all workers.
-      reason: why so many.
-      drop_remainder: whether what does not fill the last one is left out; training is endless and leaves out nothing.
-      batches: how many of the training's batches that makes; `SplitBatches` takes them apart.
+      size: records gathered in one call, over all workers.
+      reason: reason for this size.
+      drop_remainder: whether to drop a short last batch. Endless training data has none.
+      batches: number of training batches in one call. `SplitBatches` splits them.
     """
 
     size: int
@@ -44,16 +44,16 @@ class BatchRecords:
             return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(-(-context.records // size)))
         records = sum(shard.records for shard in context.shards)
-        most = -(-records // context.readers.count)  # that any worker reads of evaluation data
+        most = -(-records // context.readers.count)  # evaluation records of one worker, at most
         if -(-context.records // size) == -(-most // size):
             return dataset
-        # As many batches as the other workers have: they would wait for ever for this one.
+        # Every worker needs the same number of batches. Else the others wait forever for this worker.
         return dataset.concatenate(tf.data.Dataset.from_tensors(tf.zeros([0], tf.string)))
 
 
 @dataclass(frozen=True)
 class ParseExamples:
-    """string [batch] -> raw features."""
+    """Parse serialized Examples: string [batch] -> raw features."""
 
     name = "parse"
     does = "parses whole batches in parallel"
@@ -65,7 +65,7 @@ class ParseExamples:
 
 @dataclass(frozen=True)
 class TransformFeatures:
-    """Raw features -> ({name: [batch, ...]}, label [batch])."""
+    """Apply the transform graph: raw features -> ({name: [batch, ...]}, label [batch])."""
 
     name = "transform"
     does = "applies the transform graph to whole batches in parallel"
@@ -75,13 +75,13 @@ class TransformFeatures:
         from infeed.components.feed.columns import with_known_widths
 
         parse, transform = context.functions.parse, context.functions.transform
-        # A graph that was saved forgets how wide a sparse feature is, and rows alone do not say it.
+        # A saved graph loses the width of a sparse feature, which the rows do not determine.
         return with_known_widths(context.mapped(before, transform), lambda records: transform(parse(records)))
 
 
 @dataclass(frozen=True)
 class SplitBatches:
-    """[batches * batch, ...] -> [batch, ...]."""
+    """Split the batches of one call: [batches * batch, ...] -> [batch, ...]."""
 
     batches: int
     batch_size: int
@@ -102,7 +102,7 @@ class SplitBatches:
 
 @dataclass(frozen=True)
 class AugmentImages:
-    """Random changes, another each time a picture comes; normalised. `does` says which."""
+    """Augment images with new random changes in each epoch, and normalize them. `does` describes the changes."""
 
     does: str
 
@@ -118,7 +118,7 @@ class AugmentImages:
 
 @dataclass(frozen=True)
 class NormaliseImages:
-    """What of `AugmentImages` is not random. `does` says how."""
+    """Normalize images without random changes. `does` describes the normalization."""
 
     does: str
 
@@ -133,7 +133,7 @@ class NormaliseImages:
 
 @dataclass(frozen=True)
 class PadBatches:
-    """(features, label) -> (features, label, weight float32 [batch]), the last short batch padded with weight 0.
+    """Pad the last short batch with weight 0: (features, label) -> (features, label, weight float32 [batch]).
 
     Raises:
       InfeedError: a feature is not a dense number of a fixed shape.
@@ -154,9 +154,9 @@ class PadBatches:
         for name, spec in before.element_spec[0].items():
             if not is_static_number(spec):
                 raise InfeedError(
-                    f"the feature {name!r} is no dense number of a fixed shape: {spec}",
+                    f"feature {name!r} is not a dense number of a fixed shape: {spec}",
                     where="static shapes",
-                    do="let Transform make one of it: look words up in a vocabulary, pad lists",
+                    do="convert the feature in Transform: look words up in a vocabulary, pad lists",
                 )
         size = context.workers.per_worker_batch_size(self.size)
         return context.mapped(before, lambda *batch: pad_batch(batch, size))
@@ -164,7 +164,7 @@ class PadBatches:
 
 @dataclass(frozen=True)
 class Prefetch:
-    """As many batches ahead as tf.data finds worth it."""
+    """Prefetch batches; tf.data tunes their number."""
 
     reason: str = "last, so that every step above overlaps it"
 
@@ -179,9 +179,9 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class PrefetchToDevice:
-    """The next batch on its accelerators. tf.distribute does that with the batches it is given, behind this pipeline.
+    """Prefetch the next batch to accelerators. This stage only documents the work that tf.distribute does.
 
-    `devices` are the accelerators' short names, such as `GPU:0`.
+    `devices` are the short names of the accelerators, for example `GPU:0`.
     """
 
     devices: tuple[str, ...]
@@ -202,7 +202,7 @@ class PrefetchToDevice:
 
 @dataclass(frozen=True)
 class CallInputFunction:
-    """A user's own `function` makes the batches, in the place of every stage that reads."""
+    """Take the batches of a user's `function`, which replaces every reading stage."""
 
     function: str
 

@@ -1,4 +1,4 @@
-"""Stages that keep all rows of a split as columns, and those that gather batches from them by row number."""
+"""Stages that keep all rows of a split as columns, and stages that gather batches by row number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LABELS_A_CALL = 1 << 16
 
 @dataclass(frozen=True)
 class CacheRecords:
-    """Serialized records as one column: only parsing is repeated. `reason` says why they are kept."""
+    """Keep serialized records as one column, so that each epoch repeats only parsing."""
 
     reason: str
 
@@ -40,7 +40,7 @@ class CacheRecords:
 
 @dataclass(frozen=True)
 class LoadColumns:
-    """Decoded features in memory."""
+    """Keep decoded features in memory."""
 
     name = "columns"
     does = "holds every feature as one column in memory"
@@ -54,12 +54,12 @@ class LoadColumns:
 
 @dataclass(frozen=True)
 class CacheColumns:
-    """Columns in files under `cache_dir`, for the next training on the same data too.
+    """Keep columns in files under `cache_dir`. Later trainings on the same data reuse the files.
 
     Attributes:
       cache_dir: a local folder.
-      kept_bytes: about what they take.
-      decoded: whether they are of decoded features, or of serialized records.
+      kept_bytes: estimated size of the columns.
+      decoded: whether the columns hold decoded features or serialized records.
     """
 
     cache_dir: str
@@ -82,7 +82,7 @@ class CacheColumns:
         from infeed.components.feed import disk
 
         assert context.functions.key, "the plan keeps columns on disk, so the functions must have a key"
-        # What the columns were made of and how, so that another split or graph never finds them.
+        # The key covers the data and the functions, so that no other split or graph uses these columns.
         shards = [shard.identity for shard in context.shards]
         made_of = json.dumps([disk.FORMAT, shards, context.functions.key, str(before.element_spec)])
         key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
@@ -91,13 +91,13 @@ class CacheColumns:
 
 @dataclass(frozen=True)
 class GatherShuffled:
-    """Endless full batches of training.
+    """Gather endless full training batches.
 
     Attributes:
       batch_size: rows of a global batch.
-      batches: so many are gathered in one call; `SplitBatches` takes them apart.
-      window: rows that are shuffled together; None for all.
-      weights: by which rows are sampled; None takes each once an epoch.
+      batches: batches gathered in one call. `SplitBatches` splits them.
+      window: rows shuffled together; None for all.
+      weights: sampling weights; None uses each row once per epoch.
     """
 
     batch_size: int
@@ -151,11 +151,11 @@ class GatherShuffled:
 
 @dataclass(frozen=True)
 class GatherInStep:
-    """Endless full batches of training, each of which its step gathers.
+    """Hand row numbers to the training steps, which gather endless full batches.
 
     Attributes:
       batch_size: rows of a global batch.
-      weights: by which rows are sampled; None takes each once an epoch.
+      weights: sampling weights; None uses each row once per epoch.
     """
 
     batch_size: int
@@ -190,7 +190,7 @@ class GatherInStep:
 
 @dataclass(frozen=True)
 class PlaceColumns:
-    """The columns that steps gather from, onto the devices where steps run. `devices` are their names."""
+    """Copy the columns to the named devices, where the steps gather their rows."""
 
     devices: tuple[str, ...]
 
@@ -207,7 +207,7 @@ class PlaceColumns:
 
 @dataclass(frozen=True)
 class GatherInOrder:
-    """Every row once, for evaluation."""
+    """Gather every row once and in order, for evaluation."""
 
     batch_size: int
 
@@ -225,7 +225,7 @@ class GatherInOrder:
 
 
 def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildContext) -> list[Group]:
-    """The rows of each split, or of each class, which the labels tell; none where nothing is weighed."""
+    """Return the rows of each split or of each class; empty without weights."""
     from infeed.components.feed.columns import evaluation_rows
 
     if not weights:
@@ -240,6 +240,6 @@ def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildCon
 
 
 def _labels(kept: Any, context: BuildContext) -> tf.Tensor:
-    """Of rows that are kept decoded, or as records."""
+    """Return the labels of kept rows, decoded or serialized."""
     batch = kept if isinstance(kept, tuple) else context.functions.transform(context.functions.parse(kept))
     return batch[1]

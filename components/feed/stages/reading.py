@@ -1,7 +1,7 @@
-"""Stages that read records, and shuffle them where no row numbers can: files, windows of records, mixed splits.
+"""Stages that read records, and shuffle them without row numbers: files, windows of records, mixed splits.
 
-What they hand on is blocks of serialized records, string [block], or fewer. Records travel in blocks, because what is
-done with them one by one costs more than reading them.
+These stages pass on blocks of serialized records, string [block] or shorter, because work on single records costs more
+than reading them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _READ_BUFFER_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class VerifyFiles:
-    """Raises InfeedError where a file that this worker reads is missing, damaged or replaced.
+    """Raise InfeedError if a file that this worker reads is missing, damaged or replaced.
 
     Attributes:
-      cache_dir: where it is noted what was found right.
-      weights: of the splits, where each is shared out among the workers by itself.
+      cache_dir: folder that records the verified files.
+      weights: weights of the splits, if the workers share each split separately.
     """
 
     cache_dir: str
@@ -46,7 +46,7 @@ class VerifyFiles:
 
 @dataclass(frozen=True)
 class ListShards:
-    """The files that this worker reads, in order."""
+    """List the files of this worker in order."""
 
     shards: int
     reason: str
@@ -65,7 +65,7 @@ class ListShards:
 
 @dataclass(frozen=True)
 class PermuteShards:
-    """The files that this worker reads, in another order each epoch; with `weights`, those of each split."""
+    """Permute the files of this worker in each epoch; with `weights`, separately in each split."""
 
     shards: int
     weights: SamplingWeights | None = None
@@ -86,13 +86,13 @@ class PermuteShards:
 
 @dataclass(frozen=True)
 class ReadShards:
-    """Reads files in their order.
+    """Read files in their order.
 
     Attributes:
-      readers: shards read at a time.
-      block: records handed on at a time.
+      readers: shards read in parallel.
+      block: records in a block.
       longest: records of the longest shard.
-      reason: why so many readers.
+      reason: reason for the number of readers.
     """
 
     readers: int
@@ -109,7 +109,7 @@ class ReadShards:
 
     @property
     def in_a_row(self) -> int:
-        """Blocks of one shard before those of the next: all of the longest, so readers work ahead and mix nothing."""
+        """Blocks read from one shard before the next shard. The longest shard fits, so parallel readers keep order."""
         return -(-self.longest // self.block)
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
@@ -118,11 +118,11 @@ class ReadShards:
 
 @dataclass(frozen=True)
 class InterleaveShards:
-    """Reads several files at a time, a block of each in turn. `reason` says why so many."""
+    """Read several files in parallel, a block of each in turn. `reason` explains the number of readers."""
 
     readers: int
     reason: str
-    block: int = 256  # enough that a block costs little, few enough that neighbours in a file are soon among others
+    block: int = 256  # large enough for cheap blocks, small enough to mix the records of a file soon
 
     name = "read"
 
@@ -139,7 +139,7 @@ class InterleaveShards:
 
 @dataclass(frozen=True)
 class ShuffleWindows:
-    """Shuffles windows of records, each by itself. `size_reason` says why they are of that size."""
+    """Shuffle each window of records. `size_reason` explains the window size."""
 
     window: int
     size_reason: str
@@ -157,11 +157,11 @@ class ShuffleWindows:
     def apply(self, before: list[EpochReader], context: BuildContext) -> EpochReader:
         (blocks,) = before
         windows = -(-context.records // self.window)
-        rows = -(-context.records // windows)  # all about as long, for in a very short one little is shuffled
+        rows = -(-context.records // windows)  # windows of equal size, because a very short window shuffles little
 
         def shuffled(epoch: tf.Tensor) -> tf.data.Dataset:
             windows = blocks(epoch).rebatch(rows).enumerate()  # string [rows], or fewer
-            # The files are shuffled with the epoch's seed 0.
+            # Seed 0 of the epoch shuffles the files.
             return windows.map(lambda number, records: _shuffled(records, context.derive_seed(epoch, 1 + number)))
 
         return shuffled
@@ -169,7 +169,7 @@ class ShuffleWindows:
 
 @dataclass(frozen=True)
 class SampleSplits:
-    """Makes each window of so many records of each split as its weight comes to, and shuffles it."""
+    """Fill each window with records of every split in proportion to the weights, and shuffle the window."""
 
     window: int
     weights: SamplingWeights
@@ -191,13 +191,13 @@ class SampleSplits:
         splits = zip(before, self._counts(), context.ranges_of_splits(self.weights), strict=True)
         parts = [_endless(blocks, count, number, ranges) for blocks, count, ranges in splits if count]
         windows = tf.data.Dataset.zip(tuple(parts)).map(lambda *some: tf.concat(some, axis=0)).enumerate(number)
-        # Minus one is no epoch, so no seed is used twice.
+        # No epoch has the number -1, so no seed is used twice.
         no_epoch = tf.constant(-1, tf.int64)
         shuffled = windows.map(lambda place, records: _shuffled(records, context.derive_seed(no_epoch, place)))
         return _without_first(shuffled, taken)  # string [window]
 
     def _counts(self) -> list[int]:
-        """Records of each split in a window."""
+        """Return the number of records of each split in a window."""
         counts = apportion(self.weights.weights, self.window)
         for name, weight, count in zip(self.weights.names, self.weights.weights, counts, strict=True):
             if weight and not count:
@@ -211,7 +211,7 @@ class SampleSplits:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Epoch after epoch, from the first batch on."""
+    """Repeat the records for endless epochs, from the first batch of the training on."""
 
     name = "repeat"
     does = "goes round without end"
@@ -226,7 +226,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class ReadAhead:
-    """Has the next window ready."""
+    """Prefetch the next window."""
 
     name = "prefetch"
     does = "reads the next window while this one is used"
@@ -240,7 +240,7 @@ def _permuted(ranges: Sequence[RecordRange], context: BuildContext) -> EpochRead
     import tensorflow as tf
 
     def permuted(epoch: tf.Tensor) -> tf.data.Dataset:
-        # Not Dataset.shuffle, which adds TensorFlow's global seed, or fails in a function where that is 0.
+        # Dataset.shuffle adds TensorFlow's global seed, and fails in a function if that seed is 0.
         order = tf.random.experimental.stateless_shuffle(tf.range(len(ranges)), context.derive_seed(epoch, 0))
         return tf.data.Dataset.from_tensor_slices(tuple(tf.gather(field, order) for field in _tensors(ranges)))
 
@@ -248,7 +248,7 @@ def _permuted(ranges: Sequence[RecordRange], context: BuildContext) -> EpochRead
 
 
 def _tensors(ranges: Sequence[RecordRange]) -> tuple[tf.Tensor, ...]:
-    """The fields of the ranges, [ranges] each."""
+    """Return the fields of the ranges, [ranges] each."""
     import tensorflow as tf
 
     types = {"path": tf.string, "skip": tf.int64, "records": tf.int64, "to_end": tf.bool}
@@ -256,14 +256,14 @@ def _tensors(ranges: Sequence[RecordRange]) -> tuple[tf.Tensor, ...]:
 
 
 def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: int, in_a_row: int) -> tf.data.Dataset:
-    """Ranges of files -> blocks of their records, string [block] or fewer, `in_a_row` blocks of each in turn."""
+    """Read ranges of files as blocks of records, string [block] or shorter, `in_a_row` blocks of each file in turn."""
     import tensorflow as tf
 
     compression = "GZIP" if context.shards[0].path.endswith(".gz") else ""
 
     def blocks_of(path: tf.Tensor, skip: tf.Tensor, records: tf.Tensor, to_end: tf.Tensor) -> tf.data.Dataset:
         read = tf.data.TFRecordDataset(path, compression_type=compression, buffer_size=_READ_BUFFER_BYTES)
-        # Read to a file's end where that is meant, so that a record more than the manifest tells is noticed.
+        # Read to the end of the file, so that a record beyond the manifest's count raises an error.
         read = read.skip(skip).take(tf.where(to_end, tf.constant(-1, tf.int64), records))
         return read.apply(tf.data.experimental.assert_cardinality(records)).batch(block)
 
@@ -271,7 +271,7 @@ def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: in
 
 
 def _endless(blocks: EpochReader, count: int, window: int, ranges: Sequence[RecordRange]) -> tf.data.Dataset:
-    """Of one split `count` records a window, string [count], from the given window on, round its records."""
+    """Yield `count` records of a split per window, string [count], from the given window on, and repeat the split."""
     import tensorflow as tf
 
     epoch, taken = divmod(window * count, sum(one.records for one in ranges))
@@ -286,7 +286,7 @@ def _shuffled(records: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _without_first(blocks: tf.data.Dataset, records: int) -> tf.data.Dataset:
-    """Leaves out so many records, counted through the blocks: string [any] each."""
+    """Skip the first `records` records of the blocks, string [any] each."""
     import tensorflow as tf
 
     def rest(left: tf.Tensor, block: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -280,7 +280,7 @@ def test_what_has_no_static_shape_is_refused_by_name(shards):
     text = BatchFunctions(
         parse=lambda records: records, transform=lambda records: ({"words": records}, tf.size(records))
     )
-    with pytest.raises(InfeedError, match=r"feature 'words' is no dense number of a fixed shape(.|\n)*vocabulary"):
+    with pytest.raises(InfeedError, match=r"feature 'words'(.|\n)*vocabulary"):
         build(made, text)
 
 

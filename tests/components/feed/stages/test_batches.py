@@ -81,7 +81,7 @@ def test_the_last_short_batch_is_padded_with_rows_of_weight_0():
 @pytest.mark.parametrize("feature", [tf.constant(["a", "b"]), tf.RaggedTensor.from_row_lengths([1, 2, 3], [2, 1])])
 def test_what_has_no_shape_for_a_device_is_not_padded(feature):
     given = tf.data.Dataset.from_tensors(({"words": feature}, tf.constant([0, 1])))
-    with pytest.raises(InfeedError, match="the feature 'words' is no dense number of a fixed shape"):
+    with pytest.raises(InfeedError, match="feature 'words'"):
         batches.PadBatches(4).apply(given, CONTEXT)
 
 
