@@ -67,5 +67,5 @@ def test_augmentation_describes_only_what_it_does():
 
 @pytest.mark.parametrize(("index", "count"), [(2, 2), (-1, 2), (0, 0)])
 def test_workers_are_numbered_from_0(index, count):
-    with pytest.raises(InfeedError, match=f"worker {index} of {count}"):
+    with pytest.raises(InfeedError, match=f"worker index is {index}"):
         WorkerContext(index, count)
