@@ -127,7 +127,7 @@ class SpillTable:
         with files.open_input(_list(folder, split), mapped=True) as file:
             table = pa.ipc.open_file(file).read_all()
         numbers = [table.column(name).to_numpy() for name in ("start", "records", "bytes")]
-        start, *sizes = (of_column.astype(np.int64) for of_column in numbers)
+        start, *sizes = (of_column.astype(np.int64, copy=False) for of_column in numbers)
         records, size = (np.concatenate([[0], np.cumsum(of_column)]) for of_column in sizes)
         return cls(table.column("path").combine_chunks(), start, records, size)
 

@@ -84,7 +84,8 @@ class Spills:
 
     def of_split(self, split: str | None) -> Spills:
         """Return the spills of the files of one split."""
-        return self.take(np.flatnonzero(np.array([name == split for name, _ in self.files], bool)[self.file]))
+        is_of_split = np.array([name == split for name, _ in self.files], bool)
+        return self if is_of_split.all() else self.take(np.flatnonzero(is_of_split[self.file]))
 
     def take(self, numbers: Ints) -> Spills:
         """Return the spills of these numbers, in this order."""

@@ -207,7 +207,8 @@ def _left(folder: str, count: int) -> Iterator[Any]:
             do="write to a place that all workers share, such as gs://, s3:// or a network disk",
         )
     with ThreadPoolExecutor(_READERS) as readers:
-        yield from readers.map(_read, found)
+        for first in range(0, len(found), _READERS):  # not all at once, which would all be parsed before their turn
+            yield from readers.map(_read, found[first : first + _READERS])
 
 
 def _read(path: str) -> Any:

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Balanced, Shard
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardPlan
@@ -87,6 +88,25 @@ def test_a_task_that_is_tried_again_replaces_what_it_left(one: Job, transforms: 
     for size in (10, 20):
         transforms.leave_shard(ShardTask(PLAN, 4), Shard("Split-train/x", 1, size, "00"), one)
     assert transforms.left_shards(1, one) == [Shard("Split-train/x", 1, 20, "00")]
+
+
+def test_the_planner_reads_few_tasks_ahead(one: Job, transforms: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[str]()
+
+    def listed(path: str) -> bytes:
+        read.append(path)
+        return read_bytes(path)
+
+    for order in range(9):
+        transforms.leave_task(spilled(order, "a"), one)
+    read_bytes = files.read_bytes
+    monkeypatch.setattr(files, "read_bytes", listed)
+    monkeypatch.setattr(transforms, "_READERS", 2)
+    found = transforms.left_tasks(9, one)
+    next(found)
+    assert len(read) <= 2
+    assert len(list(found)) == 8
+    assert len(set(read)) == len(read) == 9
 
 
 def test_a_write_that_was_killed_on_the_way_is_not_read(one: Job, transforms: ModuleType) -> None:
