@@ -1,8 +1,8 @@
-"""What a pipeline is made of, all of it decided: a frozen `PipelineConfig`.
+"""Complete configuration of a pipeline: a frozen `PipelineConfig`.
 
     config = resolve(read_project("image"), Overrides(data="photos"))
 
-`project` reads a YAML file, `resolve` looks at the data and decides what the file leaves to it.
+`project` reads a YAML file; `resolve` surveys the data and decides the settings that the file leaves open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from infeed.components.transform.feature import Feature
 from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey
 
-Source = Literal["csv", "jsonl", "parquet", "avro", "images"]  # of the formats that `infeed ingest --format` knows
+Source = Literal["csv", "jsonl", "parquet", "avro", "images"]  # a subset of `infeed ingest --format`
 
 EXAMPLE_GENS: Mapping[Source, str] = {kind: FORMATS[kind].component for kind in get_args(Source)}
 TRAIN, EVAL, TEST = SPLITS = ("train", "eval", "test")
@@ -32,13 +32,13 @@ Metric = Literal["accuracy", "auc", "recall", "precision", "f1", "mse"]
 
 @dataclass(frozen=True)
 class Blessing:
-    """What a model must reach on the split that it is scored on, to be pushed.
+    """Score that a model must reach on the scored split to be pushed.
 
     Attributes:
-      metric: "accuracy", "auc" (of two classes), "recall", "precision", "f1" (at least `bound`), or "mse" (at most).
-      bound: by default what guessing reaches, such as the share of the commonest class, or the variance of the label.
-      slack: how much worse than the last blessed model it may be: absolute, relative for mse.
-      positive: the class that recall, precision, F1 and AUC are of; by default the rarer of two, the mean over more.
+      metric: "accuracy", "auc" (two classes), "recall", "precision", "f1" (at least `bound`), or "mse" (at most).
+      bound: required score; by default the score of guessing, for example the share of the commonest class.
+      slack: allowed loss against the last blessed model: absolute, or relative for mse.
+      positive: class for recall, precision, F1 and AUC; by default the rarer of two classes, or the mean over more.
     """
 
     metric: Metric
@@ -53,28 +53,28 @@ class Blessing:
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """Everything `create_pipeline` needs.
+    """Input of `create_pipeline`.
 
     Attributes:
-      name: of the pipeline, in metadata and folders.
-      root: folder of everything the pipeline writes.
-      source: kind of input.
-      data: its file or folder.
-      source_options: how the files are written, by the names of the format's own options, such as CsvOptions.
-      ingest: what becomes of bad rows, and how the others become shards.
-      patterns: split -> pattern of its files below `data`; empty if all files are divided.
-      splits: split -> share, of all rows, or of the pattern that is named train; empty if every split has a pattern.
-      features: what becomes of each column, the label among them.
-      preprocessing_fn: the user's function that makes features, of all columns, besides them; None for none.
-      train: how to train.
-      blessing: what a model must reach to be pushed.
-      warm_start: begin training with the weights of the latest blessed model, where there is one.
-      max_wait_fraction: withhold InputReport's blessing where training waited for a larger share of its time.
-      enable_cache: take a node's earlier outputs where its inputs and options are the same.
-      beam_pipeline_args: Beam's own, such as `--runner=FlinkRunner`; Beam runs in the step's process by default.
-      deploy: how and where the compiled pipeline runs; nothing for a run on this machine.
-      survey: what was found in the data.
-      notes: what was decided from the data, for people: (about what, in words).
+      name: name of the pipeline, in metadata and folders.
+      root: folder for all outputs.
+      source: format of the data.
+      data: file or folder of the data.
+      source_options: options of the format, by name; see for example `CsvOptions`.
+      ingest: options for bad rows and shards.
+      patterns: split -> file pattern below `data`; empty if all files are divided.
+      splits: split -> share of all rows, or of the pattern named train; empty if every split has a pattern.
+      features: features of the columns, including the label.
+      preprocessing_fn: the user's function that adds features from all columns; None for none.
+      train: training options.
+      blessing: score that a model must reach to be pushed.
+      warm_start: start training from the weights of the latest blessed model, if there is one.
+      max_wait_fraction: withhold InputReport's blessing if training waited for a larger share of its time.
+      enable_cache: reuse the outputs of a node if its inputs and options are the same.
+      beam_pipeline_args: Beam options, for example `--runner=FlinkRunner`; by default Beam runs in the step's process.
+      deploy: settings of the compiled pipeline; unused by local runs.
+      survey: findings about the data.
+      notes: decisions made from the data, for people: (subject, text).
     """
 
     name: str
@@ -102,7 +102,7 @@ class PipelineConfig:
 
     @property
     def user_functions(self) -> dict[str, str]:
-        """The user's own functions that the pipeline calls, by the option that names them."""
+        """Names of the user's functions that the pipeline calls, by option."""
         own = {"preprocessing_fn": self.preprocessing_fn} if self.preprocessing_fn else {}
         if self.ingest.filter and is_function(self.ingest.filter):
             own["filter"] = self.ingest.filter
@@ -110,49 +110,48 @@ class PipelineConfig:
 
     @property
     def judged_on(self) -> str:
-        """Split that the Evaluator scores the model on: one that has not decided when training stops, if any."""
+        """Split that the Evaluator scores: test if it exists, because eval decides when training stops."""
         return TEST if TEST in {*self.patterns, *self.splits} else EVAL
 
     @property
     def artifacts(self) -> str:
-        """Folder of the artifacts."""
         return os.path.join(self.root, "artifacts")
 
     @property
     def metadata(self) -> str:
-        """The SQLite file of ML Metadata."""
+        """SQLite file of ML Metadata."""
         return os.path.join(self.root, "metadata.sqlite")
 
     @property
     def serving(self) -> str:
-        """Folder that blessed models are pushed to, one folder a version."""
+        """Folder of the pushed models, with a folder per version."""
         return os.path.join(self.root, "serving")
 
     @property
     def logs(self) -> str:
-        """Folder of the logs of commands; it is on this machine wherever the root is."""
+        """Local folder of the logs of commands, even if the root is remote."""
         return os.path.join(local_root(self.root, self.name), "logs")
 
 
 def check_wait_fraction(options: Any) -> None:
-    """Raises OptionError unless `max_wait_fraction` of these options is a share."""
+    """Raise OptionError unless `max_wait_fraction` is None or from 0 to 1."""
     share = options.max_wait_fraction
     require(share is None or 0 <= share <= 1, options, "max_wait_fraction", "use a share from 0 to 1")
 
 
 def local_root(root: str, name: str) -> str:
-    """`root`, or the folder that would be it by default where `root` is in an object store."""
+    """Return `root`, or the default local root if `root` is in an object store."""
     return os.path.join("runs", name) if "://" in root else root
 
 
 def resumable(config: PipelineConfig) -> PipelineConfig:
-    """With checkpoints where the next attempt finds them: each run of the Trainer has output folders of its own."""
+    """Return the config with a fixed checkpoint folder, so that the next attempt of the Trainer can resume."""
     folder = config.train.checkpoint_dir or os.path.join(config.root, "checkpoints")
     return dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=folder))
 
 
 def split_data(data: str) -> tuple[str, str | None]:
-    """The folder and the name of a file, as TFX takes them; a folder has no name. `data` may be gs://..."""
+    """Split a path, local or remote, into folder and file name, as TFX takes them; a folder has no file name."""
     if files.is_folder(data):
         return data, None
     folder, name = os.path.split(data)

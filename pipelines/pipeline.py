@@ -1,4 +1,4 @@
-"""Where the components meet: one pipeline, whatever runs it, and the earlier models that it compares with."""
+"""Build the TFX pipeline of a config, the same for every runner, and resolve earlier models for comparison."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _CANDIDATE = "candidate"
 _OURS = "infeed.components.evaluation.class_scores"
 _OF_ERRORS = "infeed.components.evaluation.error_moments"
 
-# TFMA's classes, and ours, of what is measured.
+# Metric classes of TFMA and of this package.
 _CLASSES = {
-    # No cross-entropy: it has no value for an evaluation record of a class that no training record has.
+    # Cross-entropy is undefined for an evaluation record of a class that no training record has.
     "accuracy": ("SparseCategoricalAccuracy", ""),
     "auc": ("AUC", ""),
     "recall": ("ClassRecall", _OURS),
@@ -44,23 +44,23 @@ _CLASSES = {
     "mae": ("MeanAbsoluteError", ""),
     "r2": ("RSquared", _OF_ERRORS),
 }
-# What the intervals of the scores are made of; `pipelines/local/scores.py` reads both.
+# Inputs of the intervals of the scores; `pipelines/local/scores.py` reads both.
 ROWS, MATRIX = "example_count", "confusion_matrix"
 
 
 def warm_start() -> Resolver:
-    """The latest blessed model of earlier runs, for a Trainer to start from; nothing where there is none."""
+    """Return a resolver of the latest blessed model, from which the Trainer starts; it may resolve to nothing."""
     return Resolver(strategy_class=LatestBlessedModelStrategy, **_history()).with_id("warm_start_model")
 
 
 def latest_blessed(trainer: Any) -> Resolver:
-    """The latest blessed model, by the one strategy that Kubeflow and Vertex know."""
-    del trainer  # there, a cached step is not judged again
+    """Return a resolver of the latest blessed model, with the only strategy that Kubeflow and Vertex support."""
+    del trainer  # on these platforms, a cached step is not evaluated again
     return Resolver(strategy_class=LatestBlessedModelStrategy, **_history()).with_id(_NAME)
 
 
 def latest_other_blessed(trainer: Any) -> Resolver:
-    """The latest blessed model that is not the one just trained; for runners that resolve in ML Metadata."""
+    """Return a resolver of the latest blessed model except the new one, for runners that resolve in ML Metadata."""
     return Resolver(
         strategy_class=LatestOtherBlessedModelStrategy, candidate=trainer.outputs["model"], **_history()
     ).with_id(_NAME)
@@ -74,23 +74,23 @@ def _history() -> dict[str, types.Channel]:
 
 
 class LatestOtherBlessedModelStrategy(LatestBlessedModelStrategy):
-    """The latest blessed model that is not the candidate itself.
+    """Strategy that resolves the latest blessed model except the candidate.
 
-    A run in which nothing changed takes its model from the cache, and that model was blessed by then. TFX's own
-    strategy would compare it with itself: Evaluator gets an input that it had not before, and runs again for nothing.
+    An unchanged run takes its model from the cache, and this model is already blessed. TFX's own strategy would compare
+    the model with itself, which changes the inputs of Evaluator and reruns it for nothing.
     """
 
     def resolve_artifacts(self, store: Any, input_dict: dict[str, list[Any]]) -> dict[str, list[Any]] | None:
-        """`input_dict` has the models, their blessings and the candidate; the answer is TFX's, of the others."""
+        """Resolve with TFX's strategy among the models of `input_dict` except the candidate."""
         candidates = {artifact.id for artifact in input_dict[_CANDIDATE]}
         others = {key: list(artifacts) for key, artifacts in input_dict.items() if key != _CANDIDATE}
         others["model"] = [model for model in others["model"] if model.id not in candidates]
         resolved = super().resolve_artifacts(store, others)
-        return {**resolved, _CANDIDATE: input_dict[_CANDIDATE]}  # the node has an output for each of its inputs
+        return {**resolved, _CANDIDATE: input_dict[_CANDIDATE]}  # a resolver needs an output for each input
 
 
 def measured(config: PipelineConfig) -> list[str]:
-    """The metric that decides about the blessing, then those for people."""
+    """Return the metrics to compute, first the one that decides about the blessing."""
     if config.train.task == "regression":
         return ["mse", "mae", "r2"]
     if config.blessing.metric == "accuracy":
@@ -106,13 +106,13 @@ def create_pipeline(
     parameters: Mapping[str, RuntimeParameter] | None = None,
     on_vertex: VertexOptions | None = None,
 ) -> Pipeline:
-    """The pipeline of `config`, made anew at each call: compiled components cannot be compiled again.
+    """Build a new pipeline of `config`. Compiled components cannot be compiled again, so build one per compilation.
 
     Args:
-      config: what it is made of.
-      baseline: makes, from the Trainer, the node that finds the model to compare with; see `baseline`. None: no model.
-      parameters: take the place of the config's own values; see `runtime_parameters`.
-      on_vertex: the services of Vertex AI that training and pushing are left to.
+      config: configuration of the pipeline.
+      baseline: returns, from the Trainer, the resolver of the model to compare with; None to compare with no model.
+      parameters: runtime parameters that replace values of the config; see `runtime_parameters`.
+      on_vertex: services of Vertex AI for training and pushing.
     """
     given = parameters or {}
     example_gen = _example_gen(config, given)
@@ -170,13 +170,13 @@ def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) 
 
 
 def _output_of(config: PipelineConfig) -> example_gen_pb2.Output:
-    """The shares that rows are divided by; none if every split has files of its own."""
+    """Return the shares of the splits; no shares if every split has its own files."""
     splits = [{"name": name, "hash_buckets": share} for name, share in config.splits.items()]
     return example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
 
 
 def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input | None]:
-    """The folder, and the pattern of the files in it, or one for each split; no patterns for every file."""
+    """Return the folder and the file patterns of the input; no pattern selects every file."""
     if config.patterns:
         splits = [{"name": name, "pattern": pattern} for name, pattern in config.patterns.items()]
         return config.data, example_gen_pb2.Input(splits=splits)
@@ -196,7 +196,7 @@ def _trainer(
 ) -> Trainer:
     job = None
     if on_vertex and on_vertex.training:
-        assert config.deploy.image, "what compiles for Vertex AI has asked for an image"
+        assert config.deploy.image, "compiling for Vertex AI requires an image"
         job = vertex.custom_job(on_vertex, on_vertex.training, name=f"{config.name}-trainer", image=config.deploy.image)
     return Trainer(
         examples=examples,
@@ -212,7 +212,9 @@ def _trainer(
 
 def _pusher(config: PipelineConfig, model: Any, blessing: Any, on_vertex: VertexOptions | None) -> tfx.Pusher:
     if on_vertex and on_vertex.endpoint:
-        from tfx.extensions.google_cloud_ai_platform import constants  # takes seconds, and only this needs it
+        from tfx.extensions.google_cloud_ai_platform import (
+            constants,
+        )  # the import takes seconds, so only this branch pays
         from tfx.extensions.google_cloud_ai_platform.pusher.component import Pusher
 
         return Pusher(
@@ -240,14 +242,14 @@ def _eval_config(config: PipelineConfig) -> tfma.EvalConfig:
 
 
 def _metrics_specs(config: PipelineConfig) -> list[tfma.MetricsSpec]:
-    """AUC has one of its own: TFMA takes the probability of one class of two by its number, and a threshold for it."""
+    """Return the metrics; AUC has its own spec, because TFMA binarizes the probability of one of two classes."""
     first, *_ = names = measured(config)
     metrics = {name: _metric(name, config) for name in names}
     metrics[first].threshold.CopyFrom(_threshold(config.blessing))
     auc = metrics.pop("auc", None)
     counts = [tfma.MetricConfig(class_name="ExampleCount", config=json.dumps({"name": ROWS}))]
     if config.train.task == "classification":
-        options = {"name": MATRIX, "thresholds": [0.0]}  # every row counts, however unsure the model is
+        options = {"name": MATRIX, "thresholds": [0.0]}  # count every row at any confidence of the model
         counts.append(tfma.MetricConfig(class_name="MultiClassConfusionMatrixAtThresholds", config=json.dumps(options)))
     specs = [tfma.MetricsSpec(metrics=[*metrics.values(), *counts])]
     if auc:
@@ -267,7 +269,7 @@ def _metric(name: str, config: PipelineConfig) -> tfma.MetricConfig:
 
 
 def _positive(config: PipelineConfig) -> int | None:
-    """Index of the class that AUC, recall, precision and F1 are of; None for the mean over all."""
+    """Return the class index for AUC, recall, precision and F1; None for the mean over all classes."""
     return config.survey.classes.index(config.blessing.positive) if config.blessing.positive else None
 
 

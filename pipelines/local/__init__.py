@@ -1,1 +1,1 @@
-"""Runs a pipeline on this machine: LocalDagRunner with a live table of nodes, a log, and what came out."""
+"""Local runs of a pipeline: LocalDagRunner with a live table of nodes, a log, and the outcome."""

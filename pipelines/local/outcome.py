@@ -1,10 +1,10 @@
-"""What came of a run, and the last one that succeeded: a run of the very same takes its results.
+"""Outcome of a run, and reuse of the last successful run if nothing has changed.
 
-The outcome is read back from metadata and artifacts: how good, blessed, pushed where, waited how long. After a run its
-root holds `last_run.json`: what the run was made of, the metadata that it left behind, and what came of it. The next
-run is the same where config, sources of the user's functions, data files, this package and the installed packages are,
-where the metadata has not changed since, and where all artifacts are still there: then TFX would find every node in
-its cache, and neither TFX nor TensorFlow is loaded. Whatever differs, TFX decides node by node, as always.
+The outcome is read from metadata and artifacts: scores, blessing, pushed model, input wait. A successful run writes
+`last_run.json` into its root: digests of its inputs and of its metadata, and the outcome. The next run is unchanged if
+the config, the sources of the user's functions, the data files, this package, the installed packages and the metadata
+are the same, and all artifacts still exist. TFX would then find every node in its cache, so `infeed run` returns the
+outcome without loading TFX or TensorFlow. If anything differs, TFX decides node by node.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunR
 from infeed.pipelines.local.scores import Scores, read_scores
 
 _ROOMS = [Path(__file__).resolve().parents[2] / room for room in ("components", "pipelines", "templates")]
-_OF_THE_DATA = ("survey", "notes")  # what is found in the files says nothing that the files do not
+_OF_THE_DATA = ("survey", "notes")  # excluded from the digest: they follow from the data files
 
 
 @dataclass(frozen=True)
 class NodeOutput:
-    """One output of a node: where it is and its custom properties."""
+    """Output artifact of a node: its URI and custom properties."""
 
     uri: str
     properties: Mapping[str, Any]
@@ -40,16 +40,16 @@ class NodeOutput:
 
 @dataclass(frozen=True)
 class RunOutcome(Scores):
-    """The end of a run in numbers, beside the scores.
+    """Outcome of a run: the scores and the results of the other nodes.
 
     Attributes:
-      blessed: whether the model reached what it must; `reasons` says where it did not.
+      blessed: whether the model is blessed; if not, `reasons` has the causes.
       model: folder of the trained model, pushed or not.
-      pushed: folder of the pushed model; None where it was not blessed.
-      verdict: of InputReport, such as "input-bound".
+      pushed: folder of the pushed model; None if the model is not blessed.
+      verdict: verdict of InputReport, for example "input-bound".
       wait_fraction: share of training time spent waiting for input, 0 to 1.
-      bottleneck: what sets the pace of training; empty if InputReport does not single it out.
-      wait_uncertainty: half the width of the range that this share is known to.
+      bottleneck: stage that limits the speed of training; empty if InputReport names none.
+      wait_uncertainty: half the width of the confidence range of `wait_fraction`.
       report: path of the HTML report.
     """
 
@@ -65,8 +65,8 @@ class RunOutcome(Scores):
 
 
 def read_outcome(config: PipelineConfig) -> RunOutcome:
-    """The outcome of the latest successful execution of each node."""
-    from tfx.utils import path_utils  # here and not above: the same run loads no TFX
+    """Read the outcome from the latest successful execution of each node."""
+    from tfx.utils import path_utils  # imported late: an unchanged run loads no TFX
 
     outputs = latest_outputs(config)
     report = outputs["InputReport", "report"]
@@ -81,7 +81,7 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
         pushed=str(outputs["Pusher", "pushed_model"].properties["pushed_destination"]) if blessed else None,
         verdict=str(report.properties["verdict"]),
         wait_fraction=float(report.properties["wait_fraction"]),
-        # A report of an earlier version, which TFX takes from its cache, has neither.
+        # Cached reports of earlier versions lack both properties.
         wait_uncertainty=float(report.properties.get("wait_uncertainty", 0.0)),
         bottleneck=str(report.properties.get("bottleneck", "")),
         report=os.path.join(report.uri, "report.html"),
@@ -89,7 +89,7 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
 
 
 def latest_outputs(config: PipelineConfig) -> dict[tuple[str, str], NodeOutput]:
-    """(node, output key) -> the artifact of the node's latest execution that succeeded or was cached."""
+    """Map (node, output key) to the artifact of the node's latest successful or cached execution."""
     from ml_metadata import metadata_store
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
@@ -118,7 +118,6 @@ def _artifact(artifact: Any) -> NodeOutput:
 
 
 def _reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
-    """Why the model was not blessed."""
     import tensorflow_model_analysis as tfma
 
     validation = tfma.load_validation_result(uri)
@@ -127,7 +126,6 @@ def _reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
 
 
 def _reason(failure: Any, blessing: Blessing) -> str:
-    """In words, why the decisive metric was not good enough."""
     value = failure.metric_value.double_value.value
     worse = "below" if blessing.higher_is_better else "above"
     if failure.metric_key.is_diff:
@@ -137,15 +135,15 @@ def _reason(failure: Any, blessing: Blessing) -> str:
 
 @dataclass(frozen=True)
 class LastRun:
-    """What `last_run.json` says.
+    """Contents of `last_run.json`.
 
     Attributes:
-      made_of: digest of all that the run depended on.
-      metadata: digest of the metadata's file, as the run left it.
-      nodes: in the order of their execution.
-      resolvers: those of the nodes that have no cache, and only look up what is there.
-      artifacts: files and folders that its nodes wrote.
-      outcome: what came of it.
+      made_of: digest of everything that the run depends on.
+      metadata: digest of the metadata file at the end of the run.
+      nodes: names of the nodes in order of execution.
+      resolvers: names of the resolver nodes, which are never cached.
+      artifacts: files and folders that the nodes wrote.
+      outcome: outcome of the run.
     """
 
     made_of: str
@@ -156,7 +154,7 @@ class LastRun:
     outcome: RunOutcome
 
     def report(self, on_change: OnChange) -> RunReport:
-        """Tells of all nodes, as a run does that finds them in the cache."""
+        """Report all nodes like a run that finds them in the cache."""
         tracker = RunTracker([NodeReport(name) for name in self.nodes], on_change)
         for name in self.nodes:
             tracker.post(NodeReport(name, NodeState.DONE if name in self.resolvers else NodeState.CACHED))
@@ -164,14 +162,14 @@ class LastRun:
 
 
 def same_run(config: PipelineConfig, made_of: str) -> LastRun | None:
-    """The last run, where a run of `config` would find everything in the cache.
+    """Return the last run if a run of `config` would find every node in the cache, else None.
 
     Args:
-      made_of: digest of what it would be made of; see `digest_of`.
+      made_of: digest of the new run; see `digest_of`.
     """
     try:
         last = schema.read_json(LastRun, _file(config).read_bytes())
-    except (OSError, ValueError):  # there is none yet, or another version wrote it
+    except (OSError, ValueError):  # the file is missing, or another version wrote it
         return None
     unchanged = last.made_of == made_of and last.metadata == _digest_of_file(config.metadata)
     return last if made_of and unchanged and all(map(os.path.exists, last.artifacts)) else None
@@ -180,11 +178,11 @@ def same_run(config: PipelineConfig, made_of: str) -> LastRun | None:
 def remember(
     config: PipelineConfig, made_of: str, report: RunReport, outcome: RunOutcome, resolvers: Collection[str]
 ) -> None:
-    """Writes `last_run.json` after a whole run that succeeded.
+    """Write `last_run.json` after a complete, successful run.
 
     Args:
-      made_of: digest of what it was made of, taken before it began.
-      resolvers: nodes that have no cache, and only look up what is there.
+      made_of: digest of the run, computed before it started.
+      resolvers: names of the resolver nodes, which are never cached.
     """
     names = tuple(node.name for node in report.nodes)
     outputs = {output.uri: None for (node, _), output in latest_outputs(config).items() if node in names}
@@ -195,10 +193,10 @@ def remember(
 
 
 def digest_of(config: PipelineConfig) -> str:
-    """Digest of config, the user's own sources, data files, this package and the packages that are installed.
+    """Compute the digest of the config, user sources, data files, this package and the installed packages.
 
-    It is empty where no run is like another: where each starts from the model of the run before, without a cache, and
-    for data or results in an object store, whose state nobody can tell at a glance.
+    The digest is empty if runs are never reused: with warm start, without a cache, and for data or results in an object
+    store, whose state is expensive to check.
     """
     if not config.enable_cache or config.warm_start or "://" in f"{config.data} {config.root}":
         return ""
@@ -218,9 +216,9 @@ def _file(config: PipelineConfig) -> Path:
 
 
 def _data_files(config: PipelineConfig) -> Iterator[str]:
-    """Name, size and time of each file of the data and of those that features read; TFX, too, goes by these."""
+    """Yield name, size and time of the data files and of the files that features read; TFX also compares these."""
     place = Path(config.data)
-    # A table of pictures names files beside it; of a pattern, such as 2024-*/rides.csv, only a folder above it exists.
+    # A table of pictures names files beside it. Of a pattern such as 2024-*/rides.csv, only a parent folder exists.
     while not place.exists() or (config.source == "images" and place.is_file()):
         place = place.parent
     names = glob.iglob(f"{glob.escape(str(place))}/**", recursive=True) if place.is_dir() else [str(place)]
@@ -239,7 +237,7 @@ def _environment() -> Iterator[str]:
 
 
 def _digest_of_file(path: str | Path) -> str:
-    """Empty where there is no such file."""
+    """Return the digest of a file, or an empty text if the file does not exist."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Runs a pipeline on this machine, node by node, and tells of each one: TFX's LocalDagRunner made visible.
+"""Local runner that executes a pipeline node by node, like TFX's LocalDagRunner, and reports the state of each node.
 
-Compiling, drivers, executors, caching and publishing are TFX's own. This module walks the compiled nodes as
-LocalDagRunner does, which has no place to listen at, and asks ML Metadata what became of each. A run may begin at any
-node: the newest earlier run in which all before it succeeded lends the outputs.
+TFX compiles, drives, executes, caches and publishes. LocalDagRunner has no listeners, so this module iterates over the
+compiled nodes itself and reads each result from ML Metadata. A run may start at any node: it takes the upstream outputs
+from the newest earlier run in which all upstream nodes succeeded.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _MODULE = re.compile(r"^(?:\w+\.)+(?=\w+(?:: |$))")
 
 
 def run_local(pipeline: Pipeline, *, on_change: OnChange, from_node: str | None = None) -> RunReport:
-    """Executes `pipeline` in this process; its first failing node ends the run and is named in the report.
+    """Execute `pipeline` in this process. The first failed node ends the run.
 
     Args:
-      pipeline: with a metadata connection; `sqlite_metadata_connection_config` makes one, and its file's folder.
+      pipeline: pipeline with a metadata connection, for example from `sqlite_metadata_connection_config`.
       on_change: called with all nodes at the start and after every change of state.
-      from_node: run this node, cache or not, and what comes after it; what lies upstream is taken from the newest run
-        in which all of it succeeded, a run that failed later on included.
+      from_node: run this node, ignoring the cache, and the nodes after it. The upstream outputs come from the newest
+        run in which all upstream nodes succeeded, even if that run failed later.
 
     Raises:
-      InfeedError: `from_node` is not a node of the pipeline, or no earlier run has the outputs it needs.
+      InfeedError: `from_node` is not a node of the pipeline, or no earlier run has the required outputs.
     """
     _check_name(from_node, [component.id for component in pipeline.components])
     with local_runner():
@@ -93,7 +93,7 @@ class _VisibleRunner(tfx_runner.IrBasedRunner):
 
 
 class _Progress:
-    """Posts what a node reports of how far it is; `result` is the last report that outlives the node."""
+    """Listener that posts the progress of a node; `result` is the last message that stays after the node ends."""
 
     def __init__(self, name: str, tracker: RunTracker) -> None:
         self._name, self._tracker, self._started = name, tracker, time.monotonic()
@@ -117,14 +117,14 @@ def _run_node(node: Any, pipeline: Any, deployment: Any, store: metadata.Metadat
     name, started = node.node_info.id, time.monotonic()
     try:
         report = _launch(node, pipeline, deployment, store)
-    except (Exception, SystemExit) as error:  # the user reads it, and it must not end the runner
+    except (Exception, SystemExit) as error:  # user code may raise anything: report the node as failed
         _log.exception("%s failed", name)
         report = NodeReport(name, NodeState.FAILED, error=root_cause(error))
     return replace(report, seconds=time.monotonic() - started)
 
 
 def _launch(node: Any, pipeline: Any, deployment: Any, store: metadata.Metadata) -> NodeReport:
-    """Driver, executor and publisher of one node, by TFX's launcher."""
+    """Run the driver, executor and publisher of one node with TFX's launcher."""
     name = node.node_info.id
     info = launcher.Launcher(
         pipeline_node=node,
@@ -134,13 +134,13 @@ def _launch(node: Any, pipeline: Any, deployment: Any, store: metadata.Metadata)
         executor_spec=runner_utils.extract_executor_spec(deployment, name),
         custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, name),
     ).launch()
-    if info is None or info.execution_id is None:  # a condition that does not hold registers nothing
+    if info is None or info.execution_id is None:  # a false condition registers no execution
         return NodeReport(name, NodeState.SKIPPED)
     return _outcome(name, info.execution_id, store)
 
 
 def _outcome(name: str, execution_id: int, store: metadata.Metadata) -> NodeReport:
-    """The launcher returns in the same way whether it ran, took the cache, or could not resolve the inputs."""
+    """Read the state from ML Metadata: the launcher does not report whether the node ran, was cached, or failed."""
     with store:
         [execution] = store.store.get_executions_by_id([execution_id])
     state = _STATES[execution.last_known_state]
@@ -158,9 +158,9 @@ def _check_name(name: str | None, known: Sequence[str]) -> None:
 
 
 def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
-    """Marks the compiled `pipeline` to skip everything upstream of node `name` and to use its earlier outputs.
+    """Mark the compiled `pipeline` to skip all nodes upstream of `name` and to use their earlier outputs.
 
-    Nodes beside it run too: after a failure, some of them have no outputs yet. The cache serves what did not change.
+    Parallel nodes run too, because after a failure some of them have no outputs. The cache serves unchanged nodes.
 
     Raises:
       InfeedError: no earlier run has all the outputs.
@@ -169,7 +169,7 @@ def start_from(name: str, pipeline: Any, store: metadata.Metadata) -> None:
     upstream = _upstream(name, nodes)
     partial_run_utils.mark_pipeline(pipeline, [n.node_info.id for n in nodes if n.node_info.id not in upstream])
     for node in nodes:
-        if node.node_info.id == name:  # asked for by name: likely for a change that the cache cannot see
+        if node.node_info.id == name:  # the user names a node probably because of a change that the cache ignores
             node.execution_options.caching_options.enable_cache = False
     if upstream:
         with store:
@@ -185,7 +185,7 @@ def _upstream(name: str, nodes: Sequence[Any]) -> set[str]:
 
 
 def _lender(needed: set[str], pipeline_name: str, store: Any) -> str:
-    """The newest run in which all of `needed` succeeded; TFX by itself would take the newest, whatever became of it."""
+    """Return the newest run in which all of `needed` succeeded; TFX itself takes the newest run, even a failed one."""
     succeeded = {node: _successes(compiler_utils.node_context_name(pipeline_name, node), store) for node in needed}
     runs = store.get_contexts_by_type(constants.PIPELINE_RUN_CONTEXT_TYPE_NAME)
     for run in sorted(runs, key=lambda run: run.id, reverse=True):
@@ -207,16 +207,16 @@ def _successes(node_context: str, store: Any) -> set[int]:
 
 
 def root_cause(error: BaseException) -> str:
-    """What the user is to read of `error`: an InfeedError's text as it stands, anything else as `Type: message`.
+    """Return the text of `error` for the user: the text of an InfeedError, or `Type: message`.
 
-    Beam raises a new exception per step, or one whose message is the whole traceback of a worker process.
+    Beam wraps an exception once per step, or raises an exception whose message is the traceback of a worker process.
     """
     ours = infeed_error(error)
     return str(ours) if ours else _last_error("".join(traceback.format_exception_only(type(error), error)))
 
 
 def last_error(text: str) -> str:
-    """The error named last in a traceback that is only known as text; a bare message comes back as it is."""
+    """Return the last error of a traceback in text form, or the text itself if it is a bare message."""
     ours = InfeedError.told_in(text)
     return str(ours) if ours else _last_error(text)
 

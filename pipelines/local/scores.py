@@ -1,4 +1,4 @@
-"""Scores of a model: on how many rows they stand, their intervals, and what guessing scores on the same rows."""
+"""Scores of a model: the number of scored rows, the intervals, and the score of guessing on the same rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infeed.components.evaluation import intervals
 from infeed.components.evaluation.intervals import Interval, Matrix
 from infeed.pipelines.config import PipelineConfig
 
-_FEW_ROWS = 100  # below this, a score is a hint even if its interval is narrow
+_FEW_ROWS = 100  # below this, a score is unreliable even if its interval is narrow
 _WIDE_SHARE = 0.05  # half the width of the interval of a share
 _WIDE_ERROR = 1.25  # upper bound of an error over its lower bound: about 100 rows
 _ERRORS = ("mse", "rmse", "mae")
@@ -21,11 +21,11 @@ _UNKNOWN = -1  # class id of a row whose class no training row has
 
 @dataclass(frozen=True)
 class Guess:
-    """What a model has to beat.
+    """Score of guessing, which a model must exceed.
 
     Attributes:
-      value: score of the guess on the rows that the model is scored on.
-      by: how it guesses, such as "always 'no'".
+      value: score of the guess on the scored rows.
+      by: strategy of the guess, for example "always 'no'".
     """
 
     value: float
@@ -38,11 +38,11 @@ class Scores:
 
     Attributes:
       split: name of the split.
-      rows: how many rows it has.
-      metrics: by name, the one that decides about the blessing first.
-      intervals: 95 % interval of each metric that has one.
-      guesses: what guessing scores, by the name of the metric.
-      caution: why the score says little; empty if it says enough.
+      rows: number of rows of the split.
+      metrics: values by name, first the metric that decides about the blessing.
+      intervals: 95 % intervals by metric, for metrics that have one.
+      guesses: scores of guessing, by metric.
+      caution: why the score is unreliable; empty if it is reliable.
     """
 
     split: str
@@ -68,7 +68,6 @@ def read_scores(folder: str, config: PipelineConfig) -> Scores:
 
 
 def _values(folder: str) -> dict[str, Any]:
-    """TFMA's values of the candidate, by the names of the metrics."""
     import tensorflow_model_analysis as tfma
 
     return {
@@ -94,7 +93,7 @@ def make_scores(
     found: Mapping[str, Interval | None],
     guesses: Mapping[str, Guess],
 ) -> Scores:
-    """Return the scores with a word of caution if they say little."""
+    """Return the scores, with a caution if they are unreliable."""
     known = {name: interval for name, interval in found.items() if interval and name in metrics}
     scores = Scores(config.judged_on, rows, metrics, known, guesses)
     decisive = "rmse" if config.blessing.metric == "mse" else config.blessing.metric
@@ -148,14 +147,14 @@ def of_classes(metrics: Mapping[str, float], matrix: Matrix, config: PipelineCon
 
 
 def _name(number: int, config: PipelineConfig) -> str:
-    """The class, if the survey counts it as the commonest, too: training may have numbered fewer classes."""
+    """Return the class name if the survey agrees that the class is the commonest; training may know fewer classes."""
     classes, rows = config.survey.classes, config.survey.class_rows
     known = 0 <= number < len(classes) and rows[number] == max(rows)
     return repr(classes[number]) if known else "the commonest class"
 
 
 def _caution(scores: Scores, name: str) -> str:
-    """Return why the decisive score says little, in words; empty if it says enough."""
+    """Return why the decisive score is unreliable; empty if it is reliable."""
     if name not in scores.metrics:
         return ""
     rows = f"{scores.rows:,} {scores.split} row{'s' * (scores.rows != 1)}"

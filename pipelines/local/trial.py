@@ -1,6 +1,4 @@
-"""What a run will meet, met once before anything long starts: the strategy, the user's preprocessing function, or the
-model with its loss and its metrics.
-"""
+"""Trial of a run before any long work: strategy, and preprocessing function or model with loss and metrics."""
 
 from __future__ import annotations
 
@@ -28,22 +26,22 @@ from infeed.components.transform.kinds.text import Subwords, tensorflow_text
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, with_sample
 
-_OF_ONE_PROCESS = ("auto", "one_device", "mirrored", "tpu")  # the others need their cluster
+_OF_ONE_PROCESS = ("auto", "one_device", "mirrored", "tpu")  # other strategies need a cluster
 _ROWS = 2
-_SURELY_MISSING = 50  # rows without a value: of so many each split has some
-# Features of one number for each value of the column.
+_SURELY_MISSING = 50  # with this many rows without a value, each split has some
+# Features with one number per value of the column.
 _INDICES = (Vocabulary, Bucketize, Hash)
 _NUMBERS = (Fill, ZScore, MinMax, Robust, Log, Power)
 _TYPES = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
 
 
 def try_out(config: PipelineConfig) -> None:
-    """Makes the strategy and the model on the shapes that the survey found, and calls its loss and metrics on zeros.
+    """Create the strategy and the model for the surveyed shapes, and call the loss and metrics on zeros.
 
-    What a preprocessing function makes is known with the data only, so with one it is traced in place of the model.
+    The outputs of a preprocessing function depend on the data, so the trial traces the function and skips the model.
 
     Raises:
-      InfeedError: what would have ended Transform or the Trainer.
+      InfeedError: an error that would stop Transform or the Trainer.
     """
     options = config.train
     if options.strategy in _OF_ONE_PROCESS:
@@ -51,7 +49,7 @@ def try_out(config: PipelineConfig) -> None:
         check_batch_size(options.feed.batch_size, strategy)
         check_xla(options.xla, strategy)
     _check_files(config.features)
-    if options.input_fn:  # which decides for itself what the model gets
+    if options.input_fn:  # the input function decides what the model gets
         return
     if config.preprocessing_fn:
         if isinstance(config.survey, TableSurvey):
@@ -60,13 +58,14 @@ def try_out(config: PipelineConfig) -> None:
     try:
         _try_model(options, config.survey, config.features)
     finally:
-        keras.utils.clear_session()  # so that layers are called the same as without
+        keras.utils.clear_session()  # keep the default layer names of the later training
 
 
 def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> None:
-    """Traces the user's function, where the survey knows how each column comes: sparse if some of its rows miss it.
+    """Trace the user's function if the survey determines whether each column is sparse.
 
-    If so few miss it that they may all be of one split, SchemaGen may decide otherwise.
+    A column with missing cells is sparse. If only few cells are missing, they may all be in one split, and
+    SchemaGen may decide otherwise.
     """
     columns = [*survey.columns, survey.label]
     if any(column.is_list or 0 < column.missing < _SURELY_MISSING for column in columns):
@@ -82,7 +81,7 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
         raise InfeedError(
             f"no feature is the label {config.train.label!r}",
             where=named,
-            do=f"return it under that name, say how it is called by train: {{label: NAME}}, or declare it:"
+            do=f"return it under that name, set its name with train: {{label: NAME}}, or declare it:"
             f" features: [{{kind: label, column: {survey.label.name}}}]",
         )
 
@@ -93,7 +92,7 @@ def _raw_spec(column: ColumnSurvey) -> tf.TypeSpec:
 
 
 def _check_files(features: Sequence[Feature]) -> None:
-    """What Transform will read is there, and so is the tokenizer of subwords."""
+    """Check that the files of the features exist, and that the subword tokenizer is installed."""
     for feature in features:
         for path in feature.files:
             if not files.exists(path):
@@ -129,23 +128,23 @@ def _try_model(options: TrainOptions, survey: Survey, features: Sequence[Feature
 
 
 def _check_measured(output: Any, model: keras.Model, options: TrainOptions, classes: Sequence[str]) -> None:
-    """Evaluator measures probabilities, or a number."""
+    """Check that the model's output is what the Evaluator measures: probabilities, or a number."""
     wanted = "probabilities" if classes else "prediction"
     if wanted not in Head(options.task, takes_logits(model.loss), tuple(classes)).predictions(output):
         raise InfeedError(
-            "nobody can tell whether the model's output is probabilities, which Evaluator measures",
+            "it is unknown whether the model's output is probabilities, which Evaluator measures",
             where=options.model_fn,
             do="end it in a softmax, or compile it with a cross-entropy that says from_logits=True",
         )
 
 
 def _inputs_among(features: Sequence[Feature], options: TrainOptions) -> list[Feature]:
-    """Neither the label nor the weight of examples."""
+    """Return the features that are neither the label nor the example weight."""
     return [one for one in features if not isinstance(one, Label) and one.output_name != options.feed.weight]
 
 
 def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorSpec:
-    """[batch, ...] of a feature as the model gets it."""
+    """Return the spec, [batch, ...], of a feature as model input."""
     if isinstance(feature, DecodeImage):
         is_fed_as_bytes = feature.output_name in options.images and options.normalise is None
         shape = (None, feature.height, feature.width, feature.channels)
@@ -156,7 +155,7 @@ def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorS
 
 
 def _is_known(feature: Feature) -> bool:
-    """Whether the shape of what it gives is known without the rows."""
+    """Return whether the output shape of a feature is known without reading rows."""
     if isinstance(feature, DecodeImage | Label):
         return True
     lists = feature.values != "one" or any(step.makes_lists for step in feature.steps)

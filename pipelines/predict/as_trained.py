@@ -1,4 +1,4 @@
-"""Opens a table as the tables were read that the model has learned from: `$3,356.21` is the number that it was then."""
+"""Open a table with the options of the training files, so that `$3,356.21` is parsed as in training."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ def open_as_trained(
     trained: Mapping[str, Mapping[str, Any]],
     specs: Mapping[str, Any],
 ) -> tuple[OpenedSource, Mapping[str, Any]]:
-    """The table, and the options that it is read with.
+    """Open a table, and return it with the options that it is read with.
 
-    A file that cannot be read with the options of the training files, because it has another delimiter, say, is read
-    without them.
+    If the file cannot be read with the options of the training files, for example because its delimiter differs, it is
+    read without them.
 
     Args:
-      path: of the table.
-      source: kind of the file.
-      settings: options of the kind that the user gives, which win.
-      trained: options of the files that the model has learned from, by their kind.
-      specs: TensorSpec of each column that the model takes.
+      path: path of the table.
+      source: format of the file.
+      settings: format options of the user, which take precedence.
+      trained: options of the training files, by format.
+      specs: TensorSpec of each input column of the model.
     """
     known = {**_known(source, trained, specs), **default_settings(path, source)}
     if known:
         try:
             return open_table(path, source, {**known, **settings}, _REJECT), {**known, **settings}
-        except InfeedError:  # whatever is wrong with the file itself is found again
+        except InfeedError:  # the next call reports errors of the file itself
             pass
     return open_table(path, source, settings, _REJECT), settings
 
 
 def _known(source: Source, trained: Mapping[str, Mapping[str, Any]], specs: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that the training files had, of the columns that the model takes; of another format, `numbers`."""
+    """Return the options of the training files for the model's columns; for another format, only `numbers`."""
     numbers = {name: example for options in trained.values() for name, example in options.get("numbers", {}).items()}
     known = {name: value for name, value in trained.get(source, {}).items() if name != "columns"}
     if known.get("thousands") or known.get("decimal"):
-        # Else one cell that is no number would make text of its column, and of each number in it an error.
+        # Otherwise one cell that is not a number would turn its whole column into text.
         signs = str(NumberFormat(known.get("thousands") or "", known.get("decimal", ".")))
         numbers = {**{name: signs for name, spec in specs.items() if spec.dtype.is_floating}, **numbers}
     for option, columns in (("numbers", numbers), ("types", known.get("types", {}))):

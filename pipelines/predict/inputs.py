@@ -1,4 +1,4 @@
-"""What a model is asked about: pictures, rows of tables, or examples, in batches of cells that fit its types."""
+"""Inputs of a prediction: pictures, rows of tables, or examples, in batches of cells that fit the model's types."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _PICTURES = ("PNG", "JPEG", "BMP", "GIF")  # what an exported model decodes
 
 
 class Batch(NamedTuple):
-    """Neighboring inputs.
+    """Consecutive inputs.
 
     Attributes:
-      names: of the inputs.
-      cells: by column, of the inputs that fit the model.
-      wrong: what is wrong with the others, by place.
-      rows: of a table, all columns of the inputs that could be read; None for other inputs.
-      unread: places of inputs that have no row there.
-      notes: what was changed in an input, by place.
+      names: names of the inputs.
+      cells: cells of the inputs that fit the model, by column.
+      wrong: error of each other input, by position.
+      rows: all columns of the readable rows of a table; None for other inputs.
+      unread: positions of inputs without a row in `rows`.
+      notes: changes made to an input, by position.
     """
 
     names: list[str]
@@ -50,16 +50,16 @@ class Batch(NamedTuple):
 
 
 def are_datasets(inputs: Sequence[str]) -> bool:
-    """Whether the inputs are folders of TFRecords, as ingest and TFX's ExampleGens write them.
+    """Return whether the inputs are datasets: folders of TFRecords, as ingest and TFX's ExampleGens write them.
 
     Raises:
-      InfeedError: some are, and some are not.
+      InfeedError: some inputs are datasets, and some are not.
     """
     kinds = {path: files.is_folder(path) and _has_splits(path) for path in inputs}
     if len(set(kinds.values())) > 1:
         other = next(path for path, is_dataset in kinds.items() if not is_dataset)
-        what = "this is no dataset of tf.Examples, and another input is one"
-        raise InfeedError(what, where=other, do="ask about datasets and about files in two commands")
+        what = "this is not a dataset of tf.Examples, but another input is"
+        raise InfeedError(what, where=other, do="predict for datasets and for files in two commands")
     return any(kinds.values())
 
 
@@ -68,7 +68,7 @@ def _has_splits(folder: str) -> bool:
 
 
 def examples(roots: Sequence[str], signature: Signature) -> Iterator[Batch]:
-    """Batches of the records of datasets, those of all splits, as `signature` takes them."""
+    """Yield batches of the records of all splits of datasets, as `signature` takes them."""
     shards = input_shards(roots, None)
     if not signature.takes_examples:
         check_inputs(signature, known_columns(shards), ", ".join(roots))
@@ -79,7 +79,7 @@ def examples(roots: Sequence[str], signature: Signature) -> Iterator[Batch]:
 
 
 def pictures(inputs: Sequence[str]) -> Iterator[Batch]:
-    """Batches of the column `image/encoded`."""
+    """Yield batches of the column `image/encoded`."""
     paths = [path for given in inputs for path in _pictures_of(given)]
     names, read, size = list[str](), list[bytes | str](), 0
     for path in paths:
@@ -99,11 +99,11 @@ def _of_pictures(names: list[str], read: Sequence[bytes | str]) -> Batch:
 
 
 def _pictures_of(given: str) -> list[str]:
-    """A file is itself; of a folder, whatever has a picture's name, in it and in the folders below."""
+    """Return the file itself, or all files below a folder that are named like pictures."""
     if not files.is_folder(given):
         if not is_picture(given) and kind_of_name(given):
             raise InfeedError(
-                f"the model takes pictures, and this is named as {kind_of_name(given)}",
+                f"the model takes pictures, but this file is named like {kind_of_name(given)}",
                 where=given,
                 do="give PNG or JPEG files, or a folder of them",
             )
@@ -112,7 +112,7 @@ def _pictures_of(given: str) -> list[str]:
     found = [path for path in below if is_picture(path)]
     _check_inside(given, found)
     if not found:
-        raise InfeedError("there is no picture in the folder", where=given, do="give a folder of PNG or JPEG files")
+        raise InfeedError("the folder has no pictures", where=given, do="give a folder of PNG or JPEG files")
     return found
 
 
@@ -123,7 +123,7 @@ def _check_inside(folder: str, paths: Iterable[str]) -> None:
 
 
 def _read(path: str) -> bytes | str:
-    """A picture's bytes, or what is wrong with it."""
+    """Return the bytes of a picture, or the error text."""
     from PIL import UnidentifiedImageError
 
     from infeed.components.example_gen.sources.images.codec import open_image
@@ -134,7 +134,7 @@ def _read(path: str) -> bytes | str:
             kind = image.format
             size = image.width * image.height * len(image.getbands()) >> 20
     except UnidentifiedImageError:
-        return "it is no picture"
+        return "it is not a picture"
     except (OSError, SyntaxError, ValueError) as error:
         return f"it cannot be read: {error}"
     if size >= MAX_ROW_MB:
@@ -143,13 +143,13 @@ def _read(path: str) -> bytes | str:
 
 
 def _tables_of(given: str) -> list[str]:
-    """A file is itself; of a folder, every file in it."""
+    """Return the file itself, or all files in a folder."""
     if not files.is_folder(given):
         return [given]
     found = [file.path for file in files.glob(given, "*")]
     _check_inside(given, found)
     if not found:
-        raise InfeedError("there is no file in the folder", where=given, do="give files, or a folder of them")
+        raise InfeedError("the folder has no files", where=given, do="give files, or a folder of them")
     return found
 
 
@@ -159,18 +159,18 @@ def rows(
     settings: Mapping[str, Any],
     trained: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> Iterator[Batch]:
-    """Batches of the columns that `specs` names, in its types.
+    """Yield batches of the columns of `specs`, converted to the types of `specs`.
 
     Args:
-      inputs: files, and folders of them.
+      inputs: files, and folders of files.
       specs: TensorSpec of each column.
       settings: options of the format of the files.
-      trained: options of the files that the model has learned from, by their format.
+      trained: options of the training files, by format.
     """
     for path in (path for given in inputs for path in _tables_of(given)):
         if is_picture(path):
             raise InfeedError(
-                "the model takes the rows of a table, and this is a picture",
+                "the model takes the rows of a table, but this is a picture",
                 where=path,
                 do=f"give a CSV, JSON Lines, Parquet or Avro file with the columns {', '.join(sorted(specs))}",
             )
@@ -210,7 +210,7 @@ def _rows_of_table(
 
 
 def _blocks(table: OpenedSource) -> Iterator[tuple[pa.RecordBatch, list[BadRow]]]:
-    """The rows of a table, with those among them that no row can be made of."""
+    """Yield the rows of a table with the bad rows among them."""
     for task in table.tasks:
         bad_rows = BadRows("reject", sys.maxsize)
         for block in table.read(task.payload, bad_rows=bad_rows):
@@ -220,7 +220,7 @@ def _blocks(table: OpenedSource) -> Iterator[tuple[pa.RecordBatch, list[BadRow]]
 
 
 def _placed(bad: Sequence[BadRow], numbers: range, header: int) -> dict[int, str]:
-    """Number of the row -> what is wrong with it: a row is a line, or near it where cells before hold line breaks."""
+    """Map row numbers to errors. The row number follows from the line; line breaks in cells make it approximate."""
     placed: dict[int, str] = {}
     for row in bad:
         number = min(max((row.line or 0) - header, numbers.start), numbers[-1])
@@ -233,7 +233,7 @@ def _placed(bad: Sequence[BadRow], numbers: range, header: int) -> dict[int, str
 def _cells(
     rows: pa.RecordBatch, specs: Mapping[str, Any]
 ) -> tuple[dict[str, list[Any]], dict[int, str], dict[int, str]]:
-    """The cells of the rows that fit the model's types, by column; what is wrong with the other rows; the roundings."""
+    """Return the cells of the rows that fit the model's types, by column, the errors of other rows, and the notes."""
     wrong: dict[int, str] = {}
     notes: dict[int, str] = {}
     cells = {
@@ -253,14 +253,16 @@ def _fitted(name: str, column: pa.Array, spec: Any, wrong: dict[int, str], notes
     fitted = [None if is_list and value is None else _try(fit, value) for value in values]
     for place, one in enumerate(fitted):
         if isinstance(one, ValueError):
-            wrong.setdefault(place, f"column {name!r}: {_shown(values[place])} is no {_WORDS[fit]}")
+            wrong.setdefault(place, f"column {name!r}: {_shown(values[place])} is not {_WORDS[fit]}")
         elif isinstance(one, int) and isinstance(values[place], float) and one != values[place]:
-            notes[place] = f"column {name!r}: {values[place]} is rounded to {one}, for the model takes whole numbers"
+            notes[place] = (
+                f"column {name!r}: {values[place]} is rounded to {one}, because the model takes whole numbers"
+            )
     return fitted
 
 
 def _try(fit: Callable[[Any], Any], value: Any) -> Any:
-    """The value as it has to be, or the ValueError of one that cannot be so."""
+    """Return the converted value, or the ValueError of the conversion."""
     try:
         return [fit(one) for one in value] if isinstance(value, list) else fit(value)
     except ValueError as error:
@@ -276,7 +278,7 @@ def _as_float(value: Any) -> float:
 
 
 def _as_int(value: Any) -> int | None:
-    """A fraction is rounded: the model takes whole numbers."""
+    """Convert a value to an integer, rounding fractions."""
     value = _truth(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(value)
@@ -284,7 +286,7 @@ def _as_int(value: Any) -> int | None:
 
 
 def _truth(value: Any) -> Any:
-    """Numbers were true and false where the model learned; a CSV has words for them."""
+    """Convert the words true and false of a CSV to the numbers of the training data."""
     return _TRUTH.get(value.lower(), value) if isinstance(value, str) else value
 
 
@@ -293,4 +295,4 @@ def _as_text(value: Any) -> str | bytes:
 
 
 _TRUTH = {"true": 1, "false": 0}
-_WORDS: dict[Any, str] = {_as_float: "number", _as_int: "whole number", _as_text: "text"}
+_WORDS: dict[Any, str] = {_as_float: "a number", _as_int: "a whole number", _as_text: "text"}

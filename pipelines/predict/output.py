@@ -1,10 +1,10 @@
-"""Predictions beside the rows of tables, or the paths of pictures, as one CSV, Parquet or JSON Lines file.
+"""Write predictions, beside the rows of tables or the paths of pictures, to a CSV, Parquet or JSON Lines file.
 
     prediction          class or number
-    probability         of that class, for a classification
+    probability         probability of the class, for a classification
     prediction_error    why there is no prediction; empty in most rows
 
-A line that cannot be read as a row of its table has no values, so it is left out and counted.
+A line that cannot be parsed as a row has no values, so it is left out and counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from infeed.components.errors import InfeedError
 from infeed.pipelines.predict.inputs import Batch
 
 PREDICTION, PROBABILITY, ERROR = "prediction", "probability", "prediction_error"
-PATH = "path"  # column of the inputs that are files
+PATH = "path"  # column with the paths of pictures
 Answer = tuple[Any, float | None, str | None]
 Answered = Iterator[tuple[Batch, list[Answer]]]
 Write = Callable[[pa.Table], None]
@@ -33,32 +33,33 @@ Write = Callable[[pa.Table], None]
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a table that are written beside the predictions.
+    """Columns of a table to write beside the predictions.
 
     Attributes:
-      keys: come first.
-      others: follow; None for all others of the table.
+      keys: first columns.
+      others: following columns; None for all others of the table.
     """
 
     keys: tuple[str, ...] = ()
     others: tuple[str, ...] | None = None
 
     def of(self, names: Sequence[str], where: str) -> list[str]:
-        """
+        """Return the columns to write from a table with these columns.
+
         Raises:
-          InfeedError: a column that the table lacks, or one with the name of a column of predictions.
+          InfeedError: the table lacks a column, or a column is named like a column of predictions.
         """
         for name in (*self.keys, *(self.others or ())):
             if name not in names:
                 raise InfeedError(
-                    f"there is no column {name!r}", where=where, do=f"choose of {', '.join(map(repr, names))}"
+                    f"there is no column {name!r}", where=where, do=f"use one of {', '.join(map(repr, names))}"
                 )
         others = [name for name in names if name not in self.keys] if self.others is None else self.others
         chosen = list(dict.fromkeys([*self.keys, *others]))
         taken = [name for name in chosen if name in (PREDICTION, PROBABILITY, ERROR)]
         if taken:
             raise InfeedError(
-                f"the table has a column {taken[0]!r} of its own",
+                f"the table already has a column {taken[0]!r}",
                 where=where,
                 do="rename the column, or name the columns to write with --keys and --columns",
             )
@@ -67,7 +68,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Written:
-    """Rows of the file, rows without an answer among them, and rows that are left out because they cannot be read."""
+    """Numbers of written rows, of written rows without a prediction, and of unreadable rows that are left out."""
 
     rows: int
     without_answer: int
@@ -75,20 +76,20 @@ class Written:
 
 
 def suffix_of(output: str) -> str | None:
-    """`.csv`, `.parquet` or `.jsonl` of a file of predictions; None for any other name."""
+    """Return the suffix `.csv`, `.parquet` or `.jsonl` of the output; None for other names."""
     return next((suffix for suffix in _WRITERS if output.lower().endswith(suffix)), None)
 
 
 def check_output(output: str, overwrite: bool) -> str:
-    """Return the suffix.
+    """Return the suffix of a valid output file.
 
     Raises:
-      InfeedError: the name shows no format, or something is there.
+      InfeedError: the suffix is not a known format, or the path exists.
     """
     suffix = suffix_of(output)
     if suffix is None:
         raise InfeedError(
-            "the name of the output shows no format",
+            "the suffix of the output is not a known format",
             where=output,
             do=f"name a file that ends in {', '.join(_WRITERS)}; a folder is for inputs that are datasets",
         )
@@ -99,7 +100,7 @@ def check_output(output: str, overwrite: bool) -> str:
 
 
 def prediction_types(outputs: Mapping[str, Any]) -> dict[str, pa.DataType]:
-    """The columns of what a model says, from the TensorSpecs of its outputs."""
+    """Return the types of the prediction columns, from the TensorSpecs of the model's outputs."""
     if "class" in outputs:
         kind = pa.string() if outputs["class"].dtype.name == "string" else pa.int64()
         sure = {PROBABILITY: pa.float64()} if "probabilities" in outputs else {}
@@ -113,31 +114,31 @@ def prediction_types(outputs: Mapping[str, Any]) -> dict[str, pa.DataType]:
 def write_answers(
     answered: Answered, types: Mapping[str, pa.DataType], columns: Columns, output: str, overwrite: bool = False
 ) -> Written:
-    """Write all answers in the order of the inputs. The file appears once it is whole.
+    """Write all predictions in the order of the inputs. The file appears once it is complete.
 
     Args:
       answered: batches of inputs, with an answer for each input.
-      types: as `prediction_types` gives them.
-      columns: what goes along from a table.
+      types: types of the prediction columns; see `prediction_types`.
+      columns: columns of the table to write.
       output: path of the file; its suffix names the format.
-      overwrite: replace a file.
+      overwrite: replace an existing file.
 
     Raises:
-      InfeedError: the output cannot be written; a column is not there; a table has other columns than the first.
+      InfeedError: the output is not writable, a column is missing, or the columns of two tables differ.
     """
     suffix = check_output(output, overwrite)
     tables = _Tables(types, columns)
     batches = (tables.of(batch, answers) for batch, answers in answered)
     first = next((table for table in batches if table.num_rows), None)
     if first is None:
-        raise InfeedError("no row can be read", where=output, do="mend the input, or give the options of its format")
+        raise InfeedError("no row can be read", where=output, do="correct the input, or give the options of its format")
     with files.open_output(output) as file, _WRITERS[suffix](file, first.schema) as write:
         for table in itertools.chain([first], batches):
             if table.schema.names != first.schema.names:
                 raise InfeedError(
-                    f"the columns of a table are {table.schema.names}, those of the first {first.schema.names}",
+                    f"a table has columns {table.schema.names}, but the first table has {first.schema.names}",
                     where=output,
-                    do="predict tables of other columns into another file, or name common ones with --columns",
+                    do="write tables with other columns to another file, or select common columns with --columns",
                 )
             write(table.cast(first.schema) if table.schema != first.schema else table)
     return tables.written
@@ -149,7 +150,7 @@ class _Tables:
         self.written = Written(0, 0, 0)
 
     def of(self, batch: Batch, answers: Sequence[Answer]) -> pa.Table:
-        """The rows of a batch that could be read, with the answers beside them."""
+        """Return the readable rows of a batch with their answers."""
         kept = [answer for place, answer in enumerate(answers) if place not in batch.unread]
         said = dict(zip((PREDICTION, PROBABILITY, ERROR), zip(*kept, strict=True), strict=True)) if kept else {}
         arrays = {name: pa.array(said.get(name, ()), kind) for name, kind in self._types.items()}
@@ -170,7 +171,7 @@ class _Tables:
 
 @contextmanager
 def _csv_file(file: Any, schema: pa.Schema) -> Iterator[Write]:
-    """Lists are written as JSON: a CSV has cells alone."""
+    """Yield a function that writes tables as CSV; lists become JSON."""
 
     def as_cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if pa.types.is_nested(column.type):

@@ -1,4 +1,4 @@
-"""Asks an exported model: pictures, rows or examples in, predictions out, an error for each that has no answer."""
+"""Predict with an exported model for pictures, rows or examples; inputs that fail get an error each."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from infeed.pipelines.predict.output import (
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of one input, or why it says nothing.
+    """Prediction for one input, or the reason why there is none.
 
     Attributes:
-      input: a picture's path, or a table's path and the number of the row in it, from 1.
-      value: a class, a number, or the numbers of a model whose output is neither.
-      probability: of that class, where the model gives one.
-      error: why there is no answer; None where there is one.
-      note: what was changed in the input to get the answer.
+      input: path of a picture, or path of a table and the row number, from 1.
+      value: a class, a number, or a list of numbers if the output is neither.
+      probability: probability of the class, if the model returns one.
+      error: why there is no prediction; None if there is one.
+      note: change made to the input.
     """
 
     input: str
@@ -51,16 +51,16 @@ class Prediction:
 
 
 def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] | None = None) -> Iterator[Prediction]:
-    """Predictions in the order of the inputs, computed in batches of 256; an input that is wrong has an `error`.
+    """Yield predictions in the order of the inputs, computed in batches of 256. Invalid inputs have an `error`.
 
     Args:
-      model_path: a SavedModel that the Trainer exported, or the folder of versions that Pusher fills: then the newest.
-      inputs: for a model of pictures, files or folders of them; else CSV, JSON Lines, Parquet or Avro files, or folders
-        of one of these. For any model, folders of datasets: TFRecords of tf.Examples in Split-* folders.
-      settings: options of a table's format, such as the delimiter of a CSV.
+      model_path: a SavedModel that the Trainer exported, or Pusher's folder of versions (the newest is used).
+      inputs: pictures, or CSV, JSON Lines, Parquet or Avro files, or folders of these. For any model, datasets: folders
+        of TFRecords of tf.Examples in Split-* folders.
+      settings: options of the table format, for example the delimiter of a CSV.
 
     Raises:
-      InfeedError: no such model or input, a table that lacks a column the model needs, or inputs of the wrong kind.
+      InfeedError: the model or an input does not exist, a table lacks a column, or the inputs are of the wrong kind.
     """
     call, batches = _question(_folder(model_path, inputs), inputs, settings or {})
     for batch, answers in _answered(call, batches):
@@ -76,14 +76,13 @@ def write_table(
     overwrite: bool,
     on_remark: Callable[[Prediction], None],
 ) -> Written:
-    """Write the predictions for tables or pictures into one file, beside the rows; see `write_answers`.
+    """Write the predictions for tables or pictures to one file; see `predict` and `write_answers`.
 
     Args:
-      model_path, inputs, settings: as for `predict`.
-      on_remark: called with each input that has no answer or a note.
+      on_remark: called with each prediction that has an error or a note.
 
     Raises:
-      InfeedError: as `predict` and `write_answers`.
+      InfeedError: see `predict` and `write_answers`.
     """
     check_output(output, overwrite)
     call, batches = _question(_folder(model_path, inputs), inputs, settings)
@@ -121,20 +120,20 @@ def _answered(call: Call, batches: Iterator[Batch]) -> Answered:
 def write(
     model_path: str, inputs: Sequence[str], output: str, options: PredictOptions, processes: int | None = None
 ) -> list[str]:
-    """Writes what the model says of datasets, and returns the paths of the files; see `write_predictions`.
+    """Write the predictions for datasets, and return the paths of the files; see `write_predictions`.
 
     Raises:
-      InfeedError: as there; or an input is no dataset.
+      InfeedError: see `write_predictions`; or an input is not a dataset.
     """
     missing = next((path for path in inputs if not are_datasets([path])), None)
     if missing is not None:
-        do = "give folders of TFRecords in Split-* folders; `infeed ingest` makes them of tables and pictures"
-        raise InfeedError("this is no dataset of tf.Examples", where=missing, do=do)
+        do = "give folders of TFRecords in Split-* folders; `infeed ingest` writes them from tables and pictures"
+        raise InfeedError("this is not a dataset of tf.Examples", where=missing, do=do)
     return write_predictions(inputs, model_path, output, options, processes=processes)
 
 
 def _question(folder: str, inputs: Sequence[str], settings: Mapping[str, Any]) -> tuple[Call, Iterator[Batch]]:
-    """How the model is asked, and about what."""
+    """Return the signature to call, and the batches of inputs."""
     by_example = are_datasets(inputs)
     model = SavedModel.load(folder)
     if by_example:
@@ -149,22 +148,23 @@ def _question(folder: str, inputs: Sequence[str], settings: Mapping[str, Any]) -
 
 @dataclass(frozen=True)
 class RawSignature:
-    """The signature of raw features, which infeed's Trainer exports, and the one of tf.Examples beside it."""
+    """Signature of raw features, which infeed's Trainer exports, and signature of tf.Examples."""
 
     raw: Signature
     examples: Signature
 
     @classmethod
     def of(cls, model: SavedModel) -> RawSignature:
-        """
+        """Return both signatures of a model.
+
         Raises:
-          InfeedError: somebody else has exported the model.
+          InfeedError: infeed's Trainer did not export the model.
         """
-        do = "give a model that infeed's Trainer exported; ask this one about a dataset, as `infeed ingest` writes it"
+        do = "give a model that infeed's Trainer exported, or a dataset of `infeed ingest` as input of this model"
         return cls(model.signature("raw", do), model.signature("serving_default", do))
 
     def __call__(self, cells: Mapping[str, Any]) -> Arrays:
-        """Only a tf.Example can leave out a whole number, and hold a list where the raw signature takes one value."""
+        """Call the raw signature, or tf.Examples if a cell is a missing integer or a list that raw does not take."""
         if not any(_needs_example(column, self.raw.inputs[name]) for name, column in cells.items()):
             return self.raw(cells)
         known = {name: [None if value == "" else value for value in column] for name, column in cells.items()}
@@ -184,7 +184,7 @@ def _outputs(call: Call) -> Mapping[str, Any]:
 
 
 def ask(call: Call, cells: Mapping[str, Any]) -> list[Answer]:
-    """An answer for each row; rows that TensorFlow refuses are found by halves."""
+    """Return an answer for each row. If TensorFlow rejects a batch, bisect it to find the bad rows."""
     count = len(next(iter(cells.values()), []))
     if not count:
         return []
@@ -201,7 +201,7 @@ def _part(cells: Mapping[str, Any], start: int, stop: int) -> dict[str, list[Any
 
 
 def _answers(output: Arrays) -> list[Answer]:
-    """By what is there: a class with its probability, a class alone, scores, or a number."""
+    """Convert model outputs to answers: a class, with a probability if there is one, scores, or a number."""
     if "class" in output:
         words = [
             word.decode("utf-8", "replace") if isinstance(word, bytes) else int(word)

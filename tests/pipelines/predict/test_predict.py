@@ -106,7 +106,7 @@ def test_rows_that_cannot_be_answered_are_told_and_the_others_are_answered(of_ta
     (tmp_path / "t.csv").write_text(rows)
     assert asked(of_table, tmp_path / "t.csv") == {
         "t.csv, row 1": 111.0,
-        "t.csv, row 2": "column 'x': 'abc' is no number",
+        "t.csv, row 2": "column 'x': 'abc' is not a number",
         "t.csv, row 3": "line 4: 2 cells where the header names 3; is ',' the delimiter?",
         "t.csv, row 4": 123.0,  # 1.5 is rounded
         "t.csv, row 5": 14.0,
@@ -135,7 +135,7 @@ def test_the_command_tells_pictures_that_cannot_be_answered_by_name_and_ends_wit
     assert done.stdout.splitlines() == [f"{pictures}/a.png  light  100.0%", f"{pictures}/deep/e.jpg  dark  100.0%"]
     broken, none, webp = done.stderr.splitlines()
     assert broken.startswith(f"error: {pictures}/broken.png: ")
-    assert none == f"error: {pictures}/c.png: it is no picture"
+    assert none == f"error: {pictures}/c.png: it is not a picture"
     assert webp == f"error: {pictures}/d.webp: it is a WEBP picture; convert it to PNG or JPEG"
 
 
@@ -143,7 +143,13 @@ def test_as_json_every_input_has_its_line(of_pictures: Path, pictures: Path) -> 
     words = [INFEED, "predict", of_pictures, pictures / "c.png", pictures / "a.png", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        {"input": f"{pictures}/c.png", "value": None, "probability": None, "error": "it is no picture", "note": None},
+        {
+            "input": f"{pictures}/c.png",
+            "value": None,
+            "probability": None,
+            "error": "it is not a picture",
+            "note": None,
+        },
         {"input": f"{pictures}/a.png", "value": "light", "probability": 1.0, "error": None, "note": None},
     ]
     assert (done.returncode, done.stderr) == (1, "")
@@ -153,10 +159,10 @@ def test_inputs_of_the_wrong_kind(of_table: Path, of_pictures: Path, pictures: P
     (tmp_path / "t.csv").write_text("x\n1\n")
     (tmp_path / "empty").mkdir()
     for model, given, message in [
-        (of_table, pictures / "a.png", "the model takes the rows of a table, and this is a picture"),
+        (of_table, pictures / "a.png", "the model takes the rows of a table"),
         (of_table, tmp_path / "t.csv", "the model needs a column 'n'"),
-        (of_pictures, tmp_path / "t.csv", "the model takes pictures, and this is named as csv"),
-        (of_pictures, tmp_path / "empty", "there is no picture in the folder"),
+        (of_pictures, tmp_path / "t.csv", "the model takes pictures, but this file is named like csv"),
+        (of_pictures, tmp_path / "empty", "the folder has no pictures"),
         (of_pictures, tmp_path / "none.png", "there is no such file or folder"),
     ]:
         with pytest.raises(InfeedError, match=message):
@@ -207,7 +213,7 @@ def test_examples_are_answered_too(of_table: Path, dataset: Path) -> None:
 
 def test_examples_are_not_asked_about_together_with_files(of_table: Path, dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
-    with pytest.raises(InfeedError, match=r"this is no dataset of tf.Examples(?s:.*)t.csv"):
+    with pytest.raises(InfeedError, match=r"this is not a dataset of tf.Examples(?s:.*)t.csv"):
         asked(of_table, dataset, tmp_path / "t.csv")
 
 
@@ -244,7 +250,7 @@ def test_predictions_are_written_beside_the_rows_of_a_table(of_table: Path, tmp_
     assert [str(row["id"]) for row in rows] == ["7", "8", "9"]
     assert [row["day"] for row in rows] == ["mon", "tue", "wed"]
     assert [row["prediction"] and float(row["prediction"]) for row in rows] == [121.0, None, 2.0]
-    assert [row["prediction_error"] for row in rows] == [None, "column 'x': 'x' is no number", None]
+    assert [row["prediction_error"] for row in rows] == [None, "column 'x': 'x' is not a number", None]
 
 
 def test_predictions_are_written_beside_the_paths_of_pictures(of_pictures: Path, pictures: Path) -> None:
@@ -269,7 +275,7 @@ def test_what_says_how_to_write_needs_a_place_and_a_dataset(of_table: Path, tmp_
     (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
     for more, message in [
         (["--keys", "id"], "--keys is given without --output"),
-        (["--output", tmp_path / "out"], "shows no format"),
+        (["--output", tmp_path / "out"], "not a known format"),
         (["--output", tmp_path / "out.csv", "--splits", "eval"], "--splits is for datasets"),
         (["--output", tmp_path / "t.csv"], "a file is there"),
         (["--output", tmp_path / "out.csv", "--keys", "id"], "there is no column 'id'"),
