@@ -250,7 +250,8 @@ def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
 def _repeated(spills: Spills, times: Ints, more: Ints, where: str) -> Spills:
     """Each segment so many times, and then its first `more` records."""
     copies = times + (more > 0)
-    check_count(int(copies.sum()), where)
+    do = "drop rows instead of repeating rare ones (balance_by under), or filter the rarest labels out"
+    check_count(int(copies.sum()), where, do)
     repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
     stop = repeated.records.copy()
     stop[(np.cumsum(copies) - 1)[more > 0]] = more[more > 0]

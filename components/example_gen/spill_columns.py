@@ -16,6 +16,7 @@ from infeed.components.example_gen.spills import Label, Spill, Stratum
 
 MOST_LABELS = 100_000  # different ones in the input
 MOST_SPILLS = 10_000_000  # of all runs, splits and labels
+_FEW_VALUES = "stratify or balance by a column of few values"
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
@@ -109,15 +110,11 @@ class Spills:
 def check_labels(labels: int, where: str) -> None:
     """Raise InfeedError if the input has too many labels."""
     if labels > MOST_LABELS:
-        raise too_many(f"more than {MOST_LABELS} different labels in the input", where)
+        raise InfeedError(f"more than {MOST_LABELS} different labels in the input", where=where, do=_FEW_VALUES)
 
 
-def check_count(spills: int, where: str) -> None:
+def check_count(spills: int, where: str, do: str = _FEW_VALUES) -> None:
     """Raise InfeedError if the planner would hold too many spills."""
     if spills > MOST_SPILLS:
-        raise too_many(f"{spills} runs of equal labels, and at most {MOST_SPILLS} can be planned", where)
-
-
-def too_many(what: str, where: str) -> InfeedError:
-    """Return the error of a label column with many different values."""
-    return InfeedError(what, where=where, do="stratify or balance by a column of few values")
+        what = f"{spills} runs of equal labels, and at most {MOST_SPILLS} can be planned"
+        raise InfeedError(what, where=where, do=do)
