@@ -1,5 +1,5 @@
-"""Starts a compiled job on a cluster, and follows it.
+"""Submits a compiled job to a cluster, and follows the run.
 
-`run` is what both platforms share, `kubeflow` and `vertex` are the two, and `steps` gathers what they list. A
-platform's client is imported when its module is.
+`kubeflow` and `vertex` implement the two platforms, and importing one imports the platform's client. `run` holds the
+shared types, and `steps` converts the task lists of the platforms.
 """

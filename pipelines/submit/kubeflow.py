@@ -1,4 +1,4 @@
-"""A compiled job as a run on Kubeflow Pipelines (v2), through kfp's client: credentials, retries, errors in words."""
+"""Submits a compiled job to Kubeflow Pipelines v2 with kfp's client, and follows the run."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest
 from infeed.pipelines.submit.steps import kubeflow_steps
 
 _CREDENTIALS = (
-    "inside the cluster mount a service account token for the audience pipelines.kubeflow.org; elsewhere put one into "
-    "a file that KF_PIPELINES_SA_TOKEN_PATH names; behind Identity-Aware Proxy set KF_PIPELINES_IAP_OAUTH2_CLIENT_ID"
+    "inside the cluster, mount a service account token for the audience pipelines.kubeflow.org; elsewhere, set "
+    "KF_PIPELINES_SA_TOKEN_PATH to a token file; behind Identity-Aware Proxy, set KF_PIPELINES_IAP_OAUTH2_CLIENT_ID"
 )
 _ADDRESS = (
-    "give the address under which /apis/v2beta1/healthz answers: http://localhost:8888 after `kubectl port-forward -n "
-    "kubeflow svc/ml-pipeline 8888`; a whole Kubeflow has it under /pipeline"
+    "use the address that serves /apis/v2beta1/healthz: http://localhost:8888 after `kubectl port-forward -n "
+    "kubeflow svc/ml-pipeline 8888`; a full Kubeflow installation serves it under /pipeline"
 )
-_LONGEST = 600  # characters of a message: the server nests them
+_LONGEST = 600  # characters of a message, because the server nests messages
 _TRANSIENT = (429, 500, 502, 503, 504)
-# A wrong host ends a start at once; while a run is followed, a laptop may change its network.
+# A start fails fast on a wrong host. Following a run tolerates a change of network.
 PROMPT = urllib3.Retry(total=3, connect=1, backoff_factor=0.5, status_forcelist=_TRANSIENT, raise_on_status=False)
 PATIENT = PROMPT.new(total=8, connect=8, read=8, backoff_factor=1)
 ONCE = urllib3.Retry(total=0, raise_on_status=False)
@@ -55,7 +55,7 @@ _COMPILE = "compile it for Kubeflow: infeed compile PROJECT --target kubeflow --
 
 
 class Client(kfp_client.Client):
-    """kfp's client, with the credentials that it finds by itself and those of a pod."""
+    """kfp's client, which also uses the service account token of a pod."""
 
     def __init__(self, host: str) -> None:
         if "KF_PIPELINES_APP_OAUTH2_CLIENT_ID" in os.environ and not os.path.exists(auth.LOCAL_KFP_CREDENTIAL):
@@ -64,18 +64,18 @@ class Client(kfp_client.Client):
 
     def _load_config(self, *args: Any, **kwargs: Any) -> kfp_server_api.Configuration:
         config = super()._load_config(*args, **kwargs)
-        config.retries = PROMPT  # the constructor of kfp.Client has no argument for it
+        config.retries = PROMPT  # kfp.Client has no argument for retries
         return config
 
     def get_kfp_healthz(self, sleep_duration: int = 0) -> kfp_server_api.V2beta1GetHealthzResponse:
-        """kfp's own asks five times, 5 s apart, and then does not say what was wrong."""
+        """Query the server once. kfp's method tries five times, 5 s apart, and hides the cause."""
         health = get(self.api, "/apis/v2beta1/healthz", "object")
         if not isinstance(health, dict) or "multi_user" not in health:
             raise self.no_api()
         return kfp_server_api.V2beta1GetHealthzResponse(multi_user=health["multi_user"])
 
     def no_api(self) -> Exception:
-        """For the last answer, which was not the API's."""
+        """Return the error for the last answer, which did not come from the API."""
         host = self.api.configuration.host
         return no_api(host, urljoin(host, self.api.last_response.urllib3_response.geturl()))
 
@@ -84,7 +84,7 @@ class Client(kfp_client.Client):
         return self._run_api.api_client
 
     def api_with(self, retries: urllib3.Retry) -> kfp_server_api.ApiClient:
-        """The same access with other retries."""
+        """Return a copy of the API client with other retries."""
         api, config = copy.copy(self.api), copy.copy(self.api.configuration)
         config.retries = retries
         api.configuration, api.rest_client = config, kfp_server_api.rest.RESTClientObject(config)
@@ -92,55 +92,59 @@ class Client(kfp_client.Client):
 
 
 def get(api: kfp_server_api.ApiClient, path: str, response_type: str) -> Any:
-    """What the server answers to a GET: kfp's generated methods have other names in each version, and none for logs."""
+    """Send a GET request. kfp's generated methods differ between versions, and none reads logs."""
     return api.call_api(path, "GET", response_type=response_type, auth_settings=["Bearer"], _return_http_data_only=True)
 
 
 def _cluster_credentials() -> TokenCredentialsBase | None:
-    """The token that a pod gets from its cluster, or that the user has put where kfp looks for it."""
+    """Return the token of the pod, or of the file that the user configured for kfp, if any."""
     path = os.environ.get(kfp_client.KF_PIPELINES_SA_TOKEN_ENV, kfp_client.KF_PIPELINES_SA_TOKEN_PATH)
     return kfp_client.ServiceAccountTokenVolumeCredentials(path) if os.path.exists(path) else None
 
 
 @contextlib.contextmanager
 def translate_errors(host: str) -> Iterator[None]:
-    """Turns what kfp and its HTTP library raise into InfeedErrors."""
+    """Convert errors of kfp and its HTTP library to InfeedErrors."""
     try:
         yield
     except kfp_server_api.ApiException as error:
         raise _refused(error, without_secrets(host)) from error
     except urllib3.exceptions.HTTPError as error:
         raise _unreachable(error, without_secrets(host)) from error
-    except (GoogleAuthError, requests.RequestException) as error:  # raised by what fetches tokens for a proxy
+    except (GoogleAuthError, requests.RequestException) as error:  # raised by fetching tokens for a proxy
         raise InfeedError(f"no Google credentials: {error}", where=without_secrets(host), do=_CREDENTIALS) from error
 
 
 def may_have_begun(error: BaseException | None) -> bool:
-    """Whether the server may have started the run: it failed by itself, or the connection ended too soon."""
+    """Report whether the server may have started the run: an internal error, or a broken connection."""
     cause = getattr(error, "reason", None) or error
     broke_off = isinstance(cause, (urllib3.exceptions.ProtocolError, urllib3.exceptions.ReadTimeoutError))
     return broke_off or getattr(error, "status", 0) >= 500
 
 
 def no_api(host: str, answered: str) -> InfeedError:
-    """Something answers at `host`, and not the API. `answered` is the address that did, redirects followed."""
+    """Return the error for an answer at `host` that is not the API's.
+
+    Args:
+      host: requested address.
+      answered: address that answered, after redirects.
+    """
     asked = without_secrets(host)
     if urlsplit(answered).netloc != urlsplit(host).netloc:
-        return InfeedError(f"sent to a login at {without_secrets(answered)}", where=asked, do=_CREDENTIALS)
-    what = "a page answered where the API of Kubeflow Pipelines should: a login, or the user interface"
-    return InfeedError(what, where=asked, do=f"{_ADDRESS}; if it is a login, {_CREDENTIALS}")
+        return InfeedError(f"redirected to a login at {without_secrets(answered)}", where=asked, do=_CREDENTIALS)
+    what = "the server returned a web page instead of the API of Kubeflow Pipelines: a login, or the user interface"
+    return InfeedError(what, where=asked, do=f"{_ADDRESS}; if the page is a login, {_CREDENTIALS}")
 
 
 def no_login(host: str) -> InfeedError:
-    """kfp would ask for a login, on a screen that is kept quiet."""
-    what = "kfp has to log in as you at Identity-Aware Proxy, and asks for that on the terminal"
-    return InfeedError(
-        what, where=without_secrets(host), do=f"do it once: kfp --endpoint {without_secrets(host)} run list"
-    )
+    """Return the error for a missing login. kfp would prompt for it, but its output is hidden."""
+    what = "kfp needs an interactive login at Identity-Aware Proxy"
+    do = f"log in once: kfp --endpoint {without_secrets(host)} run list"
+    return InfeedError(what, where=without_secrets(host), do=do)
 
 
 def without_secrets(url: str) -> str:
-    """Without user, password, query and fragment."""
+    """Remove user, password, query and fragment from a URL."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
@@ -150,20 +154,18 @@ def _refused(error: kfp_server_api.ApiException, host: str) -> InfeedError:
     if error.status == 401:
         return InfeedError(f"no valid credentials: {said}", where=host, do=_CREDENTIALS)
     if error.status == 403:
-        do = "ask for the role kubeflow-edit in the namespace, or give one of yours with --namespace"
+        do = "request the role kubeflow-edit in the namespace, or use your own namespace with --namespace"
         return InfeedError(f"permission denied: {said}", where=host, do=do)
     if error.status in (404, 405, 501):
         return InfeedError(f"no API of Kubeflow Pipelines 2 here: {said}", where=host, do=_ADDRESS)
     if error.status == 429 or error.status >= 500:
-        return InfeedError(
-            f"the server cannot answer now ({error.status}): {said}", where=host, do="try again in a while"
-        )
-    do = "if it is the job that cannot be read, compile it again with a kfp that is no newer than the server"
-    return InfeedError(f"the server refused the run ({error.status}): {said}", where=host, do=do)
+        return InfeedError(f"the server is unavailable ({error.status}): {said}", where=host, do="try again later")
+    do = "if the server cannot read the job, compile it again with a kfp that is no newer than the server"
+    return InfeedError(f"the server rejected the run ({error.status}): {said}", where=host, do=do)
 
 
 def _message(error: kfp_server_api.ApiException) -> str:
-    """The server's own words; of a page, which a proxy in between has made, only the status."""
+    """Return the server's message, or the HTTP reason if a proxy returned a web page."""
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else str(error.body or "")
     try:
         answer = json.loads(body)
@@ -176,23 +178,25 @@ def _message(error: kfp_server_api.ApiException) -> str:
 def _unreachable(error: urllib3.exceptions.HTTPError, host: str) -> InfeedError:
     cause = getattr(error, "reason", None) or error
     if isinstance(cause, urllib3.exceptions.SSLError):
-        do = "check that --host begins with http:// or https:// as the server does, and that its certificate is known"
+        do = "check whether --host needs http:// or https://, and that this machine trusts the server's certificate"
     elif isinstance(cause, urllib3.exceptions.ProxyError):
         do = "check HTTPS_PROXY and NO_PROXY"
     else:
-        do = f"check that it runs, and {_ADDRESS}"
+        do = f"check that the server runs, and {_ADDRESS}"
     return InfeedError(f"cannot reach the server: {last_words(cause)}", where=host, do=do)
 
 
 def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None = None) -> KubeflowRun:
-    """Starts a run on the Kubeflow Pipelines that answer at `host`.
+    """Start a run on Kubeflow Pipelines at `host`.
 
     Args:
-      namespace: the profile to run in, where several users share the installation.
+      request: job and settings of the run.
+      host: address of the API.
+      namespace: profile to run in, if several users share the installation.
 
     Raises:
-      InfeedError: the job was not compiled for Kubeflow, the server is not there or not that, or it refuses.
-      LostError: the server did not say whether the run was started.
+      InfeedError: the job was not compiled for Kubeflow, or the server is not available or rejects the run.
+      LostError: the run may have started, but the answer was lost.
     """
     _check(request.job)
     steps = list(leaves(request.job.tasks))
@@ -202,7 +206,7 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
         namespace = namespace or client.get_user_namespace()
         if client.get_kfp_healthz().multi_user and not namespace:
             do = "add --namespace PROFILE, the name of your profile"
-            raise InfeedError("several users share these pipelines, so a run needs a namespace", where=host, do=do)
+            raise InfeedError("a run needs a namespace, because several users share this server", where=host, do=do)
     with starting(translate_errors(host), may_have_begun):
         run_id = _create(client, request, namespace)
     return KubeflowRun(client, namespace or "kubeflow", run_id, request.name, steps)
@@ -226,7 +230,7 @@ def _create(client: Client, request: SubmitRequest, namespace: str | None) -> st
 
 @contextlib.contextmanager
 def _package(request: SubmitRequest) -> Iterator[str]:
-    """The job as a file that kfp reads: one YAML document or two. kfp takes no PipelineJob, and no other ending."""
+    """Write the job to a temporary YAML file. kfp reads no PipelineJob, and no other file name extension."""
     spec = request.job.spec if request.cache else request.job.without_cache()
     documents = [spec] if request.job.platform is None else [spec, request.job.platform]
     with tempfile.TemporaryDirectory() as folder:
@@ -235,25 +239,25 @@ def _package(request: SubmitRequest) -> Iterator[str]:
         try:
             yield str(path)
         except json_format.ParseError as error:
-            do = "compile it again in this environment, or submit from the one that compiled it"
+            do = "compile the job again in this environment, or submit it from the environment that compiled it"
             raise InfeedError(f"kfp {kfp.__version__} cannot read the job: {error}", do=do) from error
 
 
 def _check(job: CompiledJob) -> None:
-    """What the server would refuse, or fail on later, in words of its own."""
+    """Reject a job that the server would reject, or that would fail later."""
     if job.schema_version != "2.1.0":
-        what = f"a job of schema {job.schema_version}: Kubeflow Pipelines reads 2.1.0 only"
+        what = f"the job has schema {job.schema_version}, but Kubeflow Pipelines reads only 2.1.0"
         raise InfeedError(what, where=f"job {job.name!r}", do=_COMPILE)
     kinds = {kind for executor in job.executors for kind in executor}
     if foreign := sorted(kinds - {"container", "importer"}):
-        what = f"executors that Kubeflow Pipelines does not have: {', '.join(foreign)}"
+        what = f"Kubeflow Pipelines does not support the executors {', '.join(foreign)}"
         raise InfeedError(what, where=f"job {job.name!r}", do=_COMPILE)
     if foreign := sorted(kind for kind in job.accelerators if "/" not in kind):
-        what = f"accelerator {foreign[0]!r}: Kubernetes has names such as nvidia.com/gpu"
+        what = f"accelerator is {foreign[0]!r}, but Kubernetes uses names such as nvidia.com/gpu"
         raise InfeedError(what, where=f"job {job.name!r}", do=_COMPILE)
     root = job.root
     if root and "://" not in root:
-        what = f"the pipeline's root {root!r} is a folder of this machine, and no pod can write there"
+        what = f"the pipeline's root {root!r} is a local folder, where no pod can write"
         raise InfeedError(what, where=f"job {job.name!r}", do=f"{_COMPILE}, with a root such as s3://bucket/folder")
 
 
@@ -268,7 +272,7 @@ class KubeflowRun:
         page = os.environ.get("KF_PIPELINES_UI_ENDPOINT") or without_secrets(self._host)
         self.link = f"{page.rstrip('/')}/#/runs/details/{run_id}"
         self._patient, self._unrepeated = client.api_with(PATIENT), client.api_with(ONCE)
-        # By the label that the API server gives to every pod of a run.
+        # The API server labels every pod of a run.
         pods = ["--namespace", namespace, "--selector", f"pipeline/runid={run_id}"]
         self._command = command_line("logs", *pods, "--prefix", "--tail", 100, "-c", "main", program="kubectl")
         self._steps = steps
@@ -285,18 +289,18 @@ class KubeflowRun:
         return [line for pod in step.jobs for line in self._new_lines(pod, step.state is NodeState.RUNNING)]
 
     def log_tail(self, step: Step, lines: int) -> Sequence[str]:
-        logs = (self._log(pod) for pod in reversed(step.jobs))  # of the last attempt that there is
+        logs = (self._log(pod) for pod in reversed(step.jobs))  # the last attempt first
         return [line.rstrip() for line in next(filter(None, logs), ())[-lines:]]
 
     def _new_lines(self, pod: str, running: bool) -> Sequence[str]:
         lines, seen = self._log(pod), self._lines_seen.get(pod, 0)
         if running and lines and not lines[-1].endswith("\n"):
-            lines.pop()  # still being written
+            lines.pop()  # the line is incomplete
         self._lines_seen[pod] = max(seen, len(lines))
         return [line.rstrip() for line in lines[seen:]]
 
     def _log(self, pod: str) -> list[str]:
-        """All of it, from the API server, which has none before the pod runs, nor when it is gone and not archived."""
+        """Read the whole log. The API server has none before the pod starts, or after an unarchived pod is deleted."""
         try:
             log = get(self._unrepeated, f"/apis/v1alpha1/runs/{self.id}/nodes/{pod}/log", "str")
         except (kfp_server_api.ApiException, urllib3.exceptions.HTTPError):

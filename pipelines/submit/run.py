@@ -1,6 +1,6 @@
-"""A compiled job as a run on a platform: what is asked for, what the platform says of it, and what became of it.
+"""Runs of compiled jobs on a platform: the request, the status and the outcome.
 
-It imports no client of a platform: each takes seconds.
+This module imports no platform's client, because each import takes seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from infeed.pipelines.job.compiled import CompiledJob
 
 POLL_SECONDS = 5.0
 _WRITE = {NodeState.RUNNING, NodeState.DONE, NodeState.FAILED}
-# What Python, Kubernetes and Vertex AI say when an image is not there, or holds other packages than the job expects.
+# Errors of Python, Kubernetes and Vertex AI if an image is missing, or has other packages than the job expects.
 _IMAGE = re.compile(
     r"No module named|ImportError|cannot import name|ErrImagePull|ImagePullBackOff|InvalidImageName"
     r"|executable file not found|failed to pull|unexpected keyword argument|unrecognized arguments",
@@ -33,24 +33,24 @@ _IMAGE = re.compile(
 _ENDINGS = {
     "finished": Text("finished", style="green"),
     "cancelled": Text("cancelled", style="bold red"),
-    "started": Text("it runs by itself now; its page shows how far it is, and --wait would have stayed with it"),
-    "left": Text("not waiting any more; the run goes on by itself, and is stopped on its page"),
-    "unknown": Text("lost sight of the run, which goes on by itself", style="bold yellow"),
+    "started": Text("the run continues on the cluster; see its page for progress, or use --wait to follow a run"),
+    "left": Text("stopped waiting; the run continues on the cluster, and its page can stop it"),
+    "unknown": Text("lost contact with the run, which continues on the cluster", style="bold yellow"),
 }
 _EXITS = {"failed": EXIT_FAILED, "cancelled": EXIT_FAILED, "unknown": EXIT_LOST, "left": EXIT_INTERRUPTED}
 
 
 @dataclass(frozen=True)
 class SubmitRequest:
-    """What to start.
+    """Request to start a run.
 
     Attributes:
-      job: as compiled.
-      name: of the run, as people see it.
-      parameters: values for this run, as `read_parameters` makes them.
-      experiment: what the platform shall list the run under; its default by default.
-      service_account: whose rights the steps have; the platform's default by default.
-      cache: whether steps may take the outputs of an earlier run, where the job itself allows it.
+      job: compiled job.
+      name: displayed name of the run.
+      parameters: values of runtime parameters, as `read_parameters` returns them.
+      experiment: experiment that lists the run. The platform has a default.
+      service_account: service account of the steps. The platform has a default.
+      cache: whether steps may reuse outputs of earlier runs if the job allows caching.
     """
 
     job: CompiledJob
@@ -70,11 +70,11 @@ class RunState(str, Enum):
 
 @dataclass(frozen=True)
 class Step(NodeReport):
-    """A node as the platform shows it; of one that runs, `seconds` is how long it has.
+    """Status of a node on the platform.
 
     Attributes:
-      jobs: what executes it, an attempt each: pods, or custom jobs.
-      log: where its log is: a link, or a command that prints it.
+      jobs: pods or custom jobs that execute the node, one per attempt.
+      log: link to the log, or a command that prints the log.
     """
 
     jobs: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Step(NodeReport):
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run at one moment: its steps in the order of execution, and the platform's own words if it failed."""
+    """Status of a run: its steps in the order of execution, and the platform's error message after a failure."""
 
     state: RunState
     steps: tuple[Step, ...]
@@ -95,7 +95,7 @@ class RunStatus:
 
 
 class Run(Protocol):
-    """A run that was started. Its methods raise InfeedError where the platform cannot be asked."""
+    """A started run. The methods raise InfeedError if the platform does not answer."""
 
     @property
     def id(self) -> str: ...
@@ -103,32 +103,32 @@ class Run(Protocol):
     def name(self) -> str: ...
     @property
     def link(self) -> str:
-        """Its page in the platform's user interface."""
+        """URL of the run in the platform's user interface."""
 
     @property
     def warning(self) -> str | None:
-        """What did not work beside it."""
+        """Problem that does not affect the run itself, if any."""
 
     def status(self) -> RunStatus: ...
     def new_lines(self, step: Step) -> Sequence[str]:
-        """What the step has written since the last call; nothing where its log cannot be had, or not yet."""
+        """Return the step's log lines since the last call, or no lines if the log is not available."""
 
     def log_tail(self, step: Step, lines: int) -> Sequence[str]:
-        """The last lines of a step's log; fewer, or none, where it cannot be had."""
+        """Return up to `lines` last lines of a step's log."""
 
 
 @contextlib.contextmanager
 def starting(
     translated: contextlib.AbstractContextManager[None], may_have_begun: Callable[[BaseException | None], bool]
 ) -> Iterator[None]:
-    """Round the request that starts a run: the platform may have done it, and its answer been lost.
+    """Wrap the request that starts a run, because the platform may start the run and its answer may get lost.
 
     Args:
-      translated: makes InfeedErrors of what the platform's client raises.
-      may_have_begun: whether that error of the client leaves it open.
+      translated: context that converts errors of the platform's client to InfeedErrors.
+      may_have_begun: reports whether the run may have started despite this error of the client.
 
     Raises:
-      LostError: it is open.
+      LostError: the run may have started.
     """
     try:
         with translated:
@@ -136,18 +136,18 @@ def starting(
     except InfeedError as error:
         if not may_have_begun(error.__cause__):
             raise
-        what = f"it is not known whether the run was started: {error.what}"
-        raise LostError(what, where=error.where, do="look at the list of runs before you submit again") from error
+        what = f"the run may have started: {error.what}"
+        raise LostError(what, where=error.where, do="check the list of runs before you submit again") from error
 
 
 def last_words(error: BaseException | None) -> str:
-    """`Connection refused` out of `<HTTPConnection object at 0x7f...>: Failed to establish a new connection: ...`."""
+    """Return the cause in an error message: `Connection refused` for `<HTTPConnection object at 0x7f...>: ...`."""
     words = re.sub(r"^\[Errno -?\d+\] ", "", str(error).rpartition(": ")[2])
     return words.strip(" ')\"") or type(error).__name__
 
 
 def follow(run: Run) -> Iterator[RunStatus]:
-    """The run's state every few seconds, at last the one it ended in. Raises what `run.status` raises."""
+    """Yield the status of the run every few seconds, until the run has ended."""
     while True:
         status = run.status()
         yield status
@@ -157,14 +157,14 @@ def follow(run: Run) -> Iterator[RunStatus]:
 
 
 class NewLines:
-    """What the steps of a run write, each line once."""
+    """Reads new log lines of the steps of a run."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._ended: set[str] = set()
 
     def __call__(self, steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
-        """Pairs of a step's name and a line, of those that run and, once more, of those that have ended."""
+        """Yield pairs of step name and new line, for running steps and once more for steps that have ended."""
         for step in steps:
             if step.state not in _WRITE or step.name in self._ended:
                 continue
@@ -176,13 +176,13 @@ class NewLines:
 
 @dataclass(frozen=True)
 class SubmissionOutcome:
-    """A run as far as it was followed.
+    """Outcome of a submission.
 
     Attributes:
-      state: a `RunState`; or `started` where nobody waited, `left` where waiting was stopped, and `unknown` where the
-        platform could not be asked any more. In these three the run goes on by itself.
-      status: the last one that was seen.
-      log_tail: the last lines of the failed step's log, where the platform gives them.
+      state: a `RunState`, or `started` without waiting, `left` after an interrupt, `unknown` if the platform stopped
+        answering. In the last three states the run continues on the cluster.
+      status: last known status.
+      log_tail: last lines of the failed step's log, if available.
       reason: why the state is unknown.
     """
 
@@ -197,7 +197,7 @@ class SubmissionOutcome:
         return _EXITS.get(self.state, 0)
 
     def advice(self, images: Sequence[str]) -> str | None:
-        """What to look at first after a failure, where what was said points to one of the job's `images`."""
+        """Return advice on the job's images if the error messages point to an image."""
         failed = self.status.failed if self.status else None
         said = [self.status.error if self.status else None, failed.error if failed else None, *self.log_tail]
         if self.state != RunState.FAILED.value or not images or not blames_image(said):
@@ -216,7 +216,7 @@ class SubmissionOutcome:
         }
 
     def as_text(self, images: Sequence[str]) -> Text:
-        """How it ended, line by line and not as a table, so that a command can be copied whole."""
+        """Return the outcome as lines rather than a table, so that a user can copy whole commands."""
         if self.state == RunState.FAILED.value and self.status is not None:
             lines = self._failure(self.status)
         else:
@@ -237,5 +237,5 @@ class SubmissionOutcome:
 
 
 def blames_image(texts: Iterable[str | None]) -> bool:
-    """Whether what a failed step said points to its container image rather than to its work."""
+    """Report whether error messages point to the container image."""
     return any(_IMAGE.search(text) for text in texts if text)

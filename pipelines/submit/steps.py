@@ -1,7 +1,7 @@
-"""The tasks of a run, as each platform lists them, gathered into one step a node, and where those of Vertex AI log.
+"""Converts the task lists of both platforms to steps, and reads the logs of Vertex AI.
 
-It imports no client of a platform: each takes seconds. Logs of Vertex AI are in Cloud Logging, read over REST: its own
-API has none.
+This module imports no platform's client, because each import takes seconds. Vertex AI's API has no logs, so the module
+reads Cloud Logging over REST.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _VERTEX_STATES = {
     "SUCCEEDED": NodeState.DONE,
     "FAILED": NodeState.FAILED,
     "CANCELLED": NodeState.SKIPPED,
-    "SKIPPED": NodeState.CACHED,  # "due to cache hit", says the API
+    "SKIPPED": NodeState.CACHED,  # the API documents it as "due to cache hit"
     "NOT_TRIGGERED": NodeState.SKIPPED,
 }
 LOGGING = "https://logging.googleapis.com"
 _LOG_SECONDS = 30.0
-_LINES = 1_000  # the most that Cloud Logging gives at once
+_LINES = 1_000  # maximum page size of Cloud Logging
 
 
 def kubeflow_steps(planned: Sequence[Task], tasks: Sequence[Any]) -> tuple[Step, ...]:
-    """A step for each that is planned, out of kfp's `V2beta1PipelineTaskDetail`s.
+    """Return a step for each planned task, from kfp's `V2beta1PipelineTaskDetail`s.
 
-    The server lists the nodes of an Argo workflow by their display names, and leaves out which pod belongs to which. A
-    step `Trainer` is a node of that name, and `Trainer-driver` beside it, which looks into the cache; its pod is that
-    of the node `executor` below, or `executor(0)`, `executor(1)` where it may be retried.
+    The server lists the nodes of an Argo workflow by display name, without their pods. A step `Trainer` has a node of
+    that name and a node `Trainer-driver`, which reads the cache. The pod belongs to the child node `executor`, or to
+    `executor(0)`, `executor(1)` if the step has retries.
 
     Sources: toApiPipelineTaskDetail in backend/src/apiserver/server/api_converter.go and the templates in
     backend/src/v2/compiler/argocompiler/container.go of https://github.com/kubeflow/pipelines; GeneratePodName in
@@ -61,7 +61,7 @@ def kubeflow_steps(planned: Sequence[Task], tasks: Sequence[Any]) -> tuple[Step,
 
 
 def pods(planned: Task, workflow: str) -> tuple[str, ...]:
-    """Names of the pods that a step of `workflow` has or may get, the first attempt first."""
+    """Return the pod names of all attempts of a step, in order, including attempts that may not happen."""
     node = ".".join((workflow, "root", *planned.path, "executor"))
     if planned.retries is None:
         return (_pod(workflow, "system-container-impl", node),)
@@ -89,20 +89,20 @@ def _state(own: Any, driver: Any) -> NodeState:
         return NodeState.FAILED
     if own is None:
         return NodeState.WAITING if driver is None else NodeState.RUNNING
-    # Without a state: Argo left it out, for what came before failed.
+    # Argo omits the state of a task if an upstream task failed.
     return _KUBEFLOW_STATES.get(own.state, NodeState.WAITING)
 
 
 def _seconds(task: Any) -> float:
     began = task and task.start_time
-    if not began or began.year < 2000:  # what has not begun comes as the year 1 or 1970
+    if not began or began.year < 2000:  # a task that has not started has the year 1 or 1970
         return 0.0
     ended = task.end_time if task.end_time and task.end_time >= began else datetime.now(timezone.utc)
     return float((ended - began).total_seconds())
 
 
 def _workflow(tasks: Sequence[Any]) -> str | None:
-    """Argo's name of the run: a child is named by its node's id, which is that name and a number."""
+    """Return Argo's name of the run. The id of a child node is that name and a number."""
     children = (child.pod_name for task in tasks for child in task.child_tasks or () if child.pod_name)
     first = next(children, None)
     return first and str(first).rpartition("-")[0]
@@ -113,7 +113,7 @@ def _pod(workflow: str, template: str, node: str) -> str:
 
 
 def _fnv1a(text: str) -> int:
-    """The hash of 32 bits by Fowler, Noll and Vo: https://datatracker.ietf.org/doc/html/rfc9923"""
+    """Return the 32-bit FNV-1a hash, https://datatracker.ietf.org/doc/html/rfc9923."""
     value = 0x811C9DC5
     for byte in text.encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
@@ -121,7 +121,7 @@ def _fnv1a(text: str) -> int:
 
 
 def vertex_steps(names: Sequence[str], tasks: Iterable[Any], project: str) -> tuple[Step, ...]:
-    """A step for each of `names`, out of `PipelineTaskDetail`s of google-cloud-aiplatform."""
+    """Return a step for each name, from `PipelineTaskDetail`s of google-cloud-aiplatform."""
     found = {task.task_name: task for task in tasks}
     return tuple(_vertex_step(found[name], project) if name in found else Step(name) for name in names)
 
@@ -140,7 +140,7 @@ def _vertex_step(task: Any, project: str) -> Step:
 
 
 def _custom_jobs(task: Any) -> tuple[str, ...]:
-    """What executes the task, earlier attempts first, or what looks into the cache for it; none before there is one."""
+    """Return the custom jobs of all attempts in order, or else the job that checks the cache, if any."""
     container, custom = task.executor_detail.container_detail, task.executor_detail.custom_job_detail
     jobs = [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
     return tuple(dict.fromkeys(job for job in jobs if job)) or tuple(filter(None, [container.pre_caching_check_job]))
@@ -149,11 +149,11 @@ def _custom_jobs(task: Any) -> tuple[str, ...]:
 class CloudLogs:
     """Reads the logs of custom jobs in one project.
 
-    Args:
-      session: with Google's credentials.
-      project: its id.
+    The methods raise requests.RequestException or GoogleAuthError if Google rejects a request or does not answer.
 
-    Its methods raise requests.RequestException or GoogleAuthError where Google refuses or cannot be reached.
+    Args:
+      session: session with Google's credentials.
+      project: project id.
     """
 
     def __init__(self, session: requests.Session, project: str) -> None:
@@ -162,7 +162,7 @@ class CloudLogs:
         self._read_up_to: dict[str, str] = {}
 
     def new_lines(self, job: str) -> Sequence[str]:
-        """Those since the last call for the same job. What arrives with an earlier time than those is left out."""
+        """Return the lines since the last call for the job. Late entries with earlier timestamps are skipped."""
         after = self._read_up_to.get(job)
         entries = self._entries(log_filter(job, after), "timestamp asc", _LINES)
         if entries:
@@ -182,7 +182,7 @@ class CloudLogs:
 
 
 def log_filter(job: str, after: str | None = None) -> str:
-    """In Logging's query language: the entries of a custom job, given by its resource name."""
+    """Return the Cloud Logging query for the entries of a custom job, given its resource name."""
     wanted = f'resource.type="ml_job" AND resource.labels.job_id="{job.rpartition("/")[2]}"'
     return wanted if after is None else f'{wanted} AND timestamp>"{after}"'
 

@@ -1,7 +1,7 @@
-"""A compiled job as a run on Vertex AI, through the generated clients of google-cloud-aiplatform.
+"""Submits a compiled job to Vertex AI with the generated clients of google-cloud-aiplatform, and follows the run.
 
-The package's front door takes 10 s of CPU time to import. An experiment is a context in the project's metadata store,
-and the run's context becomes a child of it, as `PipelineJob.submit` there does it.
+Importing `google.cloud.aiplatform` itself takes 10 s of CPU time. An experiment is a context in the project's metadata
+store. As in `aiplatform.PipelineJob.submit`, the run's context becomes its child.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from infeed.pipelines.job.parameters import to_legacy
 from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
 from infeed.pipelines.submit.steps import CloudLogs, vertex_steps
 
-_LOGIN = "gcloud auth application-default login, or let GOOGLE_APPLICATION_CREDENTIALS name a key file"
-_REQUEST = re.compile(r"^[A-Z]+ https?://\S+: ")  # what google-api-core puts before the server's own words
+_LOGIN = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
+_REQUEST = re.compile(r"^[A-Z]+ https?://\S+: ")  # google-api-core's prefix of the server's message
 _LONGEST = 600  # characters of a message
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_SECONDS = 60.0  # for one request
+_SECONDS = 60.0  # timeout of one request
 _TRANSIENT = (
     exceptions.InternalServerError,
     exceptions.BadGateway,
     exceptions.ServiceUnavailable,
     exceptions.GatewayTimeout,
 )
-# A wrong address or a quota ends a start at once; while a run is followed, both may pass.
+# A start fails fast on a wrong address or a quota. Following a run waits for both to recover.
 _PROMPT = retry.Retry(retry.if_exception_type(*_TRANSIENT), initial=0.5, maximum=8, timeout=60)
 _PATIENT = retry.Retry(
     retry.if_exception_type(*_TRANSIENT, exceptions.TooManyRequests, requests.ConnectionError, requests.Timeout),
@@ -64,26 +64,26 @@ _NAME = re.compile("[a-z0-9][a-z0-9-]{0,127}")
 
 @contextlib.contextmanager
 def translate_errors(endpoint: str) -> Iterator[None]:
-    """Turns what Google's libraries raise into InfeedErrors."""
+    """Convert errors of Google's libraries to InfeedErrors."""
     try:
         yield
     except auth.DefaultCredentialsError as error:
         raise InfeedError(f"no Google credentials: {_short(error)}", where=endpoint, do=f"run {_LOGIN}") from error
     except auth.RefreshError as error:
-        what = f"Google does not accept the credentials: {_short(error.args[0])}"
+        what = f"Google rejected the credentials: {_short(error.args[0])}"
         raise InfeedError(what, where=endpoint, do=f"renew them: {_LOGIN}") from error
     except exceptions.RetryError as error:
         raise _refused(error.cause, endpoint) from error
     except (exceptions.GoogleAPICallError, requests.RequestException, auth.TransportError) as error:
         raise _refused(error, endpoint) from error
     except json_format.ParseError as error:
-        what = f"Vertex AI's client cannot read what is there: {_short(error)}"
-        do = "compile the job again in this environment; check --endpoint if one is given"
+        what = f"Vertex AI's client cannot read the job or the answer: {_short(error)}"
+        do = "compile the job again in this environment, and check --endpoint"
         raise InfeedError(what, where=endpoint, do=do) from error
 
 
 def may_have_begun(error: BaseException | None) -> bool:
-    """Whether Google may have started the run: it failed by itself, or the connection ended too soon."""
+    """Report whether Google may have started the run: an internal error, or a broken connection."""
     cause = error.cause if isinstance(error, exceptions.RetryError) else error
     inner = cause.args[0] if isinstance(cause, requests.ConnectionError) and cause.args else None
     broke_off = isinstance(inner, urllib3.exceptions.ProtocolError)
@@ -92,7 +92,7 @@ def may_have_begun(error: BaseException | None) -> bool:
 
 def _refused(error: Exception | None, endpoint: str) -> InfeedError:
     if not isinstance(error, exceptions.GoogleAPICallError):
-        do = "check --region, such as us-central1, and HTTPS_PROXY where a proxy stands between"
+        do = "check --region, such as us-central1, and HTTPS_PROXY if you use a proxy"
         return InfeedError(f"cannot reach Vertex AI: {last_words(error)}", where=endpoint, do=do)
     what, do = _advice(error, _short(_REQUEST.sub("", error.message)))
     return InfeedError(what, where=endpoint, do=do)
@@ -100,27 +100,27 @@ def _refused(error: Exception | None, endpoint: str) -> InfeedError:
 
 def _advice(error: exceptions.GoogleAPICallError, said: str) -> tuple[str, str]:
     if any(isinstance(detail, dict) and detail.get("reason") == "SERVICE_DISABLED" for detail in error.details):
-        return f"Vertex AI is off in this project: {said}", "gcloud services enable aiplatform.googleapis.com"
+        return f"Vertex AI is disabled in this project: {said}", "gcloud services enable aiplatform.googleapis.com"
     if isinstance(error, exceptions.Unauthorized):
-        return f"Google does not accept the credentials: {said}", f"renew them: {_LOGIN}"
+        return f"Google rejected the credentials: {said}", f"renew them: {_LOGIN}"
     if isinstance(error, exceptions.Forbidden):
-        do = "ask for the role roles/aiplatform.user, and roles/iam.serviceAccountUser on the --service-account"
+        do = "request the role roles/aiplatform.user, and roles/iam.serviceAccountUser on the --service-account"
         return f"permission denied: {said}", do
     if isinstance(error, exceptions.TooManyRequests):
-        do = "wait for other runs to end, take another --region, or ask for more: gcloud console, IAM & Admin, Quotas"
-        return f"over the project's quota: {said}", do
+        do = "wait for other runs, use another --region, or raise the quota: Google Cloud console, IAM & Admin, Quotas"
+        return f"the run exceeds the project's quota: {said}", do
     if isinstance(error, exceptions.NotFound):
-        return f"there is no such thing: {said}", "check --project, --region and what the job names"
+        return f"not found: {said}", "check --project, --region and the resources that the job names"
     if isinstance(error, exceptions.ServerError):
-        return f"Vertex AI cannot answer now ({error.code}): {said}", "try again in a while"
-    do = "compile the job again for Vertex AI, and check its machines against what the region has"
-    return f"Vertex AI refused the run ({error.code}): {said}", do
+        return f"Vertex AI is unavailable ({error.code}): {said}", "try again later"
+    do = "compile the job again for Vertex AI, and check that the region has its machine types"
+    return f"Vertex AI rejected the run ({error.code}): {said}", do
 
 
 def _short(text: object) -> str:
-    """One line, and none of a page, which a proxy in between has made."""
+    """Shorten a message to one line, and omit a web page of a proxy."""
     said = " ".join(str(text).split())
-    return "a page answered" if "<html" in said.lower() else said[:_LONGEST]
+    return "a proxy returned a web page" if "<html" in said.lower() else said[:_LONGEST]
 
 
 class VertexRun:
@@ -158,21 +158,22 @@ class VertexRun:
         try:
             return read()
         except (requests.RequestException, GoogleAuthError) as error:
-            self.warning = f"logs cannot be read from here, which takes the role roles/logging.viewer: {error}"
+            self.warning = f"cannot read logs, which requires the role roles/logging.viewer: {error}"
             return ()
 
 
 def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint: str | None = None) -> VertexRun:
-    """Starts a run on Vertex AI, with Google's default credentials.
+    """Start a run on Vertex AI with Google's default credentials.
 
     Args:
-      project: id of the Google Cloud project.
-      region: where it runs, such as us-central1.
-      endpoint: address of the API, where it is a private one.
+      request: job and settings of the run.
+      project: Google Cloud project id.
+      region: region of the run, such as us-central1.
+      endpoint: private address of the API.
 
     Raises:
-      InfeedError: the job was not compiled for Vertex AI, or Google refuses it or cannot be reached.
-      LostError: Google did not say whether the run was started.
+      InfeedError: the job was not compiled for Vertex AI, or Google is not available or rejects the run.
+      LostError: the run may have started, but the answer was lost.
     """
     _check(request.job)
     steps = [task.name for task in leaves(request.job.tasks)]
@@ -193,14 +194,14 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
 
 
 def _access(endpoint: str) -> dict[str, Any]:
-    """What each of Google's clients is made with. Over REST: gRPC does not pass every company's proxy."""
+    """Return the arguments of Google's clients. They use REST, because some proxies block gRPC."""
     credentials, _ = google.auth.default(scopes=[_SCOPE])
     options = ClientOptions(api_endpoint=endpoint)
     return {"credentials": credentials, "transport": "rest", "client_options": options}
 
 
 def _list_under(experiment: str, run: str, client: PipelineServiceClient, access: Mapping[str, Any]) -> str | None:
-    """The run goes on where this fails, so that is no reason to stop."""
+    """Add the run to an experiment, and return a warning after a failure, because the run continues."""
     try:
         with translate_errors(client.api_endpoint):
             list_under(experiment, run, client, MetadataServiceClient(**access))
@@ -210,7 +211,7 @@ def _list_under(experiment: str, run: str, client: PipelineServiceClient, access
 
 
 def _create(client: PipelineServiceClient, parent: str, job: PipelineJob, job_id: str) -> str:
-    """The id is ours and new, so a repeated request that finds it there has found the answer to the first."""
+    """Create the run. The id is new, so a conflict means that an earlier attempt of the request succeeded."""
     name = f"{parent}/pipelineJobs/{job_id}"
     try:
         created = client.create_pipeline_job(
@@ -222,7 +223,10 @@ def _create(client: PipelineServiceClient, parent: str, job: PipelineJob, job_id
 
 
 def _job_id(name: str) -> str:
-    """As https://cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.pipelineJobs/create wants it."""
+    """Return a unique id.
+
+    https://cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.pipelineJobs/create
+    """
     words = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
     now = datetime.now(timezone.utc).strftime("%Y%m%d%H%M%S")
     return f"{words[:90]}-{now}-{uuid.uuid4().hex[:6]}"
@@ -239,7 +243,7 @@ def _pipeline_job(request: SubmitRequest) -> dict[str, Any]:
 
 
 def _runtime(request: SubmitRequest) -> dict[str, Any]:
-    """The job's own runtimeConfig with this run's values in it, which schema 2.0 wants with their types."""
+    """Return the job's runtimeConfig with the values of this run. Schema 2.0 requires typed values."""
     job = request.job
     key, values = "parameterValues", dict(request.parameters)
     if job.schema_version == "2.0.0":
@@ -250,40 +254,43 @@ def _runtime(request: SubmitRequest) -> dict[str, Any]:
 
 
 def _check(job: CompiledJob) -> None:
-    """What Vertex AI would refuse, or fail on later, in words of its own."""
+    """Reject a job that Vertex AI would reject, or that would fail later."""
     where = f"job {job.name!r}"
     if job.platform:
-        what = "a job with settings for Kubernetes, which Vertex AI does not have"
+        what = "the job has settings for Kubernetes, which Vertex AI does not support"
         raise InfeedError(what, where=where, do=_COMPILE)
     if foreign := sorted(kind for kind in job.accelerators if "/" in kind):
-        what = f"accelerator {foreign[0]!r}: Vertex AI has names such as NVIDIA_L4"
+        what = f"accelerator is {foreign[0]!r}, but Vertex AI uses names such as NVIDIA_L4"
         raise InfeedError(what, where=where, do=_COMPILE)
     root = job.root
     if not root.startswith("gs://"):
-        what = f"the pipeline's root is {root!r}, and Vertex AI writes to Google Cloud Storage only"
+        what = f"the pipeline's root is {root!r}, but Vertex AI writes only to Google Cloud Storage"
         raise InfeedError(what, where=where, do=f"{_COMPILE}, with a root such as gs://bucket/folder")
 
 
 class _NotYetError(exceptions.NotFound):
-    """The run has no context yet: it gets one a few seconds after it was created."""
+    """The run has no context yet. Vertex AI creates the context some seconds after the run."""
 
 
 def check_name(experiment: str) -> None:
-    """Raises InfeedError unless an experiment can be called that."""
+    """Raise InfeedError if the name of an experiment is invalid."""
     if not _NAME.fullmatch(experiment):
-        do = "use small letters, digits and hyphens, at most 128"
-        raise InfeedError(f"an experiment cannot be called {experiment!r}", where="--experiment", do=do)
+        do = "use up to 128 lower-case letters, digits and hyphens"
+        raise InfeedError(f"experiment is {experiment!r}, which is not a valid name", where="--experiment", do=do)
 
 
 def list_under(experiment: str, run: str, pipelines: PipelineServiceClient, metadata: MetadataServiceClient) -> None:
-    """Makes the experiment where there is none, and the run a part of it.
+    """Add the run to the experiment, which is created if necessary.
 
     Args:
+      experiment: name of the experiment.
       run: resource name of the pipeline job.
+      pipelines: client of the pipeline service.
+      metadata: client of the metadata service.
 
     Raises:
-      GoogleAPICallError: Google refuses.
-      RetryError: the run had no context after two minutes.
+      GoogleAPICallError: Google rejects a request.
+      RetryError: the run has no context after two minutes.
     """
     store = f"{run.partition('/pipelineJobs/')[0]}/metadataStores/default"
     until_there = retry.Retry(retry.if_exception_type(_NotYetError), initial=1, maximum=8, timeout=120)

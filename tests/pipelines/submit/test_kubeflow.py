@@ -191,9 +191,7 @@ def test_an_answer_that_was_lost_is_not_asked_for_again_and_not_called_a_refusal
     server = serve()
     for answer in (server.refusal(503, "no healthy upstream"), BROKEN):
         server.fail("POST", "/runs$", answer)
-        with pytest.raises(
-            LostError, match=r"not known whether the run was started: .*\n.*\n.*look at the list of runs"
-        ):
+        with pytest.raises(LostError, match=r"may have started: (.|\n)*list of runs"):
             kubeflow.submit_kubeflow(request_, host=server.url)
     assert len(server.bodies("POST", "/runs$")) == 2
 
@@ -201,7 +199,7 @@ def test_an_answer_that_was_lost_is_not_asked_for_again_and_not_called_a_refusal
 @pytest.mark.parametrize(
     ("method", "path", "code", "message", "said"),
     [
-        ("GET", "healthz", 401, "no token", r"no valid credentials: no token\n.*\n.*KF_PIPELINES_SA_TOKEN_PATH names"),
+        ("GET", "healthz", 401, "no token", r"no valid credentials: no token\n.*\n.*KF_PIPELINES_SA_TOKEN_PATH"),
         ("POST", "runs", 403, "not you", r"permission denied: not you\n.*\n.*kubeflow-edit .*--namespace"),
         ("GET", "healthz", 404, "Not Found", r"no API of Kubeflow Pipelines 2 here.*\n.*\n.*/apis/v2beta1/healthz"),
         (
@@ -209,7 +207,7 @@ def test_an_answer_that_was_lost_is_not_asked_for_again_and_not_called_a_refusal
             "runs",
             400,
             "unknown template format",
-            r"refused the run \(400\): unknown template.*\n.*\n.*no newer",
+            r"\(400\): unknown template(.|\n)*no newer",
         ),
     ],
 )
@@ -234,7 +232,7 @@ def test_a_page_that_answers_is_told_from_the_api(kubeflow: ModuleType, request_
 
     server = serve()
     server.fail("GET", "healthz", PAGE)
-    with pytest.raises(InfeedError, match=r"a page answered where the API .* should: a login, or the user interface"):
+    with pytest.raises(InfeedError, match="web page"):
         kubeflow.submit_kubeflow(request_, host=server.url)
 
 
@@ -247,7 +245,7 @@ def test_a_redirect_to_a_login_elsewhere_is_named_without_what_it_carries(
     elsewhere = login.url.replace("127.0.0.1", "localhost")
     server.fail("GET", "healthz", Answer("", 302, {"Location": f"{elsewhere}/dex/auth?state=secret"}))
     login.fail("GET", "/dex/auth", PAGE)
-    with pytest.raises(InfeedError, match=rf"sent to a login at {elsewhere}/dex/auth\n") as raised:
+    with pytest.raises(InfeedError, match=rf"login at {elsewhere}/dex/auth\n") as raised:
         kubeflow.submit_kubeflow(request_, host=server.url)
     assert "secret" not in str(raised.value)
 
@@ -259,7 +257,7 @@ def test_a_page_that_answers_when_the_run_is_to_be_started(
 
     server = serve()
     server.fail("POST", "/runs$", PAGE)
-    with pytest.raises(InfeedError, match=r"a page answered where the API"):
+    with pytest.raises(InfeedError, match="web page"):
         kubeflow.submit_kubeflow(request_, host=server.url)
 
 
@@ -283,7 +281,7 @@ def test_a_server_that_goes_away_ends_the_waiting_with_an_error(
 
 
 def test_a_shared_installation_wants_a_namespace(kubeflow: ModuleType, request_: SubmitRequest, serve: Any) -> None:
-    with pytest.raises(InfeedError, match=r"a run needs a namespace\n.*\n.*--namespace PROFILE"):
+    with pytest.raises(InfeedError, match=r"needs a namespace(.|\n)*--namespace PROFILE"):
         kubeflow.submit_kubeflow(request_, host=serve(multi_user=True).url)
 
 
@@ -306,7 +304,7 @@ def test_a_login_that_needs_a_terminal_is_asked_for_and_not_waited_for(
     monkeypatch.setenv("KF_PIPELINES_IAP_OAUTH2_CLIENT_ID", "proxy")
     monkeypatch.setenv("KF_PIPELINES_APP_OAUTH2_CLIENT_ID", "application")
     monkeypatch.setattr("kfp.client.auth.LOCAL_KFP_CREDENTIAL", str(tmp_path / "credentials.json"))
-    with pytest.raises(InfeedError, match=r"log in as you at Identity-Aware Proxy.*\n.*\n.*kfp --endpoint http://127"):
+    with pytest.raises(InfeedError, match=r"Identity-Aware Proxy(.|\n)*kfp --endpoint http://127"):
         kubeflow.submit_kubeflow(request_, host=serve().url)
 
 
@@ -318,16 +316,14 @@ def test_a_job_for_another_platform_is_refused_before_anything_is_sent(
     def submit(spec: dict[str, Any]) -> None:
         kubeflow.submit_kubeflow(SubmitRequest(CompiledJob(spec), "taxi", {}), host=server.url)
 
-    with pytest.raises(
-        InfeedError, match=r"schema 2\.0\.0: Kubeflow Pipelines reads 2\.1\.0 only\n.*'taxi'\n.*--target"
-    ):
+    with pytest.raises(InfeedError, match=r"schema 2\.0\.0.*\n.*'taxi'\n.*--target"):
         submit(jobs.spec_2_0())
     for kind in ("resolver", "customJob"):
-        with pytest.raises(InfeedError, match=rf"executors that Kubeflow Pipelines does not have: {kind}"):
+        with pytest.raises(InfeedError, match=rf"executors {kind}"):
             submit(jobs.spec(deploymentSpec={"executors": {"Trainer_executor": {kind: {}}}}))
-    with pytest.raises(InfeedError, match=r"'runs/taxi' is a folder of this machine.*\n.*\n.*s3://bucket/folder"):
+    with pytest.raises(InfeedError, match=r"'runs/taxi'(.|\n)*s3://bucket/folder"):
         submit(jobs.spec(defaultPipelineRoot="runs/taxi"))
-    with pytest.raises(InfeedError, match=r"accelerator 'NVIDIA_L4'.*nvidia\.com/gpu"):
+    with pytest.raises(InfeedError, match=r"accelerator is 'NVIDIA_L4'"):
         submit(jobs.spec(deploymentSpec=jobs.with_accelerator("NVIDIA_L4")))
     assert server.asked == []
 

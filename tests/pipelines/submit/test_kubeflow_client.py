@@ -43,9 +43,9 @@ def told(error: Exception) -> InfeedError:
         (401, "no valid credentials: Reason", "KF_PIPELINES_SA_TOKEN_PATH"),
         (403, "permission denied: Reason", "kubeflow-edit"),
         (404, "no API of Kubeflow Pipelines 2 here: Reason", "healthz"),
-        (429, r"cannot answer now \(429\): Reason", "in a while"),
-        (503, r"cannot answer now \(503\): Reason", "in a while"),
-        (400, r"the server refused the run \(400\): Reason", "compile it again"),
+        (429, r"\(429\): Reason", "later"),
+        (503, r"\(503\): Reason", "later"),
+        (400, r"\(400\): Reason", "compile it again"),
     ],
 )
 def test_each_refusal_says_what_to_do(status: int, what: str, do: str) -> None:
@@ -110,9 +110,9 @@ def test_a_start_whose_answer_was_lost_is_not_called_a_refusal(error: Exception,
 
 
 def test_a_login_is_told_from_a_wrong_address() -> None:
-    assert no_api(HOST, "https://login.example/?from=me").what == "sent to a login at https://login.example/"
-    assert no_api(HOST, HOST).what.startswith("a page answered where the API")
-    assert no_login(HOST).do == "do it once: kfp --endpoint https://kubeflow.example/pipeline run list"
+    assert no_api(HOST, "https://login.example/?from=me").what.endswith("login at https://login.example/")
+    assert no_api(HOST, HOST).what.startswith("the server returned a web page")
+    assert no_login(HOST).do == "log in once: kfp --endpoint https://kubeflow.example/pipeline run list"
 
 
 def test_no_address_is_shown_with_what_it_carries() -> None:

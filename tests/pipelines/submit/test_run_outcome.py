@@ -77,7 +77,7 @@ def test_other_failures_send_nobody_to_the_doctor() -> None:
 
 def test_waiting_that_ends_early_says_that_the_run_goes_on() -> None:
     for state in ("started", "left", "unknown"):
-        assert "by itself" in text(SubmissionOutcome(Started(), state))  # type: ignore[arg-type]
+        assert "the cluster" in text(SubmissionOutcome(Started(), state))  # type: ignore[arg-type]
     lost = SubmissionOutcome(Started(), "unknown", reason="cannot reach the server")  # type: ignore[arg-type]
     assert text(lost).endswith("\ncannot reach the server")
     assert lost.as_json(IMAGES)["error"] == "cannot reach the server"

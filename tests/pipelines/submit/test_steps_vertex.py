@@ -89,5 +89,5 @@ def test_an_experiment_has_a_name_that_vertex_ai_takes(name: str) -> None:
     from infeed.pipelines.submit.vertex import check_name
 
     check_name("weekly-1")
-    with pytest.raises(InfeedError, match="an experiment cannot be called"):
+    with pytest.raises(InfeedError, match="experiment is"):
         check_name(name)

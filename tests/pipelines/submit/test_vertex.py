@@ -159,7 +159,7 @@ def test_logs_that_may_not_be_read_are_a_warning(submit: Any, serve: Any, loggin
     logging(server)
     run = submit(server)
     assert run.new_lines(run.status().steps[1]) == ()
-    assert run.warning.startswith("logs cannot be read from here, which takes the role roles/logging.viewer: 403")
+    assert "roles/logging.viewer: 403" in run.warning
 
 
 def test_a_cancelled_run_has_ended(submit: Any, serve: Any) -> None:
@@ -197,9 +197,7 @@ def test_a_start_of_which_nobody_knows_is_not_called_a_refusal(
     server = serve()
     for answer in (error(503, "UNAVAILABLE", "busy"), BROKEN):
         server.fail("POST", "pipelineJobs", *[answer] * 9)
-        with pytest.raises(
-            LostError, match=r"not known whether the run was started: .*\n.*\n.*look at the list of runs"
-        ):
+        with pytest.raises(LostError, match=r"may have started: (.|\n)*list of runs"):
             submit(server)
         server.relent()
 
@@ -212,14 +210,14 @@ def test_a_start_of_which_nobody_knows_is_not_called_a_refusal(
             "UNAUTHENTICATED",
             "invalid",
             None,
-            r"does not accept the credentials.*\n.*\n.*application-default login",
+            r"credentials(.|\n)*application-default login",
         ),
         (403, "PERMISSION_DENIED", "not you", None, r"permission denied.*not you\n.*\n.*roles/aiplatform\.user"),
-        (403, "PERMISSION_DENIED", "off", "SERVICE_DISABLED", r"off in this project.*\n.*\n.*gcloud services enable"),
-        (404, "NOT_FOUND", "no bucket", None, r"no such thing.*no bucket\n.*\n.*--project, --region"),
-        (429, "RESOURCE_EXHAUSTED", "NVIDIA_L4", None, r"over the project's quota.*NVIDIA_L4\n.*\n.*--region.*Quotas"),
-        (400, "INVALID_ARGUMENT", "bad spec", None, r"refused the run \(400\).*bad spec\n.*\n.*compile the job again"),
-        (502, "", "<HTML>proxy</HTML>", None, r"not known.*cannot answer now \(502\): a page answered"),
+        (403, "PERMISSION_DENIED", "off", "SERVICE_DISABLED", r"disabled(.|\n)*gcloud services enable"),
+        (404, "NOT_FOUND", "no bucket", None, r"not found.*no bucket\n.*\n.*--project, --region"),
+        (429, "RESOURCE_EXHAUSTED", "NVIDIA_L4", None, r"quota.*NVIDIA_L4\n.*\n.*--region.*Quotas"),
+        (400, "INVALID_ARGUMENT", "bad spec", None, r"\(400\).*bad spec\n.*\n.*compile the job again"),
+        (502, "", "<HTML>proxy</HTML>", None, r"may have started.*\(502\): .*web page"),
     ],
 )
 def test_a_refusal_is_told_with_googles_words_and_what_to_do(
@@ -288,7 +286,7 @@ def test_an_experiment_that_cannot_be_had_is_a_warning_for_the_run_goes_on(submi
     assert run.warning == (
         "the run is not listed under the experiment 'weekly': permission denied: no metadata for you"
     )
-    with pytest.raises(InfeedError, match=r"an experiment cannot be called 'Weekly runs'\n.*\n.*small letters"):
+    with pytest.raises(InfeedError, match=r"experiment is 'Weekly runs'"):
         submit(server, experiment="Weekly runs")
 
 
@@ -299,8 +297,8 @@ def test_a_job_for_another_platform_is_refused_before_anything_is_sent(
     kubernetes = CompiledJob(jobs.spec(), platform={"platforms": {"kubernetes": {}}})
     with pytest.raises(InfeedError, match=r"settings for Kubernetes.*\n.*'taxi'\n.*--target vertex"):
         submit(server, job=kubernetes)
-    with pytest.raises(InfeedError, match=r"root is 's3://b', and Vertex AI writes to Google Cloud Storage only"):
+    with pytest.raises(InfeedError, match=r"root is 's3://b'"):
         submit(server, jobs.spec(defaultPipelineRoot="s3://b"))
-    with pytest.raises(InfeedError, match=r"accelerator 'nvidia\.com/gpu': Vertex AI has names such as NVIDIA_L4"):
+    with pytest.raises(InfeedError, match=r"accelerator is 'nvidia\.com/gpu'"):
         submit(server, jobs.spec(deploymentSpec=jobs.with_accelerator("nvidia.com/gpu")))
     assert server.asked == []
