@@ -1,1 +1,1 @@
-"""Did training wait for its input, where, and what to change."""
+"""Report on the input of a training: the wait, its cause, and what to change."""

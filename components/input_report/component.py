@@ -1,4 +1,4 @@
-"""InputReport: did training wait for its input, and what to change. The component, and what it executes."""
+"""The InputReport component and its executor: report whether training waited for input, and what to change."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MODEL_RUN, EXAMPLES, TRANSFORM_GRAPH, REPORT = "model_run", "examples", "transfo
 
 
 class InputReportExecutor(base_executor.BaseExecutor):
-    """Writes `report.html` and `report.json` into the output artifact.
+    """Executor that writes `report.html` and `report.json` into the output artifact.
 
-    The artifact's custom properties tell the outcome: `verdict`, `wait_fraction` (the share that the verdict goes by),
-    `wait_uncertainty` (plus or minus so much), `bottleneck` and, where a limit was set, `blessed` (1 or 0).
+    The artifact gets the custom properties `verdict`, `wait_fraction` (the judged share), `wait_uncertainty` (plus or
+    minus), `bottleneck` and, with a limit, `blessed` (1 or 0).
     """
 
     def Do(
@@ -46,9 +46,9 @@ class InputReportExecutor(base_executor.BaseExecutor):
 
 
 def split_trained_on(profile: InputProfile, uris: Iterable[str]) -> Split | None:
-    """The split whose size is what the Trainer read, out of the manifests under `uris`; None where no manifest has it.
+    """Return the split under `uris` whose size equals the bytes that the Trainer read; None if no manifest has one.
 
-    Training may have read other examples than these, such as a transformed copy of them: then they tell nothing.
+    Training may have read other examples, for example a transformed copy.
     """
     manifests = (Manifest.read(uri) for uri in uris if files.exists(files.join(uri, names.MANIFEST)))
     splits = (split for manifest in manifests for split in manifest.splits.values())
@@ -66,7 +66,7 @@ def _record(artifact: types.Artifact, properties: dict[str, str | float | int]) 
 
 
 class InputReportSpec(ComponentSpec):
-    """What goes in and out of InputReport."""
+    """Inputs, outputs and parameters of InputReport."""
 
     PARAMETERS = {"max_wait_fraction": ExecutionParameter(type=float, optional=True)}
     INPUTS = {
@@ -74,24 +74,25 @@ class InputReportSpec(ComponentSpec):
         EXAMPLES: ChannelParameter(type=standard_artifacts.Examples, optional=True),
         TRANSFORM_GRAPH: ChannelParameter(type=standard_artifacts.TransformGraph, optional=True),
     }
-    # One of TFX's own types: for Kubeflow and Vertex a type of our own must be called `<word>.<Name>`, and in the
-    # container TFX imports just that, before the executor; a class in a package would compile and then not be found.
+    # A type of TFX. For Kubeflow and Vertex, a custom type must be named `<module>.<Name>`, and the container imports
+    # this name before the executor. A class in a package would compile, but the container would not find it.
     OUTPUTS = {REPORT: ChannelParameter(type=simple_artifacts.Metrics)}
 
 
 class InputReport(base_component.BaseComponent):
-    """Judges how well training was fed, from what the Trainer measured while it trained.
+    """Report whether training waited for its input, from the measurements of the Trainer.
 
     Output `report`: an artifact with `report.html`, for people, and `report.json`, for programs. Its custom properties
     are `verdict` ("input-bound", "balanced", "compute-bound", "overhead-bound" or "unclear"), `wait_fraction` (0 to 1,
-    after the first epoch where there are more), `wait_uncertainty` (plus or minus so much), `bottleneck` (what sets the
-    pace; empty if the numbers do not single it out) and, with a limit, `blessed` (1 or 0).
+    without the first epoch if there are more), `wait_uncertainty` (plus or minus), `bottleneck` (the stage that sets
+    the pace, or empty) and, with a limit, `blessed` (1 or 0).
 
     Args:
       model_run: the `model_run` of infeed's Trainer, which holds `input_profile.json`.
-      examples: what the Trainer read. Where it has a manifest, the number of its shards is judged too.
-      transform_graph: what the Trainer applied; the report says which.
-      max_wait_fraction: largest share of training time, 0 to 1, that training may wait for input and still be blessed.
+      examples: Examples that the Trainer read. With a manifest, the report also judges the number of shards.
+      transform_graph: TransformGraph that the Trainer applied, listed in the report.
+      max_wait_fraction: largest share of the training time, 0 to 1, that training may wait for input and still be
+        blessed.
 
     Raises:
       InfeedError: the limit is not between 0 and 1.

@@ -1,4 +1,4 @@
-"""Where the time of training went: waiting for input, the step, and what is neither; and how far each can be told."""
+"""Shares of the training time: waiting for input, steps, and overhead, with their uncertainty."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from infeed.components.dataset.input_profile import EpochProfile, InputProfile
 
-# Trainings of one feed, one after the other, were judged up to three points apart.
+# Consecutive trainings of one feed differed by up to three points.
 _BETWEEN_RUNS = 0.03
 _Z = 1.96  # 97.5 % quantile of the normal distribution
-_NAMED_FROM = 0.5  # a callback that takes this part of the time between calls is named
+_NAMED_FROM = 0.5  # the report names a callback that takes more than this share of the time between calls
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class TimeShares:
     """Shares of the time of the steady epochs, 0 to 1.
 
     Attributes:
-      waited: waiting for input, above the floor.
-      uncertainty: half the width of the range that `waited` is known to.
-      counted: waiting as the clock counted it, the floor included.
-      handing_over: the floor; it may be above `counted`, if it was measured on a machine that was busy.
-      outside: between calls of the training function: callbacks, and Keras' own Python.
-      slowed: steps that ran slower than alone, on one constant batch; 0 without a ceiling.
-      seconds: of these epochs.
-      callback: the callback that takes most of `outside`, by its class, and its share; None if none stands out.
+      waited: time waiting for input, above the floor.
+      uncertainty: half the width of the 95 % range of `waited`.
+      counted: time waiting for input as measured, including the floor.
+      handing_over: the floor, which may exceed `counted` if it was measured on a busy machine.
+      outside: time between calls of the training function: callbacks and Keras.
+      slowed: extra time of steps compared with one constant batch; 0 without a ceiling.
+      seconds: duration of these epochs.
+      callback: class name and share of the callback that takes most of `outside`; None if no callback stands out.
     """
 
     waited: float
@@ -48,7 +48,7 @@ class TimeShares:
         outside = min(1.0, sum(epoch.outside_seconds for epoch in epochs) / seconds)
         alone = profile.batch_size / profile.ceiling.examples_per_second if profile.ceiling else math.inf
         counted = min(1.0, sum(epoch.wait_seconds for epoch in epochs) / seconds)
-        # The time alone includes the floor, and so does what is left of the time in training.
+        # Both the time alone and the remaining time in training include the floor.
         slowed = max(0.0, 1 - waited - outside - alone * steps / seconds)
         return cls(
             waited=waited,
@@ -63,12 +63,12 @@ class TimeShares:
 
     @property
     def other(self) -> float:
-        """Time that is neither waiting nor the step."""
+        """Share of the time outside waiting and steps."""
         return self.outside + self.slowed
 
 
 def _uncertainty(profile: InputProfile, steps_per_second: float) -> float:
-    """Half of a 95 % range, from the epochs and the turns of the floor as repeats; other runs differ by more."""
+    """Return half of a 95 % range, with epochs and floor measurements as repeats, and the variation between runs."""
     shares = [profile.waited(epoch) / epoch.seconds for epoch in profile.steady_epochs]
     between = _Z * statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else 0.0
     floor = profile.ceiling.floor_spread_seconds * steps_per_second if profile.ceiling else 0.0

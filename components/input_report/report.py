@@ -1,6 +1,6 @@
-"""The report: `report.html` for people, `report.json` for programs. Both say the same.
+"""The report: `report.html` for people and `report.json` for programs, with the same content.
 
-Plots are SVG text that takes its colours and its font from the page around it.
+Plots are inline SVG with the colors and the font of the page.
 """
 
 from __future__ import annotations
@@ -29,35 +29,34 @@ REPORT_HTML = "report.html"
 REPORT_JSON = "report.json"
 FORMAT = 1
 
-# matplotlib wants fixed colours and the page has a light and a dark set: each stand-in becomes a CSS variable.
+# matplotlib requires fixed colors, but the page has a light and a dark theme. A CSS variable replaces each color.
 INK, MUTED, WAITED, COMPUTED, LINE, OUTSIDE = "#010101", "#020202", "#030303", "#040404", "#050505", "#060606"
 _VARIABLES = {
     **{INK: "--ink", MUTED: "--muted", LINE: "--line"},
     **{WAITED: "--waited", COMPUTED: "--computed", OUTSIDE: "--outside"},
 }
-# Two figures on a page would repeat these; the ids that the drawing refers to have no underscore.
+# Two figures on a page would repeat these ids. The ids that the drawing refers to have no underscore.
 _GROUP_ID = re.compile(r' id="[\w.]+_\d+"')
 _NO_METADATA: dict[str, str | None] = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
-# Small enough that text stays legible where a phone shows the figure at four fifths of its size.
+# At this size, text stays legible if a phone shows the figure at four fifths of its size.
 WIDTH_INCHES, HEIGHT_INCHES = 6.4, 3.6
 ONE_BAR_HEIGHT_INCHES = 1.5
-MOST_WORKERS = 8  # whose shares are listed one by one
-MOST_BARS = 40  # beyond this, bars are thinner than the gaps between them; an area shows the same
-# A first epoch that towers over the rest would flatten them: the axis ends here and the number is written instead.
+MOST_WORKERS = 8  # workers whose shares the report lists one by one
+MOST_BARS = 40  # beyond this number, bars are thinner than their gaps, so the plot becomes an area
+# If the first epoch is longer by this factor, the axis cuts its bar and the title gives the number.
 TOWERS_FROM = 2.5
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a report is made from.
+    """Content of a report.
 
     Attributes:
-      profile: what the Trainer measured.
-      verdict: what follows from it.
-      max_wait_fraction: the limit that the blessing goes by, or None.
-      split: the training split from its manifest, or None.
-      inputs: where each input of the component lies, by its name; for tracing a report back.
+      profile: measurements of the Trainer.
+      max_wait_fraction: limit of the blessing, or None.
+      split: training split from its manifest, or None.
+      inputs: URI of each input of the component, by name, to trace the report back.
     """
 
     profile: InputProfile
@@ -67,12 +66,12 @@ class Report:
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def write(self, root: str) -> None:
-        """Writes both files into the folder `root`, each under a temporary name first."""
+        """Write both files into the folder `root`, each under a temporary name first."""
         files.write_bytes(files.join(root, REPORT_JSON), self.to_json().encode())
         files.write_bytes(files.join(root, REPORT_HTML), self.to_html().encode())
 
     def to_json(self) -> str:
-        """The report as JSON: {"format": 1, "verdict": {...}, "epochs": [...], "ceiling": ..., "plan": {...}, ...}."""
+        """Return JSON: {"format": 1, "verdict": {...}, "epochs": [...], "ceiling": ..., "plan": {...}, ...}."""
         profile = self.profile.to_dict()
         epochs = [
             {**dataclasses.asdict(epoch), "wait_fraction": wait_fraction(self.profile, [epoch])}
@@ -84,7 +83,7 @@ class Report:
         return json.dumps({**whole, "inputs": dict(self.inputs)}, indent=1)
 
     def to_html(self) -> str:
-        """The report as one HTML page that needs nothing else: no script, no network."""
+        """Return a self-contained HTML page, without scripts or network access."""
         import jinja2
 
         loader = jinja2.PackageLoader("infeed.components.input_report", package_path="")
@@ -101,13 +100,11 @@ class Report:
             facts=list(self._facts()),
             wait_fraction=wait_fraction,
             waiting=waiting(self.profile),
-            throughput=self._throughput_figure(),
+            # The facts already list the rate of a single epoch.
+            throughput=throughput_plot(self.profile.epochs, self.profile.ceiling)
+            if len(self.profile.epochs) > 1
+            else None,
         )
-
-    def _throughput_figure(self) -> str | None:
-        """One epoch is one number, which stands among the facts."""
-        several = len(self.profile.epochs) > 1
-        return throughput_plot(self.profile.epochs, self.profile.ceiling) if several else None
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         profile, verdict = self.profile, self.verdict
@@ -143,7 +140,7 @@ class Report:
             yield "Peak memory", units.size(profile.peak_memory_bytes)
 
     def custom_properties(self) -> dict[str, str | float | int]:
-        """What a pipeline records: `verdict` and its `bottleneck`, `wait_fraction`, ...; under a limit `blessed`."""
+        """Return the custom properties of the artifact; `blessed` only with a limit."""
         verdict = self.verdict
         properties: dict[str, Any] = {"verdict": verdict.kind, "wait_fraction": verdict.judged_wait_fraction}
         properties |= {"wait_uncertainty": verdict.wait_uncertainty, "bottleneck": verdict.bottleneck or ""}
@@ -152,7 +149,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _Bar:
-    """An epoch as it is drawn, by its number as people count them, from 1."""
+    """Bar of an epoch. `number` counts from 1."""
 
     number: int
     seconds: float
@@ -165,12 +162,12 @@ class _Bar:
 
     @property
     def parts(self) -> list[tuple[str, float]]:
-        """From the axis on, each with its color."""
+        """Parts of the bar from the axis on, with their colors."""
         return [(COMPUTED, self.computed), (OUTSIDE, self.outside), (WAITED, self.waited)]
 
 
 def _shares(profile: InputProfile) -> str:
-    """What part of the time that is judged each worker waited; of many workers the most and the least."""
+    """List the share that each worker waited; for many workers, only the least and the largest."""
     lasted = sum(epoch.seconds for epoch in profile.steady_epochs)
     shares = [waited / lasted for waited in profile.workers_waited]
     if len(shares) <= MOST_WORKERS:
@@ -180,7 +177,7 @@ def _shares(profile: InputProfile) -> str:
 
 
 def waiting(profile: InputProfile) -> str:
-    """SVG of where the seconds went: a bar an epoch, an area for many, one lying bar for a single epoch."""
+    """Plot the seconds of each epoch as SVG: bars, an area for many epochs, or a horizontal bar for a single epoch."""
     bars = [
         _Bar(epoch.epoch + 1, epoch.seconds, profile.waited(epoch), epoch.outside_seconds) for epoch in profile.epochs
     ]
@@ -196,7 +193,7 @@ def waiting(profile: InputProfile) -> str:
 
 
 def throughput_plot(epochs: Sequence[EpochProfile], ceiling: Ceiling | None) -> str:
-    """SVG of the examples a second in each epoch, under the line of what training reaches on constant data."""
+    """Plot the examples per second of each epoch as SVG, with a line for the rate on constant data."""
     figure, axes = _axes(HEIGHT_INCHES)
     rates = [epoch.examples_per_second for epoch in epochs]
     marker = "o" if len(epochs) <= MOST_BARS else ""
@@ -271,7 +268,7 @@ def _epoch_axis(axes: Axes, count: int) -> None:
 
 
 def _svg(figure: Figure) -> str:
-    """The figure as an <svg> element. Text stays text: it can be searched and read out, and takes the page's font."""
+    """Convert a figure to an <svg> element. Text stays text, so it is searchable and uses the font of the page."""
     import matplotlib
 
     buffer = io.StringIO()

@@ -1,8 +1,8 @@
-"""The judgement: did training wait for its input, what would it gain if it did not, and what to change.
+"""The verdict on a training: whether it waited for input, the possible gain, and advice.
 
-Waiting is what lies above the floor: what the meter counts although a batch is there, see `Ceiling`. The verdict, the
-gain, the advice and the blessing all go by that one share, so that none of them contradicts another. Advice is derived
-from the plan and the numbers. Each rule is a function: it gives a sentence with its gain, or None.
+Waiting is the time above the floor, which is the time that the meter counts when a batch is ready (see `Ceiling`). The
+verdict, the gain, the advice and the blessing use the same share, so they never contradict each other. Each rule of
+advice is a function that returns a sentence with its gain, or None.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from infeed.components.units import listed, number, percent, seconds, size, time
 
 VerdictKind = Literal["input-bound", "compute-bound", "balanced", "overhead-bound", "unclear"]
 
-# Waiting for a fifth of the time costs a fifth of the accelerators: from here on input is the first thing to work on.
+# Waiting a fifth of the time wastes a fifth of the accelerators, so input is the first thing to improve.
 INPUT_BOUND_FROM = 0.20
-# Under a twentieth, even perfect input could win no more than two runs of the same training differ by.
+# Below a twentieth, the gain of perfect input is within the variation between runs.
 COMPUTE_BOUND_BELOW = 0.05
-# Time between calls is measured, as waiting is. That a step ran slower than alone follows from a second of measuring,
-# and training is said to be bound by both only if they take more than the step.
+# Time between calls is measured like waiting. The slowdown of steps is an estimate from one second of measurement, so
+# the sum of both must exceed the time of the step.
 OUTSIDE_BOUND_FROM = 0.20
 OTHER_BOUND_FROM = 0.50
-# Less than this is told as none.
+# The report treats smaller shares as zero.
 TOLD_FROM = 0.005
-# So far below the rate on constant data without waiting for it: the step itself is slower, for it shares its CPU.
+# If the rate on constant data exceeds the gain by this factor, the step shares its CPU with other work.
 SHARED_FROM = 1.25
-# Waited for less than this in all, and what is measured is the start and the end of epochs: nothing to judge by.
+# Below this total, the wait consists mostly of the start and the end of epochs.
 NEGLIGIBLE_SECONDS = 1.0
-# The two clocks agree to about a thousandth, so no gain beyond a thousand can be told.
+# The clocks agree to about 0.1 %, so speedups above 1,000 are not measurable.
 LEAST_COMPUTING_FRACTION = 0.001
 
-# A gain of less than five percent is within what two runs of the same training differ by.
+# A gain below 5 % is within the variation between runs.
 WORTH_ACTING = 1.05
-# JPEG pictures decode to about ten times their size, compressed numbers to three or four: ten is on the safe side.
+# JPEG images decode to about ten times their size, and compressed numbers to three or four times; ten is safe.
 DECODED_PER_BYTE_ON_DISK = 10
-# The least that starting one step costs in Keras, many steps to a call and a tiny model; most paths cost more.
+# Least cost of starting a Keras step, measured with many steps per call and a tiny model.
 STEP_START_SECONDS = 0.0002
-# As far as a batch is usually grown at once before the learning rate must be searched for again.
+# Usual limit for growing the batch at once without a new search for the learning rate.
 BATCH_GROWTH = 4
-# A longer batch must leave this many steps in an epoch, or progress is measured too rarely to be of use.
+# A larger batch must leave this many steps per epoch, or progress is measured too rarely.
 FEWEST_STEPS_PER_EPOCH = 20
-# Steps of the plan that keep, count or hand on records but do no work on each of them.
+# Steps of the plan that do no work per record.
 IDLE_STEPS = frozenset(
     stage.name
     for stage in (
@@ -62,48 +62,48 @@ IDLE_STEPS = frozenset(
         batches.PrefetchToDevice,
     )
 )
-# Steps that keep what comes before them: records as they are read, or features once decoded.
+# Steps that cache serialized records or decoded features.
 KEEPING_STEPS = tuple(stage.name for stage in (columns.CacheRecords, columns.LoadColumns, columns.CacheColumns))
 
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """How strict the report is.
+    """Options of the report.
 
     Attributes:
-      max_wait_fraction: largest share of training time, 0 to 1, that training may wait for input and still be blessed;
-        None leaves the blessing out.
+      max_wait_fraction: largest share of the training time, 0 to 1, that training may wait for input and still be
+        blessed; None for no blessing.
     """
 
     max_wait_fraction: float | None = None
 
     def __post_init__(self) -> None:
         is_share = self.max_wait_fraction is None or 0 <= self.max_wait_fraction <= 1
-        do = "give a share between 0 and 1, such as 0.1 for a tenth of the training time"
+        do = "use a share between 0 and 1, for example 0.1 for a tenth of the training time"
         require(is_share, self, "max_wait_fraction", do)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether input held training up.
+    """Verdict on the input of a training.
 
     Attributes:
-      kind: "input-bound"; "compute-bound", or "balanced" in between; "overhead-bound" if time that is neither waiting
-        nor the step sets the pace; "unclear" if the floor is above what was counted, so that waiting is not known.
+      kind: "input-bound", "compute-bound", or "balanced" in between. "overhead-bound" if time outside waiting and steps
+        sets the pace. "unclear" if the floor exceeds the counted wait, so that the wait is unknown.
       wait_fraction: share of the time of all epochs, 0 to 1, that training waited for input, above the floor.
-      wait_fraction_after_first: the same without the first epoch, which fills caches and traces graphs; None where
-        there is only one epoch.
-      wait_uncertainty: half the width of the range, 0 to 1, that the judged share is known to: from the epochs as
-        repeats, and at least what runs of one feed differ by.
-      outside_fraction: share of the judged time between calls of the training function: callbacks, and Keras' Python.
-      slowed_fraction: share of the judged time in which steps ran longer than alone, on one constant batch.
-      gain: times that training would be faster with input for free: the rate on constant data over the rate reached,
-        or what the waiting alone tells where that was not measured. At least 1, and at most 1 / (1 - the share that
-        was judged), for no more than the waiting can be saved; 1 where there is too little waiting to judge by.
-      bottleneck: the stage that sets the pace; None where the numbers do not single one out.
-      headline: the judgement as one sentence.
-      advice: what to change, each with its gain; empty where nothing is worth changing.
-      blessed: whether the waiting stayed within the limit; None where no limit was set.
+      wait_fraction_after_first: the same share without the first epoch, which fills caches and traces graphs; None
+        with a single epoch.
+      wait_uncertainty: half the width of the 95 % range of the judged share, 0 to 1, with the epochs as repeats; at
+        least the variation between runs.
+      outside_fraction: share of the judged time between calls of the training function: callbacks and Keras.
+      slowed_fraction: share of the judged time that steps took longer than alone on one constant batch.
+      gain: possible speedup with free input: the rate on constant data divided by the rate of the training, or an
+        estimate from the wait if that rate was not measured. At least 1, and at most 1 / (1 - judged share); 1 if
+        training waited too little to judge.
+      bottleneck: stage that sets the pace; None if the numbers do not identify one.
+      headline: the verdict as one sentence.
+      advice: recommended changes with their gains; empty if no change pays.
+      blessed: whether the wait stayed within the limit; None without a limit.
     """
 
     kind: VerdictKind
@@ -120,18 +120,18 @@ class Verdict:
 
     @property
     def judged_wait_fraction(self) -> float:
-        """The share that the verdict and the blessing go by: after the first epoch where there are more."""
+        """Share that decides the verdict and the blessing: without the first epoch if there are more."""
         after_first = self.wait_fraction_after_first
         return self.wait_fraction if after_first is None else after_first
 
 
 def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Split | None = None) -> Verdict:
-    """Judges one training.
+    """Judge one training.
 
     Args:
-      profile: what the Trainer measured.
-      max_wait_fraction: largest share of waiting, 0 to 1, that is blessed; None leaves the blessing out.
-      split: the training split from its manifest, where there is one: with it the number of shards is judged too.
+      profile: measurements of the Trainer.
+      max_wait_fraction: largest blessed share of waiting, 0 to 1; None for no blessing.
+      split: training split from its manifest, for advice on the number of shards.
     """
     shares = TimeShares.of(profile)
     judged, waited = shares.waited, shares.waited * shares.seconds
@@ -155,12 +155,12 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
 
 
 def wait_fraction(profile: InputProfile, epochs: Sequence[EpochProfile]) -> float:
-    """Share of the time of these epochs of the profile, 0 to 1, in which training waited for input."""
+    """Return the share of the time of these epochs, 0 to 1, that training waited for input."""
     return sum(map(profile.waited, epochs)) / sum(epoch.seconds for epoch in epochs)
 
 
 def throughput(epochs: Sequence[EpochProfile]) -> float:
-    """Examples a second over all these epochs."""
+    """Return the examples per second over all these epochs."""
     return sum(epoch.examples for epoch in epochs) / sum(epoch.seconds for epoch in epochs)
 
 
@@ -170,7 +170,7 @@ def _gain(profile: InputProfile, judged: float) -> float:
 
 
 def _ceiling_ratio(profile: InputProfile) -> float | None:
-    """The rate on constant data over the rate reached; None where the one was not measured, or the other is 0."""
+    """Return the rate on constant data divided by the rate of the training; None if unmeasured or 0."""
     rate = throughput(profile.steady_epochs)
     return profile.ceiling.examples_per_second / rate if profile.ceiling and rate else None
 
@@ -188,12 +188,12 @@ def _kind(shares: TimeShares) -> VerdictKind:
 
 
 def _is_brief(kind: VerdictKind, shares: TimeShares) -> bool:
-    """Whether so little time passed in what sets the pace that changing it is not worth the effort."""
+    """Return whether the overhead is too short to be worth a change."""
     return kind == "overhead-bound" and shares.other * shares.seconds < NEGLIGIBLE_SECONDS
 
 
 def _most_waited(kind: VerdictKind, shares: TimeShares) -> float:
-    """The share that a limit is held against: all that was counted, where what is above the floor is not known."""
+    """Return the share to compare with the limit: all counted time if the time above the floor is unknown."""
     return shares.counted if kind == "unclear" else shares.waited
 
 
@@ -270,7 +270,7 @@ def _of_input(kind: VerdictKind, judged: float, gain: float) -> str:
 
 
 def _shared(profile: InputProfile, gain: float) -> str:
-    """Why the rate on constant data is far above what free input promises."""
+    """Explain a rate on constant data that is far above the possible gain."""
     ratio = _ceiling_ratio(profile)
     if ratio is None or ratio < SHARED_FROM * gain:
         return ""
@@ -282,18 +282,12 @@ def _shared(profile: InputProfile, gain: float) -> str:
 
 @dataclass(frozen=True)
 class Situation:
-    """What the rules look at.
+    """Input of the advice rules.
 
     Attributes:
-      profile: what the Trainer measured.
-      kind: the verdict; only a training that waits for its input is given advice on it.
-      wait_uncertainty: half the width of the range, 0 to 1, that the judged share is known to: from the epochs as
-        repeats, and at least what runs of one feed differ by.
-      outside_fraction: share of the judged time between calls of the training function: callbacks, and Keras' Python.
-      slowed_fraction: share of the judged time in which steps ran longer than alone, on one constant batch.
-      gain: times that training would be faster if input were free; every gain from better input stays under it.
-      split: the training split as its manifest describes it; None where there is no manifest.
-      shares: where the time went.
+      kind: kind of the verdict. Only a training that waits for input gets advice on input.
+      gain: possible speedup with free input, the upper bound of every gain from better input.
+      split: training split from its manifest; None without a manifest.
     """
 
     profile: InputProfile
@@ -304,8 +298,8 @@ class Situation:
 
 
 def advise(now: Situation) -> tuple[str, ...]:
-    """All advice that applies, what is easiest to do first. Empty where nothing is worth changing."""
-    # A user's own input function has neither tiers nor shards.
+    """Return all advice that applies, the easiest first; empty if no change pays."""
+    # A user's input function has neither tiers nor shards.
     of_the_feed = reading.ReadShards.name in now.profile.plan.step_names
     cached = _keep_in_memory(now) if of_the_feed else None
     shards = _write_more_shards(now) if of_the_feed else None
@@ -319,14 +313,14 @@ def advise(now: Situation) -> tuple[str, ...]:
 
 
 def working_steps(profile: InputProfile) -> tuple[str, ...]:
-    """The steps that work on every record in every epoch: those after the cache, or all where there is no cache."""
+    """Return the steps that work on every record in every epoch: the steps after the cache, or all without a cache."""
     names = profile.plan.step_names
     start = max(names.index(step) for step in _kept(profile)) if _serves_from_cache(profile) else 0
     return tuple(name for name in names[start:] if name not in IDLE_STEPS)
 
 
 def _serves_from_cache(profile: InputProfile) -> bool:
-    """The first epoch fills the cache; only where more follow is anything taken from it."""
+    """Return whether epochs after the first read from a cache."""
     return len(profile.epochs) > 1 and bool(_kept(profile))
 
 
@@ -335,7 +329,7 @@ def _kept(profile: InputProfile) -> list[str]:
 
 
 def _keep_in_memory(now: Situation) -> str | None:
-    """A cache pays from the second epoch on, and is safe to advise where it is small beside what is held anyway."""
+    """Advise a cache if there are several epochs and the cache is small compared to the peak memory."""
     profile, peak = now.profile, now.profile.peak_memory_bytes
     decoded = profile.bytes * DECODED_PER_BYTE_ON_DISK
     if _kept(profile) or len(profile.epochs) == 1 or peak is None or decoded > peak:
@@ -364,7 +358,7 @@ def _speed_up_what_is_left(now: Situation) -> str | None:
 
 
 def _speed_up_input_function(now: Situation) -> str:
-    """More cores do not help a generator: one thread of Python runs it, and it may only sleep."""
+    """Advise parallel input. More cores do not help a generator, which runs in one Python thread and may only sleep."""
     return (
         "Make the batches of the input function side by side; more CPU cores alone do not. Run a Python generator in a "
         "process of its own (infeed.components.feed.inputs.from_process), work on batches in a parallel map "
@@ -398,7 +392,7 @@ def _free_the_cpu(now: Situation) -> str | None:
 
 
 def _write_more_shards(now: Situation) -> str | None:
-    """One shard is read by one reader at a time; once the records are cached it no longer matters."""
+    """Advise more shards, unless the records are cached. Each shard has only one reader."""
     if now.split is None or _serves_from_cache(now.profile):
         return None
     have = len(now.split.shards)
@@ -413,7 +407,7 @@ def _write_more_shards(now: Situation) -> str | None:
 
 
 def _grow_the_batch(now: Situation) -> str | None:
-    """Where a step is so short that starting it takes a good part of its time."""
+    """Advise a larger batch if starting a step takes much of its time."""
     profile, epochs = now.profile, now.profile.steady_epochs
     computing = sum(epoch.seconds - profile.waited(epoch) for epoch in epochs)
     step_seconds = computing / max(1, sum(epoch.steps for epoch in epochs))

@@ -1,1 +1,1 @@
-"""A dataset for every training loop: random access and shuffled batches for NumPy, JAX, PyTorch and tf.data."""
+"""Datasets for any training loop: random access and shuffled batches for NumPy, JAX, PyTorch and tf.data."""

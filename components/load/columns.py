@@ -1,7 +1,7 @@
-"""A split as memory-mapped columns, packed by type, from which rows are taken by their numbers.
+"""Memory-mapped columns of a split, packed by type, with access to rows by number.
 
-Features of which every record has as many numbers lie side by side, those of one type in one array, so that a batch of
-all of them is one `np.take`. The files are those of the feed's tier `disk`.
+Numeric features of one type and with a fixed number of values share an array, so one `np.take` gathers a batch of all
+of them. The file format is that of the feed's tier `disk`.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from infeed.components.dataset.manifest import Column
 from infeed.components.load.spill import Kind, SpilledFeature
 
 Ints = npt.NDArray[np.int64]
-_ROWS = 1 << 16  # packed at a time
-_ITEMS = 1 << 20  # copied at a time
-_ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # taken at a time: below, a call costs more than its rows
+_ROWS = 1 << 16  # rows packed at a time
+_ITEMS = 1 << 20  # items copied at a time
+_ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take; smaller calls cost more than their rows
 
 
 class Ragged(NamedTuple):
-    """Values of rows that have different numbers of them, end to end: row i has those from split i to split i + 1.
+    """Concatenated values of rows of different lengths. Row i is `values[row_splits[i] : row_splits[i + 1]]`.
 
-    A NamedTuple, so that JAX and PyTorch take it as the two arrays that it holds.
+    JAX and PyTorch treat this NamedTuple as two arrays.
     """
 
     values: Any
     row_splits: Any
 
     def row(self, number: int) -> Any:
-        """The values of one row."""
+        """Return the values of one row."""
         return self.values[self.row_splits[number] : self.row_splits[number + 1]]
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """What a feature is.
+    """Type and shape of a feature.
 
     Attributes:
-      type: of its values: `float32`, `int64` or `bytes`.
-      shape: of a row; `()` is one value, `(n,)` n values, None a number that varies: such a feature comes as `Ragged`.
-      nulls: rows without a value.
+      type: `float32`, `int64` or `bytes`.
+      shape: shape of a row: `()` for one value, `(n,)` for n values, None for a varying number, delivered as `Ragged`.
+      nulls: number of rows without a value.
     """
 
     type: Kind
@@ -58,16 +58,16 @@ class FeatureSpec:
 
     @property
     def width(self) -> int:
-        """Values of a row, where that is fixed."""
+        """Number of values in a row of fixed shape."""
         return self.shape[0] if self.shape else 1
 
 
 @dataclass(frozen=True)
 class PlacedFeature:
-    """Where a feature lies: the number of its column, and in a packed one the first of its places.
+    """Location of a feature: the number of its column, and the first place in a packed column.
 
     Attributes:
-      is_optional: whether a row has one value or none. Missing numbers of type float32 are NaN; others lie in lists.
+      is_optional: whether a row has one value or none. Missing float32 values are NaN; other types are stored as lists.
     """
 
     spec: FeatureSpec
@@ -77,7 +77,7 @@ class PlacedFeature:
 
     @property
     def pick(self) -> tuple[Any, ...]:
-        """Where it lies in what its column gives, [batch, width]; empty where that is all it gives."""
+        """Index of the feature in its column's values, [batch, width]; empty for the whole column."""
         shape = self.spec.shape
         if shape is None:
             return ()
@@ -88,7 +88,7 @@ class RowTaker(Protocol):
     """One column of a split."""
 
     def take(self, rows: Ints, batches: int) -> Any:
-        """The values of row numbers, int64 [batches * batch]: as many in turn, [batch, ...] each."""
+        """Take rows by number, int64 [batches * batch], as `batches` batches [batch, ...]."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ class _Packed:
     values: npt.NDArray[Any]
 
     def take(self, rows: Ints, batches: int) -> npt.NDArray[Any]:
-        # Not fancy indexing, which takes several times as long for rows of a few bytes.
+        # Fancy indexing takes several times as long for rows of a few bytes.
         taken: npt.NDArray[Any] = np.take(self.values, rows, axis=0)
         return taken.reshape(batches, -1, self.values.shape[1])
 
 
 @dataclass(frozen=True)
 class _Strings:
-    """Bytes, `width` values a row: an Arrow array [rows * width]."""
+    """Bytes with `width` values per row: an Arrow array [rows * width]."""
 
     values: pa.Array
     width: int
@@ -118,7 +118,7 @@ class _Strings:
 
 @dataclass(frozen=True)
 class _Lists:
-    """Values of which each row has its own number: an Arrow array of lists, [rows]."""
+    """Values of rows of different lengths: an Arrow array of lists, [rows]."""
 
     lists: pa.Array
 
@@ -132,11 +132,11 @@ class _Lists:
 
 
 class Features:
-    """All rows of a split, by the names of their features; another process opens the same files again.
+    """Features of all rows of a split, by name. After pickling, another process opens the same files.
 
     Args:
       entry: folder of the files.
-      index: what lies there.
+      index: index of the files.
     """
 
     def __init__(self, entry: str, index: ColumnIndex) -> None:
@@ -150,41 +150,41 @@ class Features:
 
     @property
     def rows(self) -> int:
-        """Records of the split."""
+        """Number of records in the split."""
         return self._index.rows
 
     @property
     def files(self) -> list[tuple[str, CachedColumn]]:
-        """Of each column how the paths of its files begin, and what they hold."""
+        """Common path prefix of each column's files, and the column."""
         return [(f"{self.entry}/{number}", column) for number, column in enumerate(self._index.columns)]
 
     @property
     def records(self) -> tuple[int, ...]:
-        """Records of each file."""
+        """Number of records in each file."""
         return self._about.records
 
     @property
     def bytes(self) -> int:
-        """Of all columns."""
+        """Size of all columns, in bytes."""
         return sum(file.bytes for column in self._index.columns for file in column.files)
 
     def batches_a_call(self, batch: int) -> int:
-        """How many batches of so many rows are best taken at a time."""
+        """Return how many batches of `batch` rows to take in one call."""
         rows = min(_ROWS_A_CALL, _BYTES_A_CALL * self.rows // max(1, self.bytes))
         return max(1, rows // batch)
 
     def take(self, rows: Ints, batches: int = 1) -> Iterator[tuple[Any, ...]]:
-        """The rows of the given numbers, int64 [batches * batch], as so many batches, [batch, ...] each column.
+        """Take rows by number, int64 [batches * batch], as `batches` batches, [batch, ...] per column.
 
         Raises:
-          IndexError: there is no such row.
+          IndexError: a row does not exist.
         """
         return zip(*(column.take(rows, batches) for column in self._columns), strict=True)
 
 
 @dataclass(frozen=True)
 class _About:
-    """What is written of an entry beside its columns: the features by `names`, and the records of each file."""
+    """Metadata of an entry: its features by name, and the number of records in each file."""
 
     names: tuple[str, ...]
     features: tuple[PlacedFeature, ...]
@@ -212,13 +212,13 @@ def _binary(values: npt.NDArray[Any], splits: Ints) -> pa.Array:
 def pack_columns(
     features: Mapping[str, SpilledFeature], records: Sequence[int], declared: Mapping[str, Column], folder: Path
 ) -> ColumnIndex:
-    """Writes the columns of an entry from what is known of the features now.
+    """Write the columns of an entry.
 
     Args:
-      features: by name.
-      records: of each file.
-      declared: what the dataset's manifest says of them, which holds for its other splits too.
-      folder: where the files go.
+      features: spilled features by name.
+      records: number of records in each file.
+      declared: columns of the whole dataset, which apply to all its splits.
+      folder: output folder.
     """
     specs = {name: _spec_of(features[name], declared.get(name)) for name in sorted(features)}
     optional = {name for name in specs if _is_optional(features[name], declared.get(name))}
@@ -240,7 +240,7 @@ def pack_columns(
 
 
 def _spec_of(feature: SpilledFeature, declared: Column | None) -> FeatureSpec:
-    """What a feature is by its values, and by what is declared, which holds for other splits too."""
+    """Return the spec of a feature, from its values and from the columns of the whole dataset."""
     if _is_optional(feature, declared):
         return FeatureSpec(feature.kind, () if feature.kind == "float32" else None, feature.nulls)
     if _may_vary(feature, declared):
@@ -249,19 +249,19 @@ def _spec_of(feature: SpilledFeature, declared: Column | None) -> FeatureSpec:
 
 
 def _may_vary(feature: SpilledFeature, declared: Column | None) -> bool:
-    """Whether rows may have different numbers of values."""
+    """Return whether rows may have different numbers of values."""
     may_by_name = declared is not None and (declared.shape is None or declared.nulls > 0)
     return feature.least < feature.most or not feature.most or may_by_name
 
 
 def _is_optional(feature: SpilledFeature, declared: Column | None) -> bool:
-    """Whether a row has one value or none."""
+    """Return whether a row has one value or none."""
     is_single = feature.most <= 1 if declared is None else declared.shape == (1,)
     return is_single and _may_vary(feature, declared)
 
 
 def _write_packed(features: Mapping[str, SpilledFeature], widths: Mapping[str, int], stem: str) -> CachedColumn:
-    """Numbers of one type, side by side: those of each feature, so many a row."""
+    """Write numeric features of one type into one array; `widths` gives the values per row of each feature."""
     parts = [_rows_of(features[name], width) for name, width in widths.items()]
     writer = FileWriter(f"{stem}.values")
     for some in zip(*parts, strict=True):
@@ -271,7 +271,7 @@ def _write_packed(features: Mapping[str, SpilledFeature], widths: Mapping[str, i
 
 
 def _rows_of(feature: SpilledFeature, width: int) -> Iterator[npt.NDArray[Any]]:
-    """[rows, width], some rows at a time; NaN where there is no value."""
+    """Yield blocks of rows, [rows, width], with NaN for missing values."""
     counts, data, done = feature.counts, feature.data, 0
     for begin in range(0, feature.rows, _ROWS):
         some = counts[begin : begin + _ROWS]
@@ -285,7 +285,7 @@ def _rows_of(feature: SpilledFeature, width: int) -> Iterator[npt.NDArray[Any]]:
 
 
 def _write_alone(feature: SpilledFeature, spec: FeatureSpec, stem: str) -> CachedColumn:
-    """A feature that has a column of its own: lists, or bytes."""
+    """Write a feature with a separate column: lists or bytes."""
     is_text = feature.kind == "bytes"
     values = FileWriter(f"{stem}.values")
     for begin in range(0, len(feature.data), _ITEMS):
@@ -302,7 +302,7 @@ def _lengths(feature: SpilledFeature) -> list[Ints]:
 
 
 def _write_splits(lengths: Ints, path: str) -> tuple[int, ColumnFile]:
-    """Where each of some lists begins, and where the last ends: how many numbers, and the file."""
+    """Write the row splits of lists, and return the number of splits and the file."""
     writer, end = FileWriter(path), 0
     writer.add(np.zeros(1, np.int64))
     for begin in range(0, len(lengths), _ITEMS):

@@ -1,11 +1,11 @@
-"""`infeed.load`: any TFRecords of tf.Examples, for any training loop; NumPy is enough.
+"""`infeed.load`: TFRecords of tf.Examples for any training loop. The only requirement is NumPy.
 
     data = infeed.load("data", split="train", batch_size=256)
     for batch in data.numpy(epochs=3):
         step(batch["fare"], batch["tips"])
 
-Records are decoded once, into memory-mapped columns that stay on this machine; batches are gathered from them by row
-number.
+The first call decodes the records into memory-mapped columns that stay on this machine. Batches are gathered from the
+columns by row number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 3
 _NUMPY = NumpyArrays()
-_SHOWN = 8  # names in a message, at most
+_SHOWN = 8  # maximum number of names in a message
 
 
 def load(
@@ -57,17 +57,17 @@ def load(
     on_missing: Rule | Mapping[str, str | bytes | float] = "mark",
     cache_dir: str | os.PathLike[str] = CACHE_DIR,
 ) -> LoadedDataset:
-    """Loads one split of a dataset, whoever wrote it.
+    """Load one split of a dataset.
 
     Args:
-      where: folder of a dataset of ours or an Examples artifact of TFX, a flat folder of TFRecords as TFDS names them,
-        one file, or a pattern such as `mnist/mnist-train*`.
-      split: by default `train`, or the only one there is.
+      where: folder of an infeed dataset or a TFX Examples artifact, flat folder of TFRecords with TFDS names, single
+        file, or pattern such as `mnist/mnist-train*`.
+      split: name of the split; by default `train`, or the only split.
       batch_size, seed, shuffle, workers, columns, start_step, on_missing, cache_dir: as in LoadOptions.
 
     Raises:
-      InfeedError: an option, no such dataset, split or column, a file that is damaged, or a record that is no
-        tf.Example.
+      InfeedError: an option is wrong, the dataset, split or column does not exist, a file is damaged, or a record is
+        not a tf.Example.
     """
     place = files.path_text(where, "infeed.load, where")
     with arguments():
@@ -80,15 +80,15 @@ def load(
 
 
 class LoadedDataset:
-    """A split: its rows by number, and their batches for each framework. `load` makes it.
+    """Split with random access to rows, and batches for each framework. `load` returns this class.
 
-    It is what PyTorch calls a map-style dataset and Grain a random-access data source; it can be sent to other
-    processes, which map the same files.
+    The class is a map-style dataset of PyTorch and a random-access data source of Grain. After pickling, other
+    processes map the same files.
     """
 
     def __init__(self, found: SplitFiles, features: Features, options: LoadOptions) -> None:
         self._found, self._features, self._options = found, features, options
-        options.order(features.rows)  # says what cannot be, before anybody waits for a batch
+        options.order(features.rows)  # raise errors of the options now, not at the first batch
         self._delivery = Delivery.of(features.placed, options.on_missing, found.place)
         self._recipe = self._delivery.recipe()
 
@@ -96,15 +96,15 @@ class LoadedDataset:
         return LoadedDataset, (self._found, self._features, self._options)
 
     def __len__(self) -> int:
-        """Rows of the split."""
+        """Return the number of rows in the split."""
         return self._features.rows
 
     def __getitem__(self, rows: int | slice | Sequence[int] | npt.NDArray[Any]) -> dict[str, Any]:
-        """One row, {name: value}, or of several rows a batch, {name: [rows, ...]}, in the order asked for.
+        """Return one row, {name: value}, or a batch of several rows, {name: [rows, ...]}, in the given order.
 
         Raises:
-          IndexError: there is no such row.
-          TypeError: these are no numbers of rows.
+          IndexError: a row does not exist.
+          TypeError: `rows` does not hold row numbers.
         """
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))
@@ -113,7 +113,7 @@ class LoadedDataset:
         return _row(self._taken([rows]), 0)
 
     def __getitems__(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Rows one by one, as PyTorch's DataLoader asks for those of a batch."""
+        """Return a list of rows, as PyTorch's DataLoader requests the rows of a batch."""
         batch = self._taken(rows)
         return [_row(batch, number) for number in range(len(rows))]
 
@@ -122,11 +122,11 @@ class LoadedDataset:
 
     @property
     def schema(self) -> Mapping[str, FeatureSpec]:
-        """What each feature is, by name."""
+        """Type and shape of each feature, by name."""
         return self._delivery.schema
 
     def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
-        """The names of the columns in batches with `pack=True`: {type: a name for each place of [batch, places]}.
+        """Return the column names in batches with `pack=True`: {type: a name for each place of [batch, places]}.
 
         Args:
           label: as for `numpy`; the label is not packed.
@@ -136,44 +136,44 @@ class LoadedDataset:
 
     @property
     def plan(self) -> LoadPlan:
-        """How batches are made; `print(data.plan)` shows each decision with its reason."""
+        """Plan of the batches. `print(data.plan)` shows each decision and its reason."""
         features, folder = self._features, str(Path(self._features.entry).parent)
         return LoadPlan.of(self._found, folder, (features.rows, len(features.placed), features.bytes), self._options)
 
     @property
     def steps_per_epoch(self) -> int:
-        """Global batches of an epoch."""
+        """Number of global batches in an epoch."""
         return self.rows().steps_per_epoch
 
     def rows(self, epochs: int | None = None) -> BatchOrder:
-        """The row numbers of each batch; to PyTorch, a batch sampler.
+        """Return the row numbers of each batch, which PyTorch accepts as a batch sampler.
 
         Args:
-          epochs: where to end, counted from the beginning of training; None goes on for ever, and ends after one epoch
-            where nothing is shuffled.
+          epochs: number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch
+            without shuffling.
 
         Raises:
-          InfeedError: there is no batch left, from `start_step` on.
+          InfeedError: no batch remains after `start_step`.
         """
         return self._options.order(len(self), epochs)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The batches of the first epoch, or what `start_step` leaves of it."""
+        """Iterate over the batches of the first epoch, from `start_step` on."""
         return self.numpy(epochs=1)
 
     def numpy(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> Iterator[Any]:
-        """Batches of NumPy arrays: {name: [batch, ...]}.
+        """Iterate over batches of NumPy arrays: {name: [batch, ...]}.
 
-        Values of which each row has its own number come as `Ragged`; bytes are objects.
+        Rows of different lengths come as `Ragged`, and bytes as object arrays.
 
         Args:
-          label: of the features; batches are then (features, label), as Keras's `fit` takes them.
+          label: feature to separate as the label. Batches are then (features, label), as for Keras's `fit`.
           epochs: as for `rows`.
-          pack: {type: [batch, places]} for the features of which every row has as many values: one array for each of
-            float32, int64 and bytes. `packed_columns` names the places.
+          pack: whether to join features with a fixed number of values into one array per type (float32, int64, bytes):
+            {type: [batch, places]}. `packed_columns` names the places.
 
         Raises:
-          InfeedError: there is no such feature, or no batch left, from `start_step` on.
+          InfeedError: the label does not exist, or no batch remains after `start_step`.
         """
         self._check(label)
         order = self.rows(epochs)
@@ -182,11 +182,11 @@ class LoadedDataset:
     def torch(
         self, label: str | None = None, epochs: int | None = None, device: Any = None, *, pack: bool = False
     ) -> Iterator[Any]:
-        """The same as PyTorch's tensors, which share the arrays' memory; bytes stay arrays of objects.
+        """Iterate over batches of PyTorch tensors that share memory with NumPy; bytes stay object arrays.
 
         Args:
           label, epochs, pack: as for `numpy`.
-          device: where the tensors go; None leaves them on the CPU.
+          device: device of the tensors; None for the CPU.
         """
         return to_torch(self.numpy(label, epochs, pack=pack), device)
 
@@ -199,24 +199,24 @@ class LoadedDataset:
         *,
         pack: bool = False,
     ) -> Iterator[Any]:
-        """The same as JAX's arrays, on their way to the device before they are asked for.
+        """Iterate over batches of JAX arrays, which are copied to the device ahead of use.
 
         Args:
           label, epochs, pack: as for `numpy`.
-          device: a device or a sharding of JAX's; None is its default device.
-          ahead: batches that are on their way.
+          device: JAX device or sharding; None for the default device.
+          ahead: number of batches to copy ahead.
 
         Raises:
-          InfeedError: as for `numpy`; or an integer does not fit into 32 bits where JAX has no others.
+          InfeedError: as for `numpy`; or an integer does not fit in 32 bits and JAX has no 64-bit integers.
         """
         return to_jax(self.numpy(label, epochs, pack=pack), device, ahead)
 
     def tf(self, label: str | None = None, epochs: int | None = None, *, pack: bool = False) -> tf.data.Dataset:
-        """The same as a `tf.data.Dataset`, for Keras's `fit`; where rows vary they come as a RaggedTensor.
+        """Return a `tf.data.Dataset` of the batches, for Keras's `fit`. Rows of different lengths are RaggedTensors.
 
         Args:
-          label, epochs: as for `numpy`; an endless one needs `steps_per_epoch=data.steps_per_epoch`.
-          pack: as for `numpy`. To hand over twenty tensors costs several times as much as one.
+          label, epochs: as for `numpy`. With an endless dataset, pass `steps_per_epoch=data.steps_per_epoch` to `fit`.
+          pack: as for `numpy`. Handing over twenty tensors costs several times as much as one tensor.
         """
         self._check(label)
         self._delivery.warn_of_empty_text(self._found.place)
@@ -236,9 +236,9 @@ class LoadedDataset:
             raise _no_column(label, self._features.placed, self._found.place)
 
     def _numbers(self, rows: Any) -> npt.NDArray[np.int64]:
-        """Row numbers, counted from the end where they are negative."""
+        """Return row numbers from 0 on. Negative numbers count from the end."""
         numbers = np.asarray(rows)
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):  # a mask would pass for 0 and 1
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):  # a mask would become rows 0 and 1
             raise TypeError(f"{rows!r} are no numbers of rows: give 7, [7, 0] or 2:9; a column is data[7]['name']")
         numbers = numbers.astype(np.int64, copy=False)
         if len(numbers) and not (-len(self) <= numbers.min() and numbers.max() < len(self)):
@@ -252,7 +252,7 @@ def _row(batch: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 def _features(found: SplitFiles, options: LoadOptions) -> Features:
-    """The split's columns, decoded where no one has done it yet."""
+    """Return the columns of the split; decode the records first if the cache has no entry."""
     declared = {column.name: column for column in found.schema}
     for name in options.columns or ():
         if declared and name not in declared:

@@ -1,7 +1,7 @@
-"""The columns of a whole dataset, so that each of its splits has all of them, in the same types and shapes.
+"""Columns of a whole dataset, so that all splits have the same columns, types and shapes.
 
-A manifest lists the columns. A dataset without one, such as TFX and TFDS write, is read instead: the first time a split
-is loaded, the values of the other splits are counted.
+A manifest lists the columns. Datasets of TFX and TFDS have no manifest, so the first load of a split also counts the
+values of the other splits.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def dataset_columns(
     """Return the columns of the dataset by name.
 
     Args:
-      found: the split that is loaded, and the files of the others.
-      own: features of that split.
-      records: of that split.
+      found: split to load, with the files of the other splits.
+      own: features of this split.
+      records: number of records in this split.
       wanted: names of features; None for all.
     """
     if found.schema:
@@ -62,7 +62,7 @@ def _other_splits(found: SplitFiles, wanted: Sequence[str] | None) -> Iterator[t
         try:
             features, held = count_features([file.path for file in others], wanted)
         except InfeedError as error:
-            _log.warning("columns that only split %r holds are left out, for it cannot be read: %s", split, error)
+            _log.warning("split %r is not readable, so columns that only this split has are omitted: %s", split, error)
             continue
         yield features, sum(held)
 

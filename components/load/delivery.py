@@ -1,6 +1,6 @@
-"""What a batch holds for each feature: what stands for a missing value, and which features share an array.
+"""Content of a batch: how missing values are filled, and which features share an array.
 
-NumPy and TensorFlow deliver the same, each by its own `Arrays`.
+NumPy and TensorFlow deliver the same values through their own `Arrays`.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _log = logging.getLogger(__name__)
 
 
 class Arrays(Protocol):
-    """What delivery does with the arrays of a framework."""
+    """Operations on the arrays of a framework."""
 
     def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
-        """[batch], of float32 [batch] with NaN or of ragged values, at most one a row; with `fill` for the missing."""
+        """Fill missing values, as [batch]: NaN in float32 [batch], or empty rows of ragged values."""
 
     def join(self, parts: Sequence[Any]) -> Any:
-        """[batch, n] from [batch, ...] each."""
+        """Join parts [batch, ...] into [batch, n]."""
 
 
 class NumpyArrays:
-    """Delivery of NumPy arrays."""
+    """Operations on NumPy arrays."""
 
     def fill(self, values: Any, kind: Kind, fill: Any) -> Any:
         if kind == "float32":
@@ -53,11 +53,11 @@ class NumpyArrays:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How the features of a split are delivered.
+    """Delivery of the features of a split.
 
     Attributes:
-      placed: where each feature lies, by name.
-      fills: what stands for a missing value, by the name of the feature.
+      placed: location of each feature, by name.
+      fills: fill value of each feature, by name.
     """
 
     placed: Mapping[str, PlacedFeature]
@@ -65,12 +65,12 @@ class Delivery:
 
     @classmethod
     def of(cls, placed: Mapping[str, PlacedFeature], rule: Rule | Mapping[str, Any], place: str) -> Delivery:
-        """Decide what stands for missing values.
+        """Choose the fill values.
 
         Args:
-          placed: where each feature lies, by name.
+          placed: location of each feature, by name.
           rule: as in LoadOptions.on_missing.
-          place: the dataset, for errors.
+          place: location of the dataset, for errors.
 
         Raises:
           InfeedError: a value for a column does not fit, or `rule` is "error" and a value is missing.
@@ -90,7 +90,7 @@ class Delivery:
 
     @property
     def schema(self) -> dict[str, FeatureSpec]:
-        """What each feature is in a batch, by name."""
+        """Type and shape of each feature in a batch, by name."""
         return {
             name: replace(one.spec, shape=()) if name in self.fills else one.spec for name, one in self.placed.items()
         }
@@ -111,7 +111,7 @@ class Delivery:
             _log.warning("%s: TensorFlow has no None, so missing cells of %s are empty texts; %s", place, names, do)
 
     def packed_columns(self, label: str | None = None) -> dict[str, tuple[str, ...]]:
-        """The name at each place of a packed array, by its type; n values of a row have n places."""
+        """Return the column name of each place in the packed arrays, by type. A row of n values has n places."""
         groups: dict[str, list[str]] = {}
         schema = self.schema
         for name in sorted(self.placed, key=lambda name: (self.placed[name].column, self.placed[name].place)):
@@ -120,14 +120,14 @@ class Delivery:
         return {kind: tuple(names) for kind, names in groups.items()}
 
     def recipe(self, *, pack: bool = False, label: str | None = None) -> Recipe:
-        """How batches are put together.
+        """Return the recipe of the batches.
 
         Args:
           pack: whether features of one type share an array.
-          label: a feature that stays alone.
+          label: feature that stays separate.
 
         Raises:
-          InfeedError: with `pack`, a feature that stays alone is called like a type.
+          InfeedError: with `pack`, a separate feature has the name of a type.
         """
         names = self.packed_columns(label) if pack else {}
         packed = {kind: tuple(self._parts(group)) for kind, group in names.items()}
@@ -140,7 +140,7 @@ class Delivery:
         return Recipe(alone, {name: fill for name, fill in self.fills.items() if name in alone}, packed)
 
     def _parts(self, names: Iterable[str]) -> Iterable[str | PlaceRange]:
-        """The names of features that are joined, and slices of those that already lie side by side."""
+        """Return the features to join; adjacent features of one column become a single slice."""
         parts: list[str | PlaceRange] = []
         for name in dict.fromkeys(names):
             one = self.placed[name]
@@ -155,7 +155,7 @@ class Delivery:
 
 
 class PlaceRange(NamedTuple):
-    """Neighbouring places of a stored column: [batch, stop - start]."""
+    """Adjacent places of a stored column: [batch, stop - start]."""
 
     column: int
     start: int
@@ -164,12 +164,12 @@ class PlaceRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a batch is put together.
+    """Recipe of a batch.
 
     Attributes:
-      alone: where each feature lies that is needed under its name.
-      fills: what stands for a missing value, by name.
-      packed: names of features and slices that are joined, by their type.
+      alone: location of each separate feature, by name.
+      fills: fill values by name.
+      packed: features and slices to join, by type.
     """
 
     alone: Mapping[str, PlacedFeature]
@@ -183,11 +183,11 @@ class Recipe:
 
     @property
     def is_dense(self) -> bool:
-        """Whether every row has as many values as the others."""
+        """Whether all rows have the same number of values."""
         return all(one.spec.shape is not None or name in self.fills for name, one in self.alone.items())
 
     def batch(self, columns: Sequence[Any], arrays: Arrays) -> dict[str, Any]:
-        """{name: [batch, ...]}, of what was taken from each stored column."""
+        """Build a batch, {name: [batch, ...]}, from the rows of each stored column."""
         found = {name: columns[column][pick] if pick else columns[column] for name, column, pick in self._picks}
         for name, fill in self.fills.items():
             found[name] = arrays.fill(found[name], self.alone[name].spec.type, fill)
@@ -202,10 +202,10 @@ def _part(part: str | PlaceRange, columns: Sequence[Any], found: dict[str, Any])
 
 
 def _fill(name: str, value: Any, placed: Mapping[str, PlacedFeature]) -> Any:
-    """The value as the column holds it.
+    """Convert a fill value to the type of the column.
 
     Raises:
-      InfeedError: there is no such column, it holds more than one value a row, or the value is of another type.
+      InfeedError: the column does not exist or holds lists, or the value has another type.
     """
     where = f"infeed.load, on_missing[{name!r}]"
     if name not in placed:

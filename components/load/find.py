@@ -1,8 +1,8 @@
-"""Where a dataset lies, whoever wrote it: the files of one split, without reading any of them.
+"""Find the files of one split, in any of these layouts:
 
-data/                                      Split-train/, Split-eval/: ours, and TFX's Examples artifacts
-mnist/                                     mnist-train.tfrecord-00000-of-00002: as TFDS and others name them
-mnist/mnist-train*, one.tfrecord.gz        files by a pattern, or one
+data/                                      Split-train/, Split-eval/: infeed datasets and TFX Examples artifacts
+mnist/                                     mnist-train.tfrecord-00000-of-00002: names of TFDS and others
+mnist/mnist-train*, one.tfrecord.gz        a pattern, or a single file
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from infeed.components.dataset.records import mask_checksums
 from infeed.components.errors import InfeedError
 
 _GLOB = re.compile(r"[*?\[]")
-_ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # of a file's name, behind its split
+_ENDS = re.compile(r"([-.]?\d+-of-\d+|[._]tfrecords?|\.gz)+$", re.IGNORECASE)  # end of a file name, after the split
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d+)-of-(?P<count>\d+)")
 _GZIP_MAGIC = b"\x1f\x8b"
-_LENGTH_BYTES, _HEAD_BYTES = 8, 12  # of a record
+_LENGTH_BYTES, _HEAD_BYTES = 8, 12  # sizes in the header of a record
 _DEFAULT = "train"
 
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """The files of a split, in the order of their records.
+    """Files of a split, in record order.
 
     Attributes:
-      place: what was looked at: a folder, a file or a pattern.
-      expected: what each has to be, where a manifest tells.
-      schema: of the dataset, where its manifest tells; of nulls it counts those of all splits.
+      place: folder, file or pattern of the dataset.
+      expected: required size and checksum of each file, if a manifest lists them.
+      schema: columns of the dataset, if a manifest lists them. Null counts cover all splits.
       others: files of the other splits by name, if no manifest lists the columns.
     """
 
@@ -50,7 +50,7 @@ class SplitFiles:
 
     @property
     def identity(self) -> list[list[str]]:
-        """Another one for files of other content, in plain values."""
+        """Plain values that differ if the content of a file differs."""
         others = [[file.path, files.version(file)] for beside in self.others.values() for file in beside]
         if self.expected:
             return [*([files.name(one.path), str(one.bytes), one.crc32c] for one in self.expected), *others]
@@ -58,20 +58,20 @@ class SplitFiles:
 
     @property
     def bytes(self) -> int:
-        """On disk."""
+        """Size of the files on disk."""
         return sum(file.size for file in self.files)
 
 
 def find_split(where: str, split: str | None = None) -> SplitFiles:
-    """The files of one split.
+    """Find the files of one split.
 
     Args:
-      where: a dataset's folder, the folder of one of its splits, a flat folder of TFRecords, one file, or a pattern.
-      split: its name; by default `train`, or the only one there is.
+      where: folder of a dataset or of a split, flat folder of TFRecords, single file, or pattern.
+      split: name of the split; by default `train`, or the only split.
 
     Raises:
-      InfeedError: there is nothing, no such split, a file is missing by the others' names, or compressed ones stand
-        beside others.
+      InfeedError: the dataset or the split does not exist, the file names show that a file is missing, or only some
+        files are compressed.
     """
     place, folder = where.rstrip("/") or where, files.name(where.rstrip("/"))
     if folder.startswith(names.SPLIT_FOLDER) and files.is_folder(place):
@@ -82,7 +82,7 @@ def find_split(where: str, split: str | None = None) -> SplitFiles:
         by_split = _by_split(place)
         name = _choose(by_split, split, place)
         found = SplitFiles(place, name, tuple(by_split[name]), others=_others(by_split, name))
-        if files.is_folder(place):  # a file or a pattern names what is wanted
+        if files.is_folder(place):  # a file or a pattern may select some of the files
             _check_numbers(found)
     _check_compression(found.files)
     _check_beginnings(found)
@@ -100,7 +100,7 @@ def _of_manifest(root: str, split: str | None) -> SplitFiles:
 
 
 def _others(by_split: Mapping[str, Sequence[FileStat]], name: str) -> dict[str, tuple[FileStat, ...]]:
-    """Files of all splits but one, in the order of their names."""
+    """Return the files of all other splits, sorted by split."""
     return {split: tuple(by_split[split]) for split in sorted(by_split) if split != name}
 
 
@@ -135,7 +135,7 @@ def _folders(root: str) -> Mapping[str, list[FileStat]]:
 
 
 def _matching(pattern: str) -> Mapping[str, list[FileStat]]:
-    """The files that a pattern matches, whatever they are called, by the split that their names tell."""
+    """Return the files that match a pattern, by the split in their names."""
     folder, slash, _ = _GLOB.split(pattern)[0].rpartition("/")
     below = pattern[len(folder) + len(slash) :]
     by_split: dict[str, list[FileStat]] = {}
@@ -147,7 +147,7 @@ def _matching(pattern: str) -> Mapping[str, list[FileStat]]:
 
 
 def _split_in(name: str) -> str:
-    """`mnist-train.tfrecord-00000-of-00002` -> `train`; `all` where the name tells none."""
+    """Return the split in a file name: `mnist-train.tfrecord-00000-of-00002` -> `train`; else `all`."""
     last = _ENDS.sub("", name).rpartition("-")[2]
     return "all" if not last or last.isdigit() else last
 
@@ -162,7 +162,7 @@ def _choose(splits: Mapping[str, object], asked: str | None, place: str) -> str:
 
 
 def _check_numbers(found: SplitFiles) -> None:
-    """Raises InfeedError where there are fewer files than their names count, as after a copy that was broken off."""
+    """Raise InfeedError if files are missing by the counts in their names, for example after an interrupted copy."""
     numbered = [_NUMBERED.match(files.name(file.path)) for file in found.files]
     groups: dict[tuple[str, str], set[str]] = {}
     for name in filter(None, numbered):
@@ -175,7 +175,7 @@ def _check_numbers(found: SplitFiles) -> None:
 
 
 def _check_compression(found: tuple[FileStat, ...]) -> None:
-    """Raises InfeedError unless all files are compressed or none."""
+    """Raise InfeedError if only some of the files are compressed."""
     packed = [file.path.endswith(names.GZIP_SUFFIX) for file in found]
     if len(set(packed)) > 1:
         one, other = found[packed.index(True)].path, files.name(found[packed.index(False)].path)
@@ -185,7 +185,7 @@ def _check_compression(found: tuple[FileStat, ...]) -> None:
 
 
 def _check_beginnings(found: SplitFiles) -> None:
-    """Raises InfeedError for a file that is compressed against its name, or, where no manifest tells, no TFRecords."""
+    """Raise InfeedError for a compressed file without .gz, or, without a manifest, a file that is not a TFRecord."""
     for file in found.files:
         if file.path.endswith(names.GZIP_SUFFIX) or not file.size:
             continue
@@ -201,7 +201,7 @@ def _check_beginnings(found: SplitFiles) -> None:
 
 
 def _is_head(head: bytes) -> bool:
-    """Whether these are a length and its checksum."""
+    """Return whether the bytes are a length and its checksum."""
     length, checksum = head[:_LENGTH_BYTES], head[_LENGTH_BYTES:]
     wanted = mask_checksums(np.array([google_crc32c.value(length)], np.uint32))[0]
     return int.from_bytes(checksum, "little") == int(wanted)

@@ -1,7 +1,6 @@
-"""Batches of NumPy arrays -> those of PyTorch, JAX and TensorFlow, without a copy where that can be.
+"""Conversion of NumPy batches to PyTorch, JAX and TensorFlow, without a copy if possible.
 
-A batch is {name: array} or ({name: array}, label); what PyTorch and JAX have no type for, bytes, stays an array
-of objects.
+A batch is {name: array} or ({name: array}, label). PyTorch and JAX have no type for bytes, which stay object arrays.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _INT32 = np.iinfo(np.int32)
-_CALLS_AHEAD = 2  # gathered before they are asked for
+_CALLS_AHEAD = 2  # calls gathered ahead of use
 
 
 def mapped(batch: Any, convert: Callable[[Any], Any]) -> Any:
-    """The batch with each of its arrays converted, but for those of objects."""
+    """Convert each array of a batch, except object arrays."""
     if isinstance(batch, dict):
         return {name: mapped(values, convert) for name, values in batch.items()}
     if isinstance(batch, Ragged):
@@ -38,11 +37,11 @@ def mapped(batch: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 def to_torch(batches: Iterator[Any], device: Any = None) -> Iterator[Any]:
-    """Tensors that share the arrays' memory; on another `device` than the CPU, copies there."""
+    """Convert batches to tensors that share the arrays' memory, or to copies on `device`."""
     torch = required("torch")
 
     def tensor(array: Any) -> Any:
-        shared = torch.from_numpy(array if array.flags.writeable else array.copy())  # those of Arrow are not
+        shared = torch.from_numpy(array if array.flags.writeable else array.copy())  # Arrow's arrays are read-only
         return shared if device is None else shared.to(device, non_blocking=True)
 
     return (mapped(batch, tensor) for batch in batches)
@@ -80,7 +79,7 @@ def _as_int32(array: Any) -> Any:
 
 
 def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: str | None) -> tf.data.Dataset:
-    """The batches of `order`, gathered by TensorFlow's own threads from the same files: no Python runs there."""
+    """Return the batches of `order` as a dataset. TensorFlow's threads gather them from the files without Python."""
     required("tensorflow")
     import tensorflow as tf
 
@@ -98,10 +97,10 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
         return tf.nest.map_structure(lambda one: tf.reshape(one, [-1, order.part, *one.shape[1:]]), together)
 
     options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False  # which would copy the columns
+    options.experimental_optimization.apply_default_optimizations = False  # a rewrite would copy the columns
     several = features.batches_a_call(order.part)
-    if several > 1 and order.shuffled and recipe.is_dense:  # unshuffled ones may be short
-        # Several batches are handed from thread to thread at a time: for small ones that costs more than the gather.
+    if several > 1 and order.shuffled and recipe.is_dense:  # without a shuffle, the last batch may be short
+        # For small batches, passing each from thread to thread costs more than the gather, so pass several at a time.
         calls = _calls(columns, order, several).map(tf.autograph.experimental.do_not_convert(gather_several))
         batches = _ended(columns, calls.prefetch(_CALLS_AHEAD).unbatch(), order)
     else:
@@ -111,10 +110,10 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
 
 @dataclass(frozen=True)
 class TensorFlowArrays:
-    """Delivery of TensorFlow's tensors, which have no None: a missing text is empty.
+    """Operations on TensorFlow's tensors. TensorFlow has no None, so a missing text is the empty string.
 
     Attributes:
-      rows: of a batch; None where the last one may be short.
+      rows: rows of a batch; None if the last batch may be short.
     """
 
     rows: int | None
@@ -137,13 +136,13 @@ class TensorFlowArrays:
 
 
 def _calls(columns: Any, order: BatchOrder, several: int) -> tf.data.Dataset:
-    """The row numbers of `several` batches at a time, int64 [batches, batch]; `columns` is the feed's module."""
+    """Return the row numbers of `several` batches at a time, int64 [batches, batch]; `columns` is the feed's module."""
     workers, start = order.workers, order.start_step
     return columns.training_calls(order.rows, order.batch_size, order.seed, several, workers=workers, start_step=start)
 
 
 def _row_numbers(columns: Any, order: BatchOrder) -> tf.data.Dataset:
-    """Those of one batch at a time, int64 [batch]."""
+    """Return the row numbers of one batch at a time, int64 [batch]."""
     rows, size, workers, start = order.rows, order.batch_size, order.workers, order.start_step
     if not order.shuffled:
         return columns.evaluation_rows(rows, size, workers).skip(start)
@@ -151,6 +150,6 @@ def _row_numbers(columns: Any, order: BatchOrder) -> tf.data.Dataset:
 
 
 def _ended(columns: Any, batches: tf.data.Dataset, order: BatchOrder) -> tf.data.Dataset:
-    """As many as the order has, known beforehand, as Keras wants."""
+    """Set the cardinality of the batches from the order, because Keras needs it."""
     endless = columns.endless(batches)
     return endless if order.epochs is None else endless.take(len(order))

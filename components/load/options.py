@@ -1,4 +1,4 @@
-"""What a user may say about loading, and what is made of it, in words."""
+"""Options of `infeed.load`, and the printed plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CACHE_DIR = "~/.cache/tfx-infeed"
 
 @contextmanager
 def arguments() -> Iterator[None]:
-    """What is wrong with an option is told of the argument of `infeed.load` that gave it."""
+    """Report errors of an option at the argument of `infeed.load` that set the option."""
     try:
         yield
     except OptionError as error:
@@ -33,22 +33,21 @@ def arguments() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How a split is loaded.
+    """Options of `infeed.load`.
 
     Attributes:
       batch_size: records in a global batch, over all workers.
-      seed: orders the records; the same seed gives the same batches.
-      shuffle: whether each epoch is a new permutation of all records, cut into whole batches; what does not fill the
-        last one is left out, other records each time. Without, the records come once, in their order, and the last
-        batch may be short.
-      workers: which worker this is, and of how many: (index, count). Each makes its part of every global batch.
-      columns: names of the features that are read; None for all.
+      seed: seed of the shuffle. The same seed gives the same batches.
+      shuffle: whether each epoch is a new permutation of all records, in whole batches. An epoch omits the records that
+        do not fill its last batch. If False, the records come once and in order, and the last batch may be short.
+      workers: (index, count) of this worker. Each worker makes its part of every global batch.
+      columns: names of the features to read; None for all.
       start_step: number of the first batch, counted from the beginning of training.
-      on_missing: what stands for a missing value of a column of single values. "mark": NaN of floats; None of text, in
-        TensorFlow an empty text; integers come as Ragged. "fill": 0 and an empty text. "ragged": text and
-        integers come as Ragged. "error": a missing value is an error. {column: value}: that value; other columns as
-        with "mark".
-      cache_dir: local folder where the columns are kept, for the next time too.
+      on_missing: handling of missing values in columns of single values. "mark": floats become NaN, text becomes None
+        (in TensorFlow an empty string), and integer columns become Ragged. "fill": 0 and the empty string. "ragged":
+        text and integer columns become Ragged. "error": raise an error. {column: value}: use this value; other columns
+        behave as with "mark".
+      cache_dir: local folder for the decoded columns, which later calls reuse.
     """
 
     batch_size: int = 128
@@ -73,7 +72,7 @@ class LoadOptions:
         as_tuples(self, "columns")
         names = self.columns
         are_names = isinstance(names, tuple) and names and all(isinstance(name, str) for name in names)
-        require(names is None or are_names, self, "columns", 'name features in a list, such as ["fare", "tips"]')
+        require(names is None or are_names, self, "columns", 'name features in a list, for example ["fare", "tips"]')
         is_rule = isinstance(self.on_missing, Mapping) or self.on_missing in get_args(Rule)
         do = f"use one of {', '.join(get_args(Rule))}, or {{column: value}}"
         require(is_rule, self, "on_missing", do)
@@ -92,32 +91,29 @@ class LoadOptions:
             return self.workers
         is_pair = isinstance(self.workers, tuple | list) and len(self.workers) == 2
         if not (is_pair and all(type(number) is int for number in self.workers)):
-            raise refused(self, "workers", "say which worker this is, and of how many: (0, 4)")
+            raise refused(self, "workers", "use the index of this worker and the number of workers: (0, 4)")
         try:
             return WorkerContext(*self.workers)
         except InfeedError as error:
             raise refused(self, "workers", error.do, error.what) from error
 
     def order(self, rows: int, epochs: int | None = None) -> BatchOrder:
-        """The row numbers of this worker's batches."""
+        """Return the row numbers of this worker's batches."""
         with arguments():
             return BatchOrder(rows, self.batch_size, self.shuffle, self.seed, self.worker, self.start_step, epochs)
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How batches are made: printed, a line for each decision and its reason.
+    """Plan of the batches. The printed plan has a line for each decision and its reason.
 
     Attributes:
-      place: where the records lie.
-      split: their name.
-      files: TFRecord files.
-      file_bytes: of these, on disk.
-      records: in all of them.
-      features: that are read.
-      column_bytes: of the columns, on disk, in `folder`.
-      batch_size, seed, shuffle: as in LoadOptions.
-      steps_per_epoch: global batches.
+      place: location of the records.
+      files: number of TFRecord files.
+      file_bytes: size of these files.
+      features: number of features that are read.
+      column_bytes: size of the columns in `folder`.
+      steps_per_epoch: number of global batches.
     """
 
     place: str
@@ -135,7 +131,7 @@ class LoadPlan:
 
     @classmethod
     def of(cls, found: SplitFiles, folder: str, sizes: tuple[int, int, int], options: LoadOptions) -> LoadPlan:
-        """`sizes` are the number of records, that of features, and the bytes of their columns."""
+        """Return the plan. `sizes` are the number of records, the number of features, and the bytes of the columns."""
         rows, features, column_bytes = sizes
         return cls(
             place=found.place,
@@ -153,7 +149,7 @@ class LoadPlan:
         )
 
     def describe(self) -> str:
-        """The plan as text."""
+        """Return the plan as text."""
         order = f"a new order of all rows each epoch, by seed {self.seed}" if self.shuffle else "the order of the files"
         short = "whole batches" if self.shuffle else "the last batch may be short"
         return "\n".join(

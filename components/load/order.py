@@ -1,14 +1,13 @@
-"""Which rows make up which batch, as row numbers: the feed's own order, made in NumPy.
+"""Row numbers of each batch: the order of the feed, computed in NumPy.
 
-What an epoch, a step and a worker are given follows from (seed, epoch, step, worker) alone, so every reader of a
-dataset has the same batches, wherever it begins and however many share the work.
+The rows of a batch depend only on (seed, epoch, step, worker). All readers of a dataset get the same batches, from any
+start step and with any number of workers.
 
-The shuffle gives the feed's permutations, number for number, without TensorFlow.
-`tf.random.experimental.stateless_shuffle` is Fisher and Yates's shuffle, from the first place on: place `i` changes
-with place `i + draw % (n - i)`, the draws being those of Philox (Salmon et al. 2011, "Parallel random numbers: as easy
-as 1, 2, 3", with 4 words of 32 bits and 10 rounds). Here thousands of changes are made together. What would have
-happened one after the other follows from who touched a place before whom: each place that changes is given what the
-other one holds at that moment, and that is found by going back from change to change.
+The shuffle equals the feed's permutations without TensorFlow. `tf.random.experimental.stateless_shuffle` is the
+Fisher-Yates shuffle from the first place on: it swaps place `i` with place `i + draw % (n - i)`. The draws come from
+Philox (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", with 4 words of 32 bits and 10 rounds). This
+module makes thousands of swaps at once. To get the result of sequential swaps, it traces each place back through the
+earlier swaps that touched it.
 """
 
 from __future__ import annotations
@@ -24,38 +23,37 @@ from infeed.components.checks import about, at_least, refused, require
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 
 Ints = npt.NDArray[np.int64]
-# The feed derives the seed of an epoch's order from that of the epoch by this number.
+# The feed folds this number into the seed of an epoch to get the seed of its order.
 _ORDER = 2
 Words = npt.NDArray[np.uint32]
 Seed = tuple[int, int]
 _ROUNDS = 10
 _MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
-_WEYL = np.array([[0x9E3779B9], [0xBB67AE85]], np.uint64)  # what is added to the key after each round
-_SCRAMBLE = 0x3EC8F720, 0x02461E29  # the key that TensorFlow makes keys with
+_WEYL = np.array([[0x9E3779B9], [0xBB67AE85]], np.uint64)  # added to the key after each round
+_SCRAMBLE = 0x3EC8F720, 0x02461E29  # key with which TensorFlow derives keys
 _HALF, _LOW = np.uint64(32), np.uint64((1 << 32) - 1)
-_WORDS = 4  # of one block
-# Of the places that are left, the share that changes in one call: more of them would touch one another's places.
+_WORDS = 4  # words of one block
+# One call swaps at most a fourth of the remaining places; more swaps would touch each other's places.
 _SHARE = 4
-_MOST = 1 << 15  # changes of one call: they stay in the processor's cache
-_FEW = 1 << 11  # places that change in one call, however many touch one another's
+_MOST = 1 << 15  # swaps in one call, at most, so that they stay in the processor's cache
+_FEW = 1 << 11  # at most this many remaining places are swapped in a single call
 
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """The row numbers of every batch of a worker, from step `start_step` on; iterating gives int64 [batch] each.
+    """Row numbers of every batch of a worker, from step `start_step` on. Iteration yields int64 [batch].
 
-    It may be iterated again and again, as a batch sampler of PyTorch's DataLoader is.
+    Like a batch sampler of PyTorch's DataLoader, the order can be iterated repeatedly.
 
     Attributes:
-      rows: of the split.
-      batch_size: of a global batch, over all workers.
-      shuffled: whether each epoch has an order of its own, of whole batches; else the rows come once, in their order,
-        and the last batch may be short.
-      seed: of the orders.
-      workers: which worker this is, and of how many. All workers' parts of a step, end to end, are the batch of one.
+      rows: number of rows in the split.
+      batch_size: rows of a global batch, over all workers.
+      shuffled: whether each epoch has a new order of whole batches. If False, the rows come once and in order, and the
+        last batch may be short.
+      workers: this worker, and the number of workers. The parts of all workers, concatenated, are the global batch.
       start_step: number of the first batch, counted from the beginning of training.
-      epochs: ends with the last batch of so many, counted from the beginning of training; None goes on for ever, and
-        ends after one where nothing is shuffled.
+      epochs: number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch without
+        shuffling.
     """
 
     rows: int
@@ -68,7 +66,7 @@ class BatchOrder:
 
     def __post_init__(self) -> None:
         with about(self, "batch_size"):
-            self.workers.per_worker_batch_size(self.batch_size)  # an error where they cannot share it
+            self.workers.per_worker_batch_size(self.batch_size)  # raises if the workers cannot share a batch
         require(self.epochs is None or type(self.epochs) is int, self, "epochs", "use a whole number")
         at_least(self, 1, "epochs")
         if (end := self._end) is not None and self.start_step >= end:
@@ -79,19 +77,19 @@ class BatchOrder:
 
     @property
     def part(self) -> int:
-        """Rows of a batch that fall to this worker."""
+        """Rows of this worker in a global batch."""
         return self.workers.per_worker_batch_size(self.batch_size)
 
     @property
     def steps_per_epoch(self) -> int:
-        """Global batches: those that the rows fill, or, where nothing is shuffled, all that it takes to hold them."""
+        """Number of global batches: only full batches with a shuffle, else all batches."""
         return max(1, self.rows // self.batch_size) if self.shuffled else -(-self.rows // self.batch_size)
 
     def __len__(self) -> int:
-        """Batches to the end.
+        """Return the number of batches.
 
         Raises:
-          TypeError: there is none.
+          TypeError: the order is endless.
         """
         if self._end is None:
             raise TypeError("an endless order has no length")
@@ -102,7 +100,7 @@ class BatchOrder:
             yield from np.split(rows, batches)
 
     def chunks(self, most: int) -> Iterator[tuple[Ints, int]]:
-        """(row numbers of some batches of one size, end to end; how many batches): `most` at most, of one epoch."""
+        """Yield (concatenated row numbers, number of batches) for up to `most` batches of one epoch and size."""
         epoch, first = divmod(self.start_step, self.steps_per_epoch)
         for number in count(epoch):
             last = self.steps_per_epoch
@@ -133,20 +131,20 @@ class BatchOrder:
 
     @property
     def _end(self) -> int | None:
-        """The step behind the last one."""
+        """The step after the last one."""
         if not self.shuffled:
             return self.steps_per_epoch
         return None if self.epochs is None else self.epochs * self.steps_per_epoch
 
 
 def fold_in(seed: Seed, data: int) -> Seed:
-    """`tf.random.experimental.stateless_fold_in` of int64: a seed of its own for each `data`."""
+    """Derive a seed for each `data`, like `tf.random.experimental.stateless_fold_in` of int64."""
     low, high = (int(word) for word in _Draws(seed).take(2))
     return low | high << 32, data
 
 
 def shuffle(values: Ints, seed: Seed) -> None:
-    """Puts the values, [n], into the order of `tf.random.experimental.stateless_shuffle`, in place."""
+    """Shuffle the values, [n], in place, like `tf.random.experimental.stateless_shuffle`."""
     count, draws = len(values), _Draws(seed)
     toucher, first = np.empty(count, np.int64), 0
     while (left := count - first) > 1:
@@ -159,31 +157,31 @@ def shuffle(values: Ints, seed: Seed) -> None:
 
 
 def _change(values: Ints, first: int, others: Ints, toucher: Ints) -> None:
-    """Changes the value at place `first + i` with that at `others[i]`, for each i in turn.
+    """Swap the values at `first + i` and `others[i]`, for each i in turn.
 
     Args:
-      others: int64 [changes], none of them before its place
-      toucher: int64 [n], room for what is noted of each place
+      others: int64 [swaps], each at or after its own place
+      toucher: int64 [n], scratch space
     """
     own = slice(first, first + len(others))
-    found = values[own].copy()  # what change i finds at its own place
+    found = values[own].copy()  # value at the own place of swap i
     touched, roots = _touched_before(others, first)
     found[touched] = values.take(roots + first)
     later, earlier = _same_other(others, toucher)
     taken = values.take(others)
-    taken[later] = found.take(earlier)  # the earlier change has left there what it found
-    values[others] = found  # of several the last one stays
+    taken[later] = found.take(earlier)  # the earlier swap has moved its value there
+    values[others] = found  # of equal indices the last one wins
     values[own] = taken
 
 
 def _touched_before(others: Ints, first: int) -> tuple[Ints, Ints]:
-    """The changes whose own place an earlier one has touched, and for each the change whose first value lies there."""
+    """Return the swaps whose own place an earlier swap touched, and for each the swap whose value is now there."""
     inside = np.flatnonzero(others < first + len(others))
     own = others.take(inside) - first
     is_other = own != inside
     touching, touched = inside[is_other], own[is_other]
     source = np.arange(len(others))
-    source[touched] = touching  # of several the last one stays; its own place may have been touched before
+    source[touched] = touching  # of equal indices the last one wins; its own place may have been touched before
     left = touched
     while len(left):
         before = source.take(left)
@@ -195,9 +193,9 @@ def _touched_before(others: Ints, first: int) -> tuple[Ints, Ints]:
 
 
 def _same_other(others: Ints, toucher: Ints) -> tuple[Ints, Ints]:
-    """Pairs of changes with the same other place, the later and the one before it."""
+    """Return pairs of swaps with the same other place: the later swap and the swap before it."""
     numbers = np.arange(len(others))
-    toucher[others] = numbers  # of several the last one stays
+    toucher[others] = numbers  # of equal indices the last one wins
     rest = np.flatnonzero(toucher.take(others) != numbers)
     later, earlier = [rest[:0]], [rest[:0]]
     while len(rest):
@@ -212,7 +210,7 @@ def _same_other(others: Ints, toucher: Ints) -> tuple[Ints, Ints]:
 
 
 class _Draws:
-    """The words that TensorFlow's Philox draws from a seed of two int64, one after the other."""
+    """Sequence of words that TensorFlow's Philox draws from a seed of two int64."""
 
     def __init__(self, seed: Seed) -> None:
         low, high = (part & (1 << 64) - 1 for part in seed)
@@ -221,7 +219,7 @@ class _Draws:
         self._block, self._left = 0, np.empty(0, np.uint32)
 
     def take(self, count: int, at_once: int = 0) -> Words:
-        """The next so many, uint32 [count]; where some have to be made, at least `at_once`."""
+        """Return the next `count` words, uint32. If words are missing, compute at least `at_once`."""
         missing = count - len(self._left)
         make = max(missing, at_once) if missing > 0 else 0
         blocks = np.arange(self._block, self._block - (-make // _WORDS), dtype=np.uint64)
@@ -232,9 +230,9 @@ class _Draws:
 
 
 def _philox(low: npt.NDArray[np.uint64], high: int, key: tuple[int, int]) -> Words:
-    """Counters of 128 bits, whose lower halves are [n], -> four words drawn for each, [n * 4].
+    """Draw four words for each 128-bit counter, whose lower halves are [n]: [n * 4].
 
-    Of the four words of each counter two are multiplied in a round, and the other two mixed in.
+    Each round multiplies two of the four words and mixes in the other two.
     """
     multiplied = np.stack([low & _LOW, np.full_like(low, high & 0xFFFFFFFF)])
     mixed = np.stack([low >> _HALF, np.full_like(low, high >> 32)])

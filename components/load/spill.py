@@ -1,11 +1,11 @@
-"""TFRecord files -> the values of each feature end to end, in files: what is known before anybody knows their shapes.
+"""Spill the values of each feature from TFRecord files to flat files, before the shapes are known.
 
-FOLDER/0.values     of feature 0 the values of all records, end to end: float32, int64, or bytes
-FOLDER/0.counts     how many values each record has, int64
-FOLDER/0.sizes      of bytes, how long each value is, int64
+FOLDER/0.values     concatenated values of feature 0 in all records: float32, int64, or bytes
+FOLDER/0.counts     number of values in each record, int64
+FOLDER/0.sizes      length of each bytes value, int64
 
-Records are decoded on all cores, and written in their order. NumPy and Arrow let other threads run while they work on a
-block, so threads are enough; they share the blocks' memory.
+All cores decode records, and the output keeps their order. NumPy and Arrow release the GIL while they work on a block,
+so threads suffice, and share the memory of the blocks.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from infeed.components.feed.capacity import Machine
 Kind = Literal["bytes", "float32", "int64"]
 _KINDS: dict[pa.DataType, Kind] = {pa.float32(): "float32", pa.int64(): "int64", pa.large_binary(): "bytes"}
 REMEDY = "write tf.Examples, with one type for each feature"
-_MOST_THREADS = 8  # one thread reads and writes for all of them: more would wait for it
-_WORD = 8  # bytes that are compared at once; no head of a tf.Example is longer
+_MOST_THREADS = 8  # a single thread reads and writes, and more decoders would wait for it
+_WORD = 8  # bytes compared at once; no head of a tf.Example is longer
 _ONES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 
 
 @dataclass
 class FeatureCounts:
-    """The type of one feature, and how many values its records have.
+    """Type of a feature, and counts of its values.
 
     Attributes:
-      least, most: values of one record.
-      nulls: records without a value.
+      least, most: fewest and most values of a record.
+      nulls: number of records without a value.
     """
 
     kind: Kind
@@ -70,7 +70,7 @@ class FeatureCounts:
             self.rows, self.nulls, self.least = self.rows + rows, self.nulls + rows, 0
 
     def merge(self, other: FeatureCounts) -> None:
-        """Count the records of another split; values of another type are taken for missing ones."""
+        """Count the records of another split. Values of another type count as missing."""
         if other.kind != self.kind:
             self.add_missing(other.rows)
             return
@@ -84,7 +84,7 @@ class FeatureCounts:
 
 @dataclass
 class SpilledFeature(FeatureCounts):
-    """One feature whose values lie in files that begin with `stem`."""
+    """Feature with its values in files whose paths begin with `stem`."""
 
     stem: str = ""
 
@@ -106,24 +106,24 @@ class SpilledFeature(FeatureCounts):
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """Values of each record, int64 [rows]."""
+        """Number of values in each record, int64 [rows]."""
         return mapped(f"{self.stem}.counts", "int64", self.rows)
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Of bytes, how long each value is, int64 [values]."""
+        """Length of each bytes value, int64 [values]."""
         return mapped(f"{self.stem}.sizes", "int64", self.values)
 
     @property
     def data(self) -> npt.NDArray[Any]:
-        """The values end to end; of bytes uint8 [all of them]."""
+        """Concatenated values; for bytes, uint8."""
         if self.kind != "bytes":
             return mapped(f"{self.stem}.values", self.kind, self.values)
         size = Path(f"{self.stem}.values").stat().st_size if self.values else 0
         return mapped(f"{self.stem}.values", "uint8", size)
 
     def _append(self, name: str, values: Any) -> None:
-        # Not held open: there may be more features than a process may have open files.
+        # The file is not kept open, because there may be more features than file descriptors.
         with open(f"{self.stem}.{name}", "ab") as file:
             file.write(np.ascontiguousarray(values).data if isinstance(values, np.ndarray) else values)
 
@@ -131,16 +131,16 @@ class SpilledFeature(FeatureCounts):
 def spill_records(
     paths: Sequence[str], folder: Path, wanted: Sequence[str] | None, threads: int | None = None
 ) -> tuple[dict[str, SpilledFeature], list[int]]:
-    """Reads all records once: the features, sorted by name, and how many records each file holds.
+    """Read all records once, and return the features sorted by name and the number of records in each file.
 
     Args:
       paths: TFRecord files.
-      folder: where the values go.
+      folder: output folder of the values.
       wanted: names of features; None for all.
-      threads: how many decode; None for one a core.
+      threads: number of decoding threads; None for one per core.
 
     Raises:
-      InfeedError: a file is corrupt, a record is no tf.Example, or a feature changes its type; with file and record.
+      InfeedError: a file is corrupt, a record is not a tf.Example, or a feature changes its type.
     """
 
     def added(number: int, kind: Kind) -> SpilledFeature:
@@ -152,7 +152,7 @@ def spill_records(
 def count_features(
     paths: Sequence[str], wanted: Sequence[str] | None = None
 ) -> tuple[dict[str, FeatureCounts], list[int]]:
-    """Count the values of each feature as `spill_records` does, and write none of them."""
+    """Count the values of each feature like `spill_records`, without writing them."""
     return _read_features(paths, lambda _, kind: FeatureCounts(kind), wanted)
 
 
@@ -178,7 +178,7 @@ def _add(
     wanted: Sequence[str] | None,
     path: str,
 ) -> None:
-    """Add one block, which `before` records of all files precede."""
+    """Add a block of records to the features; `before` records precede the block."""
     for name, column in block.columns.items():
         if wanted is not None and name not in wanted:
             continue
@@ -197,13 +197,13 @@ def _add(
 
 
 class DecodedBlock(NamedTuple):
-    """Some neighbouring records of a file.
+    """Block of adjacent records of a file.
 
     Attributes:
       file: number of the file.
       first: number of the first record in its file.
-      records: how many.
-      columns: lists, [records], by the name of the feature.
+      records: number of records.
+      columns: lists, [records], by feature name.
     """
 
     file: int
@@ -213,14 +213,14 @@ class DecodedBlock(NamedTuple):
 
 
 def decoded_blocks(paths: Sequence[str], threads: int | None = None) -> Iterator[DecodedBlock]:
-    """All records of the files, in their order; a block for each thread, and one more, is in memory at a time.
+    """Decode all records of the files in order. Memory holds one block per thread and one more.
 
     Args:
       paths: TFRecord files.
-      threads: how many decode; None for one a core.
+      threads: number of decoding threads; None for one per core.
 
     Raises:
-      InfeedError: a file is corrupt, a record is no tf.Example, or a feature has two types; with file and record.
+      InfeedError: a file is corrupt, a record is not a tf.Example, or a feature has two types.
     """
     count = threads or min(Machine.here().cpus, _MOST_THREADS)
     return _in_order(_blocks(paths), lambda block: _decoded(paths, *block), count)
@@ -235,7 +235,7 @@ def _blocks(paths: Sequence[str]) -> Iterator[tuple[int, int, RecordBlock]]:
 
 
 def _in_order(blocks: Iterator[Any], decode: Callable[[Any], DecodedBlock], threads: int) -> Iterator[DecodedBlock]:
-    """What `decode` makes of each; the first error is that of the first block, as if one came after the other."""
+    """Decode blocks in parallel and yield them in order. The error of the earliest block is raised."""
     failed: InfeedError | None = None
     waiting: deque[Future[DecodedBlock]] = deque()
     pool = ThreadPoolExecutor(threads, "infeed-decode")
@@ -268,8 +268,8 @@ def _decoded(paths: Sequence[str], file: int, first: int, block: RecordBlock) ->
 
 
 def _check_examples(block: RecordBlock) -> None:
-    """Raises ValueError for a record that is no tf.Example, such as a SequenceExample."""
-    # One field that ends where the record does: whatever else is valid is rare.
+    """Raise ValueError for a record that is not a tf.Example, for example a SequenceExample."""
+    # Fast path: one field that spans the record. Other valid encodings are rare.
     lengths, which = np.unique(block.stops - block.starts, return_inverse=True)
     heads = [_head(length) for length in lengths.tolist()]
     wanted = np.array([int.from_bytes(head, "little") for head in heads], np.uint64)
@@ -283,13 +283,13 @@ def _check_examples(block: RecordBlock) -> None:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _head(length: int) -> bytes:
-    """How a tf.Example of so many bytes begins: the tag of its one field, and that field's length."""
+    """Return the first bytes of a tf.Example of this length: the tag of its only field, and the field's length."""
     heads = (b"\n" + varint(length - size) for size in range(2, min(length, 7) + 1))
     return next((head for size, head in enumerate(heads, 2) if len(head) == size), b"")
 
 
 def _culprit(block: list[bytes], what: str) -> tuple[int, str]:
-    """The number of the first record that is at fault, and what is wrong with it."""
+    """Return the number of the first bad record, and its error."""
     kinds: dict[str, Any] = {}
     for number, record in enumerate(block):
         try:
