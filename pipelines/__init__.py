@@ -1,3 +1,3 @@
-"""Pipelines: from a project's files to a run here, or to a compiled job elsewhere."""
+"""Pipelines: run a project on this machine, or compile it into a job for a cluster."""
 
 import pyarrow_hotfix as pyarrow_hotfix  # before anything reads; see infeed.components

@@ -1,4 +1,4 @@
-"""What a look at the data found, as plain data: a `TableSurvey` or an `ImageSurvey`."""
+"""Findings of a survey of the data, as plain data: a `TableSurvey` or an `ImageSurvey`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.image import Resize
 
 Task = Literal["classification", "regression"]
-_SHOWN = 3  # values of a column, in an error
-_LONGEST = 40  # characters of one
+_SHOWN = 3  # values of a column in an error
+_LONGEST = 40  # characters of a value
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Leak:
     """Why a column alone gives the label away.
 
     Attributes:
-      why: in words, for people.
-      score: how much of each class the column alone predicts, or R squared of a quantity.
-      sure: whether the way in which it predicts is itself a sign; if not, the column may be an honest measurement.
+      why: reason, for people.
+      score: share of each class that the column alone predicts, or R squared of a quantity.
+      sure: whether the kind of the prediction proves a leak; if not, the column may be a valid measurement.
     """
 
     why: str
@@ -35,7 +35,6 @@ class Leak:
 
     @property
     def reason(self) -> str:
-        """Why the column is left out."""
         return f"it gives the label away: {self.why}"
 
 
@@ -44,9 +43,9 @@ class Group:
     """A column whose values name groups of rows, such as a user.
 
     Attributes:
-      column: its name.
-      agreement: how much more two rows of one group agree in the label than any two: from 0, by chance, to 1, always.
-      shared: of the groups in the files of other splits, the share that train has too; None without such files.
+      column: name of the column.
+      agreement: excess agreement in the label of two rows of a group: from 0, by chance, to 1, always.
+      shared: share of the groups in the files of other splits that train also has; None without such files.
     """
 
     column: str
@@ -59,11 +58,11 @@ class Repeats:
     """Rows that repeat other rows.
 
     Attributes:
-      rows: that were compared.
-      copies: equal another row in all columns.
-      alike: equal another row that is not their copy in all columns that are learned from.
-      scored: rows in the files of other splits than train.
-      shared: of these, equal a row of train in all columns that are learned from.
+      rows: number of compared rows.
+      copies: rows that equal another row in all columns.
+      alike: rows that equal another row, except copies, in all columns that are learned from.
+      scored: rows in the files of splits other than train.
+      shared: `scored` rows that equal a row of train in all columns that are learned from.
     """
 
     rows: int = 0
@@ -83,20 +82,20 @@ IMAGE_COLUMNS = {
 
 @dataclass(frozen=True)
 class ColumnSurvey:
-    """One column of a table. `type` is what it becomes in a tf.Example: "int", "float" or "bytes".
+    """One column of a table. `type` is its type in a tf.Example: "int", "float" or "bytes".
 
     Attributes:
       rows: rows in the table.
-      missing: cells that are empty, or hold no finite number.
-      distinct: different values; None where there are more than 10,000.
-      mean, std: of the numbers; 0 for text.
-      commonest: rows that hold the commonest value; 0 where there are too many values to count.
+      missing: cells that are empty or not finite.
+      distinct: number of different values; None above 10,000.
+      mean, std: mean and standard deviation of numbers; 0 for text.
+      commonest: rows with the commonest value; 0 if there are too many values to count.
       is_list: whether a row may hold several values, which are then all counted.
-      features: what it calls for; none where nothing can be learned from it.
-      useless: why nothing can be learned from it; empty where something can.
-      advice: what would make more of it; empty where there is nothing to say.
-      leak: how it gives the label away; None if it does not.
-      statistics: all that was counted of it.
+      features: proposed features; empty if nothing can be learned from the column.
+      useless: why nothing can be learned from the column; empty if something can.
+      advice: how to make better use of the column; may be empty.
+      leak: how the column gives the label away; None if it does not.
+      statistics: statistics of the column.
     """
 
     name: str
@@ -116,17 +115,17 @@ class ColumnSurvey:
 
     @property
     def is_withheld(self) -> bool:
-        """Whether nothing is learned from it because it gives the label away."""
+        """Whether the column is left out because it gives the label away."""
         return self.leak is not None and self.useless == self.leak.reason
 
     @property
     def sample(self) -> str:
-        """Some of its values, the commonest first: "'Bern', 'Basel'"."""
+        """Commonest values, for example "'Bern', 'Basel'"."""
         return sample_of(self.statistics) if self.statistics else ""
 
 
 def sample_of(column: ColumnStatistics) -> str:
-    """Some of the values of a column, the commonest first."""
+    """Return some values of a column, the commonest first."""
     return ", ".join(_shown(value) for value, _ in islice(column.counts.items(), _SHOWN))
 
 
@@ -137,9 +136,14 @@ def _shown(value: bytes | float) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """`splits` has a pattern for each split if folders name them; `unused` says what lies beside them.
+    """Pictures of a data set.
 
-    `rejected` rows of a CSV name no picture or no label, `unlabeled` of them no label.
+    Attributes:
+      images: the pictures.
+      splits: file pattern of each split, if folders name splits.
+      unused: folders that belong to no split.
+      rejected: rows of a CSV without a picture or a label.
+      unlabeled: rejected rows without a label.
     """
 
     images: tuple[FileRef, ...]
@@ -151,17 +155,27 @@ class Layout:
 
 @dataclass(frozen=True)
 class TableSurvey:
-    """A table: its columns without the label, the label, and whether that is a class or a quantity.
+    """Survey of a table.
 
-    `classes` are in the order of their index, each with its rows in `class_rows`; none of a quantity. `rejected` are
-    bad rows, which are counted nowhere else; `unlabeled` of them have no label. `patterns` has a pattern for each split
-    that has files of its own, and `rows_of` about its rows. `unlabeled_files` are of a split and have no label, and
-    `beside` are of no split: neither is in the rows. `groups` are columns that name groups of rows, `repeats` counts
-    rows that repeat others.
-
-    `numbers` are the text columns that are read as numbers, each with an example of its format, as the option `numbers`
-    of the sources takes them, and `numbers_remark` says so. `not_read` are columns without a place in an example, each
-    with the reason.
+    Attributes:
+      columns: columns without the label.
+      label: label column.
+      task: classification or regression.
+      rows: number of good rows.
+      classes: names of the classes in order of their index; empty for a regression.
+      class_rows: rows of each class.
+      rejected: bad rows, which are counted nowhere else.
+      unlabeled: rejected rows without a label.
+      words: boolean columns that keep their words, true and false.
+      patterns: file pattern of each split that has its own files.
+      groups: columns that name groups of rows.
+      repeats: counts of repeated rows.
+      numbers: text columns that are read as numbers, with an example of the format; see the option `numbers`.
+      numbers_remark: note about `numbers`.
+      not_read: columns that cannot be stored in an example, with the reason.
+      rows_of: approximate rows of each split in `patterns`.
+      unlabeled_files: patterns of the splits whose files have no label.
+      beside: files and folders of no split.
     """
 
     columns: tuple[ColumnSurvey, ...]
@@ -185,27 +199,27 @@ class TableSurvey:
 
     @property
     def undivided(self) -> int:
-        """About how many rows are in files that do not say which are trained on."""
+        """Approximate number of rows in files that the shares divide."""
         return self.rows_of.get("train", self.rows)
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Columns that no feature is made of, with the reason."""
+        """Columns without features, with the reason."""
         return {column.name: column.useless for column in self.columns if column.useless}
 
     @property
     def guess(self) -> float:
-        """What a model has to beat: the share of the commonest class, or the variance of the quantity."""
+        """Score of guessing: the share of the commonest class, or the variance of the quantity."""
         return self.label.commonest / self.rows if self.task == "classification" else self.label.std**2
 
 
 @dataclass(frozen=True)
 class RepeatedPictures:
-    """Pictures that are copies of another one.
+    """Counts of copied pictures.
 
     Attributes:
-      divided: copies that lie in the folders of several splits, or that are divided like all others.
-      contrary: copies that lie in several classes.
+      divided: copies in the folders of several splits, or among pictures that the shares divide.
+      contrary: copies in several classes.
       example: names of two copies.
     """
 
@@ -216,10 +230,19 @@ class RepeatedPictures:
 
 @dataclass(frozen=True)
 class ImageSurvey:
-    """Pictures in class folders. `height`, `width` and `channels` are those of most pictures, `most` so many.
+    """Survey of pictures.
 
-    `rejected` are files that are no pictures, which are counted nowhere else; `written` are the columns to learn from.
-    `resize` says how pictures of other sizes become that one; see `DecodeImage`.
+    Attributes:
+      layout: the pictures and their splits.
+      classes: names of the classes in order of their index.
+      class_rows: pictures of each class.
+      rows: number of pictures.
+      height, width, channels: most frequent size.
+      most: pictures of this size.
+      rejected: files that are not pictures, which are counted nowhere else.
+      written: columns to learn from.
+      repeats: counts of copied pictures.
+      resize: how pictures of other sizes are resized; see `DecodeImage`.
     """
 
     layout: Layout
@@ -239,28 +262,28 @@ class ImageSurvey:
 
     @property
     def unlabeled(self) -> int:
-        """Those of the rejected that a CSV gives no label."""
+        """Rejected pictures without a label in the CSV."""
         return self.layout.unlabeled
 
     @property
     def patterns(self) -> Mapping[str, str]:
-        """A pattern for each split that has a folder of its own."""
+        """File pattern of each split that has its own folder."""
         return self.layout.splits
 
     @property
     def rows_of(self) -> Mapping[str, int]:
-        """The pictures of each split that has a folder of its own."""
+        """Number of pictures of each split that has its own folder."""
         names = Counter(image.filename.partition("/")[0] for image in self.layout.images)
         return {split: names[pattern.partition("/")[0]] for split, pattern in self.patterns.items()}
 
     @property
     def undivided(self) -> int:
-        """Pictures in folders that do not say which are trained on."""
+        """Number of pictures that the shares divide."""
         return self.rows_of.get("train", self.rows)
 
     @property
     def guess(self) -> float:
-        """What a model has to beat: the share of the commonest class."""
+        """Score of guessing: the share of the commonest class."""
         return max(self.class_rows) / self.rows
 
 
@@ -268,7 +291,7 @@ Survey = TableSurvey | ImageSurvey
 
 
 def with_sample(error: InfeedError, survey: Survey) -> InfeedError:
-    """The error with some values of the columns that it names in quotes."""
+    """Return the error with sample values of the columns that its `where` quotes."""
     columns = (*survey.columns, survey.label) if isinstance(survey, TableSurvey) else ()
     named = [column for column in columns if f"'{column.name}'" in error.where or f'"{column.name}"' in error.where]
     told = [f"column {column.name!r} holds {column.sample}" for column in named if column.sample]

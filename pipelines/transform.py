@@ -1,6 +1,6 @@
-"""What `infeed transform` shows of a project: the first training rows, raw and transformed, and why a feature is so.
+"""Transformed training rows of a project, and explanations of features, for `infeed transform`.
 
-The constants are those that a run would find; `explain` tells what they were made of, and what becomes of all rows.
+The constants equal the constants of a run. `explain` shows their inputs and the distribution of the outputs.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from infeed.pipelines.config import TRAIN, PipelineConfig
 from infeed.pipelines.project.sources import open_table
 
 _DTYPES = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
-_HEAD = 10  # of a vocabulary, of keys
-_ROWS = 3  # without a value
+_HEAD = 10  # entries shown of a vocabulary, or of keys
+_ROWS = 3  # shown rows without a value
 _QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 Fact = tuple[str, str]
 
 
 class Block(NamedTuple):
-    """Some training rows: their numbers in the data from 1, their columns, and the same as tensors by column."""
+    """Some training rows: row numbers in the data, from 1, columns, and tensors by column."""
 
     numbers: list[int]
     columns: pa.RecordBatch
@@ -54,13 +54,13 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The rows of the split train; going through them reads the data again.
+    """Rows of the split train. Each iteration reads the data again.
 
     Attributes:
-      source: the data of the project.
-      ingest: how rows go to splits.
-      buckets: shares of the splits; None if the data come in splits.
-      splits: number of all splits.
+      source: data of the project.
+      ingest: options that assign rows to splits.
+      buckets: shares of the splits; None if files name the splits.
+      splits: number of splits.
     """
 
     source: OpenedSource
@@ -70,7 +70,7 @@ class TrainingRows:
 
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainingRows:
-        """Opens the data that a project names."""
+        """Open the data of a project."""
         if config.patterns:
             patterns = {None if split in config.splits else split: path for split, path in config.patterns.items()}
             source = open_patterns(config.source, config.data, patterns, config.ingest, config.source_options)
@@ -82,11 +82,11 @@ class TrainingRows:
         return cls(source, config.ingest, buckets, len({*config.patterns, *config.splits}))
 
     def __iter__(self) -> Iterator[Mapping[str, tf.SparseTensor]]:
-        """Batches of all columns, as an analysis takes them."""
+        """Yield batches of all columns for an analysis."""
         return (block.tensors for block in self.blocks())
 
     def blocks(self) -> Iterator[Block]:
-        """Training rows in the order of the data."""
+        """Yield training rows in the order of the data."""
         read, bad_rows = 0, BadRows(self.ingest.on_bad_row, self.ingest.bad_row_limit)
         for task in self.source.tasks:
             for number, batch in enumerate(self.source.read(task.payload, bad_rows=bad_rows), start=1):
@@ -104,8 +104,8 @@ class TrainingRows:
 
     @cached_property
     def _stratified(self) -> Mapping[tuple[int, int], npt.NDArray[np.int64]]:
-        """The rows of each block, by task and batch, if each split has its share of every label."""
-        assert self.buckets, "only rows that are divided are stratified"
+        """Training rows of each block, by task and batch, if the splits are stratified."""
+        assert self.buckets, "stratified rows need shares"
         return stratified_rows(self.source, self.splits, self.buckets, self.ingest, TRAIN)
 
     @property
@@ -116,7 +116,7 @@ class TrainingRows:
 
 @dataclass(frozen=True)
 class ShownRow:
-    """A row: its number in the data from 1, the raw values by column, and the transformed ones by feature."""
+    """Row number in the data, from 1, raw values by column, and transformed values by feature."""
 
     number: int
     raw: Mapping[str, Any]
@@ -125,7 +125,7 @@ class ShownRow:
 
 @dataclass(frozen=True)
 class Analysed:
-    """The features of a project, and what they had to know of its training rows."""
+    """Features of a project, and the analyses of its training rows."""
 
     features: Sequence[Feature]
     rows: TrainingRows
@@ -133,22 +133,22 @@ class Analysed:
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Analysed:
-        """Reads the data.
+        """Analyze the training rows.
 
         Raises:
-          InfeedError: a feature cannot be made of the rows, or they cannot be read.
+          InfeedError: the rows cannot be read, or do not fit a feature.
         """
         if not config.features:
             raise InfeedError(
                 "the project declares no features",
                 where=config.preprocessing_fn or "setting features",
-                do="run it, and look at what the function makes in the statistics of Transform",
+                do="run the project, and look at the outputs of the function in the statistics of Transform",
             )
         rows = TrainingRows.of(config)
         return cls(config.features, rows, analyse(config.features, reading(rows), {}))
 
     def feature(self, name: str) -> Feature:
-        """The feature of that name; or, of several of a column, the first."""
+        """Return the feature of this name, or the first feature of the column of this name."""
         for feature in self.features:
             if name == feature.output_name:
                 return feature
@@ -163,13 +163,13 @@ class Analysed:
         )
 
     def outputs(self, features: Sequence[Feature]) -> Iterator[Mapping[str, Any]]:
-        """What some of the features make of all rows, batch by batch."""
+        """Yield the outputs of features for all rows, batch by batch."""
         with tempfile.TemporaryDirectory() as folder:
             for raw in self.rows:
                 yield outputs_of(features, raw, self.found, Tables(folder))
 
     def first(self, count: int) -> list[ShownRow]:
-        """The first training rows."""
+        """Return the first training rows."""
         shown: list[ShownRow] = []
         with tempfile.TemporaryDirectory() as folder:
             for block in self.rows.blocks():
@@ -195,7 +195,7 @@ def _row(columns: Mapping[str, Sequence[Any]], place: int) -> dict[str, Any]:
 
 
 def plain(tensor: Any) -> list[Any]:
-    """The rows of a feature: the value where each has one, else the list."""
+    """Return the rows of a feature: single values, or lists if a row may have several."""
     if isinstance(tensor, tf.RaggedTensor):
         return tensor.to_list()  # type: ignore[no-any-return]
     values = tensor.numpy()
@@ -206,7 +206,7 @@ def plain(tensor: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Share:
-    """How many training rows, or values of lists, become an index; `of` says what that stands for."""
+    """Number of training rows, or values of lists, with an index; `of` is the meaning of the index."""
 
     index: int
     of: str
@@ -216,7 +216,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Why:
-    """Of one feature: facts as (name, words), and the shares of its indices where it makes some."""
+    """Explanation of a feature: facts as (name, text), and the shares of its indices, if any."""
 
     feature: str
     facts: Sequence[Fact]
@@ -224,7 +224,7 @@ class Why:
 
 
 def explain(analysed: Analysed, name: str) -> Why:
-    """Reads the rows twice more: for those that stand out, and for what becomes of all.
+    """Explain a feature. This reads the rows twice: for extreme values, and for the outputs.
 
     Raises:
       InfeedError: there is no such feature.
@@ -241,7 +241,7 @@ def explain(analysed: Analysed, name: str) -> Why:
 
 
 def _of_steps(analysed: Analysed, feature: Feature) -> Iterator[Fact]:
-    """What the steps of cleaning had to know, in front of the feature's own."""
+    """Yield the analyses of the cleaning steps, which precede the feature's own."""
     for number, step in enumerate(feature.steps):
         yield f"step {number + 1}", str(step)
         stream = cleaned_stream(feature.column, feature.steps[:number], feature.values != "one")
@@ -284,7 +284,7 @@ def _constants(analysis: Analysis) -> str:
 
 
 def _rows_of(analysed: Analysed, column: str) -> Iterator[Fact]:
-    """The rows that hold the least and the greatest number, and the first without any value."""
+    """Yield the rows with the least and the greatest number, and the first rows without a value."""
     least: tuple[float, int] | None = None
     most: tuple[float, int] | None = None
     missing: list[int] = []
@@ -326,7 +326,7 @@ def _of_outputs(analysed: Analysed, feature: Feature, found: Sequence[Any]) -> t
 
 
 def _meanings(feature: Feature, found: Sequence[Any]) -> dict[int, str]:
-    """Index -> what it stands for."""
+    """Map each index to its meaning."""
     if isinstance(feature, Bucketize):
         return _ranges(feature, found)
     if isinstance(feature, Label) and feature.task == "classification":

@@ -1,6 +1,6 @@
-"""How the cells of a text column are written: counts of shapes such as `$9,999.99`, exact over a whole table.
+"""Exact counts of the shapes of text cells, for example `$9,999.99`, over a whole table.
 
-A shape has a 9 for each digit. A 0 stands for a zero at the beginning, which `0.5` has, and so has a code such as 007.
+A shape replaces each digit by 9. A leading zero stays 0, as in `0.5` or in a code such as 007.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pyarrow import types
 from infeed.components.dataset.records import Ints
 
 MOST_SHAPES = 200  # of one column; numbers of one format have fewer
-_MOST_OTHERS = 20  # different cells that are kept of those that are no numbers
+_MOST_OTHERS = 20  # different cells kept that are not numbers
 _LONGEST = 40  # bytes of a number with its unit
-_MANY = 1_000  # cells after which a column of other text is not looked at any more
+_MANY = 1_000  # cells after which a column of other text is given up
 _NUMBER = "^[^0-9]{0,8}[0-9][0-9., '\u00a0\u2009\u202f\u2019]*[^0-9]{0,16}$"
 _SHAPING = (("[\u00a0\u2009\u202f]", " "), ("\u2019", "'"), ("[0-9]", "9"), ("9{4,}", "9999"))
 
@@ -28,10 +28,10 @@ class CellShapes:
     """Counts of the cells of one text column.
 
     Attributes:
-      shapes: cells of each shape that may be a number, and the first of them.
-      others: some of the other cells, each with its count.
-      more: cells that are in neither.
-      given_up: whether the column is text beyond doubt, so that nothing else is counted.
+      shapes: count and first cell of each shape that may be a number.
+      others: some of the other cells, with their counts.
+      more: number of cells in neither.
+      given_up: whether the column is certainly text, so counting has stopped.
     """
 
     shapes: Mapping[str, tuple[int, str]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class CellShapes:
 
     @property
     def cells(self) -> int:
-        """All cells that are not missing."""
+        """Number of cells that are not missing."""
         return sum(count for count, _ in self.shapes.values()) + sum(self.others.values()) + self.more
 
     def __add__(self, other: CellShapes) -> CellShapes:
@@ -63,7 +63,7 @@ class CellShapes:
 
 
 def shapes_of(batch: pa.RecordBatch, but: Iterable[str] = ()) -> dict[str, CellShapes]:
-    """The shapes of each text column of a batch, `but` some."""
+    """Count the shapes of each text column of a batch, except the columns `but`."""
     left_out = set(but)
     return {
         name: _of_column(column)
@@ -82,7 +82,7 @@ def _of_column(cells: pa.Array) -> CellShapes:
     kept = other[np.argsort(-how_many[other], kind="stable")][:_MOST_OTHERS]
     others = dict(zip(values.take(pa.array(kept)).to_pylist(), how_many[kept].tolist(), strict=True))
     more = int(how_many[other].sum() - how_many[kept].sum())
-    # Added to nothing, so that the bounds are held.
+    # The addition enforces the bounds.
     return CellShapes() + CellShapes(_counted(values.take(pa.array(number)), how_many[number]), others, more)
 
 

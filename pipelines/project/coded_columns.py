@@ -1,4 +1,4 @@
-"""The values of a column as numbers in their order, which is all that the models of a single column look at."""
+"""Columns with values coded as ranks, the input of the single-column models."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _LONGEST = 40  # characters of a value in a message
 
 
 class CodedColumn:
-    """Cells of some rows.
+    """Cells of a column of some rows.
 
     Args:
-      name: of the column.
-      cells: of the rows.
+      name: name of the column.
+      cells: cells of the rows.
       is_time: whether the values are dates or timestamps.
 
     Attributes:
-      present: bool [rows], whether the row has a value; NaN, an empty text and an empty list are none.
+      present: bool [rows], whether the row has a value; NaN, an empty text and an empty list count as missing.
       is_list: whether a row has several values.
       is_text: whether the values are bytes.
-      values: int64, float32 or bytes, those of all rows end to end.
+      values: int64, float32 or bytes, the concatenated values of all rows.
     """
 
     def __init__(self, name: str, cells: Cells, is_time: bool = False) -> None:
@@ -43,7 +43,6 @@ class CodedColumn:
             self._drop_nothings()
 
     def take(self, rows: Ints) -> CodedColumn:
-        """The column of some rows."""
         return CodedColumn(self.name, self._cells.take(rows), self.is_time)
 
     def _drop_nothings(self) -> None:
@@ -74,21 +73,21 @@ class CodedColumn:
 
     @cached_property
     def order(self) -> Ints:
-        """int64 [values], the places of the values in their order; equal values stay in the order of the rows."""
+        """int64 [values], positions that sort the values; equal values stay in row order."""
         return np.argsort(self.numbers if self.is_text else self.values, kind="stable")
 
     @property
     def numbers(self) -> Ints:
-        """int64 [values], the number of each value in the order of the different values."""
+        """int64 [values], rank of each value among the different values."""
         return self._coded[0]
 
     @property
     def different(self) -> int:
-        """How many values differ."""
+        """Number of different values."""
         return len(self._coded[1])
 
     def shown(self, number: int) -> str:
-        """The value of this number, for people."""
+        """Format the value of this rank for people."""
         value = self._coded[1][number]
         if isinstance(value, pa.Scalar):
             text = value.as_py().decode("utf-8", "replace")
@@ -96,14 +95,14 @@ class CodedColumn:
         return f"{value:.6g}" if isinstance(value, np.floating) else str(value)
 
     def texts(self) -> pa.LargeStringArray | None:
-        """The values as texts; None if some are none."""
+        """Return the values as texts; None if some are not texts."""
         try:
             return self.values.cast(pa.large_string()) if self.is_text else None
         except pa.ArrowInvalid:
             return None
 
     def quantities(self) -> npt.NDArray[np.float64] | None:
-        """The values as numbers, also if they are texts such as "12.50 CHF"; None if some are no numbers."""
+        """Return the values, including texts such as "12.50 CHF", as numbers; None if some are not numbers."""
         if not self.is_text:
             return np.asarray(self.values, np.float64)
         texts = self.texts()
@@ -114,12 +113,12 @@ class CodedColumn:
             return None
 
     def lists(self) -> tuple[Ints, CodedColumn]:
-        """Of a column of lists: the row of each value, and the values as a column of one value a row."""
+        """Return, for a column of lists, the row of each value, and the values as a flat column."""
         rows = np.repeat(np.arange(len(self.present)), np.maximum(self._cells.lengths, 0))
         return _there(rows, _flat(self.name, self.values))
 
     def words(self) -> tuple[Ints, CodedColumn] | None:
-        """Of a column of texts: the row of each word in lower case, and the words; None if the values are no texts."""
+        """Return the row of each lowercase word, and the words as a column; None if the values are not texts."""
         if (texts := self.texts()) is None:
             return None
         words = pc.split_pattern_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}]+")

@@ -1,6 +1,6 @@
-"""A project as its file says it: a YAML file beside the functions that it names, or one of the templates.
+"""Read a project: a YAML file next to the functions that it names, or a template.
 
-YAML is read strictly: what would be taken otherwise than it looks is refused.
+The YAML reader is strict and rejects ambiguous input.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey, Task
 
 TEMPLATES = ("image", "tabular", "text")
-_MOST_BYTES = 1 << 20  # of a file, and of what it becomes with each alias written out
+_MOST_BYTES = 1 << 20  # of a file, also after expanding its aliases
 _DEEPEST = 50
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What stands in the file; docs/config.md explains the settings.
+    """Settings of a config file; see docs/config.md.
 
     Attributes:
-      label: the column to learn; None: the command line names it.
-      name: of the pipeline; by default that of the folder.
-      train: the options of training and of its feed, by name.
-      keep: columns that are learned from even if they give the label away.
-      strict: whether a column that gives the label away, and is not kept, is an error.
-      features, hparams, augment, blessing: as they are, or the function that makes them of the survey.
-      ingest: how rows become splits and shards, by the names of `IngestSettings`.
-      on_bad_row, bad_row_limit: those of `ingest`, which may stand at the top as well.
-      preprocessing_fn: a function as tft has it, in place of features or beside them; of a file alone its function of
-        that name.
+      label: label column; None if the command line names the label.
+      name: name of the pipeline; by default the name of the folder.
+      train: options of training and of the feed, by name.
+      keep: columns to learn from even if they give the label away.
+      strict: whether other columns that give the label away are an error.
+      features, hparams, augment, blessing: values, or the name of a function that returns them from the survey.
+      ingest: settings of splits and shards, by name; see `IngestSettings`.
+      on_bad_row, bad_row_limit: settings of `ingest` that are also allowed at the top level.
+      preprocessing_fn: name of a tft preprocessing function, or of a file with a function of that name.
     """
 
     source: Source
     data: str
     model: str
-    label: str | tuple[str, ...] | None = None  # several are an error that says what to do
+    label: str | tuple[str, ...] | None = None  # several labels raise an error with advice
     features: Any = None
     preprocessing_fn: str | None = None
     name: str | None = None
@@ -76,25 +75,25 @@ class Settings:
     def __post_init__(self) -> None:
         check_wait_fraction(self)
         given = self.features is not None or self.preprocessing_fn is not None
-        require(given, self, "features", "list features there, or name a preprocessing_fn")
+        require(given, self, "features", "list features, or name a preprocessing_fn")
         at_least(self, 0, "bad_row_limit")
 
     @property
     def at_top(self) -> dict[str, Any]:
-        """The settings of `ingest` that stand at the top of the file."""
+        """Settings of `ingest` at the top level of the file."""
         given = {"on_bad_row": self.on_bad_row, "bad_row_limit": self.bad_row_limit}
         return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Project:
-    """A config file as read, with the folder that its own files are in.
+    """Parsed config file and its folder.
 
     Attributes:
-      name: of the pipeline.
-      folder: of the file.
-      package: of a template that is part of this package: its functions are imported, not loaded from files.
-      settings: what stands in the file.
+      name: name of the pipeline.
+      folder: folder of the config file.
+      package: package of a template, which holds its functions; None for other projects.
+      settings: settings of the file.
     """
 
     name: str
@@ -103,10 +102,10 @@ class Project:
     settings: Settings
 
     def reference(self, text: str) -> str:
-        """`model.py:build_model` as something that can be loaded from anywhere.
+        """Make a reference such as `model.py:build_model` loadable from any folder.
 
-        The project's folder is an import root: `networks.dense:build_model` names its `networks/dense.py`, if there is
-        one, and an installed package otherwise.
+        The project folder is an import root: `networks.dense:build_model` names its `networks/dense.py` if the
+        file exists, and otherwise an installed package.
         """
         module, colon, function = text.partition(":")
         if not module.endswith(".py"):
@@ -117,18 +116,17 @@ class Project:
         return f"{self.folder / module}{colon}{function}"
 
     def value(self, given: Any, survey: Survey, option: str) -> Any:
-        """What stands in the file, or what the function named there makes of the survey."""
+        """Return the value of a setting, or the result of the function that it names."""
         if not isinstance(given, str):
             return given
         return user_code.load(self.reference(given), option)(survey)
 
 
 def read_project(name_or_path: str) -> Project:
-    """Reads a template by name, or a config file by path.
+    """Read a template by name, or a config file by path.
 
     Raises:
-      InfeedError: neither a template nor a file, not YAML, or a setting that does not exist, is missing or is of
-        another type.
+      InfeedError: there is no such template or file, it is not YAML, or a setting is wrong or missing.
     """
     if name_or_path in TEMPLATES:
         package = f"infeed.templates.{name_or_path}"
@@ -157,19 +155,19 @@ def _read_settings(path: Path) -> Settings:
 def _read_mapping(path: Path) -> dict[str, Any]:
     settings = read_yaml(path)
     if not isinstance(settings, dict):
-        raise InfeedError("the file holds no settings", do="copy a template's config.yaml to start from")
+        raise InfeedError("the file has no settings", do="copy the config.yaml of a template")
     return settings
 
 
 def read_yaml(path: Path) -> Any:
-    """The one document of the file, in UTF-8, or in UTF-16 with a byte order mark.
+    """Parse a file with one YAML document, in UTF-8, or in UTF-16 with a byte order mark.
 
     Raises:
-      InfeedError: no YAML, a name that a mapping holds twice, a value that is none, or a file that is too large, too
-        deeply nested or grows too much by its aliases; with the line.
+      InfeedError: the file is not YAML, has a duplicate key or an invalid value, or is too large or too deeply nested,
+        also after expanding aliases. The error names the line.
     """
     if path.stat().st_size > _MOST_BYTES:
-        raise InfeedError("more than 1 MB", do="give a config file; data does not belong in it")
+        raise InfeedError("the file has more than 1 MB", do="give a config file, without data in it")
     data = path.read_bytes()
     try:
         return yaml.load(data, _Strict)
@@ -181,20 +179,20 @@ def read_yaml(path: Path) -> Any:
 
 
 def _invalid(problem: str, line: int) -> InfeedError:
-    return InfeedError(f"not valid YAML: {problem}", where=f"line {line}", do="mend the file at that line")
+    return InfeedError(f"not valid YAML: {problem}", where=f"line {line}", do="correct the file at that line")
 
 
 class _Strict(yaml.SafeLoader):
-    """PyYAML's, which keeps the last of two equal names, and follows aliases and nesting however far they go.
+    """Strict YAML loader: rejects duplicate keys, and limits aliases and nesting.
 
-    It reads 1e-3 as a text, too, as YAML 1.1 has it: a learning rate is meant to be a number.
+    It also parses 1e-3 as a number, where YAML 1.1 and PyYAML read text.
     """
 
     def __init__(self, stream: bytes) -> None:
         super().__init__(stream)
         self._depth = 0
         self._size = 0
-        self._sizes: dict[int, int] = {}  # of nodes, by identity, each alias in them written out
+        self._sizes: dict[int, int] = {}  # by node identity, with aliases expanded
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event, before = self.peek_event(), self._size  # type: ignore[no-untyped-call]
@@ -204,12 +202,12 @@ class _Strict(yaml.SafeLoader):
         node: Any = super().compose_node(parent, index)
         self._depth -= 1
         if isinstance(event, yaml.AliasEvent) and id(node) not in self._sizes:
-            raise _refusal(f"*{event.anchor} stands inside of what it names", event)
+            raise _refusal(f"*{event.anchor} is inside the value that it names", event)
         own = len(node.value) + 1 if isinstance(node, yaml.ScalarNode) else 1
         self._size += self._sizes[id(node)] if isinstance(event, yaml.AliasEvent) else own
         self._sizes.setdefault(id(node), self._size - before)
         if self._size > _MOST_BYTES:
-            raise _refusal("aliases make more than 1 MB of it", event)
+            raise _refusal("the file has more than 1 MB after expanding aliases", event)
         return node
 
     def compose_mapping_node(self, anchor: Any) -> Any:
@@ -217,14 +215,14 @@ class _Strict(yaml.SafeLoader):
         first = dict[tuple[str, str], Any]()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if (other := first.setdefault((key.tag, key.value), key)) is not key:
-                raise _refusal(f"{key.value!r} stands in line {other.start_mark.line + 1} already", key)
+                raise _refusal(f"{key.value!r} is already in line {other.start_mark.line + 1}", key)
         return node
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:  # the 45th of May; a number of 5,000 digits
-            raise _refusal(f"{node.value[:40]!r} is no value: {error}", node) from error
+            raise _refusal(f"{node.value[:40]!r} is not a valid value: {error}", node) from error
 
 
 _Strict.add_implicit_resolver(

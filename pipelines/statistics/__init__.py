@@ -1,1 +1,1 @@
-"""What the columns of a dataset hold, for people: tables, a page of histograms, and how two datasets differ."""
+"""Column statistics and comparisons for people: tables, and a page of histograms."""

@@ -1,4 +1,4 @@
-"""The figures of a column and of a comparison: as plain data, for pages and JSON, and as tables on a terminal."""
+"""Figures of a column and of a comparison, as plain data for pages and JSON, and as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from infeed.components.dataset.statistics.histograms import numbers_of
 from infeed.components.statistics.comparison import ColumnChange
 from infeed.components.units import percent
 
-_TOP = 10  # values that are named
-_WHOLE, _MOST = 1e4, 1e15  # between these, numbers are rounded to whole ones and written out
-_SELDOM = 0.005  # share of a value that is not worth a word
+_TOP = 10  # most frequent values shown
+_WHOLE, _MOST = 1e4, 1e15  # between these, numbers are shown as whole numbers
+_SELDOM = 0.005  # values below this share are not shown
 _LONGEST = 40  # characters of a value
 
 
 @dataclass(frozen=True)
 class Top:
-    """A frequent value, and its share of all values."""
+    """Frequent value, and its share of all values."""
 
     value: str
     count: int
@@ -34,14 +34,14 @@ class Top:
 
 @dataclass(frozen=True)
 class Figures:
-    """One column of one split; what a column of its type does not have is None.
+    """Figures of one column of one split; None if they do not apply to the type.
 
     Attributes:
-      missing, zeros: shares, of the rows and of the values
-      least_per_row, most_per_row: values of a row that has any, or an empty list
-      distinct: how many values differ; an estimate unless `is_exact`
-      minimum, median, mean, std, maximum: of the numbers; of bytes, of their lengths, without median and std
-      top: the most frequent values, first the one that is most so; none that is seldom
+      missing, zeros: shares of the rows, and of the values
+      least_per_row, most_per_row: values per row, without missing rows
+      distinct: number of different values; an estimate unless `is_exact`
+      minimum, median, mean, std, maximum: of numbers, or of the lengths of bytes (without median and std)
+      top: most frequent values in descending order, without rare values
     """
 
     name: str
@@ -110,7 +110,7 @@ def _top(column: ColumnStatistics) -> list[Top]:
 
 
 def label(value: object) -> str:
-    """A value as a line of a table shows it: text as it is, other bytes as their length, numbers as `shown`."""
+    """Format a value for a table: text, the length of other bytes, or a number as in `shown`."""
     if not isinstance(value, bytes):
         return shown(value)
     try:
@@ -123,7 +123,7 @@ def label(value: object) -> str:
 
 
 def shown(value: Any) -> str:
-    """A number in five significant digits, or without a fraction where that takes more; nothing of None."""
+    """Format a number with five significant digits, or a large number without a fraction; None becomes empty."""
     if value is None:
         return ""
     if abs(value) < _MOST and (abs(value) >= _WHOLE or float(value).is_integer()):
@@ -132,7 +132,7 @@ def shown(value: Any) -> str:
 
 
 def about(change: ColumnChange) -> dict[str, Any]:
-    """A comparison of one column as plain data."""
+    """Return a comparison of one column as plain data."""
     return {
         "name": change.name,
         "problem": change.problem,
@@ -150,7 +150,7 @@ _FIGURES = ("missing", "zeros", "distinct", "min", "median", "mean", "std", "max
 
 
 def columns_table(title: str, figures: Sequence[Figures]) -> Table:
-    """A row a column; of text, the smallest, mean and largest are lengths in bytes."""
+    """Return a table with a row per column. For text, min, mean and max are lengths in bytes."""
     lists = any((one.least_per_row, one.most_per_row) not in ((1, 1), (0, 0)) for one in figures)
     table = _table(title, "type", *_FIGURES, *(["a row"] if lists else []))
     table.add_column("most frequent", overflow="ellipsis", no_wrap=True)
@@ -190,7 +190,7 @@ def _most_frequent(one: Figures) -> str:
 
 
 def changes_table(changes: Sequence[ColumnChange]) -> Table:
-    """A row a column: how far both sides are apart, and what is wrong with that."""
+    """Return a table with a row per column: the distance of both sides, and the problem."""
     table = _table("column", "", "distance", "allowed", "missing before", "after")
     table.add_column("measure")
     for change in changes:
@@ -205,7 +205,7 @@ def changes_table(changes: Sequence[ColumnChange]) -> Table:
 
 
 def verdict(changes: Sequence[ColumnChange]) -> str:
-    """`2 of 14 columns differ: fare, tips`; the names of few."""
+    """Summarize a comparison, for example `2 of 14 columns differ: fare, tips`."""
     wrong = [change.name for change in changes if change.problem]
     if not wrong:
         return f"none of {len(changes)} columns differs by more than is allowed"

@@ -1,7 +1,7 @@
-"""Statistics as one HTML page that needs nothing else: no script, no network.
+"""Statistics as one self-contained HTML page, without scripts or network access.
 
-The histograms are a few rectangles each, which the template writes as SVG: of a table with a thousand columns a
-plotting library would draw for minutes.
+The template writes each histogram as a few SVG rectangles, because a plotting library would need minutes for a thousand
+columns.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from infeed.components.dataset.statistics.histograms import Distribution, Floats
 from infeed.components.statistics.comparison import ColumnChange
 from infeed.pipelines.statistics.figures import Figures, label, shown, verdict
 
-_BARS = 24  # of numbers
+_BARS = 24  # of a histogram of numbers
 _TEXTS = 8
-_TAIL = 0.01  # on either side, beyond which a few numbers would flatten all others
+_TAIL = 0.01  # share on either side that is cut off if it would flatten the histogram
 _TOWERS_FROM = 4.0
 _LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
 class Bar:
-    """What it stands for, and its share of the values of each side, from 0 to 1."""
+    """Bar of a chart: its label, and its share of the values of each side, from 0 to 1."""
 
     label: str
     shares: tuple[float, ...]
@@ -37,10 +37,11 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """
+    """Histogram of numbers, or bars of single values.
+
     Attributes:
-      upright: bars stand on an axis of numbers, and else lie below each other, a value each.
-      ends: labels of the axis's ends; empty of texts.
+      upright: True for vertical bars on an axis of numbers, False for a horizontal bar per value.
+      ends: labels of the ends of the axis; empty for texts.
     """
 
     upright: bool
@@ -53,7 +54,7 @@ class Chart:
 
 
 def chart_of(sides: Sequence[ColumnStatistics]) -> Chart | None:
-    """Of one column, or of the same column of two datasets; None where nothing can be drawn."""
+    """Return the chart of one column, or of a column of two datasets; None if there is nothing to draw."""
     if any(side.type != sides[0].type for side in sides):
         return None
     if sides[0].type == "bytes":
@@ -70,7 +71,7 @@ def chart_of(sides: Sequence[ColumnStatistics]) -> Chart | None:
 
 
 def _of_texts(sides: Sequence[ColumnStatistics]) -> Chart | None:
-    """The most frequent values of the last side, then those of the others that are as frequent there."""
+    """Return a chart of the most frequent values of any side."""
     counts: list[dict[Any, int]] = [dict(side.counts.items()) for side in sides]
     totals = [max(1, side.values) for side in sides]
     highest = {
@@ -79,7 +80,7 @@ def _of_texts(sides: Sequence[ColumnStatistics]) -> Chart | None:
         for value in of
     }
     values = sorted(highest, key=lambda value: (-highest[value], value))[:_TEXTS]
-    if not values or highest[values[0]] * max(totals) <= 1:  # no value comes twice
+    if not values or highest[values[0]] * max(totals) <= 1:  # no value occurs twice
         return None
     bars = [
         Bar(label(value), tuple(of.get(value, 0) / total for of, total in zip(counts, totals, strict=True)))
@@ -91,7 +92,7 @@ def _of_texts(sides: Sequence[ColumnStatistics]) -> Chart | None:
 
 
 def _edges(numbers: Sequence[Distribution], whole: bool) -> tuple[Floats, tuple[str, str]]:
-    """Bounds of the bars, the outer ones infinite where they hold a long tail, and how the axis's ends are called."""
+    """Return the edges of the bars, with unbounded outer bars, and the labels of the ends of the axis."""
     low, high = min(float(one.finite[0]) for one in numbers), max(float(one.finite[-1]) for one in numbers)
     inner_low = min(_finite_at(one, _TAIL) for one in numbers)
     inner_high = max(_finite_at(one, 1 - _TAIL) for one in numbers)
@@ -106,19 +107,18 @@ def _edges(numbers: Sequence[Distribution], whole: bool) -> tuple[Floats, tuple[
 
 
 def _finite_at(numbers: Distribution, fraction: float) -> float:
-    """A quantile, held within the finite numbers."""
+    """Return a quantile, clipped to the finite numbers."""
     value = float(numbers.at([fraction])[0])
     return value if math.isfinite(value) else float(numbers.finite[0 if value < 0 else -1])
 
 
 def _shares(numbers: Distribution, edges: Floats) -> list[float]:
-    """The share of the finite numbers in each bar."""
     counts = np.diff(numbers.rank(edges))
     return (counts / max(1, int(counts.sum()))).tolist()  # type: ignore[no-any-return]
 
 
 def _spans(edges: Floats, whole: bool) -> Iterable[str]:
-    """What a bar is of, as a pointer that rests on it tells."""
+    """Yield the tooltip of each bar."""
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if whole and high - low == 1:
             yield shown(high - 0.5)
@@ -136,9 +136,9 @@ class Card:
     """One column on the page.
 
     Attributes:
-      figures: of each side that has the column, by the side's title
-      chart: None where nothing can be drawn
-      change: None where nothing is compared
+      figures: figures by title of the side, for sides that have the column
+      chart: None if there is nothing to draw
+      change: None without a comparison
     """
 
     name: str
@@ -157,14 +157,14 @@ class Card:
 
     @property
     def facts(self) -> list[tuple[str, list[str]]]:
-        """(name, its words for each side), without those that no side has."""
+        """(name, texts of each side), without names that no side has."""
         sides = [_facts(one) for one in self.figures.values()]
         rows = ((name, [side.get(name, "") for side in sides]) for name in dict.fromkeys(itertools.chain(*sides)))
         return [(name, words) for name, words in rows if any(words)]
 
 
 def _facts(one: Figures) -> dict[str, str]:
-    """What is told below a chart; nothing of what a column of this type does not have."""
+    """Return the facts shown below a chart; empty if they do not apply to the type."""
     text = one.type == "bytes"
     moments = {
         "shortest" if text else "min": one.minimum,
@@ -186,7 +186,7 @@ def _facts(one: Figures) -> dict[str, str]:
 
 
 def split_page(title: str, split: str, columns: Columns) -> str:
-    """A page of one split: a card a column, in the order of the names."""
+    """Render the page of one split, with a card per column in order of the names."""
     cards = [
         Card(name, column.type, {split: Figures.of(column)}, chart_of([column])) for name, column in columns.items()
     ]
@@ -194,7 +194,7 @@ def split_page(title: str, split: str, columns: Columns) -> str:
 
 
 def comparison_page(title: str, sides: Mapping[str, Columns], changes: Sequence[ColumnChange]) -> str:
-    """A page of two sides, by their titles; the columns that differ most come first."""
+    """Render the comparison of two sides; the columns that differ most come first."""
     cards = [_card(list(sides), change) for change in sorted(changes, key=_order)]
     return _render(title, list(sides), _rows(sides.values()), cards, verdict(changes))
 

@@ -11,14 +11,14 @@ from infeed.pipelines.project.config_file import read_project, read_yaml
 BOMB = "a0: &a0 [" + "lol, " * 9 + "lol]\n"
 BOMB += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
 REFUSED = {
-    "a name twice": ("train:\n  epochs: 1\n  seed: 3\n  epochs: 2\n", r"'epochs' stands in line 2 already", 4),
-    "a quoted name twice": ("data: a\n'data': b\n", r"'data' stands in line 1 already", 2),
-    "aliases of aliases": (BOMB, r"aliases make more than 1 MB of it", 6),
-    "long text by aliases": (f"a: &a {'x' * 5000}\nb: [{'*a, ' * 300}]\n", r"aliases make more than 1 MB", 2),
-    "an alias inside of itself": ("a: &a [1, *a]\n", r"\*a stands inside of what it names", 1),
+    "a name twice": ("train:\n  epochs: 1\n  seed: 3\n  epochs: 2\n", r"'epochs' is already in line 2", 4),
+    "a quoted name twice": ("data: a\n'data': b\n", r"'data' is already in line 1", 2),
+    "aliases of aliases": (BOMB, r"more than 1 MB after expanding", 6),
+    "long text by aliases": (f"a: &a {'x' * 5000}\nb: [{'*a, ' * 300}]\n", r"more than 1 MB after expanding", 2),
+    "an alias inside of itself": ("a: &a [1, *a]\n", r"\*a is inside the value", 1),
     "brackets": ("data: " + "[" * 100_000, r"nested more than 50 deep", 1),
     "mappings": ("\n".join(" " * n + "a:" for n in range(1000)), r"nested more than 50 deep", 50),
-    "no date": ("data: x\nname: 2020-13-45\n", r"'2020-13-45' is no value: month must be in 1..12", 2),
+    "no date": ("data: x\nname: 2020-13-45\n", r"'2020-13-45' is not a valid value: month must be in 1..12", 2),
     "a tag of Python": ("data: x\nname: !!python/object/apply:os.system [id]\n", r"could not determine a constr", 2),
     "an end that is missing": ("data: 'x\n", r"found unexpected end of stream", 2),
     "two documents": ("a: 1\n---\nb: 2\n", r"but found another document", 2),
@@ -56,7 +56,7 @@ def test_encodings_that_say_what_they_are_are_read(path: Path, encoding: str) ->
 
 def test_a_file_of_data_is_refused_before_it_is_read(path: Path) -> None:
     path.write_text("- 1\n" * 400_000)
-    with pytest.raises(InfeedError, match=r"more than 1 MB(.|\n)*data does not belong in it"):
+    with pytest.raises(InfeedError, match="more than 1 MB"):
         read_project(str(path))
 
 

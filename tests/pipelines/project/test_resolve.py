@@ -103,7 +103,7 @@ def with_function(project, lines):
         ("preprocessing_fn: gone.py", r"there is no file .*gone\.py\n  where: option preprocessing_fn"),
         ("preprocessing_fn: own.py:other", "defines no function 'other'(.|\n)*it defines preprocessing_fn"),
         ("preprocessing_fn: no_such_module:function", "there is no module 'no_such_module'"),
-        ("task: classification", r"features is None\n(.|\n)*list features there, or name a preprocessing_fn"),
+        ("task: classification", r"features is None\n(.|\n)*list features, or name a preprocessing_fn"),
         (
             "preprocessing_fn: own.py\nblessing: {metric: f1}",
             "f1 is of the class 'yes', and preprocessing_fn alone knows its number(.|\n)*kind: label, column: y",
