@@ -257,7 +257,7 @@ def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:
       InfeedError: a file that ends within a block.
     """
     start, first_row, row = header.stop, 1, 1
-    with files.open_input(header.path) as file:
+    with files.open_input(header.path, ahead=True) as file:
         size, at = file.size(), header.stop
         while at < size:
             rows, stop = _hop(file, at, header, row)

@@ -33,6 +33,8 @@ from infeed.components.example_gen.sources.reader_process import Limits, batches
 _ROWS_PER_BLOCK = 1 << 16  # at most: a file's own sizes say little about values that it repeats
 _READ_AHEAD = 1 << 20  # bytes of each column, at most; without it Arrow loads whole row groups
 _READ_AHEAD_OF_ALL = 64 << 20  # bytes of all columns together
+_STORE_READ_AHEAD = 8 << 20  # the same two of an object store, where each read is a request
+_STORE_READ_AHEAD_OF_ALL = 128 << 20
 _SECTOR = 4 << 10  # the least that is worth reading
 _NUMBER = 8  # bytes of a number
 
@@ -175,8 +177,9 @@ def decode_groups(path: str, what: RowGroups, wanted: Sequence[str], limits: Lim
         names = set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
         rows = _rows_of_a_batch(file, what, names, limits.block)
         packed = _dictionary_columns(file, what, names)
-        columns = sorted(names)
-    with _open(path, packed, max(1, len(names))) as file:
+        columns, metadata = sorted(names), file.metadata
+        whole = not files.is_local(path) and _stored_bytes(file, what, names) <= _STORE_READ_AHEAD_OF_ALL
+    with _open(path, packed, max(1, len(names)), metadata, whole=whole) as file:
         batches = file.iter_batches(rows, list(what.groups), columns, use_threads=False)
         first_row = what.first_row
         try:
@@ -188,6 +191,13 @@ def decode_groups(path: str, what: RowGroups, wanted: Sequence[str], limits: Lim
                 raise
             groups = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
             raise InfeedError(f"unreadable Parquet: {error}", where=groups, do="write the file again") from error
+
+
+def _stored_bytes(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> int:
+    """What the columns take in the file."""
+    groups = [file.metadata.row_group(group) for group in what.groups]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return sum(chunk.total_compressed_size for chunk in chunks if _is_under_any(chunk.path_in_schema, names))
 
 
 def _rows_of_a_batch(file: pq.ParquetFile, what: RowGroups, names: set[str], block_bytes: int) -> int:
@@ -264,13 +274,30 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
 
 
 @contextmanager
-def _open(path: str, read_dictionary: Sequence[str] = (), columns: int = 1) -> Iterator[pq.ParquetFile]:
-    """Open a file to read so many columns."""
+def _open(
+    path: str,
+    read_dictionary: Sequence[str] = (),
+    columns: int = 1,
+    metadata: pq.FileMetaData | None = None,
+    *,
+    whole: bool = False,
+) -> Iterator[pq.ParquetFile]:
+    """Open a file to read so many columns.
+
+    Args:
+      metadata: of the file, if it is known; it takes a request less.
+      whole: read neighboring columns together, in ranges of up to 32 MB, which all stay in memory.
+    """
+    of_column, of_all = _READ_AHEAD, _READ_AHEAD_OF_ALL
+    if not files.is_local(path):
+        of_column, of_all = _STORE_READ_AHEAD, _STORE_READ_AHEAD_OF_ALL
     with files.open_input(path) as raw:
         try:
             file = pq.ParquetFile(
                 raw,
-                buffer_size=max(_SECTOR, min(_READ_AHEAD, _READ_AHEAD_OF_ALL // columns)),
+                buffer_size=max(_SECTOR, min(of_column, of_all // columns)),
+                pre_buffer=whole,
+                metadata=metadata,
                 coerce_int96_timestamp_unit="us",
                 read_dictionary=list(read_dictionary),
             )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
@@ -30,10 +32,10 @@ def _parquet() -> bytes:
     return sink.getvalue()
 
 
-def _avro() -> bytes:
+def _avro(**how: int) -> bytes:
     sink = io.BytesIO()
     fields = [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]
-    fastavro.writer(sink, {"type": "record", "name": "row", "fields": fields}, ROWS)
+    fastavro.writer(sink, {"type": "record", "name": "row", "fields": fields}, ROWS, **how)
     return sink.getvalue()
 
 
@@ -44,9 +46,9 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child process of a reader would keep the client's usual number of attempts."""
-    for source in (avro, parquet):
-        monkeypatch.setattr(source, "batches_apart", lambda read, *given, where, memory: read(*given))
+    """The child process of a reader has an environment and a client of its own."""
+    for source, function in itertools.product((avro, parquet), ("batches_apart", "call_apart")):
+        monkeypatch.setattr(source, function, lambda read, *given, where, memory: read(*given))
 
 
 @pytest.fixture
@@ -80,6 +82,21 @@ def test_a_task_survives_two_errors_of_the_store_with_the_same_bytes(
     told = [message for message in caplog.messages if "attempt" in message]
     assert [f"attempt {number} of 3" in message for number, message in enumerate(told, 1)] == [True, True]
     assert all(f"{s3}/{name}" in message for message in told)
+
+
+def test_columns_and_blocks_of_an_object_come_in_few_large_ranges(
+    s3: str, s3_requests: list[str], tmp_path: Path
+) -> None:
+    table = pa.table({f"f{column}": np.random.default_rng(column).random(200_000) for column in range(10)})
+    with files.open_output(f"{s3}/t.parquet") as file:
+        pq.write_table(table, file)
+    s3_requests.clear()
+    ingest(f"{s3}/t.parquet", tmp_path / "parquet", workers=1)
+    assert len([request for request in s3_requests if request.startswith("GET bytes")]) <= 4  # two of the footer
+    files.write_bytes(f"{s3}/t.avro", _avro(sync_interval=100))
+    s3_requests.clear()
+    ingest(f"{s3}/t.avro", tmp_path / "avro", workers=1)
+    assert len([request for request in s3_requests if request.startswith("GET bytes")]) <= 4  # of 40 blocks
 
 
 def test_a_store_that_stays_away_is_an_error_that_names_the_file(s3: str, failing_tasks: Fail, tmp_path: Path) -> None:
