@@ -1,7 +1,7 @@
-"""A step that trains in a custom job of Vertex AI, with this machine in the place of Vertex AI.
+"""Emulates Vertex AI's custom jobs on this machine.
 
-`python -m` of this module takes the place of TFX's own entry point, and goes on with it: everything up to the request
-that Vertex AI's client would send, and from its answer on, is TFX's. A machine of the job is a process here.
+`python -m` of this module replaces TFX's entry point and then runs it. TFX's code handles everything except the
+requests of Vertex AI's client. Each machine of the job is a local process.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from infeed.components.errors import InfeedError
 
 ENTRY_POINT = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 EXECUTORS = ("infeed.components.trainer.vertex_executor.", "tfx.extensions.google_cloud_ai_platform.trainer.")
-_POLL = 0.2  # seconds between looks at what still runs
-_GRACE = 10.0  # seconds that the other machines have to end when one has ended badly, or the first has ended well
+_POLL = 0.2  # seconds between checks of the processes
+_GRACE = 10.0  # seconds from SIGTERM to SIGKILL for the remaining machines after the job has ended
 
 # TensorFlow's names for the machines of each pool; Vertex AI allows no more pools.
 _TASKS = ("chief", "worker", "ps", "evaluator")
 
 
 def starts_custom_job(words: Sequence[str]) -> bool:
-    """Whether the command line is that of a Trainer that would start a custom job."""
+    """Report whether the command line is a Trainer that starts a custom job."""
     return ENTRY_POINT in words and any(word.startswith(EXECUTORS) for word in words)
 
 
 def with_local_job_service(words: Sequence[str]) -> list[str]:
-    """The same command line with this machine in the place of Vertex AI."""
+    """Return the command line with this module as the entry point."""
     return [__name__ if word == ENTRY_POINT else word for word in words]
 
 
 class JobService:
-    """What TFX calls of `aiplatform_v1.JobServiceClient`; a job has ended when the call that creates it returns."""
+    """Emulates `aiplatform_v1.JobServiceClient` for TFX. Creating a job runs the job to its end."""
 
     def __init__(self, client_options: Mapping[str, Any]) -> None:
-        del client_options  # where Vertex AI would be
+        del client_options  # the address of Vertex AI
         self._jobs: dict[str, Any] = {}
 
     def create_custom_job(self, parent: str, custom_job: Mapping[str, Any]) -> Any:
-        """Raises ValueError or TypeError for what is no CustomJob, as the real client does."""
+        """Run a job. Raises ValueError or TypeError for an invalid CustomJob, as the real client does."""
         from google.cloud.aiplatform_v1.types import CustomJob, JobState
 
         CustomJob(custom_job)
@@ -64,13 +64,13 @@ class JobService:
 
 def _no_ai_platform() -> None:
     raise InfeedError(
-        "the Trainer would start a job of AI Platform, the service before Vertex AI",
-        do="train on Vertex AI: ai_platform_enable_vertex in its custom_config",
+        "the Trainer would start a job of AI Platform, the predecessor of Vertex AI",
+        do="train on Vertex AI: set ai_platform_enable_vertex in custom_config",
     )
 
 
 def main() -> None:
-    """Runs TFX's entry point with the arguments of this process."""
+    """Run TFX's entry point with the arguments of this process."""
     from tfx.extensions.google_cloud_ai_platform import training_clients
 
     training_clients.gapic = SimpleNamespace(JobServiceClient=JobService)
@@ -83,10 +83,10 @@ class Replica:
     """One replica of a worker pool.
 
     Attributes:
-      pool: number of its pool; the machine of pool 0 stands for the job as a whole.
-      index: its place in the pool.
-      command: its container's command line.
-      env: that the job gives the container.
+      pool: index of the pool. The job ends with the machine of pool 0.
+      index: index of the replica in the pool.
+      command: command line of the container.
+      env: environment variables of the container.
     """
 
     pool: int
@@ -96,12 +96,12 @@ class Replica:
 
     @property
     def name(self) -> str:
-        """As Vertex AI calls it: workerpool1-0."""
+        """Vertex AI's name of the replica, such as workerpool1-0."""
         return f"workerpool{self.pool}-{self.index}"
 
 
 def replicas(job_spec: Mapping[str, Any]) -> list[Replica]:
-    """The machines of a CustomJobSpec, pool by pool."""
+    """Return the machines of a CustomJobSpec, pool by pool."""
     found = []
     for number, pool in enumerate(job_spec["worker_pool_specs"]):
         container = pool["container_spec"]
@@ -112,11 +112,12 @@ def replicas(job_spec: Mapping[str, Any]) -> list[Replica]:
 
 
 def cluster_environment(machine: Replica, addresses: Mapping[Replica, str]) -> dict[str, str]:
-    """What a machine gets to know of all from Vertex AI: CLUSTER_SPEC, and where there are several TF_CONFIG as well.
+    """Return the variables that Vertex AI sets: CLUSTER_SPEC, and TF_CONFIG if the job has several machines.
 
-    The format of https://cloud.google.com/vertex-ai/docs/training/distributed-training.
+    https://cloud.google.com/vertex-ai/docs/training/distributed-training defines the format.
 
     Args:
+      machine: machine that gets the variables.
       addresses: `host:port` of every machine, in order.
     """
     environment = {"CLUSTER_SPEC": _cluster(machine, addresses, "workerpool{}".format)}
@@ -126,7 +127,7 @@ def cluster_environment(machine: Replica, addresses: Mapping[Replica, str]) -> d
 
 
 def _cluster(machine: Replica, addresses: Mapping[Replica, str], name: Callable[[int], str]) -> str:
-    """As JSON; `name` is of the pool with that number."""
+    """Return the cluster as JSON; `name` maps the index of a pool to its name."""
     pools: dict[str, list[str]] = {}
     for each, address in addresses.items():
         pools.setdefault(name(each.pool), []).append(address)
@@ -135,13 +136,13 @@ def _cluster(machine: Replica, addresses: Mapping[Replica, str], name: Callable[
 
 
 def run_replicas(wanted: Sequence[Replica]) -> str:
-    """Runs them side by side until the first machine has ended, or any has failed; the others end with it.
+    """Run the machines in parallel until the first machine ends or any machine fails, and then stop the others.
 
     Returns:
-      Which machine failed and how, in the words of Vertex AI; empty where the first ended well.
+      Vertex AI's error message for the failed machine, or an empty string if the first machine succeeded.
 
     Raises:
-      OSError: a command cannot be started.
+      OSError: a command cannot start.
     """
     addresses = dict(zip(wanted, _free_addresses(len(wanted)), strict=True))
     with ExitStack() as running:
@@ -170,7 +171,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _free_addresses(count: int) -> list[str]:
-    with ExitStack() as held:  # all at once, so that no port is given twice
+    with ExitStack() as held:  # open at the same time, so that all ports differ
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind(("localhost", 0))

@@ -1,6 +1,6 @@
-"""Walks through the tasks as the cluster would: conditions, nested dags, exit handlers, the first failure.
+"""Runs the tasks of a job in order, with conditions, nested DAGs, exit handlers and failures as on a cluster.
 
-A task takes constants, inputs of the dag that it is in, and outputs of the tasks before it.
+The inputs of a task are constants, inputs of its DAG, and outputs of upstream tasks.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from infeed.pipelines.rehearse.store import Execution, import_artifact, resolve
 
 @dataclass(frozen=True)
 class Scope:
-    """A dag while it runs.
+    """State of a running DAG.
 
     Attributes:
-      job: values of the whole job by the names that placeholders and runtime parameters use.
-      inputs: of the dag.
-      results: of the tasks in it so far.
+      job: values of the whole job for placeholders and runtime parameters.
+      inputs: inputs of the DAG.
+      results: results of the finished tasks.
     """
 
     job: Mapping[str, Any]
@@ -38,10 +38,10 @@ class Scope:
 
 
 def gather_inputs(task: Task, scope: Scope) -> TaskIO:
-    """The inputs of a task; optional ones that nobody gives are left out.
+    """Return the inputs of a task, without optional inputs that have no value.
 
     Raises:
-      InfeedError: an input that is not optional has no value.
+      InfeedError: a required input has no value.
     """
     given = task.spec.get("inputs", {})
     declared = task.component.get("inputDefinitions", {})
@@ -57,7 +57,7 @@ def gather_inputs(task: Task, scope: Scope) -> TaskIO:
 
 
 def dag_outputs(task: Task, results: Mapping[str, TaskResult]) -> TaskIO:
-    """What a dag hands out of what its tasks made; of several branches, the one that ran."""
+    """Return the outputs of a DAG from the results of its tasks. `OneOf` takes the branch that ran."""
     outputs = task.component["dag"].get("outputs", {})
     parameters = {key: _selected(spec, results) for key, spec in outputs.get("parameters", {}).items()}
     artifacts: dict[str, list[Artifact]] = {}
@@ -90,7 +90,7 @@ def _artifacts(source: Spec, scope: Scope) -> Sequence[Artifact] | None:
 
 
 def _final_status(producer: str, scope: Scope) -> dict[str, Any]:
-    """PipelineTaskFinalStatus: what an exit handler gets to know of the dag before it."""
+    """Return the PipelineTaskFinalStatus of a DAG for its exit handler."""
     result = scope.results[producer]
     return {
         "state": "SUCCEEDED" if result.succeeded else "FAILED",
@@ -103,19 +103,19 @@ def _final_status(producer: str, scope: Scope) -> dict[str, Any]:
 def _check_given(kind: str, found: Mapping[str, Any], given: Spec, declared: Spec, task: Task) -> None:
     for key in given.get(kind, {}):
         if found.get(key) is None and not declared.get(key, {}).get("isOptional"):
-            do = "mark the input optional, or see why the task that should give it did not"
+            do = "mark the input as optional, or check the upstream task that should set it"
             raise InfeedError(f"the input {key!r} has no value", where=f"task {task.node}", do=do)
 
 
 def _with_placeholders(known: TaskIO, sources: Spec, declared: Spec, scope: Scope) -> TaskIO:
-    """Constants may name other inputs of the task; and what is declared a string is handed over as one."""
+    """Fill the placeholders for other inputs in constants, and convert values of declared strings to text."""
     view = {**scope.job, "inputs": inputs_view(known)}
     parameters = dict(known.parameters)
     for key, value in known.parameters.items():
         if isinstance(value, str) and "runtimeValue" in sources.get(key, {}):
             parameters[key] = fill(value, view)
         elif isinstance(value, dict) and values.declared_type(declared.get(key, {})) == "STRING":
-            parameters[key] = json.dumps(value)  # TFX's exit handlers declare the final status so
+            parameters[key] = json.dumps(value)  # TFX's exit handlers declare the final status as a string
     return TaskIO(parameters, known.artifacts)
 
 
@@ -133,11 +133,11 @@ def _present(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class DagExecutor:
-    """A rehearsal as it goes on.
+    """Executes the tasks of a job.
 
     Attributes:
-      tracker: the state of every step.
-      outputs: artifacts by node and key, of the steps that have succeeded.
+      tracker: states of the steps.
+      outputs: artifacts of the succeeded steps by node and key.
     """
 
     def __init__(self, context: RunContext, tasks: tuple[Task, ...], on_change: OnChange) -> None:
@@ -146,7 +146,7 @@ class DagExecutor:
         self.outputs: dict[str, Mapping[str, Sequence[Artifact]]] = {}
 
     def run(self, inputs: TaskIO) -> None:
-        """Executes everything, with the values of the job's parameters."""
+        """Execute all tasks with the values of the job's parameters."""
         self._dag(self._tasks, inputs)
 
     def _dag(self, tasks: tuple[Task, ...], inputs: TaskIO) -> dict[str, TaskResult]:
@@ -214,7 +214,7 @@ class DagExecutor:
         return TaskResult(NodeState.SKIPPED)
 
     def _fail(self, task: Task, error: str) -> TaskResult:
-        """A task that could not be started; of a dag, its first step stands for it."""
+        """Report a task that cannot start. For a DAG, report its first step as failed."""
         first, *others = (task,) if task.executor else leaves(task.subtasks)
         self.tracker.post(NodeReport(first.node, NodeState.FAILED, error=error))
         for leaf in others:
@@ -223,20 +223,20 @@ class DagExecutor:
 
 
 def _of_task(context: RunContext, task: Task) -> RunContext:
-    """Placeholders name the task as well."""
+    """Add the values of the task for placeholders."""
     names = {"pipeline_task_name": task.name, "pipeline_task_uuid": f"{context.run}/{task.node}"}
     return dataclasses.replace(context, job={**context.job, **names})
 
 
 def holds(condition: str, inputs: TaskIO) -> bool:
-    """Whether the task is to run.
+    """Evaluate the condition of a task.
 
-    Numbers are doubles, as in the protobuf messages that the cluster evaluates the expression over.
+    Numbers are doubles, as in the protobuf messages on a cluster.
 
     Raises:
-      InfeedError: not an expression, or one about inputs that the task does not have.
+      InfeedError: the condition is not a Boolean expression, or uses inputs that the task does not have.
     """
-    from celpy import Environment  # only here: it takes a second, and most jobs have no conditions
+    from celpy import Environment  # the import takes a second, and most jobs have no conditions
     from celpy.celparser import CELParseError
     from celpy.celtypes import BoolType
     from celpy.evaluation import CELEvalError
@@ -247,7 +247,7 @@ def holds(condition: str, inputs: TaskIO) -> bool:
     except (CELParseError, CELEvalError) as error:
         result, problem = None, str(error.args[0])
     if not isinstance(result, BoolType):
-        raise InfeedError(f"cannot evaluate the condition: {problem}", where=condition, do="mend it in the pipeline")
+        raise InfeedError(f"cannot evaluate the condition: {problem}", where=condition, do="correct it in the pipeline")
     return bool(result)
 
 

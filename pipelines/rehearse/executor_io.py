@@ -1,10 +1,10 @@
-"""What a step is handed and what it hands back: parameters and artifacts, ExecutorInput and ExecutorOutput as JSON.
+"""Inputs and outputs of a step: parameters and artifacts, and ExecutorInput and ExecutorOutput as JSON.
 
-A step's command line names parts of it by placeholders: `{{$}}`, `{{$.inputs.parameters['x']}}`,
+A step's command line contains placeholders for the inputs and outputs: `{{$}}`, `{{$.inputs.parameters['x']}}`,
 `{{$.outputs.artifacts['m'].uri}}`.
 
-https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1/pipeline_spec.proto; artifacts and output parameters are
-laid out as Kubeflow's launcher does it (backend/src/v2/component/launcher_v2.go).
+https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1/pipeline_spec.proto defines the messages. Artifacts and
+output parameters have the file layout of Kubeflow's launcher (backend/src/v2/component/launcher_v2.go).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _PLACEHOLDER = re.compile(r"\{\{\$((?:\.\w+|\[[^]]*\])*)\}\}")
 _PART = re.compile(r"\.(\w+)|\['([^']*)'\]|\[(\d+)\]")
 
 View = Mapping[str, Any]
-"""What placeholders may name, nested; the whole ExecutorInput, as JSON, is under the empty name."""
+"""Nested values for placeholders. The empty name is the whole ExecutorInput as JSON."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A RuntimeArtifact: what a step wrote or an importer named.
+    """A RuntimeArtifact, from a step or an importer.
 
     Attributes:
-      name: unique in the store; metadata of other artifacts, such as a blessing's, may hold it.
+      name: unique name in the store. Metadata of other artifacts, such as blessings, may contain it.
       type: ArtifactTypeSchema: `{"schemaTitle": ...}` or `{"instanceSchema": YAML}`.
-      uri: its folder or file.
+      uri: folder or file of the artifact.
     """
 
     name: str
@@ -49,23 +49,23 @@ class Artifact:
 
     @property
     def title(self) -> str:
-        """`tfx.Model`, `system.Dataset`."""
+        """Name of the type, such as `tfx.Model` or `system.Dataset`."""
         title = _TITLE.search(self.type.get("instanceSchema", ""))
         return title[1] if title else str(self.type.get("schemaTitle", ""))
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has removed it; of buckets that is taken for granted."""
+        """Whether the artifact exists. Artifacts in buckets always count as existing."""
         return "://" in self.uri or os.path.exists(self.uri)
 
     def to_json(self) -> dict[str, Any]:
-        """As an ExecutorInput holds it."""
+        """Return the artifact as in an ExecutorInput."""
         return {"name": self.name, "type": dict(self.type), "uri": self.uri, "metadata": dict(self.metadata)}
 
 
 @dataclass(frozen=True)
 class TaskIO:
-    """Parameters and artifacts by key: what goes into a task or comes out of it."""
+    """Inputs or outputs of a task: parameters and artifacts by key."""
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
     artifacts: Mapping[str, Sequence[Artifact]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class TaskIO:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What became of a task; `note` is what else there is to say in a few words."""
+    """Result of a task; `note` is a short remark."""
 
     state: NodeState
     outputs: TaskIO = TaskIO()
@@ -87,11 +87,11 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class AttemptDir:
-    """Where one attempt writes.
+    """Output folder of one attempt.
 
     Attributes:
-      folder: its own; each artifact is a file or folder in it, named by its key.
-      name: of the step in the store, the first part of its artifacts' names.
+      folder: path of the folder. Each artifact is a file or folder in it, named by its key.
+      name: prefix of the artifacts' names in the store.
     """
 
     folder: str
@@ -99,16 +99,16 @@ class AttemptDir:
 
     @property
     def output_file(self) -> str:
-        """Where the step writes its ExecutorOutput, and its driver before it."""
+        """File of the ExecutorOutput, which the driver and then the step write."""
         return os.path.join(self.folder, "executor_output.json")
 
     def parameter_file(self, key: str) -> str:
-        """Where a container that knows nothing of ExecutorOutput writes an output parameter."""
+        """Return the file of an output parameter, for containers that write no ExecutorOutput."""
         return os.path.join(self.folder, "output_parameters", key)
 
 
 def planned_outputs(task: Task, attempt_dir: AttemptDir) -> dict[str, Artifact]:
-    """The artifacts that the step is to write, by key."""
+    """Return the output artifacts of the step by key, before the step runs."""
     return {
         key: Artifact(
             name=f"{attempt_dir.name}/{key}",
@@ -123,11 +123,14 @@ def planned_outputs(task: Task, attempt_dir: AttemptDir) -> dict[str, Artifact]:
 def executor_input(
     inputs: TaskIO, outputs: Mapping[str, Artifact], task: Task, attempt_dir: AttemptDir, legacy: bool
 ) -> Any:
-    """The ExecutorInput message.
+    """Return the ExecutorInput message.
 
     Args:
-      outputs: of the step, by key.
-      legacy: types every parameter, as schema 2.0 does.
+      inputs: inputs of the step.
+      outputs: planned output artifacts by key.
+      task: task of the step.
+      attempt_dir: output folder of the attempt.
+      legacy: whether to write typed parameters, as in schema 2.0.
     """
     if legacy:
         parameters = {"parameters": {key: values.to_legacy(value) for key, value in inputs.parameters.items()}}
@@ -147,7 +150,7 @@ def executor_input(
 
 
 def view(message: Any, inputs: TaskIO, outputs: Mapping[str, Artifact], job: Mapping[str, Any]) -> View:
-    """What the placeholders of the step's command line stand for."""
+    """Return the values of the placeholders in the step's command line."""
     files = {key: {"output_file": spec["outputFile"]} for key, spec in message["outputs"]["parameters"].items()}
     return {
         **job,
@@ -162,28 +165,28 @@ def view(message: Any, inputs: TaskIO, outputs: Mapping[str, Artifact], job: Map
 
 
 def read_output(attempt_dir: AttemptDir) -> Any:
-    """The ExecutorOutput that was written; an empty one where there is none."""
+    """Read the ExecutorOutput, or return an empty message if the step wrote none."""
     try:
         with open(attempt_dir.output_file, encoding="utf-8") as file:
             return json.load(file)
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        do = "the step is to write an ExecutorOutput in JSON"
+        do = "write an ExecutorOutput in JSON from the step"
         raise InfeedError(f"not JSON: {error}", where=attempt_dir.output_file, do=do) from error
 
 
 def output_values(output: Any) -> dict[str, Any]:
-    """The parameters in an ExecutorOutput, in either schema."""
+    """Return the parameters in an ExecutorOutput of schema 2.0 or 2.1."""
     legacy = {key: values.legacy_value(typed) for key, typed in output.get("parameters", {}).items()}
     return {**legacy, **output.get("parameterValues", {})}
 
 
 def finished_outputs(planned: Mapping[str, Artifact], output: Any, task: Task, attempt_dir: AttemptDir) -> TaskIO:
-    """The outputs as planned, with what the step says about them.
+    """Return the planned outputs, updated from the step's ExecutorOutput.
 
     Raises:
-      InfeedError: it did not write one of its output parameters.
+      InfeedError: the step did not write one of its output parameters.
     """
     given = output_values(output)
     parameters = {
@@ -194,7 +197,7 @@ def finished_outputs(planned: Mapping[str, Artifact], output: Any, task: Task, a
 
 
 def updated(planned: Mapping[str, Artifact], output: Any) -> dict[str, Artifact]:
-    """Artifacts with the URI and metadata that an ExecutorOutput gives them."""
+    """Return the artifacts with the URIs and metadata in an ExecutorOutput."""
     said = {key: found["artifacts"][0] for key, found in output.get("artifacts", {}).items() if found.get("artifacts")}
     return {
         key: dataclasses.replace(
@@ -215,33 +218,33 @@ def _read_parameter(key: str, spec: Mapping[str, Any], attempt_dir: AttemptDir) 
 
 
 def _whole(value: Any) -> Any:
-    """3.0 as 3: protobuf's JSON, through which the cluster passes everything, knows no other way to write it."""
+    """Convert 3.0 to 3, as protobuf's JSON does on a cluster."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def fill(text: str, view: View) -> str:
-    """`text` with its placeholders replaced: strings as they are, all else as JSON.
+    """Replace the placeholders in `text`. Strings stay, other values become JSON.
 
     Raises:
-      InfeedError: there is nothing of that name.
+      InfeedError: a placeholder has no value.
     """
     return _PLACEHOLDER.sub(lambda found: as_text(_look_up(found[1], view)), text)
 
 
 def fill_arguments(arguments: Sequence[str], view: View) -> list[str]:
-    """Fills each argument; `Concat` and `IfPresent` of kfp's container components become what they stand for."""
+    """Replace the placeholders in each argument, and expand kfp's `Concat` and `IfPresent`."""
     return [text for argument in arguments for text in _expand(_structure(argument), view)]
 
 
 def inputs_view(inputs: TaskIO) -> View:
-    """What placeholders see of a task's inputs; of several artifacts the first."""
+    """Return a task's inputs for placeholders. An input with several artifacts shows the first."""
     artifacts = {key: artifact_view(found[0]) for key, found in inputs.artifacts.items() if found}
     return {"parameters": inputs.parameters, "artifacts": artifacts}
 
 
 def artifact_view(artifact: Artifact) -> View:
-    """Paths are what URIs are: everything is in local folders here."""
-    value = os.path.join(artifact.uri, "value")  # where TFX keeps the value of a value artifact
+    """Return an artifact for placeholders. Its path is the URI, because all artifacts are local."""
+    value = os.path.join(artifact.uri, "value")  # TFX's file of a value artifact
     read = {"value": Path(value).read_text(encoding="utf-8")} if os.path.isfile(value) else {}
     return {**artifact.to_json(), "path": artifact.uri, **read}
 
@@ -252,8 +255,8 @@ def _look_up(path: str, view: View) -> Any:
         for attribute, key, index in _PART.findall(path):
             found = found[int(index)] if index else found[attribute or key]
     except (KeyError, IndexError, TypeError) as error:
-        do = "name an input or output of the component, or one of the constants in kfp.dsl"
-        raise InfeedError(f"nothing stands for the placeholder {{{{${path}}}}}", do=do) from error
+        do = "use an input or output of the component, or a constant in kfp.dsl"
+        raise InfeedError(f"the placeholder {{{{${path}}}}} has no value", do=do) from error
     return found
 
 

@@ -1,6 +1,6 @@
-"""Starts the processes of a step, on this machine or inside the image, and says how they ended.
+"""Starts the processes of a step, on this machine or in the image, and injects failures.
 
-Some are made to fail: what a preempted machine or a full disk would do, when it is convenient.
+An injected failure kills a process, as a preempted machine or a full disk does.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from infeed.components.errors import InfeedError
 from infeed.pipelines.containers import Mount, find_engine
 from infeed.pipelines.job.compiled import Task
 
-_GRACE = 10.0  # seconds from the request to end to the end by force; Kubernetes gives 30
-_POLL = 0.005  # seconds between looks at what a process that is to be killed has written
+_GRACE = 10.0  # seconds from SIGTERM to SIGKILL; Kubernetes waits 30 s
+_POLL = 0.005  # seconds between checks of the outputs of a process to kill
 _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit)): (.*)$")
 
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Starts a container's command as a process of this machine: the current Python is the one of the image.
+    """Runs a container's command as a local process. The current Python replaces the image's Python.
 
     Attributes:
-      packages: folder for what steps install by pip, as kfp's components in Python do: not into this environment.
+      packages: folder for packages that steps install with pip, as kfp's Python components do.
     """
 
     packages: str
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """The command line that can be started here; `env` is what the job gives the container."""
+        """Return the command line for this machine; `env` holds the job's environment variables."""
         first = sys.executable if argv[0] in ("python", "python3") else argv[0]
         return [first, *argv[1:]]
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What that command line needs beside; shell scripts that call `python3` find the current one on the PATH."""
+        """Additional environment variables. PATH starts with the current Python, for shell scripts."""
         return {
             "PATH": _path(os.path.dirname(sys.executable), "PATH"),
             "PIP_TARGET": self.packages,
@@ -51,13 +51,13 @@ class LocalLauncher:
         }
 
     def image(self, given: str) -> str:
-        """What stands for the image that the job names; steps of another one are not the same."""
+        """Return the image name for the cache, so that steps with different images do not share outputs."""
         return f"local:{given}"
 
 
 @dataclass(frozen=True)
 class ContainerLauncher:
-    """The same inside an image, which sees the given folders under their own names."""
+    """Runs a container's command in an image. The mounted folders keep their paths."""
 
     name: str
     folders: tuple[str, ...]
@@ -78,7 +78,7 @@ Launcher = LocalLauncher | ContainerLauncher
 
 
 def _path(first: str, variable: str) -> str:
-    """`first`, then what the variable holds already."""
+    """Prepend `first` to a path variable."""
     return os.pathsep.join([first, *filter(None, [os.environ.get(variable)])])
 
 
@@ -91,15 +91,19 @@ def run_process(
     lock: IO[str],
     dies_when: Callable[[], bool] | None = None,
 ) -> int:
-    """Runs `argv` to its end, its output going to `log`, and returns its exit status, negative for a signal.
+    """Run `argv` to its end and return its exit status, which is negative for a signal.
 
     Args:
-      env: added to this process's own environment.
-      lock: a locked file: it stays so until the process has ended, whatever becomes of this one, and holds its id.
-      dies_when: ends the process, as Kubernetes ends a pod that it evicts, as soon as this is true.
+      argv: command line.
+      cwd: working directory.
+      env: additional environment variables.
+      log: file for the output.
+      lock: locked file, which stays locked until the process ends, even if this process is killed. It holds the
+        process id.
+      dies_when: condition that stops the process, as Kubernetes stops an evicted pod.
 
     Raises:
-      OSError: it cannot be started.
+      OSError: the process cannot start.
     """
     process = subprocess.Popen(
         argv,
@@ -108,7 +112,7 @@ def run_process(
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        start_new_session=True,  # a group of its own, which ends as a whole
+        start_new_session=True,  # a new process group, to stop the process with its children
         pass_fds=[lock.fileno()],
     )
     try:
@@ -121,13 +125,13 @@ def run_process(
             time.sleep(_POLL)
         return process.wait()
     finally:
-        _end(process)  # what it has started, and on an interrupt the process itself
+        _end(process)  # stops its children, and after an interrupt the process itself
         lock.truncate(0)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the whole process group: what the process started does not outlive it, as in a container."""
-    with contextlib.suppress(ProcessLookupError):  # nothing is left
+    """Stop the whole process group, because in a container no child outlives the process."""
+    with contextlib.suppress(ProcessLookupError):  # the group has ended
         os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE)
@@ -136,10 +140,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def describe_exit(status: int, log: Path, begun: int) -> str:
-    """How a process ended, and of what: the last of our own errors, which others wrap, else the last that it named.
+    """Return the exit status and cause: the last InfeedError in the log, or else the last other exception.
 
     Args:
-      begun: where the output of the process begins in the log.
+      status: exit status of the process.
+      log: file with the output.
+      begun: byte offset of the process's output in the log.
     """
     how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     with log.open("rb") as file:
@@ -152,19 +158,19 @@ def describe_exit(status: int, log: Path, begun: int) -> str:
 
 
 def last_lines(log: Path, count: int = 15) -> list[str]:
-    """The end of a log, long lines cut."""
+    """Return the last lines of a log, and truncate long lines."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     return [line if len(line) <= 300 else f"{line[:300]} ..." for line in lines[-count:]]
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What is to go wrong.
+    """Failures to inject.
 
     Attributes:
-      kills: by node, how many of its first attempts are killed once they have begun to write.
-      dirty_retries: nodes whose attempts all write to one place, as where the pod alone is started again: the second
-        attempt finds what the first, which is killed, has left behind.
+      kills: number of first attempts to kill by node. The kill happens after the attempt starts to write.
+      dirty_retries: nodes whose attempts share one output folder, as when only the pod restarts. A retry then finds
+        the files of the killed attempt.
     """
 
     kills: Mapping[str, int] = field(default_factory=dict)
@@ -172,35 +178,35 @@ class Faults:
 
     @classmethod
     def parse(cls, fail: Sequence[str], leave: Sequence[str]) -> Faults:
-        """Reads `NODE` or `NODE:3` of each `--fail`, and the nodes of `--leave`, which fail once if `--fail` is silent.
+        """Parse `NODE` or `NODE:3` of each `--fail`, and the nodes of `--leave`, which fail once by default.
 
         Raises:
-          InfeedError: the number is not one.
+          InfeedError: the number of attempts is invalid.
         """
         kills = dict.fromkeys(leave, 1)
         for text in fail:
             node, colon, count = text.partition(":")
             if colon and not (count.isdecimal() and int(count)):
-                do = f"write --fail {node}:2, say, for the first two attempts"
+                do = f"use for example --fail {node}:2 for the first two attempts"
                 raise InfeedError(f"{count!r} is not a number of attempts", where=f"--fail {text}", do=do)
             kills[node] = int(count) if colon else 1
         return cls(kills, frozenset(leave))
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Raises InfeedError unless these are steps of the job that can fail in that way."""
+        """Raise InfeedError if a node is not a step of the job, or has no retries where they are necessary."""
         steps = {task.node: task for task in tasks if task.container is not None}
         for node in self.kills:
             if node not in steps:
-                do = f"the steps that run something: {', '.join(steps)}"
+                do = f"use one of the steps that run a container: {', '.join(steps)}"
                 raise InfeedError(f"there is no step {node!r} to fail", do=do)
         for node in sorted(self.dirty_retries):
             if not steps[node].retries:
                 raise InfeedError(
-                    f"{node} is not retried, so there is no attempt to find what an earlier one left",
-                    do="give it retries in the config's deploy.resources, and compile again",
+                    f"{node} is not retried, so no later attempt can find the files of a killed one",
+                    do="set retries for it in deploy.resources of the config, and compile again",
                 )
 
 
 def has_begun(folders: Sequence[str]) -> bool:
-    """Whether any of the outputs exists in part: the moment at which a death does the most harm."""
+    """Report whether any output is partly written, which is when a kill does the most harm."""
     return any(os.path.isfile(path) or any(files for _, _, files in os.walk(path)) for path in folders)

@@ -1,8 +1,7 @@
-"""A compiled job and how to rehearse it in, what came of it out.
+"""Rehearses a compiled job, after checking that a rehearsal is possible.
 
-What cannot be rehearsed is refused first: what the target would refuse, what a step would start elsewhere, what has no
-stand-in, and places that this machine does not have and no `PathMapping` names: buckets, and folders that are mounted
-on the cluster.
+The checks reject jobs that the target rejects, steps that start work on a service, and unsupported tasks. They also
+reject buckets and mounted folders that are not on this machine and that no `PathMapping` maps.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from infeed.pipelines.rehearse.launch import ContainerLauncher, Faults, Launcher
 from infeed.pipelines.rehearse.step import RunContext
 from infeed.pipelines.rehearse.store import Store, open_store
 
-# What a command line names when its step hands the work to a service: such a step costs money wherever it runs.
+# Prefixes of arguments of steps that start work on a service, which costs money.
 _SERVICES = {
     "tfx.extensions.google_cloud_ai_platform.": "Vertex AI",
     "google_cloud_pipeline_components.": "Google Cloud",
     "--runner=DataflowRunner": "Dataflow",
-    "DataflowRunner": "Dataflow",  # after `--runner` as a word of its own
+    "DataflowRunner": "Dataflow",  # as a separate argument after `--runner`
 }
 _LOCAL = re.compile(r"(?<![\w:/.-])(?:/[\w.-]+){2,}")
 _OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")
@@ -41,17 +40,17 @@ _REMOTE = re.compile(r"\b(?:gs|s3|minio|hdfs|abfss?)://[\w.-][^\s\"'\\,;)}\]]*")
 
 
 def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
-    """Raises InfeedError where the target would refuse the job, or a task cannot be rehearsed here."""
+    """Raise InfeedError if the target would reject the job, or a task cannot be rehearsed."""
     for task in walk(tasks):
         if task.is_loop:
-            do = "rehearse a job without it"
+            do = "rehearse a job without loops"
             raise InfeedError("a loop over items cannot be rehearsed", where=_where(task), do=do)
     for task in leaves(tasks):
         _check_executor(task, target)
         for service in _services(task):
             raise InfeedError(
-                f"{task.node} would hand its work to {service}, which is not rehearsed here",
-                do="compile without it, such as deploy.vertex's endpoint and dataflow, and rehearse that",
+                f"{task.node} would start work on {service}, which a rehearsal does not support",
+                do="compile without the service, for example without endpoint and dataflow of deploy.vertex",
             )
 
 
@@ -59,12 +58,12 @@ def _check_executor(task: Task, target: Target) -> None:
     executor = task.executor or {}
     if not executor.keys() & {"container", "importer", "resolver"}:
         kind = next(iter(executor), "nothing")
-        do = "compile the job for Kubeflow: there it is a container"
+        do = "compile the job for Kubeflow, which runs the step in a container"
         raise InfeedError(f"executor {kind!r} cannot be rehearsed", where=_where(task), do=do)
     if "resolver" in executor and target == "kubeflow":
         raise InfeedError(
-            f"Kubeflow's backend runs no resolvers, and refuses the job for {task.node}",
-            do="compile it with --target kubeflow, which leaves them out, or rehearse it for Vertex AI",
+            f"Kubeflow's backend runs no resolvers, and rejects the job because of {task.node}",
+            do="compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI",
         )
 
 
@@ -76,15 +75,15 @@ def _services(task: Task) -> Iterator[str]:
     container = task.container or {}
     words = [*container.get("command", ()), *container.get("args", ())]
     if starts_custom_job(words):
-        words = [word for word in words if not word.startswith(EXECUTORS)]  # they have a stand-in
+        words = [word for word in words if not word.startswith(EXECUTORS)]  # custom_job.py emulates them
     yield from (service for sign, service in _SERVICES.items() if any(word.startswith(sign) for word in words))
 
 
 @dataclass(frozen=True)
 class PathMapping:
-    """Wherever the job says `source` or something below it, the rehearsal says `target`.
+    """Replacement of a path, and of all paths below it, in the job.
 
-    A location mapped to itself is used as it is, with whatever credentials the steps find.
+    If `source` and `target` are equal, the steps use the location itself, with the credentials that they find.
     """
 
     source: str
@@ -92,22 +91,22 @@ class PathMapping:
 
     @classmethod
     def parse(cls, text: str) -> PathMapping:
-        """Reads `gs://bucket=/folder`, or `/folder` alone for one that is used as it is.
+        """Parse `gs://bucket=/folder`, or `/folder` for a folder that keeps its path.
 
         Raises:
-          InfeedError: it has not two sides, and is no folder.
+          InfeedError: the source or the target is missing.
         """
         source, equals, target = text.partition("=")
         if source.startswith("/") and not equals:
             target = source
         if not source or not target:
-            raise InfeedError(f"--map {text!r} has not two sides", do="write --map gs://bucket=/folder")
-        there = target.rstrip("/") if "://" in target else os.path.abspath(target)  # steps have folders of their own
+            raise InfeedError(f"--map is {text!r}, which is not SOURCE=TARGET", do="use --map gs://bucket=/folder")
+        there = target.rstrip("/") if "://" in target else os.path.abspath(target)
         return cls(source.rstrip("/") if not source.endswith("://") else source, there)
 
 
 class Locations:
-    """Several maps; the longest source that fits is the one that counts."""
+    """Path mappings of a rehearsal. The longest matching source wins."""
 
     def __init__(self, maps: Sequence[PathMapping]) -> None:
         ordered = sorted(maps, key=lambda map_: len(map_.source), reverse=True)
@@ -116,15 +115,15 @@ class Locations:
 
     @property
     def folders(self) -> list[str]:
-        """The targets on this machine."""
+        """Targets on this machine."""
         return [target for target in self._targets.values() if "://" not in target]
 
     def apply(self, value: Any) -> Any:
-        """`value`, which is JSON, with every string in it mapped; locations inside of longer texts too."""
+        """Return JSON data with the paths in every string replaced, including paths inside longer texts."""
         return mapped(value, self._in_text)
 
     def check_no_others(self, spec: Any) -> None:
-        """Raises InfeedError if the job, mapped already, still names a location that is not on this machine."""
+        """Raise InfeedError if the mapped job still names a location that is not on this machine."""
         remote = (location for text in _strings(spec) for location in _REMOTE.findall(text))
         found = sorted({location for location in remote if not self._is_kept(location)})
         if found:
@@ -133,20 +132,20 @@ class Locations:
             more = f" and {len(found) - 1} more" if len(found) > 1 else ""
             raise InfeedError(
                 f"the job names {found[0]}{more}, not on this machine",
-                do=f"say what stands for it: --map {bucket}=FOLDER (or --map {bucket}={bucket} to use it as it is)",
+                do=f"map it to a folder: --map {bucket}=FOLDER (or --map {bucket}={bucket} to use the bucket itself)",
             )
 
     def check_seen(self, values: Any, mounted: Sequence[str]) -> None:
-        """Raises InfeedError if `values` of the job, mapped already, name a place of this machine outside of `mounted`.
+        """Raise InfeedError if `values` of the mapped job name local paths outside the mounted folders.
 
-        An image sees nothing else: what a step looks for there it would not find, and what it writes would be gone.
+        A step in an image cannot read such paths, and the files that it writes there are lost.
         """
         named = {path for text in _strings(values) for path in _LOCAL.findall(text) if _is_of_this_machine(path)}
         unseen = sorted(path for path in named if not any(_is_in(path, folder) for folder in mounted))
         if unseen:
             more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
             maps = " ".join(f"--map {folder}" for folder in _round(unseen))
-            raise InfeedError(f"the image does not see {unseen[0]}{more}, of this machine", do=f"add {maps}")
+            raise InfeedError(f"the image cannot read {unseen[0]}{more} of this machine", do=f"add {maps}")
 
     def _in_text(self, value: Any) -> Any:
         if not (isinstance(value, str) and self._pattern):
@@ -167,7 +166,7 @@ def _prefix(source: str) -> str:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """What a job hands to its steps; their commands are programs, which may name what they like."""
+    """Yield the strings in a job except commands, because programs may contain any path."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from () if key in ("command", "description", "instanceSchema") else _strings(item)
@@ -179,14 +178,14 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _is_of_this_machine(path: str) -> bool:
-    """Whether it is here, or could be made here in a folder that is."""
+    """Report whether the path exists, or its parent folder does."""
     parent = os.path.dirname(path)
     here = os.path.exists(path) or (parent.count("/") > 1 and os.path.isdir(parent))
     return here and not path.startswith(_OF_EVERY_IMAGE)
 
 
 def _round(paths: Sequence[str]) -> list[str]:
-    """The folders to mount so that all of the paths are seen."""
+    """Return the folders to mount for all of the paths."""
     folders = sorted({path if os.path.isdir(path) else os.path.dirname(path) for path in paths})
     return [one for one in folders if not any(_is_in(one, other) for other in folders if other != one)]
 
@@ -197,16 +196,17 @@ def _is_in(path: str, folder: str) -> bool:
 
 @dataclass(frozen=True)
 class RehearseOptions:
-    """How to rehearse.
+    """Options of a rehearsal.
 
     Attributes:
-      root: folder of everything that is written.
-      project: folder of the user's own files, in which steps run.
-      image: runs the steps inside of this image; on this machine by default.
-      parameters: `NAME=VALUE` of runtime parameters.
-      maps: what stands for the buckets and mounted folders that the job names.
-      target: kubeflow runs no drivers and refuses resolvers, as its own backend does.
-      use_cache: take outputs of earlier rehearsals.
+      root: folder of all outputs.
+      project: folder of the user's files, and working directory of the steps.
+      image: image that runs the steps. Steps run on this machine by default.
+      parameters: runtime parameters as `NAME=VALUE`.
+      maps: replacements of buckets and mounted folders.
+      faults: failures to inject.
+      target: platform to emulate. kubeflow runs no drivers and rejects resolvers.
+      use_cache: whether to reuse outputs of earlier rehearsals.
     """
 
     root: str
@@ -221,11 +221,12 @@ class RehearseOptions:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What came of it.
+    """Result of a rehearsal.
 
     Attributes:
-      name: of this rehearsal, which is also that of its folders.
-      outputs: artifacts by node and key, of the nodes that succeeded.
+      name: name of the rehearsal and of its folders.
+      report: states of the steps.
+      outputs: artifacts of the successful nodes by node and key.
     """
 
     name: str
@@ -234,12 +235,11 @@ class Rehearsal:
 
 
 def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) -> Rehearsal:
-    """Executes every step of `job`, one after the other.
+    """Execute every step of `job` in order.
 
     Raises:
-      InfeedError: before anything has been started: the job cannot be rehearsed, a parameter is wrong or missing, a
-        location is not on this machine, or not seen by the image, no container engine works, another rehearsal uses
-        the root.
+      InfeedError: before any step starts, if the job is not supported, a parameter is invalid or missing, a location
+        is not available, no container engine works, or another rehearsal uses the root.
     """
     locations = Locations(options.maps)
     job = dataclasses.replace(job, spec=locations.apply(job.spec), runtime=locations.apply(job.runtime))
@@ -266,7 +266,7 @@ def _root_parameters(job: CompiledJob, given: Sequence[str]) -> dict[str, Any]:
 
 
 def _task_specs(tasks: tuple[Task, ...]) -> list[Any]:
-    """The parts of a job that name values; where it keeps its artifacts does not matter here."""
+    """Return the task specs of a job, which contain all values except the root of the artifacts."""
     return [task.spec for task in walk(tasks)]
 
 
@@ -311,7 +311,7 @@ def _context(
 
 
 def _new_name(root: Path) -> str:
-    """The time, with a number where a second is not fine enough."""
+    """Return the current time, with a number if that name exists."""
     time_ = datetime.now().strftime("%Y%m%d-%H%M%S")
     names = [time_, *(f"{time_}-{number}" for number in range(2, 1000))]
     return next(name for name in names if not (root / "logs" / name).exists())

@@ -1,4 +1,4 @@
-"""One step: its driver, the look into the cache, and attempts until one succeeds or the job allows no more."""
+"""Runs one step: its driver, the cache lookup, and attempts until one succeeds or no retries are left."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from infeed.pipelines.rehearse.store import Execution, Store
 _ON_PURPOSE = "killed on purpose"
 
 OnProgress = Callable[[str], None]
-"""Called with a few words on what the step does now."""
+"""Callback for a short note on the progress of the step."""
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What all steps of a rehearsal have in common.
+    """Settings that all steps of a rehearsal share.
 
     Attributes:
-      root: of everything that is written.
+      root: folder of all outputs.
       run: name of this rehearsal.
-      pipeline: name of the pipeline; the cache and resolvers look no further.
-      project: folder of the user's own files, in which the steps run.
-      legacy: whether the job is of schema 2.0.
-      use_cache: whether to look there at all.
-      runs_drivers: whether ExampleGens look at their input before the cache is asked.
-      job: values of the whole job that placeholders name.
+      pipeline: name of the pipeline, which is the scope of the cache and of resolvers.
+      project: folder of the user's files, and working directory of the steps.
+      legacy: whether the job has schema 2.0.
+      use_cache: whether to reuse cached outputs.
+      runs_drivers: whether drivers of ExampleGens run before the cache lookup.
+      job: values of the whole job for placeholders.
     """
 
     root: Path
@@ -55,19 +55,19 @@ class RunContext:
     store: Store
 
     def attempt_dir(self, task: Task, attempt: str) -> AttemptDir:
-        """A folder of its own for each attempt, so that none finds what another has left."""
+        """Return the output folder of an attempt. No two attempts share a folder."""
         return AttemptDir(str(self.root / "artifacts" / self.run / task.node / attempt), name=f"{self.run}/{task.node}")
 
     def log(self, node: str) -> Path:
-        """Everything that the attempts of a step print; beside it, with `.sh`, the command line of the last one."""
+        """Return the log file of a step. A file next to it, with `.sh`, holds the last command line."""
         return self.root / "logs" / self.run / f"{node}.log"
 
 
 def run_step(task: Task, inputs: TaskIO, context: RunContext, tell: OnProgress) -> TaskResult:
-    """Runs a container task as the cluster would.
+    """Run a container task as a cluster does.
 
     Raises:
-      InfeedError: the job asks for something that cannot be, such as a placeholder for an input that is not there.
+      InfeedError: the job is invalid, for example because a placeholder names a missing input.
     """
     path = context.log(task.node)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def run_step(task: Task, inputs: TaskIO, context: RunContext, tell: OnProgress) 
 
 
 class _StepError(Exception):
-    """A process of the step failed; in words."""
+    """A process of the step failed."""
 
 
 class _StepRunner:
@@ -99,7 +99,7 @@ class _StepRunner:
         return self._cached(key) or self._execute(inputs, said, key)
 
     def _drive(self, inputs: TaskIO) -> Any:
-        """What the driver says: parameters, and metadata of the outputs; where those will be is not its to say."""
+        """Run the driver and return its parameters and metadata of the outputs, without URIs."""
         driver = self._task.driver
         if not (driver and self._context.runs_drivers):
             return {}
@@ -125,7 +125,7 @@ class _StepRunner:
         return TaskResult(NodeState.CACHED, TaskIO(hit.parameters, artifacts), note=f"made in {hit.run}")
 
     def _execute(self, inputs: TaskIO, said: Any, key: str) -> TaskResult:
-        """Attempts until one succeeds; the job's pauses between them are left out."""
+        """Run attempts until one succeeds, without the job's pauses between attempts."""
         allowed = (self._task.retries or 0) + 1
         for attempt in range(1, allowed + 1):
             note = _of_attempts(attempt, allowed, self._kills)
@@ -174,7 +174,7 @@ class _StepRunner:
         attempt_dir: AttemptDir,
         dies: bool = False,
     ) -> None:
-        """Runs the container's command, or its driver's, once."""
+        """Run the command of the container or of its driver once."""
         message = executor_io.executor_input(inputs, outputs, self._task, attempt_dir, self._context.legacy)
         view = executor_io.view(message, inputs, outputs, self._context.job)
         uris = [artifact.uri for artifact in outputs.values()]
@@ -192,7 +192,7 @@ class _StepRunner:
 
     def _command_line(self, arguments: Sequence[str], view: View) -> list[str]:
         if not arguments:
-            do = "name the command in the component, or in KubeflowV2DagRunnerConfig's default_commands"
+            do = "set the command in the component, or in KubeflowV2DagRunnerConfig's default_commands"
             raise InfeedError("the job leaves the command to the image's entry point", where=self._task.node, do=do)
         words = fill_arguments(arguments, view)
         return self._context.launcher.command(
@@ -206,11 +206,11 @@ class _StepRunner:
                 argv, cwd=context.project, env=env, log=self._log, lock=context.store.lock, dies_when=dies_when
             )
         except OSError as error:
-            do = "rehearse inside the image that has it: --image NAME"
+            do = "rehearse in an image that has the program: --image NAME"
             raise InfeedError(f"cannot start {argv[0]!r}: {error.strerror}", where=self._task.node, do=do) from error
 
     def _write_script(self, argv: Sequence[str]) -> None:
-        """What is started, so that it can be started again by hand."""
+        """Write a script that repeats the command by hand."""
         env = {**self._context.launcher.environment, **self._env}
         lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
         lines = ["#!/bin/sh", f"cd {shlex.quote(self._context.project)}", *lines, f"exec {shlex.join(argv)}", ""]
@@ -222,14 +222,14 @@ class _StepRunner:
 
 
 def _make_room(uris: Sequence[str], message: Any) -> None:
-    """The folders that the launcher of Kubeflow makes: those round the outputs, not the outputs themselves."""
+    """Create the parent folders of the outputs, as Kubeflow's launcher does, but not the outputs."""
     files = [spec["outputFile"] for spec in message["outputs"]["parameters"].values()]
     for path in (*uris, *files, message["outputs"]["outputFile"]):
         os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
 def _put(path: str, said: Any) -> None:
-    """Leaves what the driver said where the step looks for it, and nothing where there was no driver."""
+    """Write the driver's output for the step, or remove the file if no driver ran."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     Path(path).unlink(missing_ok=True)
     if said:
@@ -244,14 +244,16 @@ def _of_attempts(attempt: int, allowed: int, kills: int) -> str:
 
 
 def fingerprint(task: Task, inputs: TaskIO, planned: Mapping[str, Artifact], image: str) -> str:
-    """A digest of the inputs, of what is to come out, and of the container.
+    """Return a digest of the inputs, the planned outputs and the container.
 
-    The parts are those of GenerateCacheKey in Kubeflow's backend/src/v2/cacheutils/cache.go: artifacts that go in count
-    by name, those that come out without their place, the command line before its placeholders are filled. The values
-    themselves are this store's own.
+    The parts are those of GenerateCacheKey in Kubeflow's backend/src/v2/cacheutils/cache.go: names of input artifacts,
+    output artifacts without URIs, and the command line with its placeholders. The digests differ from Kubeflow's.
 
     Args:
-      image: that the step runs in here.
+      task: task of the step.
+      inputs: inputs of the step.
+      planned: planned output artifacts by key.
+      image: image that runs the step.
     """
     assert task.executor is not None
     container = task.executor["container"]

@@ -1,7 +1,7 @@
-"""What a rehearsal remembers under its root: artifacts and executions, in one file of JSON.
+"""Store of artifacts and executions under a rehearsal's root, in one JSON file.
 
-It stands in for ML Metadata, which resolvers and importers ask, and for the cache of the cluster. The file is replaced
-whole after each step, so that a rehearsal that is killed leaves the steps before it to the next one.
+The store replaces ML Metadata, which resolvers and importers query, and the cluster's cache. Each step replaces the
+file atomically, so that the next rehearsal can reuse the finished steps of a killed one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Test = Callable[[Artifact], bool]
 
 @dataclass(frozen=True)
 class Execution:
-    """A step that succeeded.
+    """A successful step.
 
     Attributes:
-      run: identifier of its rehearsal.
-      fingerprint: of everything that decides about its outputs.
-      artifacts: names by output key.
-      parameters: values by output key.
+      run: id of the rehearsal.
+      fingerprint: digest of everything that determines the outputs.
+      artifacts: artifact names by output key.
+      parameters: parameter values by output key.
     """
 
     pipeline: str
@@ -50,13 +50,13 @@ class Execution:
 
 @contextlib.contextmanager
 def open_store(root: Path) -> Iterator[Store]:
-    """The store of `root`, made where there is none, for this process and the steps that it starts.
+    """Open or create the store of `root`, and lock it for this process and its steps.
 
-    A step holds the lock too, and goes on where its rehearsal is killed: it would write between the next one's files.
-    Hence no lock of `filelock`: no child inherits one, and it empties the file, which holds the step's id.
+    A step inherits the lock, because it outlives a killed rehearsal and would write among the files of the next one.
+    `filelock` does not fit: children do not inherit its lock, and it truncates the file, which holds the step's id.
 
     Raises:
-      InfeedError: another rehearsal has it, or the file is of another version.
+      InfeedError: another rehearsal holds the lock, or another version wrote the file.
     """
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("a+") as lock:
@@ -66,24 +66,24 @@ def open_store(root: Path) -> Iterator[Store]:
             lock.seek(0)
             step = lock.read()
             end = f"end its step (kill -- -{step}), " if step else ""
-            what, do = "another rehearsal is running there", f"wait for it, {end}or give another --root"
-            raise InfeedError(f"{what}, or a step of one that was killed", where=str(root), do=do) from error
+            what, do = "another rehearsal is running there", f"wait for it, {end}or use another --root"
+            raise InfeedError(f"{what}, or a step of a killed rehearsal", where=str(root), do=do) from error
         yield Store(root / "rehearsals.json", lock)
 
 
 class Store:
-    """Artifacts and executions, oldest first; `lock` is the file by which it is kept from other rehearsals."""
+    """Artifacts and executions, oldest first; `lock` is the locked file that keeps other rehearsals out."""
 
     def __init__(self, path: Path, lock: IO[str]) -> None:
         self._path, self.lock = path, lock
         self._artifacts: dict[str, Artifact] = {}
-        self._pipelines: dict[str, str] = {}  # of each artifact
+        self._pipelines: dict[str, str] = {}  # by artifact
         self._executions: list[Execution] = []
         if path.exists():
             self._load(json.loads(path.read_text(encoding="utf-8")))
 
     def record(self, execution: Execution, artifacts: Sequence[Artifact]) -> None:
-        """Adds a finished step and what it made."""
+        """Add a finished step and its artifacts."""
         for artifact in artifacts:
             self._artifacts[artifact.name] = artifact
             self._pipelines[artifact.name] = execution.pipeline
@@ -92,14 +92,14 @@ class Store:
             file.write(json.dumps(self._to_json(), indent=1).encode())
 
     def cached(self, pipeline: str, fingerprint: str) -> Execution | None:
-        """The newest execution of that fingerprint whose outputs are still there."""
+        """Return the newest execution with that fingerprint whose outputs still exist."""
         for execution in reversed(self._executions):
             if (execution.pipeline, execution.fingerprint) == (pipeline, fingerprint) and self._is_whole(execution):
                 return execution
         return None
 
     def newest(self, pipeline: str) -> Iterator[Artifact]:
-        """Artifacts of that pipeline's rehearsals, the newest first."""
+        """Yield the artifacts of a pipeline, the newest first."""
         return (self._artifacts[name] for name in reversed(self._artifacts) if self._pipelines[name] == pipeline)
 
     def artifact(self, name: str) -> Artifact:
@@ -111,7 +111,7 @@ class Store:
 
     def _load(self, content: Mapping[str, Any]) -> None:
         if content.get("format") != _FORMAT:
-            do = "give another --root, or remove the file"
+            do = "use another --root, or remove the file"
             raise InfeedError("written by another version of tfx-infeed", where=str(self._path), do=do)
         for entry in content["artifacts"]:
             artifact = Artifact(**{name: value for name, value in entry.items() if name != "pipeline"})
@@ -130,20 +130,20 @@ class Store:
         }
 
 
-# Resolvers and importers: the tasks that find or name artifacts, and start nothing.
+# Resolvers and importers find or name artifacts, and start no process.
 #
-# TFX compiles its `LatestBlessedModelStrategy` to two resolvers, for the newest good blessing and for the model that it
-# is about, and `LatestArtifactStrategy` to one. Each asks ML Metadata by a filter of comparisons joined with AND.
+# TFX compiles `LatestBlessedModelStrategy` to two resolvers, for the newest blessing and for its model, and
+# `LatestArtifactStrategy` to one. Each queries ML Metadata with comparisons joined by AND.
 
 
 def resolve(task: Task, inputs: TaskIO, store: Store, pipeline: str, job: Mapping[str, Any]) -> TaskIO:
-    """The newest artifacts of that pipeline which pass each filter; an empty list where there are none."""
+    """Return the newest artifacts of the pipeline that match each filter of a resolver."""
     assert task.executor is not None
     view = {**job, "inputs": inputs_view(inputs)}
     found: dict[str, list[Artifact]] = {}
     for key, query in task.executor["resolver"].get("outputArtifactQueries", {}).items():
         if any(not artifacts for artifacts in inputs.artifacts.values()):
-            found[key] = []  # it would look for what an earlier resolver has not found
+            found[key] = []  # an upstream resolver found nothing
             continue
         tests = _tests(fill(query["filter"], view))
         passing = [artifact for artifact in store.newest(pipeline) if all(test(artifact) for test in tests)]
@@ -154,7 +154,7 @@ def resolve(task: Task, inputs: TaskIO, store: Store, pipeline: str, job: Mappin
 def import_artifact(
     task: Task, inputs: TaskIO, store: Store, pipeline: str, job: Mapping[str, Any], name: str
 ) -> TaskIO:
-    """The artifact that an importer names; the one imported before, unless it is to be imported again."""
+    """Return the artifact of an importer, and reuse an earlier import unless `reimport` is set."""
     assert task.executor is not None
     importer = task.executor["importer"]
     view = {**job, "inputs": inputs_view(inputs)}
@@ -186,7 +186,7 @@ def _tests(text: str) -> list[Test]:
     for comparison in text.split(" AND "):
         parts = _COMPARISON.fullmatch(comparison)
         if not parts:
-            do = "the rehearsal knows comparisons with = that are joined by AND, as TFX's resolvers make them"
+            do = "use comparisons with = joined by AND, as TFX's resolvers do"
             raise InfeedError(f"cannot read the filter {comparison!r}", where=text, do=do)
         tests.append(_test(parts[1], parts[3] if parts[2] is None else parts[2]))
     return tests

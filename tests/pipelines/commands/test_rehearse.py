@@ -127,7 +127,7 @@ def test_mistakes_are_told_before_anything_runs(jobs: ModuleType, tmp_path: Path
     for words, message in [
         (("--set", "rate=1"), "unknown parameter 'rate'"),
         (("--fail", "Trainer"), "there is no step 'Trainer' to fail"),
-        (("--map", "gs://a"), "has not two sides"),
+        (("--map", "gs://a"), "gs://a"),
     ]:
         done = rehearse(job, *words)
         assert (done.exit_code, done.stdout) == (2, "")

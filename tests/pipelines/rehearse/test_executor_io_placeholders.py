@@ -35,9 +35,7 @@ def test_placeholders_become_values(text: str, filled: str) -> None:
 
 
 def test_what_is_not_there_is_named() -> None:
-    with pytest.raises(
-        InfeedError, match=r"nothing stands for the placeholder \{\{\$.inputs.artifacts\['none'\].uri\}\}"
-    ):
+    with pytest.raises(InfeedError, match=r"\{\{\$.inputs.artifacts\['none'\].uri\}\}"):
         fill("{{$.inputs.artifacts['none'].uri}}", VIEW)
 
 

@@ -62,7 +62,7 @@ def test_programs_may_name_what_they_like() -> None:
 
 @pytest.mark.parametrize("text", ["gs://a", "=x", "gs://a="])
 def test_a_map_has_two_sides(text: str) -> None:
-    with pytest.raises(InfeedError, match="has not two sides"):
+    with pytest.raises(InfeedError, match="--map is"):
         PathMapping.parse(text)
 
 
@@ -76,7 +76,7 @@ def test_an_image_has_to_see_each_place_of_this_machine_that_the_job_names(tmp_p
         "there": "/mnt/x/y",
         "more": "gs://a/b /usr/bin",
     }
-    with pytest.raises(InfeedError, match=rf"does not see {data} and 1 more(.|\n)*--map {data} --map {out.parent}$"):
+    with pytest.raises(InfeedError, match=rf"{data} and 1 more(.|\n)*--map {data} --map {out.parent}$"):
         Locations([]).check_seen(named, mounted=["/root"])
     Locations([]).check_seen(named, mounted=[f"{data}", f"{out.parent}/"])
     Locations([]).check_seen(named, mounted=[f"{tmp_path}"])
