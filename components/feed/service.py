@@ -1,14 +1,14 @@
-"""Readers outside of the training process: a tf.data service, started here by one call or running elsewhere.
+"""Input from a tf.data service, which runs on this machine or elsewhere.
 
     service = start_service(workers=2)
     dataset = read_remotely(dataset, service.address)
     ...
     service.close()
 
-A service that others run is used by its address alone: `read_remotely(dataset, "grpc://reader-0:5000")`.
+To use a service on another machine, pass its address: `read_remotely(dataset, "grpc://reader-0:5000")`.
 
-Such a service runs the graphs that it is sent, and asks nobody who he is. TensorFlow's servers listen on every address
-of the machine and take no other; `bind` closes all but one by a filter on their sockets.
+A service runs the graphs that clients send, without authentication. TensorFlow's servers listen on every address of the
+machine and have no option to change this. `bind` restricts them to one address by a filter on their sockets.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _SHARDING = tf.data.experimental.service.ShardingPolicy.DYNAMIC
 
 
 def read_remotely(dataset: tf.data.Dataset, address: str, *, job: str = "training") -> tf.data.Dataset:
-    """`dataset`, made by the workers of a tf.data service instead of here.
+    """Return `dataset` as computed by the workers of a tf.data service.
 
-    Each pass gives every element at most once, over all that read the same `job`, in no particular order; elements that
-    a worker had begun when it died are lost. Several training workers that name the same job share its batches.
+    All readers of a `job` share the elements of each pass. A pass gives every element at most once, in no particular
+    order. If a worker dies, the elements that it was computing are lost.
 
     Args:
-      dataset: one pass of whole batches. It is sent to the service as a graph, so it cannot call Python: no generator,
-        no `numpy_function`.
-      address: of the dispatcher, `grpc://host:port`.
-      job: who reads the same job shares the elements of each pass.
+      dataset: one pass of whole batches. The service gets a graph, so the dataset cannot call Python, for example in a
+        generator or a `numpy_function`.
+      address: address of the dispatcher, `grpc://host:port`.
+      job: name of the job that readers share.
 
     Raises:
       InfeedError: no dispatcher answers.
@@ -55,7 +55,7 @@ def read_remotely(dataset: tf.data.Dataset, address: str, *, job: str = "trainin
 
 
 def _require_answer(address: str) -> None:
-    """TensorFlow itself would try for ever."""
+    """Raise InfeedError if no dispatcher answers; TensorFlow would retry forever."""
     host, _, port = address.removeprefix(f"{_PROTOCOL}://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
@@ -69,30 +69,30 @@ def _require_answer(address: str) -> None:
 
 @dataclass(frozen=True)
 class Service:
-    """A service in a process of its own, at `address`."""
+    """A tf.data service in its own process."""
 
     address: str
     process: subprocess.Popen[str]
 
     def close(self) -> None:
-        """Ends the process."""
+        """Stop the process."""
         self.process.kill()
         self.process.communicate()
 
 
 def start_service(workers: int = 1, bind: str = _LOCAL) -> Service:
-    """Starts a dispatcher and its workers in a process on this machine.
+    """Start a dispatcher and its workers in a process on this machine.
 
-    It ends with this process, too, even if that is killed: its standard input is closed then.
+    The service stops when this process ends or is killed, because its standard input closes.
 
     Args:
-      workers: how many.
-      bind: the one IPv4 address of this machine at which the service can be reached. Whoever reaches it can run code
-        here: another one than 127.0.0.1 belongs in a network of your own, and 0.0.0.0 means all.
+      workers: number of workers.
+      bind: IPv4 address of this machine on which the service accepts connections; 0.0.0.0 means all addresses. Clients
+        can run code on this machine, so use other addresses than 127.0.0.1 only in a private network.
 
     Raises:
-      InfeedError: `bind` is no address of this machine, this system cannot close the others, or the process ended
-        before the service ran.
+      InfeedError: `bind` is not an address of this machine, the system does not allow socket filters, or the process
+        exited before the service started.
     """
     _check_own(bind)
     command = [sys.executable, "-m", __name__, str(workers), bind]
@@ -126,18 +126,13 @@ def _address(line: str) -> str:
 
 
 def serve(workers: int, bind: str) -> None:
-    """Runs a dispatcher with its workers until standard input ends.
-
-    Args:
-      workers: each makes a part of every pass, in threads of its own.
-      bind: the address at which they can be reached.
-    """
+    """Run a dispatcher with its workers until standard input ends."""
     service, host = tf.data.experimental.service, _LOCAL if bind == _EVERYWHERE else bind
     dispatcher = service.DispatchServer(service.DispatcherConfig(protocol=_PROTOCOL))
     _close_others(bind)
     address = f"{host}:{dispatcher.target.rpartition(':')[2]}"
     config = service.WorkerConfig(dispatcher_address=address, worker_address=f"{host}:%port%")
-    running = [service.WorkerServer(config) for _ in range(workers)]  # a server ends when nobody holds it
+    running = [service.WorkerServer(config) for _ in range(workers)]  # a server stops when its object is deleted
     _close_others(bind)
     print(f"{_STARTED}{_PROTOCOL}://{address}", flush=True)
     sys.stdin.read()
@@ -145,13 +140,13 @@ def serve(workers: int, bind: str) -> None:
 
 
 def _close_others(bind: str) -> None:
-    """Lets only packets for the address `bind` reach this process's listening sockets, as if they were bound to it."""
+    """Filter packets to this process's listening sockets, as if the sockets were bound to the address `bind`."""
     if bind != _EVERYWHERE:
         for one in _listening():
             with one:
                 try:
                     _attach_filter(one, _only_for(bind))
-                except OSError as error:  # some systems keep filters for root
+                except OSError as error:  # some systems allow filters only for root
                     sys.exit(f"the service cannot be closed for other addresses than {bind}: {error.strerror}")
 
 
@@ -159,7 +154,7 @@ def _listening() -> Iterator[socket.socket]:
     for name in os.listdir("/proc/self/fd"):
         try:
             one = socket.socket(fileno=os.dup(int(name)))
-        except OSError:  # no socket
+        except OSError:  # not a socket
             continue
         if one.family in (socket.AF_INET, socket.AF_INET6) and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             yield one
@@ -168,8 +163,8 @@ def _listening() -> Iterator[socket.socket]:
 
 
 def _only_for(address: str) -> bytes:
-    """A program of Berkeley's packet filter; see Linux's Documentation/networking/filter.rst."""
-    network_header = 0xFFF00000  # SKF_NET_OFF: where the packet's IP header begins
+    """Return a Berkeley packet filter program; see Linux's Documentation/networking/filter.rst."""
+    network_header = 0xFFF00000  # SKF_NET_OFF: offset of the packet's IP header
     load_byte, load_word, shift_right, jump_if_equal, give_back = 0x30, 0x20, 0x74, 0x15, 0x06
     program = [
         (load_byte, 0, 0, network_header),  # version of IP, in the upper four bits
@@ -184,7 +179,7 @@ def _only_for(address: str) -> bytes:
 
 
 def _attach_filter(one: socket.socket, program: bytes) -> None:
-    attach, instructions = 26, ctypes.create_string_buffer(program)  # SO_ATTACH_FILTER, which Python has no name for
+    attach, instructions = 26, ctypes.create_string_buffer(program)  # SO_ATTACH_FILTER, which Python does not define
     one.setsockopt(socket.SOL_SOCKET, attach, struct.pack("HL", len(program) // 8, ctypes.addressof(instructions)))
 
 
