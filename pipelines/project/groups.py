@@ -1,4 +1,4 @@
-"""Columns whose values name groups of rows, such as a user: rows of one user in train and in test flatter a score."""
+"""Find columns that name groups of rows, for example users: a group in both train and test inflates the score."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infeed.components.dataset.statistics.column_statistics import ColumnStatist
 from infeed.pipelines.project.coded_columns import CodedColumn
 from infeed.pipelines.surveys import Group, Task
 
-# Names of columns of those who come back at prediction time, or do not: alone or before an `id` of some kind.
+# Column names of persons and the like, alone or with a suffix such as `id`.
 _WHO = re.compile(
     r"(^|[_\W])(user|customer|client|patient|person|member|account|session|household|subject|visitor|employee|student"
     r"|player|driver|owner|author|family|device)s?([_\W]?(id|key|nr|no|number|name|code|uuid|hash))?$",
@@ -21,9 +21,9 @@ _WHO = re.compile(
 )
 _IDENTIFIER = re.compile(r"(^|[_\W])(id|ID|key|uuid|group)$|[a-z]I[dD]$")
 _LEAST_VALUES = 10
-_LEAST_ROWS = 2  # of a value on average
-_AGREEMENT = {True: 0.1, False: 0.9}  # by whether the name is that of an identifier
-_NEIGHBORS = 0.6  # of the agreement, at which numbers next to each other agree like equal ones: they measure something
+_LEAST_ROWS = 2  # per value on average
+_AGREEMENT = {True: 0.1, False: 0.9}  # required agreement, by whether the name suggests an identifier
+_NEIGHBORS = 0.6  # share of the agreement that neighboring values reach in measurements
 _LEAST_PAIRS = 100
 
 Ints = npt.NDArray[np.int64]
@@ -36,14 +36,14 @@ def find_groups(
     columns: Mapping[str, ColumnStatistics],
     splits: Ints | None = None,
 ) -> tuple[Group, ...]:
-    """The columns of groups, those first whose rows agree most.
+    """Return the columns that name groups, in descending order of agreement in the label.
 
     Args:
-      rows: cells of each column of a sample, the label among them.
-      label: the column to learn.
-      task: whether the label is a class or a quantity.
-      columns: what is known of each column in the whole table, of the ones that may name groups.
-      splits: int64 [rows], the number of the split of each row: 0 is train. None if no file says it.
+      rows: cells of each column of a sample, including the label.
+      label: label column.
+      task: classification or regression.
+      columns: statistics of the candidate columns over the whole table.
+      splits: int64 [rows], split number of each row, 0 for train; None if files do not name splits.
     """
     target = CodedColumn(label, rows[label])
     if target.is_list:
@@ -64,7 +64,7 @@ def _groups(
             continue
         who, identifies = _WHO.search(name), _IDENTIFIER.search(name)
         if not who and not identifies and column.type == "int":
-            continue  # a number counts or measures, unless its name says otherwise
+            continue  # numbers are counts or measurements, unless the name suggests an identifier
         coded = CodedColumn(name, rows[name])
         both = coded.present & target.present
         values = coded.numbers[both[coded.present]]
@@ -76,20 +76,20 @@ def _groups(
 
 
 def _may_be(column: ColumnStatistics) -> bool:
-    """Whether its values repeat, and are many."""
+    """Return whether the column has many values, and each occurs several times."""
     many = _LEAST_VALUES <= column.counts.distinct <= column.present / _LEAST_ROWS
     return many and column.type != "float" and column.lengths.maximum == 1
 
 
 def _shared(column: CodedColumn, splits: Ints) -> float:
-    """Of the values in other splits than train, the share that train has too."""
+    """Return the share of the values in other splits that train also has."""
     of_row = splits[column.present]
     in_train, in_others = (np.unique(column.numbers[mine]) for mine in (of_row == 0, of_row > 0))
     return float(np.isin(in_others, in_train).mean()) if len(in_others) else 0.0
 
 
 def _agreement(values: Ints, target: CodedColumn, both: npt.NDArray[np.bool_], task: Task) -> float:
-    """How much more two rows of one value agree in the label than any two: from 0, by chance, to 1, always."""
+    """Return the excess agreement in the label of two rows with the same value: from 0, by chance, to 1, always."""
     there = both[target.present]
     rows = np.bincount(values)
     if int((rows * (rows - 1)).sum()) < 2 * _LEAST_PAIRS:
@@ -99,7 +99,7 @@ def _agreement(values: Ints, target: CodedColumn, both: npt.NDArray[np.bool_], t
 
 
 def _of_classes(values: Ints, rows: Ints, target: CodedColumn, there: npt.NDArray[np.bool_]) -> float:
-    """Cohen's kappa of pairs."""
+    """Compute Cohen's kappa of pairs."""
     labels = target.numbers[there]
     pairs = np.unique(values * (int(labels.max()) + 1) + labels, return_counts=True)[1]
     within = float((pairs * (pairs - 1)).sum() / (rows * (rows - 1)).sum())
@@ -108,7 +108,7 @@ def _of_classes(values: Ints, rows: Ints, target: CodedColumn, there: npt.NDArra
 
 
 def _of_quantity(values: Ints, rows: Ints, target: CodedColumn, there: npt.NDArray[np.bool_]) -> float:
-    """The share of the variance between the values."""
+    """Compute the share of the label's variance between the values."""
     wanted = np.asarray(target.values[there], np.float64)
     means = np.bincount(values, weights=wanted) / np.maximum(rows, 1)
     within = float(((wanted - means[values]) ** 2).sum()) / max(1, int(np.maximum(rows - 1, 0).sum()))

@@ -1,4 +1,4 @@
-"""How rows become splits and shards, as a command line and `ingest:` in a config say it: by the same names.
+"""Settings of ingest, with the same names on the command line and under `ingest:` in a config.
 
 settings = read_ingest({"split": {"train": 8, "eval": 1, "test": 1}, "filter": "fare > 0"}, "ingest")
 settings.options, settings.shares  # IngestOptions, and the share of each split
@@ -30,33 +30,33 @@ from infeed.components.errors import InfeedError, OptionError
 RULES = ("split_by", "split_salt", "split_label", "split_time", "cut", "split_name")
 _LISTS = ("split", "split_by", "cut", "columns", "balance_split", "required")
 _NEEDS = {"cut": "split_time", "split_salt": "split_by"}
-_ALSO = {"splits": "split", "cuts": "cut"}  # names of the same in Python
+_ALSO = {"splits": "split", "cuts": "cut"}  # names in the Python API
 
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """The options of `infeed ingest` that a pipeline takes as well.
+    """Options of `infeed ingest` that pipelines also accept.
 
     Attributes:
-      split: splits with their shares: "train=8".
+      split: splits with shares, for example "train=8".
       split_by: columns; rows that agree in all of them are in one split.
       split_salt: text that changes how `split_by` divides.
-      split_label: column of labels; each split has its share of every label.
+      split_label: column to stratify the splits by.
       split_time: column of times; needs `cut`.
       cut: times at which the next split begins.
       split_name: column that names the split of each row.
-      columns: the columns to write; all if None.
-      filter: expression, or function, that is true of the rows to keep.
-      required: columns without which a row is a bad row.
+      columns: columns to write; None for all.
+      filter: expression, or function, that is true for the rows to keep.
+      required: columns that must have a value; other rows are bad rows.
       balance: column whose classes are balanced.
       balance_by: "over" repeats rows, "under" drops rows.
-      balance_split: splits that are balanced.
+      balance_split: splits to balance.
       shards: number of shards of each split.
       target_shard_mb: megabytes of records in a shard.
       compression, level, shuffle_seed, on_bad_row, bad_row_limit: as in IngestOptions.
       max_row_mb, allow_outside, compat: as in IngestOptions.
       no_shuffle: keep the order of the input.
-      no_statistics: do not count what is in the columns.
+      no_statistics: skip the column statistics.
     """
 
     split: tuple[str, ...] = ()
@@ -90,9 +90,10 @@ class IngestSettings:
 
     @property
     def options(self) -> IngestOptions:
-        """
+        """The options for ingest.
+
         Raises:
-          OptionError: an option out of its range.
+          OptionError: an option is out of range.
         """
         balance = Balance(self.balance, self.balance_split, self.balance_by) if self.balance else None
         as_they_are = (
@@ -118,7 +119,7 @@ class IngestSettings:
 
     @property
     def shares(self) -> dict[str, int] | None:
-        """Split -> share; None if no split is named."""
+        """Share of each split; None if no split is given."""
         shares = [text.partition("=") for text in self.split]
         return {name: int(share or 1) for name, _, share in shares} or None
 
@@ -133,7 +134,7 @@ class IngestSettings:
         return [rule for rule in rules if rule]
 
     def check(self, where: str) -> None:
-        """Raises InfeedError for options that do not go together; `where` as in `read_ingest`."""
+        """Raise InfeedError if options conflict; `where` is as in `read_ingest`."""
         for text in self.split:
             name, equals, share = text.partition("=")
             if equals and not share.isdecimal():
@@ -159,14 +160,14 @@ class IngestSettings:
 
 
 def read_ingest(given: Mapping[str, Any], where: str = "") -> IngestSettings:
-    """The settings, checked.
+    """Read and check ingest settings.
 
     Args:
-      given: by name; a list may be one value, and the splits a mapping of shares.
-      where: the setting of a config that holds them; empty for the options of a command line.
+      given: values by name; a single value may replace a list, and a mapping of shares the splits.
+      where: config setting that holds them; empty for the command line.
 
     Raises:
-      InfeedError: a setting that does not exist, is wrong, or does not go with another.
+      InfeedError: a setting does not exist, has a wrong value, or conflicts with another.
     """
     plain = {_ALSO.get(name, name): value for name, value in given.items() if value is not None}
     lists = {name: _as_list(name, value) for name, value in plain.items() if name in _LISTS}
@@ -176,14 +177,14 @@ def read_ingest(given: Mapping[str, Any], where: str = "") -> IngestSettings:
 
 
 def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of both, those of `above` first: a rule that makes splits replaces the other rule as a whole."""
+    """Merge settings; `above` takes precedence, and its split rule replaces the other split rule completely."""
     new_rule = any(name in above for name in RULES)
     kept = {_ALSO.get(name, name): value for name, value in below.items()}
     return {**{name: value for name, value in kept.items() if not (new_rule and name in RULES)}, **above}
 
 
 def _as_list(name: str, value: Any) -> Any:
-    """YAML may write one value in place of a list of one, a mapping of shares, and dates without quotes."""
+    """Convert a single value, a mapping of shares, or unquoted YAML dates to a list."""
     if isinstance(value, Mapping):
         return [f"{split}={share}" for split, share in value.items()]
     if isinstance(value, str):
@@ -194,12 +195,12 @@ def _as_list(name: str, value: Any) -> Any:
 
 
 def _named(name: str, where: str) -> str:
-    """The option as the user wrote it."""
+    """Return the option as the user writes it."""
     return f"{where}.{name}" if where else f"--{name.replace('_', '-')}"
 
 
 def _shards(count: int | None, target_mb: int | None) -> ShardOptions:
-    """A target that is asked for is meant: no more shards than it takes, so that many readers have one each."""
+    """Return the shard options; with an explicit target size, no extra shards are made for readers."""
     if target_mb is None:
         return ShardOptions(count=count)
     target = target_mb * 1_000_000

@@ -30,15 +30,15 @@ _SHOWN = 20  # columns that an error names at all
 
 
 class Candidate(NamedTuple):
-    """A column that could be the label.
+    """Column that could be the label.
 
     Attributes:
-      name: of the column.
-      type: "int", "float" or "bytes", as a tf.Example has it.
-      distinct: how many values differ; more than 10,000 are an estimate.
-      examples: some of the values, the commonest first.
-      reasons: why it is likely; empty where it is not.
-      weight: the larger, the likelier.
+      name: name of the column.
+      type: type in a tf.Example: "int", "float" or "bytes".
+      distinct: number of different values; an estimate above 10,000.
+      examples: some values, the commonest first.
+      reasons: why the column is a likely label; empty if it is not.
+      weight: likelihood; larger is likelier.
     """
 
     name: str
@@ -50,10 +50,10 @@ class Candidate(NamedTuple):
 
 
 class LabelNeededError(InfeedError):
-    """No label is given, or the table has no such column.
+    """Error of a missing label, or of a label that is not a column.
 
     Args:
-      candidates: the columns that could be the label, the likeliest first.
+      candidates: columns that could be the label, the likeliest first.
     """
 
     def __init__(self, what: str, *, where: str, do: str, candidates: Sequence[Candidate]) -> None:
@@ -62,7 +62,7 @@ class LabelNeededError(InfeedError):
 
 
 def one_run_each(targets: Sequence[str], names: Sequence[str]) -> str:
-    """What to do about several targets: a run for each, in which the others are no inputs."""
+    """Return the advice for several targets: a run per target, without the other targets as inputs."""
     inputs = [name for name in names if name not in targets]
     columns = ",".join([*inputs, targets[0]]) if len(inputs) <= _SHOWN else "..."
     return (
@@ -72,7 +72,7 @@ def one_run_each(targets: Sequence[str], names: Sequence[str]) -> str:
 
 
 def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedError:
-    """The error of a label of lists: several classes, or several quantities, in a row."""
+    """Return the error of a label with several values per row."""
     others = ",".join(one for one in names if one != name) if len(names) <= _SHOWN else "..."
     return InfeedError(
         "the label is a list, and a model learns one value a row",
@@ -83,12 +83,12 @@ def single_values_needed(name: str, names: Sequence[str], path: str) -> InfeedEr
 
 
 def label_needed(table: Table, path: str, label: str | None, numbers: Collection[str] = ()) -> LabelNeededError:
-    """The error of a table without a label, or without the column `label`.
+    """Return the error of a missing label, or of a label that is not a column.
 
     Args:
-      table: its columns.
-      path: of the table.
-      label: the column that is named; None where none is.
+      table: the table.
+      path: path of the table.
+      label: given label; None if no label is given.
       numbers: text columns that are read as numbers.
     """
     names = [column.name for column in table.columns]
@@ -117,7 +117,7 @@ def label_needed(table: Table, path: str, label: str | None, numbers: Collection
 def candidates(
     columns: Sequence[Column], found: Mapping[str, ColumnStatistics], numbers: Collection[str] = ()
 ) -> list[Candidate]:
-    """The columns that could be the label, the likeliest first; no lists, and none that nothing can be learned from."""
+    """Return the columns that could be the label, the likeliest first, without lists and useless columns."""
     lists = {column.name for column in columns if column.is_list}
     proposed = infer_features({column.name: found[column.name].type for column in columns}, found)
     useful = [one.column for one in proposed if (one.features or one.column in numbers) and one.column not in lists]

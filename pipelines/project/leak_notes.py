@@ -1,4 +1,4 @@
-"""What people read about columns that give the label away, and the error that they are if a run is strict."""
+"""Notes about columns that give the label away, and the error of a strict run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SHOWN = 12  # columns by name
 
 @dataclass(frozen=True)
 class LeaksInUse:
-    """The columns that give the label away, or may do so, and would be learned from.
+    """Columns that (may) give the label away and would be learned from.
 
     Attributes:
-      survey: what was found in the data.
-      features: what becomes of each column.
+      survey: findings about the data.
+      features: features of the columns.
       function: the user's preprocessing_fn, which gets all columns.
       by_survey: whether a function chooses the features from the survey.
-      keep: the columns that are known at prediction time.
+      keep: columns that are known at prediction time.
     """
 
     survey: Survey
@@ -32,14 +32,15 @@ class LeaksInUse:
     keep: Sequence[str]
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """(about what, in words) of each column."""
+        """Yield a note, (subject, text), per column."""
         for column, leak in self._found():
             yield "label leak", f"{column.name} {self._words(column, leak)}"
 
     def check(self, data: str) -> None:
-        """
+        """Check a strict run.
+
         Raises:
-          InfeedError: columns that are not kept give the label away, all of them by name.
+          InfeedError: columns that are not kept give the label away; the error names them.
         """
         found = [(column, leak) for column, leak in self._found() if leak.sure and column.name not in self.keep]
         if not found:

@@ -1,4 +1,4 @@
-"""Pictures that are there twice: a copy in another split flatters a score, a copy in another class contradicts it."""
+"""Find copied pictures: copies in another split inflate the score, copies in another class contradict the label."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from infeed.components.dataset import files
 from infeed.components.example_gen.sources.folders import FileRef
 from infeed.pipelines.surveys import RepeatedPictures
 
-# Of files of the same size, from the start: compressed pictures that agree in so much are the same.
+# Compared at the start of files of equal size; compressed pictures that agree in this much are equal.
 _COMPARED_BYTES = 1 << 16
 _EXAMPLES = 2
 
 
 def find_repeated_pictures(images: Sequence[FileRef], patterns: Mapping[str, str]) -> RepeatedPictures:
-    """Compares the contents of files of the same size; others are not read.
+    """Find copies by comparing the contents of files of equal size; other files are not read.
 
     Args:
       images: all pictures.
-      patterns: a pattern for each split that has a folder of its own; none if the pictures are divided.
+      patterns: file pattern of each split that has its own folder; empty if the shares divide the pictures.
     """
     folders = [pattern.partition("/")[0] + "/" for pattern in patterns.values()]
 
@@ -38,7 +38,7 @@ def find_repeated_pictures(images: Sequence[FileRef], patterns: Mapping[str, str
 
 
 def _equal(images: Sequence[FileRef]) -> Iterator[list[FileRef]]:
-    """Pictures with the same content, at least two each."""
+    """Yield groups of two or more pictures with equal content."""
     sizes = defaultdict[int, list[FileRef]](list)
     for image in images:
         sizes[image.size].append(image)

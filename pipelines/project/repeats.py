@@ -1,4 +1,4 @@
-"""Rows that repeat other rows: one of them in train and one in test, and the score is of what training has seen."""
+"""Count rows that repeat other rows: a copy in both train and test inflates the score."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from infeed.pipelines.surveys import Repeats
 
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
-_MORE = 3  # times as many as by chance
-_FEW = 5  # rows: fewer are worth a note only if chance makes none
-_NONE = 0.05  # rows
+_MORE = 3  # required multiple of the number expected by chance
+_FEW = 5  # rows; fewer are reported only if chance explains none
+_NONE = 0.05  # rows expected by chance that count as none
 _NEARLY_ALL = 0.8
 
 
 def find_repeats(
     rows: Mapping[str, Cells], features: Mapping[str, ColumnStatistics], splits: Ints | None = None
 ) -> Repeats:
-    """Counts rows that repeat others in all columns, or in those that are learned from.
+    """Count rows that repeat others in all columns, or in the columns that are learned from.
 
     Args:
-      rows: cells of each column of a sample, the label among them.
-      features: the columns that are learned from.
-      splits: int64 [rows], the number of the split of each row: 0 is train. None if no file says it.
+      rows: cells of each column of a sample, including the label.
+      features: columns that are learned from.
+      splits: int64 [rows], split number of each row, 0 for train; None if files do not name splits.
     """
     number = len(next(iter(rows.values())).lengths) if rows else 0
-    # A row that is written twice may have got a number of its own each time.
+    # Copies of a row may differ in a row number.
     features = {name: column for name, column in features.items() if not _names_rows(column)}
     if not features or number < 2:
         return Repeats(number)
@@ -51,13 +51,13 @@ def find_repeats(
 
 
 def _counted(hashes: Hashes) -> tuple[Ints, Ints]:
-    """The number of each different row, and how often it occurs."""
+    """Return the index of each row among the different rows, and the counts of the different rows."""
     _, numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     return numbers.reshape(-1), counts
 
 
 def _row_hashes(rows: Mapping[str, Cells], names: Collection[str], number: int) -> Hashes:
-    """A hash of the values of each row in these columns."""
+    """Hash each row over these columns."""
     found = np.zeros(number, np.uint64)
     for name in names:
         if name in rows:
@@ -66,7 +66,7 @@ def _row_hashes(rows: Mapping[str, Cells], names: Collection[str], number: int) 
 
 
 def _cell_hashes(cells: Cells) -> Hashes:
-    """A hash of the values of each row; rows without a value are alike."""
+    """Hash the values of each row; rows without a value get equal hashes."""
     values, counts = hashed(cells.values), np.maximum(cells.lengths, 0)
     if (cells.lengths == 1).all():
         return values
@@ -80,12 +80,12 @@ def _cell_hashes(cells: Cells) -> Hashes:
 
 
 def _next(hashes: Hashes) -> Hashes:
-    """So that equal values in two columns do not cancel out."""
+    """Mix the hashes, so that equal values in two columns do not cancel out."""
     return hashes * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
 
 
 def _chance(columns: Collection[ColumnStatistics], others: int) -> float:
-    """How likely one of so many other rows has the same values as a row, if the columns are independent."""
+    """Return the probability that one of the other rows equals a row, if the columns are independent."""
     return min(1.0, others * math.prod(_equal(column) for column in columns))
 
 
@@ -95,7 +95,7 @@ def _names_rows(column: ColumnStatistics) -> bool:
 
 
 def _equal(column: ColumnStatistics) -> float:
-    """How likely two rows have the same value; of texts and measurements that are nearly all different, none have."""
+    """Return the probability that two rows have equal values; 0 for texts and floats that nearly all differ."""
     counts, present = column.counts, column.present
     if column.type != "int" and counts.distinct >= _NEARLY_ALL * present > 0:
         return 0.0

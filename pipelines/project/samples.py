@@ -1,7 +1,7 @@
-"""A random sample of the rows of a table, drawn while its files are read, in bounded memory.
+"""Random sample of the rows of a table, drawn in bounded memory while reading the files.
 
-Each row draws a number, its key, and the rows with the smallest keys stay. Samples of several files therefore merge
-into a sample of all files, and a sample that was kept in a file merges with the sample of a new file.
+Each row draws a random key, and the sample keeps the rows with the smallest keys. Samples of several files, including
+cached samples, therefore merge into a sample of all files.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Sample:
     """Rows of a table, in the order of the files.
 
     Attributes:
-      keys: float64 [n], the number that each row has drawn, below `threshold`.
-      cells: by column, n rows each.
-      files: int64 [n], the number of the file of each row.
+      keys: float64 [n], random key of each row, below `threshold`.
+      cells: cells by column, n rows each.
+      files: int64 [n], file number of each row.
       threshold: all rows of the table with a smaller key are in the sample.
     """
 
@@ -47,11 +47,11 @@ class Sample:
         return len(self.keys)
 
     def of_file(self, number: int) -> Sample:
-        """The same rows, all of the file of this number."""
+        """Return the sample with this file number for all rows."""
         return replace(self, files=np.full(len(self), number, np.int64))
 
     def below(self, threshold: float) -> Sample:
-        """The rows whose key is smaller."""
+        """Return the rows with keys below the threshold."""
         rows = np.flatnonzero(self.keys < threshold)
         return Sample(
             self.keys[rows],
@@ -61,7 +61,7 @@ class Sample:
         )
 
     def cut(self, rows: int) -> Sample:
-        """At most `rows` rows, and fewer if the sample has many columns or long texts."""
+        """Return a sample of at most `rows` rows, or fewer if it has many columns or long texts."""
         size = sum(cells.nbytes for cells in self.cells.values())
         fit = min(_CELLS // max(len(self.cells), 1), len(self) * _BYTES // max(size, 1))
         limit = min(rows, max(fit, _LEAST_ROWS))
@@ -69,11 +69,11 @@ class Sample:
 
 
 class Sampler:
-    """Takes the blocks of a file, and keeps a sample of their rows.
+    """Sampler of the blocks of a file.
 
     Args:
-      seed: differs between the files of a table.
-      rows: of the sample, at most.
+      seed: seed, different for each file of a table.
+      rows: maximum number of rows of the sample.
     """
 
     def __init__(self, seed: str, rows: int = ROWS) -> None:
@@ -90,7 +90,7 @@ class Sampler:
             self._threshold = self._parts[0].threshold
 
     def sample(self) -> Sample:
-        """Of all rows so far."""
+        """Return the sample of all rows so far."""
         return merge(self._parts, self._rows)
 
 
@@ -109,7 +109,7 @@ def merge(parts: Sequence[Sample], rows: int = ROWS) -> Sample:
 
 
 def to_bytes(sample: Sample) -> bytes:
-    """The sample as an Arrow file."""
+    """Serialize the sample as an Arrow file."""
     columns = {
         _KEY: pa.array(sample.keys),
         _FILE: pa.array(sample.files),
@@ -124,9 +124,10 @@ def to_bytes(sample: Sample) -> bytes:
 
 
 def from_bytes(data: bytes) -> Sample:
-    """
+    """Parse the output of `to_bytes`.
+
     Raises:
-      ValueError: not what `to_bytes` gives.
+      ValueError: the data is not an output of `to_bytes`.
     """
     with pa.ipc.open_file(pa.py_buffer(data)) as reader:
         batch, threshold = reader.get_batch(0), (reader.schema.metadata or {}).get(b"threshold", b"")
@@ -139,7 +140,7 @@ def from_bytes(data: bytes) -> Sample:
 
 
 def _as_lists(cells: Cells) -> pa.LargeListArray:
-    """A list for each row, and null for a row without the feature."""
+    """Return a list per row, or null for rows without the feature."""
     offsets = np.concatenate([[0], np.cumsum(np.maximum(cells.lengths, 0))])
     missing = np.append(cells.lengths == MISSING, False)
     values = pa.array(cells.values) if isinstance(cells.values, np.ndarray) else cells.values

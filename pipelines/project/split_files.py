@@ -1,4 +1,4 @@
-"""Files and folders whose names say which split they are: `train.csv` and `test.csv`, `train/` and `val/`."""
+"""Find files and folders that name their split: `train.csv` and `test.csv`, `train/` and `val/`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import FORMATS, kind_of_name
 from infeed.pipelines.config import EVAL, TEST, TRAIN
 
-# Words of names, the likeliest first.
+# Words in names of splits, the likeliest first.
 NAMES: Mapping[str, tuple[str, ...]] = {
     TRAIN: ("train", "training"),
     EVAL: ("val", "valid", "validation", "eval", "evaluation", "dev"),
@@ -23,10 +23,10 @@ _WORDS = re.compile(r"[a-z]+")
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """The files of a table by split.
+    """Files of a table by split.
 
     Attributes:
-      patterns: split -> pattern of its files below the folder, train among them; empty if no names say it.
+      patterns: split -> file pattern below the folder, including train; empty if the names show no splits.
       beside: files and folders of no split.
     """
 
@@ -34,19 +34,18 @@ class SplitFiles:
     beside: tuple[str, ...] = ()
 
     def without(self, splits: Collection[str]) -> SplitFiles:
-        """The same, but for some splits."""
         return SplitFiles({name: one for name, one in self.patterns.items() if name not in splits}, self.beside)
 
 
 def find_split_files(folder: str, kind: str) -> SplitFiles:
-    """The split of each file, or folder of files, in `folder`; nothing unless one is train and another is not.
+    """Find the splits that files and folders in `folder` name; there are none without train and another split.
 
     Args:
-      folder: what `data` names; a file or a pattern has no splits.
+      folder: value of `data`; a file or a pattern has no splits.
       kind: format of the files.
 
     Raises:
-      InfeedError: files of one split that no pattern finds without those of another.
+      InfeedError: no pattern matches exactly the files of a split.
     """
     if not files.is_folder(folder):
         return SplitFiles()
@@ -67,7 +66,7 @@ def find_split_files(folder: str, kind: str) -> SplitFiles:
 
 
 def split_of(name: str) -> tuple[str, str] | None:
-    """(split, word) of a name that begins or ends with the word: `train-00000-of-00002.parquet`, `rides_test.csv`."""
+    """Return (split, word) of a name that begins or ends with the word, for example `rides_test.csv`."""
     words = _WORDS.findall(name.lower().partition(".")[0])
     words = [word for word in words if word not in ("of", "part")]
     for word in words[:1] + words[-1:]:
@@ -78,14 +77,14 @@ def split_of(name: str) -> tuple[str, str] | None:
 
 
 def _likeliest(names: Sequence[str], split: str) -> list[str]:
-    """Those of the split with the likeliest of its words."""
+    """Return the names of the split that have the likeliest word."""
     said = {name: found[1] for name in names if (found := split_of(name)) and found[0] == split}
     word = next((word for word in NAMES[split] if word in said.values()), "")
     return [name for name, its in said.items() if its == word]
 
 
 def _pattern_inside(folder: str, name: str, kind: str) -> str:
-    """What finds the files of a folder, and no README beside them; nothing if it holds none of the format."""
+    """Return a pattern of the files of this format in a folder, without a README; empty if there are none."""
     inside = [files.name(file.path) for file in files.glob(folder, f"{name}/*")]
     of_kind = [one for one in inside if kind_of_name(one) == kind]
     if not of_kind:
@@ -97,7 +96,7 @@ def _pattern_inside(folder: str, name: str, kind: str) -> str:
 
 
 def _pattern_of(names: Sequence[str], every: Collection[str], folder: str) -> str:
-    """The one name, or what finds these and no other."""
+    """Return the only name, or a pattern that matches exactly these names."""
     if len(names) == 1:
         return names[0]
     begin = re.split(r"[\W\d_]", names[0])[0]
@@ -105,7 +104,7 @@ def _pattern_of(names: Sequence[str], every: Collection[str], folder: str) -> st
         if set(fnmatch.filter(every, pattern)) == set(names):
             return pattern
     raise InfeedError(
-        f"{names[0]} and {names[1]} are both of one split, and no pattern finds them alone",
+        f"{names[0]} and {names[1]} are of one split, but no pattern matches only the files of this split",
         where=folder,
-        do="put the files of each split into a folder of its own, such as train/ and test/",
+        do="put the files of each split into a separate folder, for example train/ and test/",
     )
