@@ -114,7 +114,7 @@ def test_a_step_that_outlives_its_rehearsal_keeps_the_next_one_out(jobs: ModuleT
     job = written(jobs, tmp_path, "write('model', '')")
     refused = rehearse(job)
     assert refused.exit_code == 2
-    assert f"a step of one that was killed\n  where: {tmp_path}" in refused.stderr
+    assert f"a step of a killed rehearsal\n  where: {tmp_path}" in refused.stderr
     assert f"end its step (kill -- -{step})" in refused.stderr
     os.killpg(step, signal.SIGKILL)
     while (again := rehearse(job)).exit_code == 2:
