@@ -23,6 +23,8 @@ BEAM_RUNNERS = {
     "spark": "SparkRunner",
     "dataflow": "DataflowRunner",
 }
+_PORTABLE = {"portablerunner", "prismrunner", "flinkrunner", "sparkrunner"}
+_A_MONTH = 30 * 24 * 3600  # seconds
 _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "fnapirunner"}
 
 
@@ -124,6 +126,8 @@ def pipeline_on(runner: str, options: Sequence[str]) -> Any:
     name = BEAM_RUNNERS.get(runner, runner)
     if name == BEAM_RUNNERS["dask"]:
         options = _dask_options(options)
+    elif Named(name).short_name.lower() in _PORTABLE:
+        options = _without_deadline(options)
     # Not as the option --runner: the Dask runner hands every option it finds to its client, which stops at that one.
     return beam.Pipeline(name, argv=list(options))
 
@@ -150,6 +154,29 @@ def _dask_options(options: Sequence[str]) -> list[str]:
     if not any("dask_npartitions" in one or "dask_partition_size" in one for one in found):
         found.append("--dask_partition_size=1")  # else 128 tasks of some 64 MB go to one worker
     return found
+
+
+def _without_deadline(options: Sequence[str]) -> list[str]:
+    """Add a long `--job_server_timeout`, unless the options have one, once the job server answers.
+
+    Beam gives the streams of a job's state and messages the timeout of a request, 60 seconds. On servers that know a
+    job by the id of its preparation (Prism, Beam's own job service) a longer job fails: apache/beam#35867.
+
+    Raises:
+      grpc.FutureTimeoutError: the server of `--job_endpoint` does not answer within 60 seconds.
+    """
+    import grpc
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--job_server_timeout", "--job-server-timeout")
+    parser.add_argument("--job_endpoint", "--job-endpoint")
+    found, _ = parser.parse_known_args(list(options))
+    if found.job_server_timeout:
+        return list(options)
+    if found.job_endpoint and found.job_endpoint != "embed":
+        with grpc.insecure_channel(found.job_endpoint) as channel:
+            grpc.channel_ready_future(channel).result(timeout=60)
+    return [*options, f"--job_server_timeout={_A_MONTH}"]
 
 
 def container_options(given: Sequence[str], image: str) -> tuple[str, ...]:

@@ -121,3 +121,20 @@ def test_an_error_of_a_worker_is_raised_without_what_beam_wraps_round_it() -> No
     with pytest.raises(InfeedError) as raised, telling_failures("FlinkRunner"):
         raise RuntimeError(f"Pipeline failed in state FAILED: infeed.InfeedError: {ours} [while running 'Spill']")
     assert (raised.value.what, raised.value.where, raised.value.do) == (ours.what, ours.where, ours.do)
+
+
+@pytest.mark.tfx
+@pytest.mark.parametrize(
+    ("runner", "options", "seconds"),
+    [
+        ("prism", [], 30 * 24 * 3600),
+        ("PortableRunner", ["--job_endpoint=embed"], 30 * 24 * 3600),
+        ("PortableRunner", ["--job_endpoint=embed", "--job_server_timeout=5"], 5),
+        ("direct", [], 60),
+    ],
+)
+def test_a_job_server_has_no_deadline_for_a_job(runner: str, options: list[str], seconds: int) -> None:
+    from apache_beam.options.pipeline_options import PortableOptions
+
+    found = pipeline_on(runner, options).options.view_as(PortableOptions)
+    assert found.job_server_timeout == seconds
