@@ -147,10 +147,10 @@ def draw(figures: dict[str, dict[str, Costs]], path: str) -> None:
 def draw_panel(panel: Axes, title: str, tiers: dict[str, Costs]) -> None:
     for tier, costs in tiers.items():
         name, is_first = tier.split(",")[0], "," in tier
-        colour = {"stream": "#b5482a", "columns": "#2a62b5", "disk": "#3b8a4f"}[name]
+        color = {"stream": "#b5482a", "columns": "#2a62b5", "disk": "#3b8a4f"}[name]
         microseconds = [1e6 * (cost.cpu or 0.0) for cost in costs.values()]
         style = ":" if is_first else "-"
-        panel.plot(list(costs), microseconds, style, color=colour, marker="o", ms=3, label=tier)
+        panel.plot(list(costs), microseconds, style, color=color, marker="o", ms=3, label=tier)
     panel.set(xscale="log", yscale="log", xlabel=title)
     panel.grid(color="#dddddd", lw=0.5)
     panel.spines[["top", "right"]].set_visible(False)

@@ -134,7 +134,7 @@ TABLES = {"csv": write_table, "parquet": write_parquet, "sql": write_sqlite}
 
 
 def write_images(folder: Path, count: int, form: str) -> None:
-    """Photographs in miniature, 32 x 32 in colour, in ten class folders."""
+    """Photographs in miniature, 32 x 32 in color, in ten class folders."""
     random = np.random.default_rng(0)
     for number in range(count):
         where = folder / str(number % 10)

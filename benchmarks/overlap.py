@@ -8,7 +8,7 @@ measured first: an accelerator that computes while the CPU is free. By default m
 so many seconds a record on both sides: what is measured then is how much is done at the same time, not how much CPU
 there is to do it with. `--work decode` leaves that out and makes the pictures larger: then the CPU decodes.
 
-The naive input works record by record and then batches; TensorFlow's own optimisations are off on its side, since they
+The naive input works record by record and then batches; TensorFlow's own optimizations are off on its side, since they
 would add the prefetch that it leaves out. Our side is the engine's `stream` tier, which reads and decodes everything
 again in each epoch as well.
 
@@ -165,7 +165,7 @@ def our_input(shards: list[ShardFile], work: Work) -> tf.data.Dataset:
 
     stages = BatchFunctions(lambda records: tf.io.parse_example(records, SPEC), transform, normalise=normalise)
     options = FeedOptions(batch_size=BATCH, tier="stream", cache_records=False, shuffle_records=1_000)
-    spec = FeedSpec(training=True, sizes=measure_records(shards, stages), normalisation="divides by 255")
+    spec = FeedSpec(training=True, sizes=measure_records(shards, stages), normalization="divides by 255")
     return build(plan(shards, spec, options, Machine.here()), stages)
 
 

@@ -57,7 +57,7 @@ def preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--rows", default=600, show_default=True, help="Rows of the table, two thirds of which are analysed.")
+@click.option("--rows", default=600, show_default=True, help="Rows of the table, two thirds of which are analyzed.")
 @click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
 @click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
 @click.option("--materialize", is_flag=True, help="Write transformed examples as well.")

@@ -153,8 +153,8 @@ def draw(figures: Figures, path: str) -> None:
     """CPU seconds and memory by rows, a line for each side."""
     mpl.rcParams.update({"svg.hashsalt": "whole", "font.size": 9})
     figure, (seconds, memory) = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-    for (side, sizes), colour in zip(figures.items(), ("#2a62b5", "#b5482a", "#3b8a4f"), strict=False):
-        style = {"marker": "o", "ms": 3, "label": side, "color": colour}
+    for (side, sizes), color in zip(figures.items(), ("#2a62b5", "#b5482a", "#3b8a4f"), strict=False):
+        style = {"marker": "o", "ms": 3, "label": side, "color": color}
         seconds.plot(list(sizes), [one.cpu for one in sizes.values()], **style)
         memory.plot(list(sizes), [(one.memory or 0) / 1e6 for one in sizes.values()], **style)
     seconds.set(title="CPU seconds of a whole job", ylim=(0, None))

@@ -29,7 +29,7 @@ from infeed.components.example_gen.spills import process_batch
 from infeed.components.example_gen.stratified import stratified_rows
 from infeed.components.schema import nearest
 from infeed.components.transform.analyses import Analysis, ByKey, Frequencies, Moments, Quantiles
-from infeed.components.transform.columns import Found, analyse, cleaned_stream, reading
+from infeed.components.transform.columns import Found, analyze, cleaned_stream, reading
 from infeed.components.transform.feature import Feature, Tables
 from infeed.components.transform.groups import outputs_of
 from infeed.components.transform.kinds.encode import Bucketize, Looked
@@ -124,7 +124,7 @@ class ShownRow:
 
 
 @dataclass(frozen=True)
-class Analysed:
+class Analyzed:
     """Features of a project, and the analyses of its training rows."""
 
     features: Sequence[Feature]
@@ -132,7 +132,7 @@ class Analysed:
     found: Found
 
     @classmethod
-    def of(cls, config: PipelineConfig) -> Analysed:
+    def of(cls, config: PipelineConfig) -> Analyzed:
         """Analyze the training rows.
 
         Raises:
@@ -145,7 +145,7 @@ class Analysed:
                 do="run the project, and look at the outputs of the function in the statistics of Transform",
             )
         rows = TrainingRows.of(config)
-        return cls(config.features, rows, analyse(config.features, reading(rows), {}))
+        return cls(config.features, rows, analyze(config.features, reading(rows), {}))
 
     def feature(self, name: str) -> Feature:
         """Return the feature of this name, or the first feature of the column of this name."""
@@ -223,30 +223,30 @@ class Why:
     shares: Sequence[Share]
 
 
-def explain(analysed: Analysed, name: str) -> Why:
+def explain(analyzed: Analyzed, name: str) -> Why:
     """Explain a feature. This reads the rows twice: for extreme values, and for the outputs.
 
     Raises:
       InfeedError: there is no such feature.
     """
-    feature = analysed.feature(name)
-    found = [analysed.found[feature.stream, need] for need in feature.needs]
-    facts = [*_of_steps(analysed, feature), *itertools.chain.from_iterable(map(_of_analysis, found))]
+    feature = analyzed.feature(name)
+    found = [analyzed.found[feature.stream, need] for need in feature.needs]
+    facts = [*_of_steps(analyzed, feature), *itertools.chain.from_iterable(map(_of_analysis, found))]
     if hasattr(feature, "constants") and found and not isinstance(found[0], ByKey):
-        centre, width, *_ = feature.constants(found[0])
-        facts.append(("scaled by", f"(value - {centre:.6g}) / {width:.6g}" if width else "nothing: it is always 0"))
-    facts += [fact for column in feature.columns for fact in _rows_of(analysed, column)]
-    result, shares = _of_outputs(analysed, feature, found)
+        center, width, *_ = feature.constants(found[0])
+        facts.append(("scaled by", f"(value - {center:.6g}) / {width:.6g}" if width else "nothing: it is always 0"))
+    facts += [fact for column in feature.columns for fact in _rows_of(analyzed, column)]
+    result, shares = _of_outputs(analyzed, feature, found)
     return Why(f"{feature.output_name}: {feature}", [*facts, *result], shares)
 
 
-def _of_steps(analysed: Analysed, feature: Feature) -> Iterator[Fact]:
+def _of_steps(analyzed: Analyzed, feature: Feature) -> Iterator[Fact]:
     """Yield the analyses of the cleaning steps, which precede the feature's own."""
     for number, step in enumerate(feature.steps):
         yield f"step {number + 1}", str(step)
         stream = cleaned_stream(feature.column, feature.steps[:number], feature.values != "one")
         for need in step.needs:
-            yield from _of_analysis(analysed.found[stream, need])
+            yield from _of_analysis(analyzed.found[stream, need])
 
 
 def _of_analysis(analysis: Any) -> Iterator[Fact]:
@@ -283,12 +283,12 @@ def _constants(analysis: Analysis) -> str:
     return ", ".join(f"{name} {words}" for name, words in _details(analysis))
 
 
-def _rows_of(analysed: Analysed, column: str) -> Iterator[Fact]:
+def _rows_of(analyzed: Analyzed, column: str) -> Iterator[Fact]:
     """Yield the rows with the least and the greatest number, and the first rows without a value."""
     least: tuple[float, int] | None = None
     most: tuple[float, int] | None = None
     missing: list[int] = []
-    for block in analysed.rows.blocks():
+    for block in analyzed.rows.blocks():
         values = block.columns.column(block.columns.schema.get_field_index(column))
         missing += [block.numbers[place] for place in np.flatnonzero(values.is_null())[: _ROWS - len(missing)]]
         if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
@@ -305,10 +305,10 @@ def _rows_of(analysed: Analysed, column: str) -> Iterator[Fact]:
         yield "first missing in", f"row {', '.join(f'{number:,}' for number in missing)}"
 
 
-def _of_outputs(analysed: Analysed, feature: Feature, found: Sequence[Any]) -> tuple[list[Fact], list[Share]]:
+def _of_outputs(analyzed: Analyzed, feature: Feature, found: Sequence[Any]) -> tuple[list[Fact], list[Share]]:
     counts: Counter[int] = Counter()
     moments = Moments()
-    for outputs in analysed.outputs([feature]):
+    for outputs in analyzed.outputs([feature]):
         tensor = outputs[feature.output_name]
         values = tf.reshape(getattr(tensor, "flat_values", tensor), [-1]).numpy()
         if values.dtype == np.int64:

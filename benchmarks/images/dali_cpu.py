@@ -47,10 +47,10 @@ def pipeline(job: Job, indexes: list[str]) -> tuple[Any, Any]:
 def change(images: Any, recipe: Any) -> Any:
     shift = fn.random.uniform(range=[-recipe.shift - 0.5, recipe.shift + 0.5], shape=[2])
     angle = fn.random.uniform(range=[-recipe.rotate, recipe.rotate])
-    centre = [SIDE / 2, SIDE / 2]
+    center = [SIDE / 2, SIDE / 2]
     mirror = fn.random.coin_flip() * 2.0 - 1.0
-    matrix = fn.transforms.rotation(angle=angle, center=centre)
-    matrix = fn.transforms.scale(matrix, scale=fn.stack(mirror, 1.0), center=centre)
+    matrix = fn.transforms.rotation(angle=angle, center=center)
+    matrix = fn.transforms.scale(matrix, scale=fn.stack(mirror, 1.0), center=center)
     matrix = fn.transforms.translation(matrix, offset=math.floor(shift + 0.5))
     images = fn.warp_affine(images, matrix=matrix, interp_type=types.INTERP_LINEAR)
     images = fn.brightness_contrast(

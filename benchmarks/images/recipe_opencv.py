@@ -20,7 +20,7 @@ def decode(stored: bytes, kind: str) -> Any:
 
 
 def augment(image: Any, random: np.random.Generator, recipe: Recipe) -> Any:
-    """uint8 [32, 32, 3] -> float32 of the same shape, normalised."""
+    """uint8 [32, 32, 3] -> float32 of the same shape, normalized."""
     draws = random.random(8)
     warped = cv2.warpAffine(
         image,
@@ -40,15 +40,15 @@ def augment(image: Any, random: np.random.Generator, recipe: Recipe) -> Any:
 
 
 def matrix(draws: Any, recipe: Recipe) -> Any:
-    """From output to input coordinates, about the centre."""
+    """From output to input coordinates, about the center."""
     angle = (2 * draws[0] - 1) * recipe.rotate * math.pi / 180
     mirror = -1.0 if draws[1] < 0.5 else 1.0
     shift_x, shift_y = (math.floor(draw * (2 * recipe.shift + 1)) - recipe.shift for draw in draws[2:4])
-    cosine, sine, centre = math.cos(angle), math.sin(angle), (SIDE - 1) / 2
+    cosine, sine, center = math.cos(angle), math.sin(angle), (SIDE - 1) / 2
     a0, a1, b0, b1 = mirror * cosine, -sine, mirror * sine, cosine
     return np.array(
         [
-            [a0, a1, centre + shift_x - a0 * centre - a1 * centre],
-            [b0, b1, centre + shift_y - b0 * centre - b1 * centre],
+            [a0, a1, center + shift_x - a0 * center - a1 * center],
+            [b0, b1, center + shift_y - b0 * center - b1 * center],
         ]
     )

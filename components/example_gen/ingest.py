@@ -465,8 +465,8 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
         warnings=(*job.source.warnings, *_warnings(plan, job)),
         rows_read=plan.rows,
     )
-    analysed = [(split, manifest.splits[split]) for split in job.analysed_splits]
-    publish_statistics(job.scratch, job.root, tasks, analysed)
+    analyzed = [(split, manifest.splits[split]) for split in job.analysed_splits]
+    publish_statistics(job.scratch, job.root, tasks, analyzed)
     manifest.write(job.root)
     return manifest
 

@@ -41,7 +41,7 @@ class TaskAnalysis:
     """Statistics of the rows of one task, split by split.
 
     Args:
-      splits: to be analysed
+      splits: to be analyzed
       empty_lists: a null is written as an empty list
     """
 

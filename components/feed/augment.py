@@ -187,10 +187,10 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
 
     There are two compiled functions, because in one XLA moves every pixel twice, once for the mean of the contrast.
     """
-    move, colour = partial(_moved, options=options), partial(_coloured, options=options, scale=scale)
+    move, color = partial(_moved, options=options), partial(_coloured, options=options, scale=scale)
     if compiled:
-        move, colour = (tf.function(step, jit_compile=True, autograph=False) for step in (move, colour))
-    return lambda images, draws: colour(move(images, draws), draws)
+        move, color = (tf.function(step, jit_compile=True, autograph=False) for step in (move, color))
+    return lambda images, draws: color(move(images, draws), draws)
 
 
 def _moved(images: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:

@@ -128,7 +128,7 @@ class Normalise:
 
     def describe(self) -> str:
         """Describe the normalization for the plan."""
-        return f"normalises by mean {self.mean:g} and deviation {self.std:g}"
+        return f"normalizes by mean {self.mean:g} and deviation {self.std:g}"
 
 
 @dataclass(frozen=True)

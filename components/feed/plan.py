@@ -71,7 +71,7 @@ class FeedSpec:
     training: bool
     sizes: RecordSizes
     augmentation: str = ""
-    normalisation: str = ""
+    normalization: str = ""
     left_out: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
     epochs: int | None = None
@@ -155,8 +155,8 @@ def _why_host_only(spec: FeedSpec) -> str:
         return "the loop that trains takes batches, not row numbers"
     if not spec.sizes.is_numeric:
         return "a feature is text, ragged or sparse"
-    if spec.augmentation or spec.normalisation:
-        return "the host augments and normalises the pictures"
+    if spec.augmentation or spec.normalization:
+        return "the host augments and normalizes the pictures"
     return ""
 
 
@@ -181,14 +181,14 @@ def _kept(
     tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
 ) -> Stages:
     options, decoded = capacity.options, capacity.sizes.can_keep
-    vectorised = "parsing and decoding are vectorised, so they want large batches"
+    vectorized = "parsing and decoding are vectorized, so they want large batches"
     decode = (ParseExamples(), TransformFeatures())
     in_memory = LoadColumns() if decoded else CacheRecords(_PADDED)
     return (
         VerifyFiles(options.cache_dir),
         ListShards(len(shards), _ROW_ORDER),
         _read_in_order(shards, capacity),
-        *((BatchRecords(capacity.rows_a_call(), vectorised), *decode) if decoded else ()),
+        *((BatchRecords(capacity.rows_a_call(), vectorized), *decode) if decoded else ()),
         CacheColumns(options.cache_dir, capacity.kept, decoded) if tier == "disk" else in_memory,
         _gather(tier, spec, capacity, weights),  # after the kept columns, so that each epoch has its own order
         *(() if decoded else decode),
@@ -215,7 +215,7 @@ def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
         return True
     beside = bool(spec.devices) and not accelerators(spec.devices)
     small = spec.sizes.is_dense and capacity.batches_a_call() > 1
-    as_kept = not (spec.augmentation or spec.normalisation)
+    as_kept = not (spec.augmentation or spec.normalization)
     return beside and spec.training and tier == "columns" and small and as_kept
 
 
@@ -234,7 +234,7 @@ def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, weight
 def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: SamplingWeights | None) -> Stages:
     window, reason = capacity.shuffle()
     batches = capacity.batches_a_call()
-    static = "static shapes, and the vectorised steps below run once for all of them"
+    static = "static shapes, and the vectorized steps below run once for all of them"
     return (
         VerifyFiles(capacity.options.cache_dir, weights),
         PermuteShards(len(shards), weights),
@@ -271,6 +271,6 @@ def _finish(tier: Tier, spec: FeedSpec, capacity: Capacity) -> Stages:
     size, batches = capacity.options.batch_size, capacity.batches_a_call()
     split = (SplitBatches(batches, size),) if spec.training and batches > 1 else ()
     augment = (AugmentImages(spec.augmentation),) if spec.augmentation else ()
-    normalise = (NormaliseImages(spec.normalisation),) if spec.normalisation and not augment else ()
+    normalise = (NormaliseImages(spec.normalization),) if spec.normalization and not augment else ()
     pad = (PadBatches(size),) if spec.static_shapes and not spec.training else ()
     return (*split, *augment, *normalise, *pad, Prefetch())

@@ -276,6 +276,6 @@ def _svg(figure: Figure) -> str:
         figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
     text = buffer.getvalue()
     text = _GROUP_ID.sub("", text[text.index("<svg") :])
-    for colour, variable in _VARIABLES.items():
-        text = text.replace(colour, f"var({variable})")
+    for color, variable in _VARIABLES.items():
+        text = text.replace(color, f"var({variable})")
     return text

@@ -19,7 +19,7 @@ from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.packing import Packing
 
-Labelled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch]), and weight float32 [batch] where there is one
+Labeled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch]), and weight float32 [batch] where there is one
 
 
 def make_feed(
@@ -45,7 +45,7 @@ def make_feed(
       InfeedError: there is no record to read, or too many are corrupt.
     """
     images = image_names(graph.transformed_spec, options)
-    normalisation = options.normalise.describe() if images and options.normalise else ""
+    normalization = options.normalise.describe() if images and options.normalise else ""
     changes = options.augment.describe() if images and training and options.augment else ""
     shapes = [graph.transformed_spec[name].shape for name in images]
     static_shapes = options.feed.static_shapes
@@ -55,8 +55,8 @@ def make_feed(
         return FeedSpec(
             training,
             sample,
-            augmentation=f"{changes}, {normalisation}, {augment.how(shapes)}" if changes else "",
-            normalisation=normalisation,
+            augmentation=f"{changes}, {normalization}, {augment.how(shapes)}" if changes else "",
+            normalization=normalization,
             left_out=left_out,
             class_names=graph.classes,
             epochs=runs * epochs,
@@ -104,7 +104,7 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
     def parse(records: tf.Tensor) -> dict[str, Any]:
         return tf.io.parse_example(records, parsing_spec)  # type: ignore[no-any-return]
 
-    def transform(raw: dict[str, Any]) -> Labelled:
+    def transform(raw: dict[str, Any]) -> Labeled:
         features = dict(raw) if transformed else graph.transform(raw)
         label = label_of(features.pop(graph.label), options)
         weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
@@ -113,10 +113,10 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
         batch = (packing.pack(features), label, *weight)
         return _checked(batch, graph.label) if training else _usable_rows(batch)
 
-    def augment_batch(batch: Labelled, number: tf.Tensor, workers: WorkerContext) -> Labelled:
+    def augment_batch(batch: Labeled, number: tf.Tensor, workers: WorkerContext) -> Labeled:
         return _augment(batch, number, workers, options), *batch[1:]
 
-    def normalise_batch(batch: Labelled) -> Labelled:
+    def normalise_batch(batch: Labeled) -> Labeled:
         return normalise_images(batch[0], options), *batch[1:]
 
     key = _key(graph, options, parsing_spec, packing, training)
@@ -139,7 +139,7 @@ def _weight(feature: tf.Tensor) -> tf.Tensor:
         return tf.identity(weight)
 
 
-def _checked(batch: Labelled, name: str) -> Labelled:
+def _checked(batch: Labeled, name: str) -> Labeled:
     """Stops training on a record without a label: neither -1 nor NaN may reach a loss."""
     features, label, *weight = batch
     complaint = f"a training record has no label {name}, or a class that Transform did not see; take such records out"
@@ -147,7 +147,7 @@ def _checked(batch: Labelled, name: str) -> Labelled:
         return features, tf.identity(label), *weight
 
 
-def _usable_rows(batch: Labelled) -> Labelled:
+def _usable_rows(batch: Labeled) -> Labeled:
     """Leaves out evaluation records whose class no training record has: the loss knows no such class.
 
     Evaluator counts them, as wrong.
@@ -170,7 +170,7 @@ def _gather(value: Any, rows: tf.Tensor) -> Any:
     return tf.gather(value, rows)
 
 
-def _augment(batch: Labelled, number: tf.Tensor, workers: WorkerContext, options: TrainOptions) -> dict[str, Any]:
+def _augment(batch: Labeled, number: tf.Tensor, workers: WorkerContext, options: TrainOptions) -> dict[str, Any]:
     change, scale = options.augment, options.normalise
     assert change is not None, "the plan augments only where the options say how"
     assert scale is not None, "TrainOptions takes no augment without normalise"

@@ -1,4 +1,4 @@
-"""The saved model: transform graph, normalisation and network in one, with up to three signatures.
+"""The saved model: transform graph, normalization and network in one, with up to three signatures.
 
     serving_default     serialized tf.Examples, string [batch] -> predictions
     raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions; named like the feature, or

@@ -113,7 +113,7 @@ class TrainOptions:
         if self.augment:
             do = "change pictures in input_fn; augment is for the feed's batches"
             require(not self.input_fn, self, "augment", do)
-            require(self.normalise, self, "normalise", "say how augmented pixels are normalised: normalise=Normalise()")
+            require(self.normalise, self, "normalise", "say how augmented pixels are normalized: normalise=Normalise()")
 
     def _check_class_weight(self) -> None:
         require(self.task == "classification", self, "class_weight", "use it with the task classification alone")

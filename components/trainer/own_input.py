@@ -74,7 +74,7 @@ def make_input(
 
 
 def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[dict[str, Any], Any]:
-    """TypeSpecs of what the transform graph gives, as the feed gives it before it normalises."""
+    """TypeSpecs of what the transform graph gives, as the feed gives it before it normalizes."""
     given = graph.transformed_spec
     specs = {name: _type_spec(spec, batch) for name, spec in given.items() if name not in graph.not_inputs}
     label = tf.TensorSpec([batch], given[graph.label].dtype)

@@ -54,9 +54,9 @@ class BatchColumns:
             self._made[key] = self._clean(column, steps, many) if steps else as_column(column, self._raw[column], many)
         return self._made[key]
 
-    def analysed(self, feature: Feature) -> FlatColumn:
+    def analyzed(self, feature: Feature) -> FlatColumn:
         """What a feature's analyses count."""
-        return feature.analysed(self._prepared(feature))
+        return feature.analyzed(self._prepared(feature))
 
     def output(self, feature: Feature, tables: Tables) -> Raw:
         """The transformed feature."""
@@ -187,7 +187,7 @@ def _outer_splits(raw: tf.RaggedTensor) -> tf.Tensor:
     return splits
 
 
-def analyse(
+def analyze(
     features: Sequence[Feature],
     read: Callable[[AnalysisPass], Filled],
     known: Mapping[Need, Any],
@@ -208,7 +208,7 @@ def analyse(
         filled = read(AnalysisPass.of(pending, found, folder))
         if not filled:
             raise InfeedError(
-                "there are no rows to analyse", where="the split that Transform analyses", do="check what was ingested"
+                "there are no rows to analyze", where="the split that Transform analyses", do="check what was ingested"
             )
         found |= filled
     return found
@@ -227,7 +227,7 @@ def raw_needs(features: Sequence[Feature]) -> dict[Need, str]:
 
 
 def _pending(features: Sequence[Feature], found: Mapping[Need, Any]) -> dict[Need, _Make]:
-    """What can be analysed next, and how its values are made of a batch."""
+    """What can be analyzed next, and how its values are made of a batch."""
     return {need: make for feature in features for need, make in _next(feature, found)}
 
 
@@ -251,7 +251,7 @@ def _cleaned(columns: BatchColumns, column: str, steps: tuple[Clean, ...], many:
 
 
 def _analysed(columns: BatchColumns, feature: Feature) -> FlatColumn:
-    return columns.analysed(feature)
+    return columns.analyzed(feature)
 
 
 @dataclass(frozen=True)

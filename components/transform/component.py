@@ -67,13 +67,13 @@ class Transform(tfx.components.Transform):
           examples: Examples; statistics come from the split "train" unless `splits_config` says otherwise.
           schema: their Schema.
           module_file: a Python file that defines `preprocessing_fn`, and `stats_options_updater_fn` if it likes. TFX
-            makes a wheel of all Python files in its folder, so it may import its neighbours, and installs that wheel
+            makes a wheel of all Python files in its folder, so it may import its neighbors, and installs that wheel
             three times: a function by name starts some seconds earlier.
           preprocessing_fn: `package.module.function`, `package.module:function` or `path/to/file.py:function`, a
             function as tft has it: a dict of raw tensors in, a dict of features out, which join those of `features`.
             An edited source is run again, not taken from the pipeline's cache.
-          splits_config: splits to analyse and to transform, as TFX has it.
-          analyzer_cache: TransformCache of earlier runs: spans that are in it are not analysed again.
+          splits_config: splits to analyze and to transform, as TFX has it.
+          analyzer_cache: TransformCache of earlier runs: spans that are in it are not analyzed again.
           materialize: also write transformed examples. It pays only where training reads them for more than about four
             epochs and does not keep them in memory.
           disable_analyzer_cache: write no cache for later runs.

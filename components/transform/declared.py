@@ -8,7 +8,7 @@
 
 `tft.TFTransformOutput` reads it, and with it TFX's Trainer, Evaluator and BulkInferrer. Where a function of the user's
 own stands beside the features, tft makes the graph of both. The constants of the features are known by then, so all
-that tft has to analyse is the user's own.
+that tft has to analyze is the user's own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from infeed.components.transform.columns import (
     Need,
     Raw,
     TracedPass,
-    analyse,
+    analyze,
     explained,
     merge_filled,
     raw_needs,
@@ -68,18 +68,18 @@ class Examples:
 
     Attributes:
       roots: folders of one or several Examples artifacts, of which all rows count.
-      analysed: names of the splits from which constants are taken.
+      analyzed: names of the splits from which constants are taken.
       schema: of all.
     """
 
     roots: Sequence[str]
-    analysed: Sequence[str]
+    analyzed: Sequence[str]
     schema: schema_pb2.Schema
 
     @property
     def folders(self) -> list[str]:
-        """Of the analysed splits."""
-        return [files.join(root, f"Split-{split}") for root in self.roots for split in self.analysed]
+        """Of the analyzed splits."""
+        return [files.join(root, f"Split-{split}") for root in self.roots for split in self.analyzed]
 
 
 def check(features: Sequence[Feature], schema: schema_pb2.Schema) -> None:
@@ -120,7 +120,7 @@ def _constants_of(features: Sequence[Feature], examples: Examples, engine: Engin
         set_up = partial(_traced, one, spec)
         return engine.reduce(WithSetUp(_analyse_range, set_up), ranges, merge_filled) if ranges else {}
 
-    return analyse(features, read, known, folder)
+    return analyze(features, read, known, folder)
 
 
 def _traced(one: AnalysisPass, spec: Mapping[str, Any]) -> tuple[TracedPass, RowReader]:
@@ -244,7 +244,7 @@ def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, Colum
     Args:
       engine: reads the rows of those that carry none; None: they are not read.
     """
-    places = [(root, split) for root in examples.roots for split in examples.analysed]
+    places = [(root, split) for root in examples.roots for split in examples.analyzed]
     parts: list[Mapping[str, ColumnStatistics] | None]
     if engine:
         parts = [table.columns for table in tables_of(places, map_fn=engine.map)]

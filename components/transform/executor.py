@@ -147,7 +147,7 @@ def _write(
         transformed = materialise(graph.load, shards, engine, described=bool(folders))
         if folders:
             columns = {column for feature in features for column in feature.inputs}
-            splits = [(root, split) for split in examples.analysed for root in examples.roots]
+            splits = [(root, split) for split in examples.analyzed for root in examples.roots]
             asked = Asked.by_default(examples.schema)
             write_raw(splits, columns, examples.schema, asked, folders, engine.map)
             schema = tft.TFTransformOutput(folder).transformed_metadata.schema

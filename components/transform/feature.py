@@ -3,7 +3,7 @@
 A feature's way through a batch, the same in the analysis, in training and in serving:
 
     raw tensor -> FlatColumn -> steps of `clean` -> `prepare` -> `apply` -> `shape` -> output
-                                             -> `analysed`, in the analysis: what `needs` count
+                                             -> `analyzed`, in the analysis: what `needs` count
 
 This module needs neither TFX nor TensorFlow, so that a configuration can be checked before anything heavy starts;
 methods that compute are given tensors, and import TensorFlow themselves.
@@ -212,7 +212,7 @@ class Feature(Step):
     @property
     def stream(self) -> Hashable:
         """Equal for features whose analyses see the same values, which are then made once."""
-        methods = (type(self).prepare is Feature.prepare, type(self).analysed is Feature.analysed)
+        methods = (type(self).prepare is Feature.prepare, type(self).analyzed is Feature.analyzed)
         return (self.inputs, self.steps, self.values) if all(methods) else self
 
     @property
@@ -238,7 +238,7 @@ class Feature(Step):
         """What is made of `columns`, cleaned, before constants are needed: crosses, tokens."""
         return columns[0]
 
-    def analysed(self, column: FlatColumn) -> FlatColumn:
+    def analyzed(self, column: FlatColumn) -> FlatColumn:
         """What of the prepared column the analyses count."""
         return column
 

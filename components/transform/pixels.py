@@ -53,7 +53,7 @@ def _decode(encoded: tf.Tensor, channels: int) -> tf.Tensor:
 
 
 def _is_cmyk(encoded: tf.Tensor) -> tf.Tensor:
-    """Whether it is a JPEG of four inks, which TensorFlow decodes to colours and not to grey."""
+    """Whether it is a JPEG of four inks, which TensorFlow decodes to colors and not to gray."""
     is_jpeg = tf.equal(tf.strings.substr(encoded, 0, len(_JPEG)), _JPEG)
     return tf.cond(is_jpeg, lambda: tf.equal(tf.image.extract_jpeg_shape(encoded)[2], 4), lambda: tf.constant(False))
 

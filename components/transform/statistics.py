@@ -1,6 +1,6 @@
 """Statistics of the rows before and after Transform, as TFX's Transform writes them, without Beam.
 
-    pre_transform_stats/FeatureStats.pb    the analysed splits, those columns that the features are made of
+    pre_transform_stats/FeatureStats.pb    the analyzed splits, those columns that the features are made of
     pre_transform_schema/schema.pbtxt      the raw schema
     post_transform_stats/FeatureStats.pb   the transformed splits
     post_transform_schema/schema.pbtxt     what the features are
@@ -79,7 +79,7 @@ def write_raw(
     folders: Folders,
     map_fn: MapFn,
 ) -> None:
-    """Describes the analysed rows.
+    """Describes the analyzed rows.
 
     Args:
       splits: (folder of Examples, name of the split) of each part.

@@ -45,13 +45,13 @@ def command(project: str, show: int, name: str | None, as_json: bool, **override
     config = decided(read_project(project), overrides, may_ask=not as_json)
     with quiet(os.devnull) as console:
         with importing():
-            from infeed.pipelines.transform import Analysed, explain
+            from infeed.pipelines.transform import Analyzed, explain
 
-        analysed = Analysed.of(config)
+        analyzed = Analyzed.of(config)
         if name is not None:
-            _print_why(explain(analysed, name), console, as_json)
+            _print_why(explain(analyzed, name), console, as_json)
         else:
-            _show(analysed.first(show), config.features, console, as_json)
+            _show(analyzed.first(show), config.features, console, as_json)
 
 
 def _print_why(why: Why, console: Console, as_json: bool) -> None:

@@ -129,9 +129,9 @@ def _judged(of_class: Ints) -> Bools:
 
 
 def smooth(values: Ints, quantity: Floats) -> float:
-    """R squared of a quantity by its neighbours in the order of the values, each row by the others.
+    """R squared of a quantity by its neighbors in the order of the values, each row by the others.
 
-    Rows of one value are judged by their mean; a value that occurs once by the mean of its two neighbours.
+    Rows of one value are judged by their mean; a value that occurs once by the mean of its two neighbors.
     """
     rows = np.bincount(values)
     sums = np.bincount(values, weights=quantity)

@@ -223,7 +223,7 @@ def _check_depth(root: str) -> None:
 
 
 def write_digits(folder: Path) -> None:
-    """1,797 scanned digits of 8 x 8 grey pixels as PNG files, one folder a class: `7/0042.png`."""
+    """1,797 scanned digits of 8 x 8 gray pixels as PNG files, one folder a class: `7/0042.png`."""
     from PIL import Image
     from sklearn.datasets import load_digits
 
@@ -231,7 +231,7 @@ def write_digits(folder: Path) -> None:
     for number, (pixels, label) in enumerate(zip(digits.images, digits.target, strict=True)):
         path = folder / str(label) / f"{number:04}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 255 / 16).round().astype("uint8")).save(path)  # scanned with 17 grey levels, 0 to 16
+        Image.fromarray((pixels * 255 / 16).round().astype("uint8")).save(path)  # scanned with 17 gray levels, 0 to 16
 
 
 def write_breast_cancer(path: Path) -> None:

@@ -311,7 +311,7 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
 
 
 def _size(path: str, most_mb: int) -> tuple[int, int, int]:
-    """Height, width and channels to decode to: grey pictures as grey, all others as RGB."""
+    """Height, width and channels to decode to: gray pictures as gray, all others as RGB."""
     with files.open_input(path) as file:
         height, width, channels = codec.upright_size(file, path)
     codec.check_size(height, width, channels, path, most_mb)

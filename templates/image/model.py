@@ -41,7 +41,7 @@ def build_model(spec: ModelSpec) -> keras.Model:
 
 
 def _block(x: keras.KerasTensor, filters: int) -> keras.KerasTensor:
-    """Twice a convolution. It has no bias: the normalisation after it adds an offset of its own."""
+    """Twice a convolution. It has no bias: the normalization after it adds an offset of its own."""
     for _ in range(2):
         x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
         # Keras' momentum of 0.99 needs hundreds of steps before evaluation sees the right mean.

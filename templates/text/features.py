@@ -18,7 +18,7 @@ from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 # The columns to read, such as ("title", "review"); none named: all that hold sentences.
 TEXTS: Sequence[str] = ()
 
-# Words, then pairs of neighbours, for "not good" says something else than "not" and "good".
+# Words, then pairs of neighbors, for "not good" says something else than "not" and "good".
 STEPS = (LowerCase(), StripAccents(), Tokens(ngrams=(1, 2)))
 # Of a row; words come first, so that a longer text loses its pairs before its words.
 LENGTH = 128

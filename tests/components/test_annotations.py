@@ -55,7 +55,7 @@ def test_choices_are_those_of_a_literal_and_tags_those_of_a_tagged_union() -> No
         (("shape", "square", "side"), ("shape", "side"), Square),
         (("shapes", 1, "circle", "radius"), ("shapes", 1, "radius"), Circle),
         (("layers", "top", "radius"), ("layers", "top", "radius"), Circle),
-        (("colour",), ("colour",), Drawing),  # which there is not
+        (("color",), ("color",), Drawing),  # which there is not
     ],
 )
 def test_the_name_of_a_member_of_a_union_is_no_part_of_a_path(steps: Any, path: Any, holder: type) -> None:

@@ -82,7 +82,7 @@ def test_training_was_augmented_and_evaluation_was_not(images):
     steps = {step["name"]: step["does"] for step in json.loads(profile.read_text())["plan"]["steps"]}
     assert steps["augment"] == (
         "shifts by up to 1 px with reflected edges, rotates by up to 10 degrees, cuts out 2 x 2 px, "
-        "normalises by mean 0.5 and deviation 0.5, compiled by XLA"
+        "normalizes by mean 0.5 and deviation 0.5, compiled by XLA"
     )
 
 
@@ -209,10 +209,10 @@ def test_a_quantity_is_learned_as_a_regression_from_parquet(broken, mended, warm
 
 def test_pictures_of_ones_own_of_any_size_work_with_nothing_else_written(tmp_path, warm):
     for i in range(60):
-        name, colour = (("red", (200, 40, 30)), ("blue", (20, 30, 210)))[i % 2]
+        name, color = (("red", (200, 40, 30)), ("blue", (20, 30, 210)))[i % 2]
         path = tmp_path / "data" / name / f"{i}.{'png' if i % 3 else 'jpg'}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (24 + i % 5, 20), colour).save(path)
+        Image.new("RGB", (24 + i % 5, 20), color).save(path)
     words = ("--data", tmp_path / "data", "--root", tmp_path / "runs", "--epochs", 4, "--batch-size", 8)
     result = run("image", *words, **warm)
     assert result["outcome"]["metrics"]["accuracy"] >= 0.5

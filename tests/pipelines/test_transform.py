@@ -59,19 +59,19 @@ def training_rows(project: Path) -> list[int]:
 
 
 def test_rows_are_those_of_the_training_split_in_the_order_of_the_data(config: PipelineConfig, project: Path) -> None:
-    from infeed.pipelines.transform import Analysed
+    from infeed.pipelines.transform import Analyzed
 
     numbers = training_rows(project)
-    shown = Analysed.of(config).first(4)
+    shown = Analyzed.of(config).first(4)
     assert [row.number for row in shown] == numbers[:4]
     assert [row.raw["fare"] for row in shown] == [None if n % 10 == 5 else n - 0.5 for n in numbers[:4]]
 
 
 def test_values_are_made_with_the_constants_of_all_training_rows(config: PipelineConfig, project: Path) -> None:
-    from infeed.pipelines.transform import Analysed
+    from infeed.pipelines.transform import Analyzed
 
     fares = np.array([n - 0.5 for n in training_rows(project) if n % 10 != 5])
-    for row in Analysed.of(config).first(300):
+    for row in Analyzed.of(config).first(300):
         fare = row.raw["fare"]
         expected = 0.0 if fare is None else (fare - fares.mean()) / fares.std()
         assert row.transformed["fare"] == pytest.approx(expected, rel=1e-5, abs=1e-6)
@@ -81,28 +81,28 @@ def test_values_are_made_with_the_constants_of_all_training_rows(config: Pipelin
 
 
 def test_a_feature_is_found_by_its_name_or_by_its_column(config: PipelineConfig) -> None:
-    from infeed.pipelines.transform import Analysed
+    from infeed.pipelines.transform import Analyzed
 
-    analysed = Analysed.of(config)
-    assert analysed.feature("distance") is analysed.feature("miles")
+    analyzed = Analyzed.of(config)
+    assert analyzed.feature("distance") is analyzed.feature("miles")
     with pytest.raises(InfeedError, match="there is no feature 'fair'; did you mean 'fare'"):
-        analysed.feature("fair")
+        analyzed.feature("fair")
 
 
 @pytest.fixture
-def analysed(project: Path):
-    from infeed.pipelines.transform import Analysed
+def analyzed(project: Path):
+    from infeed.pipelines.transform import Analyzed
 
-    return Analysed.of(resolve(read_project(str(project))))
+    return Analyzed.of(resolve(read_project(str(project))))
 
 
-def test_scaling_is_told_with_the_rows_that_shaped_it(analysed) -> None:
+def test_scaling_is_told_with_the_rows_that_shaped_it(analyzed) -> None:
     from infeed.pipelines.transform import explain
 
-    rows = analysed.first(300)
+    rows = analyzed.first(300)
     fares = {row.raw["fare"]: row.number for row in rows if row.raw["fare"] is not None}
     missing = [row.number for row in rows if row.raw["fare"] is None]
-    why = explain(analysed, "fare")
+    why = explain(analyzed, "fare")
     facts = dict(why.facts)
     mean = sum(fares) / len(fares)
     assert why.feature == "fare: ZScore(column='fare')"
@@ -115,11 +115,11 @@ def test_scaling_is_told_with_the_rows_that_shaped_it(analysed) -> None:
     assert why.shares == []
 
 
-def test_a_vocabulary_is_told_with_its_words_and_their_shares(analysed) -> None:
+def test_a_vocabulary_is_told_with_its_words_and_their_shares(analyzed) -> None:
     from infeed.pipelines.transform import explain
 
-    companies = [row.raw["company"] for row in analysed.first(300)]
-    why = explain(analysed, "company")
+    companies = [row.raw["company"] for row in analyzed.first(300)]
+    why = explain(analyzed, "company")
     assert dict(why.facts)["different values"] == "3"
     told = {share.of: (share.index, share.count) for share in why.shares}
     assert told == {
@@ -130,11 +130,11 @@ def test_a_vocabulary_is_told_with_its_words_and_their_shares(analysed) -> None:
     assert sum(share.share for share in why.shares) == pytest.approx(1)
 
 
-def test_buckets_are_told_with_their_bounds(analysed) -> None:
+def test_buckets_are_told_with_their_bounds(analyzed) -> None:
     from infeed.pipelines.transform import explain
 
-    miles = [row.raw["miles"] for row in analysed.first(300)]
-    why = explain(analysed, "distance")
+    miles = [row.raw["miles"] for row in analyzed.first(300)]
+    why = explain(analyzed, "distance")
     first, middle, last = why.shares
     low, high = map(float, middle.of.split(" to "))
     assert (first.of, last.of) == (f"below {low:g}", f"{high:g} and above")
@@ -142,7 +142,7 @@ def test_buckets_are_told_with_their_bounds(analysed) -> None:
     assert last.count == sum(value >= high for value in miles)
 
 
-def test_the_classes_of_a_label_are_told(analysed) -> None:
+def test_the_classes_of_a_label_are_told(analyzed) -> None:
     from infeed.pipelines.transform import explain
 
-    assert {share.index: share.of for share in explain(analysed, "tipped").shares} == {0: "no", 1: "yes"}
+    assert {share.index: share.of for share in explain(analyzed, "tipped").shares} == {0: "no", 1: "yes"}

@@ -25,7 +25,7 @@ BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is 
 
 @dataclass(frozen=True)
 class Batch:
-    """Neighbours in a shard: `records` from number `start` on."""
+    """Neighbors in a shard: `records` from number `start` on."""
 
     path: str
     start: int

@@ -206,7 +206,7 @@ class AvroHeader:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Neighbouring blocks of one file: bytes `start` to `stop`; `first_row` counts over the file, from 1."""
+    """Neighboring blocks of one file: bytes `start` to `stop`; `first_row` counts over the file, from 1."""
 
     header: AvroHeader
     start: int

@@ -62,7 +62,7 @@ class ParquetOptions:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Neighbouring row groups of one file; `first_row` counts over the file, from 1."""
+    """Neighboring row groups of one file; `first_row` counts over the file, from 1."""
 
     path: str
     groups: tuple[int, ...]

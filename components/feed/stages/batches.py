@@ -57,7 +57,7 @@ class ParseExamples:
 
     name = "parse"
     does = "parses whole batches in parallel"
-    reason = "one vectorised call instead of one a record"
+    reason = "one vectorized call instead of one a record"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         return context.mapped(before, context.functions.parse)
@@ -127,7 +127,7 @@ class NormaliseImages:
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         normalise = context.functions.normalise
-        assert normalise is not None, "the plan normalises, so the functions must say how"
+        assert normalise is not None, "the plan normalizes, so the functions must say how"
         return context.mapped(before, lambda *batch: normalise(batch))
 
 

@@ -71,7 +71,7 @@ class PermuteShards:
     weights: SamplingWeights | None = None
 
     name = "shards"
-    reason = "neighbours on disk do not stay neighbours in training"
+    reason = "neighbors on disk do not stay neighbors in training"
 
     @property
     def does(self) -> str:

@@ -50,7 +50,7 @@ def read(paths: Iterable[str]) -> Iterator[bytes]:
 
 
 def write(folder: str, kept: Mapping[Any, Encoded]) -> None:
-    """Adds what was analysed to a cache; what it holds already stays."""
+    """Adds what was analyzed to a cache; what it holds already stays."""
     for dataset, entries in kept.items():
         span = files.join(folder, dataset.key)
         numbers = dict(_manifest(span))
@@ -78,7 +78,7 @@ def _manifest(span: str) -> Mapping[bytes, int]:
     try:
         numbers = _Plain(io.BytesIO(files.read_bytes(path))).load()
     except (pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, AttributeError) as error:
-        _log.warning("the analyzer cache in %s is damaged, so the span is analysed again: %s", span, error)
+        _log.warning("the analyzer cache in %s is damaged, so the span is analyzed again: %s", span, error)
         return {}
     return numbers if isinstance(numbers, dict) else {}
 

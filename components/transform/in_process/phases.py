@@ -107,7 +107,7 @@ class Graph:
 
     Attributes:
       specs: type of each column.
-      folder: for what is written while it is analysed.
+      folder: for what is written while it is analyzed.
       traced: the graph, which holds the analyzers.
     """
 
@@ -147,7 +147,7 @@ class Graph:
         return sorted(graph_tools.get_dependent_inputs(self.traced, self.inputs, self.outputs))
 
     @property
-    def analysed(self) -> list[str]:
+    def analyzed(self) -> list[str]:
         """Columns that the analysis depends on."""
         sourced = graph_tools.SourcedTensorsVisitor()
         for sink in self.traced.get_collection(analyzer_nodes.TENSOR_REPLACEMENTS):

@@ -1,4 +1,4 @@
-"""TFX's Transform of a user's `preprocessing_fn`, analysed and written on our engine wherever all is known here.
+"""TFX's Transform of a user's `preprocessing_fn`, analyzed and written on our engine wherever all is known here.
 
 tft traces the function and plans the analysis as a graph of nodes; `nodes.py` says what each of them does. What is not
 known here tft does on Beam as ever, and the log says why.
@@ -180,12 +180,12 @@ def _nested(plan: Plan) -> str:
 
 def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluster: Cluster) -> None:
     output, metadata = given["transform_output_path"], given["input_dataset_metadata"]
-    analysed = {one.dataset_key: _ranges(one) for one in given["analyze_data_list"]}
+    analyzed = {one.dataset_key: _ranges(one) for one in given["analyze_data_list"]}
     shards = _shards(given)
     first, *_ = given["analyze_data_list"]
     with chosen("transforms", shards, cluster) as engine:
         columns_reader = partial(ColumnReader.of, metadata.schema, first.tfxio)
-        _keep(plan.run(OnEngine(analysed, columns_reader, engine, plan.graph.folder), output), given)
+        _keep(plan.run(OnEngine(analyzed, columns_reader, engine, plan.graph.folder), output), given)
         metadata_io.write_metadata(metadata, posixpath.join(output, tft.TFTransformOutput.RAW_METADATA_DIR))
         columns = plan.graph.features_from
         load = partial(TftTransformer, output, columns, ColumnReader.of(metadata.schema, first.tfxio, columns))
@@ -195,7 +195,7 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
             raise explain(failed, plan.graph.traced, plan.graph.inputs) from failed
         if asked:
             splits = [_split_of(one.file_pattern) for one in given["analyze_data_list"]]
-            described = {*plan.graph.analysed, *columns}
+            described = {*plan.graph.analyzed, *columns}
             folders = given["stats_output_paths"]
             write_raw(splits, described, metadata.schema, asked.raw, folders, engine.map)
             write_transformed(transformed, asked.transformed, folders)
@@ -223,12 +223,12 @@ class OnEngine:
     """Reads the rows of datasets on an engine: the `Reading` of an analysis.
 
     Attributes:
-      analysed: DatasetKey -> rows.
+      analyzed: DatasetKey -> rows.
       reader: of some columns.
       folder: that workers see, for graphs.
     """
 
-    analysed: Mapping[Any, Sequence[ShardRange]]
+    analyzed: Mapping[Any, Sequence[ShardRange]]
     reader: Callable[[Sequence[str]], ColumnReader]
     engine: Engine
     folder: str
@@ -245,8 +245,8 @@ class OnEngine:
 
     def _ranges(self, key: Any) -> Sequence[ShardRange]:
         if key.is_flattened_dataset_key():
-            return [shard for ranges in self.analysed.values() for shard in ranges]
-        return self.analysed[key]
+            return [shard for ranges in self.analyzed.values() for shard in ranges]
+        return self.analyzed[key]
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def _split_of(pattern: str) -> tuple[str, str]:
 
 
 def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:
-    """Writes the cache: of the spans that were analysed what the former one has of them, and what is new."""
+    """Writes the cache: of the spans that were analyzed what the former one has of them, and what is new."""
     before, folder = given["input_cache_dir"], given["output_cache_dir"]
     if not folder:
         return
@@ -351,7 +351,7 @@ class Plan:
           function: takes a dict of columns, and gives a dict of features.
           specs: type of each column.
           folder: for what is written on the way, the vocabularies among it; the caller removes it.
-          datasets: the DatasetKeys of what is analysed apart, so that it can be kept in the cache.
+          datasets: the DatasetKeys of what is analyzed apart, so that it can be kept in the cache.
           cached: what an earlier analysis kept of them; None where none is kept of this one either.
 
         Raises:

@@ -60,7 +60,7 @@ class DecodeImage(Feature):
     int64, float32 and strings.)
 
     Images of another size are resized, by default bilinear and antialiased, and their aspect ratio is not kept; those
-    of the right size are left alone. `channels` is 1 (grey), 3 (RGB; an alpha channel is dropped) or 4 (RGBA, from PNG
+    of the right size are left alone. `channels` is 1 (gray), 3 (RGB; an alpha channel is dropped) or 4 (RGBA, from PNG
     only). 16 bits a channel become 8. JPEGs are turned as the orientation tag of cameras says. A row without an image
     is an error.
 
@@ -89,7 +89,7 @@ class DecodeImage(Feature):
         as_tuples(self, "mean", "std")
         super().__post_init__()
         at_least(self, 1, "height", "width")
-        require(self.channels in (1, 3, 4), self, "channels", "give it as 1 (grey), 3 (RGB) or 4 (RGBA)")
+        require(self.channels in (1, 3, 4), self, "channels", "give it as 1 (gray), 3 (RGB) or 4 (RGBA)")
         both = (self.mean is None) == (self.std is None) and (self.mean is None or self.scale == "mean_std")
         require(both, self, "mean", 'give mean and std together, with scale "mean_std"')
         for name in ("mean", "std"):
@@ -105,7 +105,7 @@ class DecodeImage(Feature):
     def takes(self) -> tuple[str, ...]:
         return ("bytes",)
 
-    def analysed(self, column: FlatColumn) -> FlatColumn:
+    def analyzed(self, column: FlatColumn) -> FlatColumn:
         return column._replace(values=self._decoded(column))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Scaled(Prepared):
-    """(value - centre) / width, with two numbers of the training rows."""
+    """(value - center) / width, with two numbers of the training rows."""
 
     column: str
     output: str | None = None
@@ -44,7 +44,7 @@ class Scaled(Prepared):
         require(one, self, "key", 'leave it out, or do not set values="by_position"')
 
     def constants(self, found: Any) -> tuple[float, ...]:
-        """Centre and width, then what `transformed` takes; width 0 of values that are all the same."""
+        """Center and width, then what `transformed` takes; width 0 of values that are all the same."""
         raise NotImplementedError
 
     def transformed(self, values: Any, *constants: Any) -> Any:
@@ -63,12 +63,12 @@ class Scaled(Prepared):
         constants = [tf.constant(numbers, tf.float64)[:, tf.newaxis] for numbers in zip(*rows, strict=True)]
         return each_output(self._scaled(column, *constants))
 
-    def _scaled(self, column: FlatColumn, centre: Any, width: Any, *more: Any) -> Any:
+    def _scaled(self, column: FlatColumn, center: Any, width: Any, *more: Any) -> Any:
         import tensorflow as tf
 
         values = self.transformed(tf.cast(column.values, tf.float64), *more)
         known = column.present & (width > 0)
-        return tf.cast(tf.where(known, (values - centre) / tf.where(width > 0, width, 1.0), 0.0), tf.float32)
+        return tf.cast(tf.where(known, (values - center) / tf.where(width > 0, width, 1.0), 0.0), tf.float32)
 
     def _tensors(self, column: FlatColumn, found: Any, tables: Tables) -> list[Any]:
         """float64 [] each, or with keys [n]."""

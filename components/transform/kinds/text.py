@@ -59,7 +59,7 @@ class BagOfWords(Looked):
         """The width of the vector where the vocabulary holds `values` values."""
         return values + self.oov
 
-    def analysed(self, column: FlatColumn) -> FlatColumn:
+    def analyzed(self, column: FlatColumn) -> FlatColumn:
         """The tokens, with keys that tell the first of its kind in a row from the others: it counts the row."""
         return column if self.weights != "tf_idf" else column._replace(keys=_occurrences(column))
 

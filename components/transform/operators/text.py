@@ -143,8 +143,8 @@ def tf_idf(indices: tf.RaggedTensor, documents: Sequence[int] | Array, rows: int
 
     Args:
       indices: int64 [batch, (tokens)], 0 to size - 1, or negative: a token of the row that has no place.
-      documents: [size], how many of the analysed rows have each index.
-      rows: analysed rows, those without a token included.
+      documents: [size], how many of the analyzed rows have each index.
+      rows: analyzed rows, those without a token included.
     """
     counts = bag(indices, len(documents))
     lengths = tf.cast(indices.row_lengths(), tf.float32)[:, tf.newaxis]

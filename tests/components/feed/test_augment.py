@@ -44,7 +44,7 @@ def one_by_one(options):
 
 
 def test_the_full_recipe_is_what_scipy_and_numpy_give_image_by_image():
-    np.testing.assert_allclose(run(ALL), list(one_by_one(ALL)), atol=1e-3)  # of a range of 2: a tenth of a grey level
+    np.testing.assert_allclose(run(ALL), list(one_by_one(ALL)), atol=1e-3)  # of a range of 2: a tenth of a gray level
 
 
 def test_an_affine_map_is_the_mirror_the_window_the_rotation_and_the_shift_in_turn():
@@ -116,11 +116,11 @@ def test_cutout_covers_one_square_an_image_with_the_mean():
 
 
 def test_brightness_and_contrast_stay_within_what_is_asked_for():
-    grey = np.full((64, 4, 4, 1), 100, np.uint8)
-    brighter = (run(Augment(brightness=0.1), images=grey) / 2 + 0.5) * 255
+    gray = np.full((64, 4, 4, 1), 100, np.uint8)
+    brighter = (run(Augment(brightness=0.1), images=gray) / 2 + 0.5) * 255
     assert 74.4 <= brighter.min() < 80
     assert 120 < brighter.max() <= 125.6
-    np.testing.assert_allclose(run(Augment(contrast=0.5), images=grey), run(Augment(), images=grey), atol=1e-5)
+    np.testing.assert_allclose(run(Augment(contrast=0.5), images=gray), run(Augment(), images=gray), atol=1e-5)
     assert run(Augment(brightness=1.0, contrast=1.0)).min() == -1  # some pixels are cut off
 
 

@@ -44,7 +44,7 @@ def test_what_does_not_fill_the_last_batch_is_left_out_other_rows_each_epoch(win
 
 
 def test_a_window_takes_its_rows_from_its_own_blocks():
-    first = rows(training_rows(1000, 10, 0, window=Window(50, 2)), 10)  # one window: two runs of 50 neighbours
+    first = rows(training_rows(1000, 10, 0, window=Window(50, 2)), 10)  # one window: two runs of 50 neighbors
     steps = np.diff(np.sort(first.ravel()))
     assert (steps == 1).sum() >= 97
 

@@ -20,7 +20,7 @@ def shards(count, records):
 
 
 def planned(*, training=True, count=2, records=1000, machine=MACHINE, **options):
-    spec = FeedSpec(training, SAMPLE, augmentation="shifts" if training else "", normalisation="normalises")
+    spec = FeedSpec(training, SAMPLE, augmentation="shifts" if training else "", normalization="normalizes")
     return plan(shards(count, records), spec, FeedOptions(**options), machine)
 
 
@@ -85,7 +85,7 @@ def planned_like_evaluation():
         {"batch_size": 5000},
         {"tier": "stream"},
         {"augmentation": "shifts"},
-        {"normalisation": "normalises"},
+        {"normalization": "normalizes"},
         {"sizes": RecordSizes(100, 400, is_dense=False)},
         {"sizes": RecordSizes(10_000, 150_000), "tier": "columns"},
     ],
@@ -119,8 +119,8 @@ def test_columns_that_fit_on_the_gpu_are_copied_there_and_only_row_numbers_trave
     ("told", "why"),
     [
         ({"sizes": RecordSizes(100, 400, is_numeric=False)}, "a feature is text, ragged or sparse"),
-        ({"augmentation": "shifts"}, "the host augments and normalises the pictures"),
-        ({"normalisation": "normalises"}, "the host augments and normalises the pictures"),
+        ({"augmentation": "shifts"}, "the host augments and normalizes the pictures"),
+        ({"normalization": "normalizes"}, "the host augments and normalizes the pictures"),
         ({"free": 1_000_000}, "only 250 kB of each device's memory may be used"),
     ],
     ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",

@@ -14,7 +14,7 @@ README = (Path(__file__).parents[3] / "README.md").read_text()
 DIGIT = RecordSizes(record_bytes=150, feature_bytes=72)  # 8 x 8 pixels and an int64
 CHANGES = (
     "shifts by up to 1 px with reflected edges, rotates by up to 10 degrees, cuts out 2 x 2 px, "
-    "normalises by mean 0.5 and deviation 0.5, compiled by XLA"
+    "normalizes by mean 0.5 and deviation 0.5, compiled by XLA"
 )
 
 

@@ -151,7 +151,7 @@ def write_graph(
     features: Any,
     preprocessing_fn: str | None = None,
 ) -> str:
-    """The transform graph of the features and of a user's function, analysed on the rows."""
+    """The transform graph of the features and of a user's function, analyzed on the rows."""
     import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
@@ -159,13 +159,13 @@ def write_graph(
 
     from infeed.components import user_code
     from infeed.components.transform import declared
-    from infeed.components.transform.columns import analyse, reading
+    from infeed.components.transform.columns import analyze, reading
 
     metadata = tft.DatasetMetadata.from_feature_spec(dict(spec))
     vocabularies = folder / "vocabularies"
     vocabularies.mkdir(parents=True)
     batch = tf.io.parse_example([serialize({name: row[name] for name in spec}) for row in rows], dict(spec))
-    found = analyse(features, reading([batch]), {})
+    found = analyze(features, reading([batch]), {})
     if not preprocessing_fn:
         declared.write_graph(str(folder / "graph"), features, metadata.schema, found, str(vocabularies))
         return str(folder / "graph")
@@ -217,7 +217,7 @@ def table(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
 
 @pytest.fixture(scope="session")
 def pictures(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
-    """Dark and light pictures of 6 x 6 grey pixels."""
+    """Dark and light pictures of 6 x 6 gray pixels."""
     import tensorflow as tf
 
     from infeed.components.transform.kinds.image import DecodeImage

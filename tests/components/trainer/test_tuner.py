@@ -74,7 +74,7 @@ def test_in_a_pipeline_the_trainer_builds_what_the_tuner_found_and_a_tuner_fn_of
         assert json.loads(best.read_text())["values"] == {"units": 7}
 
 
-# As TFX's guides write it, with a neighbour.
+# As TFX's guides write it, with a neighbor.
 USERS_TUNER = """
 import keras
 import keras_tuner

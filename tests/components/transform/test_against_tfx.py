@@ -19,7 +19,7 @@ feature { name: "age" type: FLOAT presence { min_fraction: 1.0 } shape { dim { s
 feature { name: "city" type: BYTES presence { min_fraction: 1.0 } shape { dim { size: 1 } } }
 feature { name: "never" type: FLOAT }
 """
-# As TFX's guides write them: a module that imports its neighbour, and says how its statistics are made.
+# As TFX's guides write them: a module that imports its neighbor, and says how its statistics are made.
 MODULE = """
 import tensorflow as tf
 import tensorflow_transform as tft
@@ -34,7 +34,7 @@ def stats_options_updater_fn(stats_type, stats_options):
     stats_options.num_top_values = 1
     return stats_options
 """
-NEIGHBOUR = """
+NEIGHBOR = """
 import tensorflow_transform as tft
 
 def scaled(column, factor):
@@ -61,7 +61,7 @@ def records(rows: list[tuple[float, bytes]]) -> list[bytes]:
 def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("user")
     (folder / "transforming.py").write_text(MODULE)
-    (folder / "scaling.py").write_text(NEIGHBOUR)
+    (folder / "scaling.py").write_text(NEIGHBOR)
     return folder / "transforming.py"
 
 

@@ -338,10 +338,10 @@ def test_a_cache_that_is_given_and_disabled_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("option", ["preprocessing_fn", "module_file", "stats_options_updater_fn"])
-@pytest.mark.parametrize("edited", ["own.py", "neighbour.py"])
+@pytest.mark.parametrize("edited", ["own.py", "neighbor.py"])
 def test_an_edited_source_changes_the_cache_key(option: str, edited: str, tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("import neighbour\ndef preprocessing_fn(inputs): return {}\n")
-    (tmp_path / "neighbour.py").write_text("")
+    (tmp_path / "own.py").write_text("import neighbor\ndef preprocessing_fn(inputs): return {}\n")
+    (tmp_path / "neighbor.py").write_text("")
     given = f"{tmp_path}/own.py" if option == "module_file" else f"{tmp_path}/own.py:preprocessing_fn"
 
     def key() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Declared features beside tft's own functions of the same meaning, analysed on the same rows by tft on Beam."""
+"""Declared features beside tft's own functions of the same meaning, analyzed on the same rows by tft on Beam."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ def test_a_vocabulary_lists_the_words_that_tfts_lists(tmp_path: Path, theirs: Ma
     import tensorflow as tf
     import tensorflow_transform as tft
 
-    from infeed.components.transform.columns import analyse, reading
+    from infeed.components.transform.columns import analyze, reading
     from infeed.components.transform.declared import write_graph
 
     spec = {"word": tf.io.FixedLenFeature([1], tf.string)}
     schema = tft.DatasetMetadata.from_feature_spec(spec).schema
     feature, rows = Vocabulary("word"), {"word": tf.constant(COLUMNS["word"].tolist())[:, tf.newaxis]}
     (tmp_path / "vocabularies").mkdir()
-    found = analyse([feature], reading([rows]), {})
+    found = analyze([feature], reading([rows]), {})
     write_graph(str(tmp_path / "graph"), [feature], schema, found, str(tmp_path / "vocabularies"))
     output = tft.TFTransformOutput(str(tmp_path / "graph"))
     assert output.vocabulary_by_name("word") == theirs["words"].tolist()

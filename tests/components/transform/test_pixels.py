@@ -174,7 +174,7 @@ def test_bytes_that_are_no_image_are_an_error() -> None:
 
 
 def test_a_jpeg_of_four_inks_among_grey_pictures() -> None:
-    grey = FLOWER.convert("L")
-    pixels = decoded([encoded(FLOWER.convert("CMYK"), "JPEG"), encoded(grey), encoded(grey, "JPEG")], 48, 64, 1)
-    np.testing.assert_array_equal(pixels[1, ..., 0], np.asarray(grey))
+    gray = FLOWER.convert("L")
+    pixels = decoded([encoded(FLOWER.convert("CMYK"), "JPEG"), encoded(gray), encoded(gray, "JPEG")], 48, 64, 1)
+    np.testing.assert_array_equal(pixels[1, ..., 0], np.asarray(gray))
     assert np.abs(pixels[0].astype(int) - pixels[1]).mean() < 6

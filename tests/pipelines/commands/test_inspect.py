@@ -70,7 +70,7 @@ def test_pictures_go_onto_a_contact_sheet(here: Path) -> None:
     assert "10 pictures of all: contact-sheet.png" in shown
     with Image.open("contact-sheet.png") as sheet:
         assert sheet.width > sheet.height > 200
-        reds = {colour[0] for _, colour in sheet.getcolors(1 << 20) if colour[1:] == (0, 0)}
+        reds = {color[0] for _, color in sheet.getcolors(1 << 20) if color[1:] == (0, 0)}
     assert {25 * number for number in range(10)} <= reds
 
 

@@ -166,7 +166,7 @@ _PLAIN_MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "CMYK": "RGB", "YCbCr": "RGB
 _MODES = {1: "L", 3: "RGB"}
 _JPEG_QUALITY = 95  # of an image that is written again
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
-_PNG_HEAD = struct.Struct(">16xIIBB")  # width, height, bits, colour
+_PNG_HEAD = struct.Struct(">16xIIBB")  # width, height, bits, color
 _PNG_CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}
 _JPEG_FRAME = struct.Struct(">BBHBHHB")  # 0xFF, marker, length, bits, height, width, channels
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -184,7 +184,7 @@ class ImageOptions:
     Attributes:
       pixels: "encoded" as PNG or JPEG, whichever the file is, or "raw": uint8, row by row, channels last.
       size: (height, width) that every image is scaled to; None leaves it.
-      channels: 1 (grey) or 3 (RGB); None leaves them.
+      channels: 1 (gray) or 3 (RGB); None leaves them.
     """
 
     pixels: Pixels = "encoded"
@@ -345,8 +345,8 @@ def _png_header(data: bytes) -> ImageHeader | None:
     """None where it takes more than a look: palettes, whose channels depend on what follows."""
     if len(data) < _PNG_HEAD.size or data[12:16] != b"IHDR":
         return None
-    width, height, _, colour = _PNG_HEAD.unpack_from(data)
-    channels = _PNG_CHANNELS.get(colour)
+    width, height, _, color = _PNG_HEAD.unpack_from(data)
+    channels = _PNG_CHANNELS.get(color)
     return ImageHeader("png", height, width, channels) if channels and width and height else None
 
 
@@ -373,12 +373,12 @@ def _header_of(image: Image.Image, path: str) -> ImageHeader:
 
 def _channels(image: Image.Image) -> int:
     if image.mode == "P":
-        return 4 if "transparency" in image.info else 3  # a palette is decoded to its colours
+        return 4 if "transparency" in image.info else 3  # a palette is decoded to its colors
     return _CHANNELS.get(image.mode, len(image.getbands()))
 
 
 def _plain(image: Image.Image, path: str, options: ImageOptions) -> Image.Image:
-    """Grey or colour, with alpha where it has some, 8 bits a channel."""
+    """Gray or color, with alpha where it has some, 8 bits a channel."""
     if image.mode.startswith("I"):
         raise InfeedError("an image of more than 8 bits a channel", where=path, do="keep its bytes: ImageOptions()")
     has_alpha = image.mode == "P" and "transparency" in image.info

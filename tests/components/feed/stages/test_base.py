@@ -27,7 +27,7 @@ TIERS = (
 
 
 def stages(tier, training):
-    spec = FeedSpec(training, RecordSizes(100, 400), "shifts" if training else "", "normalises", static_shapes=True)
+    spec = FeedSpec(training, RecordSizes(100, 400), "shifts" if training else "", "normalizes", static_shapes=True)
     return plan(SHARDS, spec, FeedOptions(batch_size=8, **tier), Machine(2, 1 << 30)).stages
 
 

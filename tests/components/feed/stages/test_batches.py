@@ -27,7 +27,7 @@ def blocks():
     return tf.data.Dataset.range(10).map(tf.strings.as_string).batch(3)
 
 
-def labelled():
+def labeled():
     return tf.data.Dataset.range(10).map(lambda number: ({"number": number}, number % 2)).batch(4)
 
 
@@ -63,16 +63,16 @@ def test_what_was_made_in_one_call_is_split_into_batches():
 
 
 def test_augmentation_is_told_the_number_of_the_step():
-    made = batches.AugmentImages("adds").apply(labelled(), dataclasses.replace(CONTEXT, start_step=7))
+    made = batches.AugmentImages("adds").apply(labeled(), dataclasses.replace(CONTEXT, start_step=7))
     assert numbers(made) == [[700, 701, 702, 703], [804, 805, 806, 807], [908, 909]]
 
 
 def test_normalising_is_done_to_whole_batches():
-    assert numbers(batches.NormaliseImages("negates").apply(labelled(), CONTEXT))[0] == [0, -1, -2, -3]
+    assert numbers(batches.NormaliseImages("negates").apply(labeled(), CONTEXT))[0] == [0, -1, -2, -3]
 
 
 def test_the_last_short_batch_is_padded_with_rows_of_weight_0():
-    *_, (features, label, weight) = batches.PadBatches(4).apply(labelled(), CONTEXT)
+    *_, (features, label, weight) = batches.PadBatches(4).apply(labeled(), CONTEXT)
     assert features["number"].numpy().tolist() == [8, 9, 0, 0]
     assert label.numpy().tolist() == [0, 1, 0, 0]
     assert weight.numpy().tolist() == [1, 1, 0, 0]
@@ -87,7 +87,7 @@ def test_what_has_no_shape_for_a_device_is_not_padded(feature):
 
 def test_batches_are_handed_on_as_they_are():
     for stage in (batches.Prefetch(), batches.PrefetchToDevice(("GPU:0",)), batches.CallInputFunction("input.py:f")):
-        assert numbers(stage.apply(labelled(), CONTEXT)) == numbers(labelled())
+        assert numbers(stage.apply(labeled(), CONTEXT)) == numbers(labeled())
 
 
 def test_the_words_name_devices_and_functions():

@@ -69,4 +69,4 @@ def test_a_manifest_that_would_call_something_calls_nothing(tmp_path: Path, capl
     with caplog.at_level(logging.WARNING):
         assert cache.find(str(tmp_path), [dataset()]) == {}
     assert not (tmp_path / "made").exists()
-    assert "damaged, so the span is analysed again: it names posix.mkdir" in caplog.text
+    assert "damaged, so the span is analyzed again: it names posix.mkdir" in caplog.text

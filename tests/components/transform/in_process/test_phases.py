@@ -172,8 +172,8 @@ def analyse_on_beam(data: Data, function: Callable[..., Any], folder: Path) -> P
 
     with local_runner(), beam.Pipeline() as pipeline, tft_beam.Context(str(folder / "temporary")):
         rows = pipeline | beam.Create(data.records) | data.tfxio.BeamSource(len(data.records))
-        analysed = (rows, data.config) | tft_beam.AnalyzeDataset(function)
-        _ = analysed | tft_beam.WriteTransformFn(str(folder / "graph"))
+        analyzed = (rows, data.config) | tft_beam.AnalyzeDataset(function)
+        _ = analyzed | tft_beam.WriteTransformFn(str(folder / "graph"))
     return folder / "graph"
 
 
