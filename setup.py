@@ -80,6 +80,7 @@ TEST = [
     "pytest<9",
     "pytest-cov>=6,<8",  # the share of lines that tests run
     "pytest-xdist>=3",  # both cores
+    "codespell>=2.4,<3",
     "ruff>=0.17,<0.18",
     "scipy>=1.10",
     "types-pyyaml",

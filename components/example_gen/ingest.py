@@ -67,7 +67,7 @@ from infeed.components.example_gen.spills import (
 )
 from infeed.components.example_gen.task_statistics import (
     TaskAnalysis,
-    analysed_splits,
+    analyzed_splits,
     merge_statistics,
     publish_statistics,
     statistics_groups,
@@ -142,9 +142,9 @@ class Job:
         return chosen_schema(self.source.schema, self.options)
 
     @property
-    def analysed_splits(self) -> list[str]:
+    def analyzed_splits(self) -> list[str]:
         """The splits that column statistics are gathered of."""
-        return analysed_splits(self.splits, self.written_schema, self.options, self.source.serialized)
+        return analyzed_splits(self.splits, self.written_schema, self.options, self.source.serialized)
 
 
 class MapFn(Protocol):
@@ -221,7 +221,7 @@ def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
 
 
 def _merge_statistics(tasks: int, job: Job, map_fn: MapFn) -> None:
-    merge = partial(merge_statistics, temporary=job.scratch, splits=job.analysed_splits)
+    merge = partial(merge_statistics, temporary=job.scratch, splits=job.analyzed_splits)
     for _ in map_fn(merge, statistics_groups(tasks)):
         pass
 
@@ -316,7 +316,7 @@ class _Spilling:
         self._rejected: list[BadRow] = []
         self._nulls = self._rounded = np.zeros(len(job.written_schema), np.int64)
         self._cutter, self._run, self._spills = RunCutter(), RunRecords(), list[Spill]()
-        self._analysis = TaskAnalysis(job.analysed_splits, empty_lists=job.options.compat == "tfx")
+        self._analysis = TaskAnalysis(job.analyzed_splits, empty_lists=job.options.compat == "tfx")
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take the next block."""
@@ -465,7 +465,7 @@ def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> M
         warnings=(*job.source.warnings, *_warnings(plan, job)),
         rows_read=plan.rows,
     )
-    analyzed = [(split, manifest.splits[split]) for split in job.analysed_splits]
+    analyzed = [(split, manifest.splits[split]) for split in job.analyzed_splits]
     publish_statistics(job.scratch, job.root, tasks, analyzed)
     manifest.write(job.root)
     return manifest

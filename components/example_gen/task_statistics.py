@@ -29,7 +29,7 @@ _KEY = "task"  # of temporary files
 _GROUP = 64  # tasks at least: fewer are added up at once
 
 
-def analysed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOptions, serialized: bool) -> list[str]:
+def analyzed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOptions, serialized: bool) -> list[str]:
     """The splits that statistics are gathered of."""
     if serialized or not options.statistics or isinstance(options.split_by, ByLabel) or len(schema) > _MAX_COLUMNS:
         return []

@@ -130,7 +130,7 @@ def _deal(work: tuple[int, Iterable[Work]], job: Job) -> Iterator[tuple[Place, S
     written."""
     for task in work[1]:
         if isinstance(task, StatisticsGroup):
-            merge_statistics(task, job.scratch, job.analysed_splits)
+            merge_statistics(task, job.scratch, job.analyzed_splits)
         elif isinstance(task, ShardTask):
             yield (task.plan.split, task.index), task
         else:

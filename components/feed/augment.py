@@ -187,7 +187,7 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
 
     There are two compiled functions, because in one XLA moves every pixel twice, once for the mean of the contrast.
     """
-    move, color = partial(_moved, options=options), partial(_coloured, options=options, scale=scale)
+    move, color = partial(_moved, options=options), partial(_colored, options=options, scale=scale)
     if compiled:
         move, color = (tf.function(step, jit_compile=True, autograph=False) for step in (move, color))
     return lambda images, draws: color(move(images, draws), draws)
@@ -202,7 +202,7 @@ def _moved(images: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
     return tf.cast(images, tf.float32)
 
 
-def _coloured(pixels: tf.Tensor, draws: Draws, options: Augment, scale: Normalise) -> tf.Tensor:
+def _colored(pixels: tf.Tensor, draws: Draws, options: Augment, scale: Normalise) -> tf.Tensor:
     """Change pixel values, and cut out last: 0 is the mean of normalized pixels."""
     if options.brightness or options.contrast:
         pixels = adjust(pixels, options, draws)

@@ -240,7 +240,7 @@ def _next(feature: Feature, found: Mapping[Need, Any]) -> list[tuple[Need, _Make
         if unknown := [(column, need) for column, need in needs if need not in found]:
             return [(need, partial(_cleaned, column=column, steps=before, many=many)) for column, need in unknown]
     return [
-        ((feature.stream, need), partial(_analysed, feature=feature))
+        ((feature.stream, need), partial(_analyzed, feature=feature))
         for need in feature.needs
         if (feature.stream, need) not in found
     ]
@@ -250,7 +250,7 @@ def _cleaned(columns: BatchColumns, column: str, steps: tuple[Clean, ...], many:
     return columns.cleaned(column, steps, many)
 
 
-def _analysed(columns: BatchColumns, feature: Feature) -> FlatColumn:
+def _analyzed(columns: BatchColumns, feature: Feature) -> FlatColumn:
     return columns.analyzed(feature)
 
 

@@ -237,7 +237,7 @@ def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
 
 
 def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) -> Iterator[Note]:
-    size = f"{survey.height} x {survey.width} px, {'grey' if survey.channels == 1 else 'RGB'}"
+    size = f"{survey.height} x {survey.width} px, {'gray' if survey.channels == 1 else 'RGB'}"
     others = survey.rows - survey.most
     yield "data", f"{data}: {survey.rows:,} pictures of {size}" + (f"; {others:,} of other sizes" if others else "")
     for feature in features:

@@ -22,7 +22,7 @@ from infeed.pipelines.surveys import Leak, Task
 # Of the rows of each class. The best honest columns of scikit-learn's data sets predict 0.9 of them.
 _NEARLY_ALL = 0.995
 _FILLED = 0.97  # by empty cells alone: a measurement has no reason to be missing for one class
-_SORTED = 0.998  # `CrossTable.neighboured` is kind to rows at boundaries
+_SORTED = 0.998  # `CrossTable.neighbored` is kind to rows at boundaries
 _LINEAR = 0.99999  # R squared
 _SMOOTH = 0.999  # R squared
 _LEAST_ROWS = 20
@@ -193,7 +193,7 @@ class _Classes:
 
     def _sorted(self, column: CodedColumn, table: CrossTable) -> Leak | None:
         """Values that a few thresholds divide into the classes."""
-        score = table.recall(table.neighboured())
+        score = table.recall(table.neighbored())
         if score < _SORTED or (column.is_text and column.different <= _CATEGORIES):
             return None
         changes = int(np.count_nonzero(np.diff(table.ruling())))

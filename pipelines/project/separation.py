@@ -82,7 +82,7 @@ class CrossTable:
         of_others = np.where(is_best, second[self.values], best[self.values])
         return (self.rows - 1) / self.of_class[self.classes] > of_others
 
-    def neighboured(self) -> Bools:
+    def neighbored(self) -> Bools:
         """The same for values in order; rows whose value is rare are judged by the values before and behind it, too.
 
         The class of one of the two is enough, so that the row at either side of a boundary is right.

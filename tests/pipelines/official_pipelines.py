@@ -128,7 +128,7 @@ def _penguins(rows: int = 300) -> list[list[Any]]:
 
 def write_penguins(data: Path) -> None:
     header, *rows = _penguins()
-    _write_csv(data / "labeled" / "penguins.csv", header, rows)
+    _write_csv(data / "labelled" / "penguins.csv", header, rows)
     _write_csv(data / "unlabelled" / "penguins.csv", header[1:], [row[1:] for row in rows[:50]])
 
 

@@ -196,7 +196,7 @@ def _counted(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
         digits = sum(len(str(value)) * count for value, count in column.counts.items())
         found.avg_length = digits / column.values
     most = max(options.num_top_values, options.num_rank_histogram_buckets)
-    for rank, (label, count) in enumerate(itertools.islice(_labelled(column), most)):
+    for rank, (label, count) in enumerate(itertools.islice(_labeled(column), most)):
         if count < options.frequency_threshold:
             break
         if rank < options.num_top_values:
@@ -212,7 +212,7 @@ def distinct(column: ColumnStatistics) -> int:
     return column.counts.distinct + column.counts.uncounted
 
 
-def _labelled(column: ColumnStatistics) -> Iterator[tuple[str, int]]:
+def _labeled(column: ColumnStatistics) -> Iterator[tuple[str, int]]:
     """(label, count), the most frequent first; those too long to be counted have one label together."""
     long, rest = column.counts.uncounted, ((label_of(value), count) for value, count in column.counts.items())
     return heapq.merge([(TOO_LONG, long)] if long else [], rest, key=lambda pair: -pair[1])

@@ -17,7 +17,7 @@ from infeed.components.example_gen import ingest, task_statistics
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource, Task
 from infeed.components.example_gen.sources.csv.reader import open_csv
-from infeed.components.example_gen.task_statistics import analysed_splits
+from infeed.components.example_gen.task_statistics import analyzed_splits
 
 MakeJob = Callable[..., Job]
 SCHEMA = pa.schema(
@@ -143,7 +143,7 @@ def test_a_run_that_fails_and_one_without_statistics_leave_none(job: MakeJob) ->
     ],
 )
 def test_statistics_are_of_splits_whose_rows_are_known_at_once(options: IngestOptions, splits: list[str]) -> None:
-    found = partial(analysed_splits, ["train", "eval"], SCHEMA, options)
+    found = partial(analyzed_splits, ["train", "eval"], SCHEMA, options)
     assert found(False) == splits
     assert found(True) == []
 
@@ -157,4 +157,4 @@ def test_a_split_that_was_balanced_is_read_when_somebody_asks(job: MakeJob, tmp_
 
 def test_a_very_wide_table_is_read_when_somebody_asks() -> None:
     schema = pa.schema([(f"c{number}", pa.int64()) for number in range(20_001)])
-    assert analysed_splits(["train"], schema, IngestOptions(), False) == []
+    assert analyzed_splits(["train"], schema, IngestOptions(), False) == []

@@ -165,7 +165,7 @@ def test_schemas_and_anomalies_are_tfxs(output: str, executed: Mapping[str, Mapp
     assert ours == theirs != {}
 
 
-def test_features_join_a_module_file_of_which_spans_in_the_cache_are_not_analysed_again(
+def test_features_join_a_module_file_of_which_spans_in_the_cache_are_not_analyzed_again(
     tmp_path: Path, module: Path, execute: Callable[..., Any]
 ) -> None:
     from infeed.components.transform.component import Transform

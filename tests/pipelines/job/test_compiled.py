@@ -41,7 +41,7 @@ def test_json_has_a_runtime_config_and_no_platform_spec() -> None:
     assert job.runtime["gcsOutputDirectory"] == "gs://bucket/golden/artifacts"
 
 
-def test_json_says_how_a_run_is_labelled_and_who_runs_it() -> None:
+def test_json_says_how_a_run_is_labeled_and_who_runs_it() -> None:
     run_metadata = CompiledJob.read(GOLDEN / "vertex-2.1.json").run_metadata
     assert run_metadata["serviceAccount"] == "trainer@flowers.iam.gserviceaccount.com"
     assert run_metadata["labels"]["team"] == "flora"

@@ -43,10 +43,10 @@ def test_a_common_class_does_not_outvote_a_rare_one() -> None:
 
 def test_a_value_that_occurs_once_is_judged_by_its_neighbours() -> None:
     ordered = table(range(20))
-    assert ordered.recall(ordered.neighboured()) == 1
+    assert ordered.recall(ordered.neighbored()) == 1
     assert np.count_nonzero(np.diff(ordered.ruling())) == 1
     noise = table(range(20), np.arange(20) % 2)
-    assert noise.recall(noise.neighboured()) == 0
+    assert noise.recall(noise.neighbored()) == 0
 
 
 def test_classes_own_the_values_that_nearly_all_of_their_rows_have() -> None:

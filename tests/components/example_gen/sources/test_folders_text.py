@@ -34,7 +34,7 @@ def test_a_row_a_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_row_a_file_labelled_by_its_folder(tmp_path: Path) -> None:
+def test_a_row_a_file_labeled_by_its_folder(tmp_path: Path) -> None:
     for name, content in (("pos/1.txt", "good\nfilm\n"), ("neg/1.txt", "bad"), ("neg/2.txt", "")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)

@@ -177,7 +177,7 @@ def analyse_on_beam(data: Data, function: Callable[..., Any], folder: Path) -> P
     return folder / "graph"
 
 
-def test_what_is_analysed_equals_what_beam_gives_to_the_byte(tmp_path: Path) -> None:
+def test_what_is_analyzed_equals_what_beam_gives_to_the_byte(tmp_path: Path) -> None:
     import tensorflow as tf
     import tensorflow_transform as tft
 
