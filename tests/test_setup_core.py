@@ -129,4 +129,4 @@ assert not {"tensorflow", "tfx", "apache_beam"} & sys.modules.keys()
 @pytest.mark.slow
 def test_a_command_that_needs_more_says_so(environment: Environment, data: Path) -> None:
     assert "tfx-infeed[tfx]" in environment.run("infeed", "run", "tabular", cwd=data, code=2)
-    assert "Start a project of your own" in environment.run("infeed", "--help", cwd=data)
+    assert "Create a project" in environment.run("infeed", "--help", cwd=data)

@@ -64,7 +64,7 @@ def test_the_image_is_asked_as_this_environment_is(engines):
     assert {"tfx-infeed", "tfx", "tensorflow", "apache-beam"} <= {finding.name for finding in others}
     *others, last = image_findings("taxi:1", for_dataflow=True)
     assert (last.name, last.level) == ("Beam worker", Level.PROBLEM)
-    assert last.found == "Dataflow cannot start it: no /opt/apache/beam/boot"
+    assert "/opt/apache/beam/boot" in last.found
 
 
 def test_an_image_that_cannot_be_had_is_a_problem(engines):

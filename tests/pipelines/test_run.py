@@ -94,7 +94,7 @@ def test_the_second_time_everything_is_told_at_once_without_tfx(images):
     again = run("image", "--root", root)
     assert states(again) == CACHED
     assert again["outcome"] == first["outcome"]
-    assert "TFX is not loaded" in Path(again["log"]).read_text().splitlines()[-1]
+    assert "without loading TFX" in Path(again["log"]).read_text().splitlines()[-1]
 
 
 def test_tfx_itself_finds_every_node_in_its_cache(images, warm):
