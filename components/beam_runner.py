@@ -1,4 +1,4 @@
-"""Which runner Beam takes, by a short name, or on one machine where nobody names one; said here and nowhere else.
+"""Choose the Beam runner by its short name, and default to a local runner.
 
 Beam's own default, DirectRunner, became Prism in 2.68: a program that it downloads in the middle of a run, and that
 hands on errors as text. FnApiRunner works in this process, and is what DirectRunner was until then.
@@ -30,7 +30,7 @@ _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "f
 
 @dataclass(frozen=True)
 class Named:
-    """What Beam's options say of where the work is done.
+    """Runner and local workers that Beam's options name.
 
     Attributes:
       runner: name or class; empty where none is named.

@@ -1,4 +1,4 @@
-"""What executors share that do TFX's work on an engine, and leave to TFX's own on Beam what they cannot do."""
+"""Base of executors that run TFX's work on an engine and fall back to TFX's executor on Beam."""
 
 from __future__ import annotations
 

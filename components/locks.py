@@ -70,7 +70,7 @@ def _locked(path: Path, doing: str, where: str, do: str) -> int:
 
 
 def this_process() -> dict[str, str | int]:
-    """What a lock says of its owner."""
+    """Describe this process as the owner of a lock."""
     now = datetime.now().isoformat(sep=" ", timespec="seconds")
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": now, "command": " ".join(sys.argv)}
 

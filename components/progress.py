@@ -1,6 +1,6 @@
-"""How far a long step is, in a few words for whoever listens in this process.
+"""Report the progress of long steps to listeners in this process.
 
-Plain functions call `count` or `report`. Without a listener both cost nothing to speak of.
+Plain functions call `count` or `report`. Without a listener, both are nearly free.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def is_heard() -> bool:
 
 
 def report(words: str, *, is_result: bool = False) -> None:
-    """Tell all listeners what goes on."""
+    """Send the text to all listeners."""
     for listener in tuple(_listeners):
         listener(words, is_result)
 

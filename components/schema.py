@@ -72,7 +72,7 @@ def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> 
 
 
 def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | None = None) -> T:
-    """The same for JSON that nobody vouches for, such as a manifest that came with a dataset: nothing is mended.
+    """Read untrusted JSON, such as the manifest of a foreign dataset, without correcting values.
 
     Args:
       kind: the dataclass, or another annotation.
@@ -110,7 +110,7 @@ def to_plain(options: Any, *, defaults: bool = True) -> dict[str, Any]:
 
 
 def check_known(given: Iterable[Any], known: Iterable[str], where: str) -> None:
-    """Raises InfeedError for a name in `given` that is not among `known`, with the nearest one that is."""
+    """Raise InfeedError for an unknown name in `given`, and suggest the nearest known name."""
     names = list(known)
     if unknown := [str(name) for name in given if name not in names]:
         what = f"there is no setting {unknown[0]!r}{nearest(unknown[0], names)}"
@@ -248,7 +248,7 @@ class _Problem:
 
     @property
     def sentence(self) -> str:
-        """For data that nobody vouches for."""
+        """Describe the problem for untrusted data."""
         if self.kind == "missing":
             return f"{_path(self.path)} is missing"
         if self.kind == "unexpected_keyword_argument":

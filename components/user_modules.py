@@ -1,4 +1,4 @@
-"""A user's project as an import root: its files import one another by plain names, which nobody else sees.
+"""Import a user's project in isolation: its files import each other by plain names.
 
 The files below one folder are the modules of a package with a name of its own, `infeed_project_` and a digest of the
 folder's path. A file has one name and is loaded once a process, however many options name its functions. It is loaded

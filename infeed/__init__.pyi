@@ -1,4 +1,4 @@
-"""What `import infeed` offers, for static tools."""
+"""Public names of `infeed`, for static tools."""
 
 from . import components as components
 from . import pipelines as pipelines

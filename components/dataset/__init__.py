@@ -1,4 +1,4 @@
-"""A TFRecord dataset on disk: the contract between whoever writes one and whoever reads it. No Beam, TFX or TensorFlow.
+"""TFRecord datasets on disk: the contract between writers and readers. Imports no Beam, TFX or TensorFlow.
 
 names      folders and files            manifest   what a dataset holds
 files      local and remote paths       records    TFRecord framing, gzip, checksums

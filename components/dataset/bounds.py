@@ -1,4 +1,4 @@
-"""Whether a file lies in the folder of its data, links followed: what is in data must not lead to other files."""
+"""Check that links in a data folder do not lead to files outside the folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALLOW = "allow_outside (--allow-outside)"
 
 
 class FolderBounds:
-    """A folder of data, which the user has named: a link at its own place may lead anywhere.
+    """Bounds of a data folder. The folder itself may be a link, because the user named it.
 
     Args:
       root: local, or of a store, where there are no links.

@@ -1,4 +1,4 @@
-"""Files compared with the checksums that a manifest or a cache tells of them, once: what was right is remembered.
+"""Verify files against the checksums of a manifest or a cache, once per version of a file.
 
 A file is read to its end the first time, and again after any change of it. What was found right is kept in
 CACHE_DIR/verified-*.json, one file for each folder, and in this process where that cannot be written.
@@ -21,7 +21,7 @@ from infeed.components.dataset import files, records
 from infeed.components.dataset.files import FileStat
 from infeed.components.errors import InfeedError
 
-_THREADS = 8  # of which most wait for a store
+_THREADS = 8  # most threads wait for a store
 _DO = "write the dataset again: the file was damaged or replaced after it was written"
 _seen: set[tuple[str, str]] = set()  # (path, what it was found to be) in this process
 
@@ -36,7 +36,7 @@ class Expected:
 
 
 class WrongFileError(InfeedError):
-    """A file is not the one that was written; `path` names it."""
+    """The file at `path` differs from the file that was written."""
 
     def __init__(self, path: str, what: str, do: str = _DO) -> None:
         self.path = path

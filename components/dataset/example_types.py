@@ -1,4 +1,4 @@
-"""What each Arrow type becomes in a tf.Example: one of three kinds of list, after one cast.
+"""Map of Arrow types to the three list kinds of tf.Example.
 
 | Arrow | tf.Example | value |
 |---|---|---|
@@ -153,7 +153,7 @@ def to_values(items: pa.Array) -> pa.Array:
 
 
 class InvalidValueError(Exception):
-    """An item that has no place in a tf.Example; whoever knows its column and row turns this into an InfeedError."""
+    """An item that tf.Example cannot hold. Callers that know the column and row raise an InfeedError instead."""
 
     def __init__(self, what: str, *, item: int, do: str) -> None:
         super().__init__(what)

@@ -68,7 +68,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Source:
-    """What was read. `fingerprint` changes when a file's name, size or time of change does."""
+    """Source of a dataset. `fingerprint` changes with the name, size or modification time of a file."""
 
     kind: str
     fingerprint: str

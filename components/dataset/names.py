@@ -1,10 +1,10 @@
-"""Names on disk: the whole contract between whoever writes a dataset and whoever reads it.
+"""File and folder names that writers and readers of a dataset agree on.
 
 ROOT/manifest.json
 ROOT/Split-train/data_tfrecord-00000-of-00012.gz
-ROOT/rejected.jsonl                                     rows that could not be read, where some were set aside
-ROOT/statistics-train.json                              what is known of the columns of a split
-ROOT/.ingest/...                                        while it is written
+ROOT/rejected.jsonl                                     rejected rows, if there are any
+ROOT/statistics-train.json                              column statistics of a split
+ROOT/.ingest/...                                        unfinished output of a running ingest
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ UNFINISHED = ".ingest"  # beside the splits while they are written; a dot keeps 
 
 
 def split_folder(split: str) -> str:
-    """`train` -> `Split-train`: where a split lies, relative to the dataset's root."""
+    """Return the folder of a split relative to the root of the dataset: `train` -> `Split-train`."""
     return f"{SPLIT_FOLDER}{split}"
 
 
 def split_dir(root: str, split: str) -> str:
-    """The folder that holds the shards of one split, and nothing else: readers take every file in it as data."""
+    """Return the folder of one split. It holds only shards, because readers treat every file in it as data."""
     return files.join(root, split_folder(split))
 
 
 def statistics_file(root: str, split: str) -> str:
-    """`ROOT/statistics-train.json`: what is known of the columns of one split."""
+    """Return the path of the column statistics of one split: `ROOT/statistics-train.json`."""
     return files.join(root, f"{STATISTICS}{split}.json")
 
 
 def is_statistics(file: str) -> bool:
-    """Whether a name beside the splits is one that `statistics_file` gives."""
+    """Return whether `file` is the name of a statistics file."""
     return file.startswith(STATISTICS) and file.endswith(".json")
 
 

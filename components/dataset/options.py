@@ -1,4 +1,4 @@
-"""What to do while ingesting, whatever the source: one frozen object, checked when built."""
+"""Options of ingestion, the same for every source."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MAX_ROW_MB = 256
 
 @dataclass(frozen=True)
 class Balance:
-    """Every label as often as every other, on chosen splits only. Rows without a label are left as they are.
+    """Balance the classes of a column in the chosen splits. Rows without a label are unchanged.
 
     Attributes:
       label: the column whose values are balanced.
-      splits: which splits; evaluation is better left as it is.
+      splits: splits to balance; do not balance evaluation splits.
       sampling: "over" repeats rows until every label is as frequent as the most frequent one; "under" drops rows until
         every label is as rare as the rarest. Which rows depends on `shuffle_seed`.
     """

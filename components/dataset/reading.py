@@ -1,4 +1,4 @@
-"""What readers ask of a dataset, whoever wrote it: its manifest, whether its files are those of it, and what it holds.
+"""Read the manifest of any TFRecord dataset, verify its files and inspect its examples.
 
 A dataset lies in Split-* folders, or, as TFDS and many others write it, in one folder or file. What a split is called
 stands in the names of its files there, before the suffix: `mnist-train.tfrecord-00000-of-00001`.
@@ -34,12 +34,12 @@ _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d
 
 
 def manifest_of(root: str, cache_dir: str | None = None, map_fn: MapFn = map) -> Manifest:
-    """The manifest of any TFRecord dataset, whoever wrote it; see `manifests_of`."""
+    """Return the manifest of any TFRecord dataset; see `manifests_of`."""
     return manifests_of([root], cache_dir, map_fn)[root]
 
 
 def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: MapFn = map) -> dict[str, Manifest]:
-    """The manifests of TFRecord datasets, whoever wrote them, by their roots.
+    """Return the manifests of TFRecord datasets by root. Any tool may have written the datasets.
 
     One without a manifest is counted once by walking its record framing; the count is kept in `cache_dir`, keyed by the
     place, names, sizes and times of its files, and never written into the dataset. A count that is damaged is made
@@ -124,7 +124,7 @@ def check_listed(folder: str, listed: Set[str]) -> None:
 
 
 def expected_file(path: str) -> Expected | None:
-    """What the manifest of its dataset tells of a file; None where there is no manifest, or it names no such file."""
+    """Return the size and checksum of a file in its manifest, or None if no manifest lists the file."""
     return _expected_in(posixpath.dirname(path)).get(path)
 
 

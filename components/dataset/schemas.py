@@ -22,7 +22,7 @@ from infeed.components.errors import InfeedError
 
 @dataclass(frozen=True)
 class FileSchema:
-    """What one file says about its columns."""
+    """Schema of one file."""
 
     path: str
     schema: pa.Schema

@@ -1,8 +1,8 @@
-"""One process at a time in a folder of an object store, as far as a store without locks allows it.
+"""Best-effort lock on a folder of an object store, which has no locks of its own.
 
-The lock is an object that names its owner and is written anew every half minute, so one that is older was left by a
-process that was killed. Of two that write it at the same moment, the one goes on that finds its own words there after a
-second.
+The lock is an object that names its owner. The owner rewrites the object every 30 seconds, so an older object belongs
+to a killed process. If two processes write the object at once, the process that reads back its own text after a second
+holds the lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from infeed.components.locks import owner_of, this_process
 
 _EVERY = 30.0  # seconds between two renewals
 _STALE = 4 * _EVERY  # seconds, with room for clocks that differ
-_SETTLES = 1.0  # seconds until the words of two that write at once are those of one
+_SETTLES = 1.0  # seconds until two concurrent writers read the same text
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How the columns of one dataset differ from those of another: drift over time, or skew between two splits.
+"""Compare the columns of two datasets to detect drift over time or skew between splits.
 
 As TensorFlow Data Validation measures it: numbers by the Jensen-Shannon divergence of two histograms, text by the
 largest difference of the share that a value has, the L-infinity distance. But TFDV lays ten buckets of one width over
