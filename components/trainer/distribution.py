@@ -80,7 +80,7 @@ def check_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> None:
     replicas = strategy.num_replicas_in_sync
     if batch_size % replicas:
         raise InfeedError(
-            f"a global batch of {batch_size} cannot be dealt out equally to {replicas} replicas",
+            f"batch_size is {batch_size}, which {replicas} replicas cannot share equally",
             where="FeedOptions.batch_size",
             do=f"use a multiple of {replicas}, such as {max(1, batch_size // replicas) * replicas}",
         )

@@ -55,7 +55,7 @@ class RunContext:
     store: Store
 
     def attempt_dir(self, task: Task, attempt: str) -> AttemptDir:
-        """Return the output folder of an attempt. No two attempts share a folder."""
+        """Return the output folder of an attempt."""
         return AttemptDir(str(self.root / "artifacts" / self.run / task.node / attempt), name=f"{self.run}/{task.node}")
 
     def log(self, node: str) -> Path:
