@@ -1,7 +1,7 @@
-"""The names of the arguments of a model's signatures: those of `raw` are made from the names of the features.
+"""Argument names of a model's signatures, derived from feature names.
 
-TensorFlow compares the names of a signature's arguments without regard to case, and accepts ASCII identifiers that
-begin with a letter. The data keep their names: the exported model holds both lists, and `infeed predict` reads them.
+TensorFlow compares argument names case-insensitively and accepts ASCII identifiers that begin with a letter. The
+exported model stores feature names and argument names, and `infeed predict` maps between them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Iterable
 
 from infeed.components.unique_names import UniqueNames
 
-# Python's callers cannot type a keyword as an argument, TensorFlow's functions take `self`, and `examples` is the
-# argument of signatures that take serialized tf.Examples.
+# Python rejects keywords as argument names, TensorFlow functions take `self`, and signatures that accept serialized
+# tf.Examples take `examples`.
 _RESERVED = frozenset([*keyword.kwlist, "self", "examples"])
-_LONGEST = 200  # characters that an argument keeps of a name
+_LONGEST = 200  # characters
 
 
 def argument_names(features: Iterable[str]) -> dict[str, str]:
-    """Feature name -> argument name, the same for the same set of features.
+    """Map each feature name to a unique argument name. The result depends only on the set of features.
 
-    A name that TensorFlow accepts comes first and keeps itself, so that no other feature takes it.
+    Names that TensorFlow accepts are assigned first, so that they stay unchanged.
     """
     arguments = {feature: _accepted(feature) for feature in sorted(features)}
     unique = UniqueNames()
@@ -31,9 +31,9 @@ def argument_names(features: Iterable[str]) -> dict[str, str]:
 
 
 def examples_argument(columns: Iterable[str]) -> str:
-    """Name of the argument that takes serialized tf.Examples: `examples`, or `examples_2` if a column has that name.
+    """Return the argument name for serialized tf.Examples: `examples`, or `examples_2` if a column has that name.
 
-    TensorFlow Model Analysis gives an argument the values of the column that has its name.
+    TensorFlow Model Analysis passes the column of the same name to an argument.
     """
     unique = UniqueNames()
     for column in sorted(columns):

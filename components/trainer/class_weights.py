@@ -1,9 +1,8 @@
-"""What an example of each class weighs in the loss of training: by the class's name, or as much less as it is frequent.
+"""Class weights of the training loss, given by class name or inversely proportional to class frequency.
 
-`balanced` is scikit-learn's: rows / (classes x rows of the class), as `sklearn.utils.class_weight.compute_class_weight`
-has it after King and Zeng, "Logistic Regression in Rare Events Data" (2001). The rows of a class come from the counts
-that ingest leaves beside the manifest. What is counted there are raw values: each different one goes once through the
-transform graph, which says what class it is.
+`balanced` follows `sklearn.utils.class_weight.compute_class_weight`: rows / (classes x rows of the class), after King
+and Zeng, "Logistic Regression in Rare Events Data" (2001). Ingest stores counts of raw label values beside the
+manifest. The transform graph maps each distinct value to its class.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _log = logging.getLogger(__name__)
 
 
 def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> tuple[float, ...]:
-    """The weight of each class, in the order of their indices; empty where none is asked for.
+    """Return the class weights in index order, or an empty tuple if the options set none.
 
     Args:
-      patterns: TFX's file patterns of the Examples that are trained on.
+      patterns: TFX file patterns of the training Examples.
 
     Raises:
-      InfeedError: a class that does not exist, or one that has no row; labels that nobody has counted.
+      InfeedError: a class does not exist or has no rows, or the label has no counts.
     """
     if options.class_weight != "balanced":
         return _named(options.class_weight, graph.classes)
@@ -56,13 +55,13 @@ def class_weights(options: TrainOptions, graph: Graph, patterns: Sequence[str]) 
 
 
 def with_class_weights(batches: Batches, weights: Sequence[float]) -> Batches:
-    """(features, label [batch]) -> (features, label, weight float32 [batch]), as Keras takes them.
+    """Map (features, label [batch]) to (features, label, weight float32 [batch]), the form that Keras accepts.
 
-    Weights that the batches have already are multiplied by those of the classes.
+    If the batches already have weights, multiply them by the class weights.
 
     Args:
-      batches: labels are class indices.
-      weights: of the classes, by index. Empty leaves the batches as they are.
+      batches: batches whose labels are class indices.
+      weights: class weights in index order. If empty, return the batches unchanged.
     """
     if not weights:
         return batches
@@ -77,32 +76,32 @@ def with_class_weights(batches: Batches, weights: Sequence[float]) -> Batches:
 
 
 def balanced(rows: Ints, classes: Sequence[str]) -> tuple[float, ...]:
-    """Weights by which every class weighs as much as any other, and all rows together as much as without.
+    """Return weights that give all classes the same total weight and keep the total weight of all rows.
 
     Args:
-      rows: int64 [classes], of each class.
-      classes: names in index order; empty for labels that are numbers: their classes are the numbers that occur.
+      rows: number of rows of each class, int64 [classes].
+      classes: class names in index order. If empty, labels are numbers, and only numbers that occur are classes.
 
     Raises:
-      InfeedError: a class has no row.
+      InfeedError: a class has no rows.
     """
     if classes and not rows.all():
         raise InfeedError(
-            f"class {classes[int(np.argmin(rows))]!r} has no row to train on, so that no weight balances it",
+            f"class {classes[int(np.argmin(rows))]!r} has no training rows, so no weight can balance it",
             where=_OPTION,
-            do=f"take it out of the label's vocabulary, train on rows of it, or {_BY_NAME}",
+            do=f"remove it from the label's vocabulary, add rows of it, or {_BY_NAME}",
         )
     there = np.maximum(rows, 1)
     return tuple(np.where(rows > 0, rows.sum() / (np.count_nonzero(rows) * there), 1.0).tolist())
 
 
 def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]) -> Ints:
-    """int64 [classes]: how many of the Examples are of each class, by the statistics of the label's column.
+    """Count the Examples of each class, int64 [classes], from the statistics of the label's column.
 
-    Examples that carry none are read once, see `statistics_of`.
+    If the Examples have no statistics, `statistics_of` reads them once.
 
     Raises:
-      InfeedError: a label that is made of several columns, has too many values, or is no number of a class.
+      InfeedError: the label depends on several columns, has too many values, or is not a class index.
     """
     is_index = options.examples_are == "transformed"
     spec = {graph.label: graph.transformed_spec[graph.label]} if is_index else graph.raw_spec_of([graph.label])
@@ -111,39 +110,40 @@ def rows_of_classes(options: TrainOptions, graph: Graph, patterns: Sequence[str]
     given: dict[str, Any] = tf.io.parse_example(records, spec)
     index = label_of((given if is_index else graph.transform(given))[graph.label], options).numpy()
     _check_indices(index, graph)
-    usable = index >= 0  # the others are examples without a label
+    usable = index >= 0  # -1 marks examples without a label
     rows: Ints = np.zeros(len(graph.classes) or int(index.max(initial=-1)) + 1, np.int64)
     np.add.at(rows, index[usable], counts[usable])
     return rows
 
 
 def _named(class_weight: Mapping[str, float], classes: Sequence[str]) -> tuple[float, ...]:
-    """By class name; classes left out weigh 1."""
+    """Return the weights in index order; unnamed classes weigh 1."""
     if unknown := sorted(set(class_weight) - set(classes)):
-        do = f"name one of the classes: {', '.join(classes)}" if classes else "number them in a Transform: Label(...)"
+        do = (
+            f"name one of the classes: {', '.join(classes)}" if classes else "number classes in a Transform: Label(...)"
+        )
         raise InfeedError(f"there is no class {unknown[0]!r}", where=_OPTION, do=do)
     return tuple(class_weight.get(name, 1.0) for name in classes) if class_weight else ()
 
 
 def _label_column(label: str, spec: Mapping[str, Any]) -> str:
-    """The column of the Examples that the label is."""
     if len(spec) != 1:
-        made = f"is made of the columns {', '.join(sorted(spec))}" if spec else "is made of no column"
-        raise InfeedError(f"the label {label!r} {made}, and nobody has counted it", where=_OPTION, do=_BY_NAME)
+        made = f"depends on the columns {', '.join(sorted(spec))}" if spec else "depends on no column"
+        raise InfeedError(f"the label {label!r} {made}, so ingest has no counts of it", where=_OPTION, do=_BY_NAME)
     [column] = spec
     return column
 
 
 def _counted(column: str, patterns: Sequence[str]) -> ColumnStatistics:
-    """What is known of it in all of the splits, its counts exact and one for each row."""
+    """Return the column's statistics over all splits, with exact counts and at most one value per row."""
     places = [pattern.rpartition("/")[0] for pattern in patterns]
     parts = [_statistics(place, column) for place in places]
     found = functools.reduce(operator.add, parts)
     if not found.counts.exact:
-        what = f"column {column!r} has some {found.counts.distinct:,} different values, too many to be classes"
+        what = f"column {column!r} has about {found.counts.distinct:,} distinct values, too many for classes"
         raise InfeedError(what, where=", ".join(places), do=_BY_NAME)
     if found.lengths.maximum > 1:
-        what = f"column {column!r} has up to {found.lengths.maximum} values in a row, and a label has one"
+        what = f"column {column!r} has up to {found.lengths.maximum} values per row, but a label has one"
         raise InfeedError(what, where=", ".join(places), do=_BY_NAME)
     return found
 
@@ -152,12 +152,12 @@ def _statistics(folder: str, column: str) -> ColumnStatistics:
     root, _, name = folder.rpartition("/")
     if not name.startswith(names.SPLIT_FOLDER):
         do = f"train on a dataset with {names.SPLIT_FOLDER} folders, or {_BY_NAME}"
-        raise InfeedError("nobody has counted the labels of these files", where=folder, do=do)
+        raise InfeedError("these files have no label counts", where=folder, do=do)
     return statistics_of(root, name.removeprefix(names.SPLIT_FOLDER), [column])[column]
 
 
 def _examples(column: ColumnStatistics) -> tuple[list[bytes], Ints]:
-    """A tf.Example for each different value, and how many rows have it."""
+    """Return a tf.Example for each distinct value, and the number of rows with that value."""
     values = column.counts.values
     values = values if isinstance(values, pa.Array) else pa.array(values)
     batch = pa.RecordBatch.from_arrays([values], [column.name])
@@ -165,13 +165,13 @@ def _examples(column: ColumnStatistics) -> tuple[list[bytes], Ints]:
 
 
 def _check_indices(index: npt.NDArray[Any], graph: Graph) -> None:
-    """Raises InfeedError unless these are numbers of classes; -1 is none."""
+    """Raise InfeedError unless all values are class indices; -1 marks a missing label."""
     most = len(graph.classes) or _MOST_CLASSES
     wrong = index[index >= most] if index.dtype.kind in "iu" else index
     if wrong.size:
-        named = f", and it has {most} classes" if graph.classes else ""
+        named = f" (it has {most} classes)" if graph.classes else ""
         raise InfeedError(
-            f"label {graph.label!r} is {wrong[0]}, which is no number of a class{named}",
+            f"label {graph.label!r} is {wrong[0]}, which is not a class index{named}",
             where=_OPTION,
             do="number the classes in a Transform: Transform(..., features=[..., Label('...')])",
         )

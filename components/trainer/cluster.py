@@ -1,8 +1,7 @@
-"""Who trains together, and what each process does: read from TF_CONFIG or, on Vertex AI, from CLUSTER_SPEC.
+"""Cluster of a distributed training, read from TF_CONFIG or, on Vertex AI, from CLUSTER_SPEC.
 
-Asking what a process is starts nothing of TensorFlow's, so it can be asked before anything else happens in it. Of a
-cluster with parameter servers the chief alone runs the training program; workers and parameter servers carry out what
-it sends, and end after it.
+Reading the cluster does not initialize TensorFlow. With parameter servers, only the chief runs the training program.
+Workers and parameter servers execute the functions that the chief sends, and exit after the chief.
 """
 
 from __future__ import annotations
@@ -23,31 +22,32 @@ import tensorflow as tf
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import WorkerContext
 
-_CHIEF_COMES_SECONDS = 900.0  # the machines of a job do not start together
+_CHIEF_COMES_SECONDS = 900.0  # machines of a job start at different times
 _LOOK_SECONDS = 1.0
 _log = logging.getLogger(__name__)
-_LOOKS = 3  # that find no chief, one after the other, before it counts as gone
-_TRAINING_TASKS = ("chief", "worker")  # in the order in which TensorFlow numbers them
+_LOOKS = 3  # consecutive failed connections after which the chief counts as gone
+_TRAINING_TASKS = ("chief", "worker")  # in TensorFlow's numbering order
 
-# https://cloud.google.com/vertex-ai/docs/training/distributed-training: the place of a pool says what its machines do.
+# https://cloud.google.com/vertex-ai/docs/training/distributed-training: the position of a
+# pool determines its task.
 _VERTEX_POOLS = {"workerpool0": "chief", "workerpool1": "worker", "workerpool2": "ps", "workerpool3": "evaluator"}
 
 
 def adopt_cluster_spec(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Sets TF_CONFIG, which TensorFlow reads, from the CLUSTER_SPEC that Vertex AI sets on each machine of a job.
+    """Set TF_CONFIG from the CLUSTER_SPEC that Vertex AI sets on each machine of a job.
 
-    A TF_CONFIG that stands beside it is not relied upon: Google's may call the first machine `master`, a task that
-    TensorFlow 2 does not know.
+    CLUSTER_SPEC overrides an existing TF_CONFIG, because Google's may name the first machine `master`, a task that
+    TensorFlow 2 does not support.
 
     Raises:
-      InfeedError: CLUSTER_SPEC is no JSON.
+      InfeedError: CLUSTER_SPEC is not valid JSON.
     """
     if environ.get("CLUSTER_SPEC"):
         environ["TF_CONFIG"] = json.dumps(tf_config(_config(environ, "CLUSTER_SPEC")))
 
 
 def tf_config(cluster_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of TF_CONFIG for a value of CLUSTER_SPEC: the same machines, with TensorFlow's names of their tasks."""
+    """Convert a CLUSTER_SPEC to a TF_CONFIG, which uses TensorFlow's task names."""
     task = cluster_spec["task"]
     return {
         "cluster": {_VERTEX_POOLS[pool]: machines for pool, machines in cluster_spec["cluster"].items()},
@@ -56,10 +56,10 @@ def tf_config(cluster_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, list[str]], tuple[str, int]]:
-    """The addresses of each kind of task, and which task this process is, by kind and index.
+    """Return the addresses of each task type, and the type and index of this process.
 
     Raises:
-      InfeedError: TF_CONFIG is no JSON.
+      InfeedError: TF_CONFIG is not valid JSON.
     """
     config = _config(environ, "TF_CONFIG")
     task = config.get("task", {})
@@ -67,10 +67,10 @@ def cluster_here(environ: Mapping[str, str] = os.environ) -> tuple[dict[str, lis
 
 
 def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
-    """Which worker of how many this process is; worker 0 is the chief, which exports and reports.
+    """Return the index of this worker and the number of workers. Worker 0 is the chief, which exports and reports.
 
     Raises:
-      InfeedError: TF_CONFIG is no JSON, or names a task that does not train, such as an evaluator.
+      InfeedError: TF_CONFIG is not valid JSON, or names a task that does not train, such as an evaluator.
     """
     cluster, here = cluster_here(environ)
     tasks = [(kind, index) for kind in _TRAINING_TASKS for index in range(len(cluster.get(kind, ())))]
@@ -82,12 +82,12 @@ def worker_context(environ: Mapping[str, str] = os.environ) -> WorkerContext:
 
 
 def coordinated_workers(environ: Mapping[str, str] = os.environ) -> WorkerContext:
-    """The workers that train for the chief of a cluster with parameter servers.
+    """Return the workers of a cluster with parameter servers, seen from the chief.
 
-    The chief trains nothing itself; it stands for the first of them: it reports and exports.
+    The chief does not train. It has index 0, because it reports and exports.
 
     Raises:
-      InfeedError: TF_CONFIG does not name one chief, workers and parameter servers, or this is another task.
+      InfeedError: TF_CONFIG does not name one chief, workers and parameter servers, or this process is not the chief.
     """
     cluster, (kind, index) = cluster_here(environ)
     chiefs, workers, servers = (len(cluster.get(kind, ())) for kind in ("chief", "worker", "ps"))
@@ -96,7 +96,7 @@ def coordinated_workers(environ: Mapping[str, str] = os.environ) -> WorkerContex
             "parameter_server needs one chief, workers and parameter servers, "
             f"and there are {chiefs} chief, {workers} worker and {servers} ps",
             where="environment variable TF_CONFIG",
-            do="name them there; for machines that are all alike use the strategy multi_worker_mirrored",
+            do="name them there, or use the strategy multi_worker_mirrored if all machines are alike",
         )
     if kind != "chief":
         raise _does_not_train(kind, index, ("chief", "worker", "ps"))
@@ -104,18 +104,18 @@ def coordinated_workers(environ: Mapping[str, str] = os.environ) -> WorkerContex
 
 
 def only_serves(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is to carry out what a chief sends, in a cluster with parameter servers."""
+    """Return whether this process only executes functions of a chief, in a cluster with parameter servers."""
     return cluster_here(environ)[1][0] in ("worker", "ps")
 
 
 @dataclass(frozen=True)
 class OutputDirs:
-    """Folders that a training writes to.
+    """Output folders of a training.
 
     Attributes:
       model: the saved model.
-      run: the model run: logs, traces, and `input_profile.json`.
-      checkpoints: what the training resumes from.
+      run: the model run, with logs, traces, and `input_profile.json`.
+      checkpoints: the checkpoints that the training resumes from.
     """
 
     model: str
@@ -125,9 +125,9 @@ class OutputDirs:
 
 @contextmanager
 def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputDirs]:
-    """`places` for the chief; for others scratch folders, removed afterwards.
+    """Yield `places` on the chief and temporary folders on other workers.
 
-    Saving what is spread over workers needs all of them, though one copy is enough.
+    Saving distributed variables requires every worker to save, but only the chief's copy is kept.
     """
     if workers.index == 0:
         yield places
@@ -137,7 +137,7 @@ def chief_writes(places: OutputDirs, workers: WorkerContext) -> Iterator[OutputD
 
 
 def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Strategy:
-    """The strategy, on the chief, once all workers and parameter servers answer.
+    """Return the chief's strategy once all workers and parameter servers answer.
 
     Raises:
       InfeedError: a worker has several GPUs.
@@ -146,22 +146,22 @@ def connect(environ: MutableMapping[str, str] = os.environ) -> tf.distribute.Str
     strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
     if strategy.num_replicas_in_sync > 1:
         raise InfeedError(
-            f"a worker has {strategy.num_replicas_in_sync} GPUs; the optimizers of Keras 3 cannot share them",
+            f"a worker has {strategy.num_replicas_in_sync} GPUs, which the optimizers of Keras 3 cannot share",
             where="strategy parameter_server",
-            do="start one worker a GPU, and show it that one by CUDA_VISIBLE_DEVICES",
+            do="start one worker per GPU, and select the GPU with CUDA_VISIBLE_DEVICES",
         )
-    tf.distribute.coordinator.ClusterCoordinator(strategy)  # from now on a table that is loaded is on every worker
+    tf.distribute.coordinator.ClusterCoordinator(strategy)  # copies every table loaded from now on to all workers
     return strategy
 
 
 def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Carries out what the chief sends, until the chief's process is gone.
+    """Execute the functions that the chief sends, until the chief exits.
 
     Args:
-      model: folder that the chief exports to; without a model in there the chief has failed.
+      model: folder that the chief exports to. If it holds no model afterwards, the chief has failed.
 
     Raises:
-      InfeedError: the chief did not come, or left no model.
+      InfeedError: the chief did not start, or exported no model.
     """
     _notice_dead_processes(environ)
     warn_of_open_port(environ)
@@ -173,22 +173,22 @@ def serve(model: str, environ: MutableMapping[str, str] = os.environ) -> None:
     del server
     if not tf.io.gfile.exists(os.path.join(model, "saved_model.pb")):
         raise InfeedError(
-            "the chief ended and left no model",
+            "the chief exited without exporting a model",
             where=f"chief {chief}",
-            do="see its log, and start all processes again, together; training goes on from the last checkpoint",
+            do="read its log, then start all processes again together; training resumes from the last checkpoint",
         )
 
 
 @contextmanager
 def lost_process_context() -> Iterator[None]:
-    """Raises InfeedError where another process of the training is gone for good."""
+    """Raise InfeedError if another process of the training is lost."""
     try:
         yield
     except tf.errors.UnavailableError as error:
         raise InfeedError(
             f"a process of the training is gone: {str(error).splitlines()[0]}",
             where="cluster of TF_CONFIG",
-            do="start all processes again, together; training goes on from the last checkpoint",
+            do="start all processes again together; training resumes from the last checkpoint",
         ) from error
 
 
@@ -198,7 +198,7 @@ def _config(environ: Mapping[str, str], name: str) -> dict[str, Any]:
         return json.loads(text) if text else {}
     except ValueError as error:
         raise InfeedError(
-            f"it is not valid JSON: {error}", where=f"environment variable {name}", do="correct it, or unset it"
+            f"the value is not valid JSON: {error}", where=f"environment variable {name}", do="correct it, or unset it"
         ) from error
 
 
@@ -212,18 +212,18 @@ def _does_not_train(kind: str, index: int, training: tuple[str, ...]) -> InfeedE
 
 
 def warn_of_open_port(environ: Mapping[str, str] = os.environ) -> None:
-    """TensorFlow's server binds to all addresses, whatever TF_CONFIG says, without authentication."""
+    """Warn that TensorFlow's server binds to all addresses without authentication, regardless of TF_CONFIG."""
     cluster, (kind, index) = cluster_here(environ)
     port = cluster[kind][index].rpartition(":")[2]
     _log.warning(
-        "TensorFlow listens on port %s of all addresses and runs what it is sent, without authentication: "
-        "keep the port inside of the cluster's network, on Kubernetes by a NetworkPolicy",
+        "TensorFlow listens on port %s of all addresses and runs any function it receives, without authentication: "
+        "restrict the port to the cluster's network, on Kubernetes with a NetworkPolicy",
         port,
     )
 
 
 def _notice_dead_processes(environ: MutableMapping[str, str]) -> None:
-    """TensorFlow would wait for ever for a process that is gone; it says so of this variable in its own tutorial."""
+    # Without this variable, TensorFlow waits forever for a lost process, as its tutorial on parameter servers explains.
     environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 
 
@@ -232,7 +232,7 @@ def _wait_for(chief: str) -> None:
     while not _answers(chief):
         if time.monotonic() > until:
             raise InfeedError(
-                f"the chief did not come within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
+                f"the chief did not start within {_CHIEF_COMES_SECONDS / 60:.0f} minutes",
                 where=f"chief {chief}",
                 do="start it with the same TF_CONFIG, as the task chief 0",
             )
@@ -240,7 +240,7 @@ def _wait_for(chief: str) -> None:
 
 
 def _wait_until_gone(chief: str) -> None:
-    # TensorFlow's own `Server.join` never returns, even when the chief is gone: the job would have to be killed.
+    # TensorFlow's `Server.join` never returns, even after the chief exits.
     missed = 0
     while missed < _LOOKS:
         time.sleep(_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""A training fed by the user's own input function instead of by the Examples."""
+"""Input of a training from the user's `input_fn` instead of the Examples."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def make_input(
     runs: int = 1,
     devices: tuple[str, ...] = (),
 ) -> Feed:
-    """What the user's input function gives, where the options name one, else the feed of TFX's file patterns.
+    """Return the feed of the user's input function, or of the file patterns if the options name no function.
 
     Args:
-      num_steps, runs, devices: as of `make_feed`; `num_steps` is an epoch where neither the function nor its dataset
-        tells how long one is.
+      num_steps, runs, devices: see `make_feed`. `num_steps` is the length of an epoch if neither the function nor its
+        dataset defines one.
 
     Raises:
-      InfeedError: as `make_feed`, or the function gives what cannot be trained or evaluated on.
+      InfeedError: see `make_feed`; or the function returns unusable data.
     """
     of_examples = partial(
         make_feed,
@@ -69,12 +69,12 @@ def make_input(
         finished = batches.map(lambda features, *rest: (normalise_images(features, options), *rest))
         return finished.prefetch(tf.data.AUTOTUNE)
 
-    # What the function reads only the user knows; its code and its name are among the options.
+    # The files that the function reads are unknown. The options hold its code and name.
     return Feed(plan_of(given, function, spec, batch_size, num_steps), make, list(patterns), given.close)
 
 
 def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[dict[str, Any], Any]:
-    """TypeSpecs of what the transform graph gives, as the feed gives it before it normalizes."""
+    """Return the TypeSpecs of the feed's batches before it normalizes images."""
     given = graph.transformed_spec
     specs = {name: _type_spec(spec, batch) for name, spec in given.items() if name not in graph.not_inputs}
     label = tf.TensorSpec([batch], given[graph.label].dtype)
@@ -92,10 +92,10 @@ def _type_spec(spec: Any, batch: int | None) -> tf.TypeSpec:
 
 
 def call_input_fn(function: str, spec: InputSpec) -> Input | None:
-    """What the user's function returns for `spec`; None, for evaluation, leaves it to the feed.
+    """Call the user's function. If it returns None for evaluation, the feed reads the Examples.
 
     Raises:
-      InfeedError: there is no such function, or it gives something that cannot be trained or evaluated on.
+      InfeedError: the function does not exist, or returns unusable data.
     """
     given = user_code.load(function, "input_fn")(spec)
     if given is None and not spec.training:
@@ -114,31 +114,31 @@ def call_input_fn(function: str, spec: InputSpec) -> Input | None:
 
 
 def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
-    """Raises InfeedError unless all workers have as many batches: else some would wait for ever for the others.
+    """Raise InfeedError if the workers have different numbers of batches, because some would then wait forever.
 
     Args:
-      batches: of each worker.
-      kind: what they are for.
+      batches: number of batches of each worker.
+      kind: `training` or `evaluation`, for the error.
     """
     if len(set(batches)) > 1:
         raise InfeedError(
             f"the workers have different numbers of {kind} batches: {_short([str(one) for one in batches])}",
             where=function,
-            do="give each as many, by dropping or padding the rest, or say Input(batches, steps_per_epoch=...)",
+            do="drop or pad batches so that the numbers agree, or return Input(batches, steps_per_epoch=...)",
         )
 
 
 def plan_of(given: Input, function: str, spec: InputSpec, global_batch: int, num_steps: int | None) -> InputPlan:
-    """The plan as it is logged and reported.
+    """Return the plan for the log and the report.
 
     Raises:
-      InfeedError: nobody knows how long an epoch is.
+      InfeedError: the number of batches per epoch is unknown.
     """
     known = int(given.batches.cardinality()) if isinstance(given.batches, tf.data.Dataset) else 0
     steps = given.steps_per_epoch or (known if known > 0 else num_steps)
     if spec.training and not steps:
         raise InfeedError(
-            "nobody knows how many batches make an epoch",
+            "the number of batches per epoch is unknown",
             where=function,
             do="return Input(batches, steps_per_epoch=...), or set TrainArgs.num_steps",
         )
@@ -157,11 +157,11 @@ def plan_of(given: Input, function: str, spec: InputSpec, global_batch: int, num
 
 
 def dataset_of(given: Input, spec: InputSpec, start_step: int) -> tf.data.Dataset:
-    """The batches: endless in training, and checked to be whole ones; once through in evaluation."""
+    """Return the batches: endless and checked for their size in training, one pass in evaluation."""
     if not spec.training:
         assert isinstance(given.batches, tf.data.Dataset), "checked when the function was called"
         return given.batches
-    complaint = f"a batch of the input function has other than {spec.batch_size} examples; drop or pad short ones"
+    complaint = f"the input function must return batches of {spec.batch_size} examples; drop or pad shorter batches"
 
     def checked(features: Any, label: tf.Tensor, *weight: tf.Tensor) -> Any:
         with tf.control_dependencies([tf.debugging.assert_equal(tf.shape(label)[0], spec.batch_size, complaint)]):
@@ -174,16 +174,16 @@ def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
     features, label = spec.signature
     if not (isinstance(element, tuple) and len(element) in (2, 3) and isinstance(element[0], dict)):
         raise InfeedError(
-            f"a batch is {_short(element)}",
+            f"the dataset contains {_short(element)}",
             where=function,
-            do="give (features, label) or (features, label, weight), the features as a dict by name",
+            do="return (features, label) or (features, label, weight), with features as a dict by name",
         )
     unknown = sorted(set(element[0]) - set(features))
     if unknown:
         raise InfeedError(
-            f"a batch has the feature {unknown[0]!r}, which nobody makes when the model is served",
+            f"batches contain feature {unknown[0]!r}, which the serving signature cannot compute",
             where=function,
-            do=f"give what the transform graph gives: {_short(sorted(features))}",
+            do=f"use features of the transform graph: {_short(sorted(features))}",
         )
     for name, given, wanted in [
         *((n, given, features[n]) for n, given in element[0].items()),
@@ -193,17 +193,17 @@ def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
             raise InfeedError(
                 f"{name!r} is {given.dtype.name}",
                 where=function,
-                do=f"give it as {wanted.dtype.name}, as Transform does",
+                do=f"convert it to {wanted.dtype.name}, the type that Transform returns",
             )
 
 
 def _check_evaluation(given: Input, spec: InputSpec, function: str) -> None:
-    """Raises InfeedError where evaluation would not end, or where workers may have more batches than others."""
+    """Raise InfeedError if the data is endless, or if workers may have different numbers of batches."""
     if not isinstance(given.batches, tf.data.Dataset) or given.batches.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise InfeedError("the evaluation data has no end", where=function, do="return a finite tf.data.Dataset")
+        raise InfeedError("the evaluation dataset is endless", where=function, do="return a finite tf.data.Dataset")
     if spec.workers.count > 1 and given.batches.cardinality() == tf.data.UNKNOWN_CARDINALITY:
         raise InfeedError(
-            f"nobody knows whether all {spec.workers.count} workers evaluate the same number of batches",
+            f"the number of evaluation batches is unknown, and {spec.workers.count} workers need equal numbers",
             where=function,
             do="apply tf.data.experimental.assert_cardinality, or return None to evaluate on the Examples",
         )

@@ -1,7 +1,7 @@
-"""Features of one type and shape as one tensor, on their way from the transform graph to the model.
+"""Packing of features that share a type and shape into one tensor between the transform graph and the model.
 
-Every operation of the feed and of a step handles each tensor of a batch by itself. A thousand features would cost a
-thousand operations at each of them; packed, they are a few tensors until the model takes them apart.
+The feed and the step run every operation once per tensor of a batch, so a thousand features cost a thousand operations
+each time. Packed features travel as a few tensors until the model unpacks them.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any
 
 import tensorflow as tf
 
-FEWEST = 32  # like features; fewer stay as they are
+FEWEST = 32  # smaller groups of features stay unpacked
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Which features travel together.
+    """Assignment of features to packed tensors.
 
     Attributes:
-      packs: name of the packed tensor -> names of the features in it, in order.
+      packs: packed tensor name -> ordered feature names.
     """
 
     packs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, specs: Mapping[str, Any], apart: Collection[str] = ()) -> Packing:
-        """The packing of features with these parsing specs.
+        """Group the features by dtype and shape.
 
         Args:
-          apart: names of features that are not packed.
+          apart: features to leave unpacked.
         """
         alike: dict[str, list[str]] = {}
         for name, spec in sorted(specs.items()):
@@ -39,13 +39,13 @@ class Packing:
         return cls({pack: tuple(names) for pack, names in alike.items() if len(names) >= FEWEST})
 
     def pack(self, features: Mapping[str, Any]) -> dict[str, Any]:
-        """Tensors [batch, ...] by feature -> the same, the packed ones as [batch, features, ...]."""
+        """Stack the tensors [batch, ...] of each group into one tensor [batch, features, ...]."""
         packed = {pack: tf.stack([features[name] for name in names], axis=1) for pack, names in self.packs.items()}
         inside = {name for names in self.packs.values() for name in names}
         return {name: tensor for name, tensor in features.items() if name not in inside} | packed
 
     def unpack(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Takes `pack` back; also of the specs of tensors."""
+        """Reverse `pack`, for tensors or tensor specs."""
         features: dict[str, Any] = {}
         for name, tensor in batch.items():
             if name not in self.packs:

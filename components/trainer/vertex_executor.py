@@ -1,7 +1,7 @@
-"""Training as a Vertex AI custom job: the step starts the job and waits; each of its machines runs our executor.
+"""Training as a Vertex AI custom job. The pipeline node starts the job and waits; every machine runs our executor.
 
-Importing this file imports Vertex AI's client library, which takes seconds and is installed only where somebody wants
-it. So the component imports it for a `custom_job` alone.
+This module imports the optional Vertex AI client library, which takes seconds. The component therefore imports the
+module only for a `custom_job`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _NEEDED = ("display_name", "job_spec", "project", "region")
 
 
 class VertexExecutor(GenericExecutor):
-    """TFX's, which has `tfx.scripts.run_executor` run this package's executor on every machine of the job."""
+    """TFX's Vertex AI executor, which runs `TrainerExecutor` on every machine of the job."""
 
     def _GetExecutorClass(self) -> type[TrainerExecutor]:  # noqa: N802 - TFX's name
         return TrainerExecutor
 
 
 def spec_of(custom_job: Mapping[str, Any], given: Any) -> executor_spec.ExecutorClassSpec:
-    """What runs a Trainer with a `custom_job`.
+    """Return the executor spec of a Trainer with a `custom_job`.
 
     Args:
-      given: the Trainer's own custom_executor_spec.
+      given: the Trainer's `custom_executor_spec`.
 
     Raises:
-      InfeedError: there is one, or the job lacks a part.
+      InfeedError: `given` is set, or the job lacks a required key.
     """
     if given:
         raise InfeedError(
-            "custom_job and custom_executor_spec both say what runs the training",
+            "custom_job and custom_executor_spec exclude each other",
             where="Trainer",
             do="give one of them",
         )
@@ -48,11 +48,11 @@ def spec_of(custom_job: Mapping[str, Any], given: Any) -> executor_spec.Executor
 
 
 def custom_config(custom_job: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of `custom_config` by which TFX's executor learns of the job.
+    """Return the `custom_config` entries that describe the job to TFX's executor.
 
     Args:
-      custom_job: `display_name`, `job_spec` and `project` by the names of the CustomJob proto, which TFX hands
-        on as they are, and `region`, which TFX wants beside them.
+      custom_job: `display_name`, `job_spec` and `project` as fields of the CustomJob proto, and `region`, which TFX
+        takes separately.
     """
     return {
         constants.ENABLE_VERTEX_KEY: True,

@@ -112,7 +112,7 @@ def test_balanced_weights_leave_the_weight_of_all_rows_as_it_is():
 def test_a_class_without_a_row_cannot_be_balanced():
     from infeed.components.trainer.class_weights import balanced
 
-    with pytest.raises(InfeedError, match=r"class 'b' has no row to train on(.|\n)*class_weight=\{'rare': 5.0\}"):
+    with pytest.raises(InfeedError, match="class 'b'"):
         balanced(np.array([4, 0, 5]), ["a", "b", "c"])
 
 
@@ -142,7 +142,7 @@ def test_examples_of_several_splits_are_counted_together(write_raw):
 
 
 def test_examples_that_are_transformed_hold_the_number_of_the_class(write_raw):
-    labels = [2, 0, 1, 0, -1]  # of the last nobody knows the class
+    labels = [2, 0, 1, 0, -1]  # -1: no label
     graph, pattern = write_raw(labels)
     found = weights_of("balanced", graph, [pattern], examples_are="transformed")
     assert found == pytest.approx(scikit_learns(labels[:-1]))
@@ -151,9 +151,9 @@ def test_examples_that_are_transformed_hold_the_number_of_the_class(write_raw):
 @pytest.mark.parametrize(
     ("labels", "kind", "message"),
     [
-        ([0.5, 1.0], "FLOAT", r"label 'y' is 0.5, which is no number of a class"),
-        ([0, 1 << 40], "INT", r"label 'y' is 1099511627776, which is no number of a class"),
-        (list(range(10_001)), "INT", "column 'y' has some [0-9,]+ different values, too many to be classes"),
+        ([0.5, 1.0], "FLOAT", "label 'y' is 0.5"),
+        ([0, 1 << 40], "INT", "label 'y' is 1099511627776"),
+        (list(range(10_001)), "INT", "column 'y' has about [0-9,]+"),
     ],
 )
 def test_what_is_no_number_of_a_class_is_refused(write_raw, labels, kind, message):
@@ -166,19 +166,17 @@ def test_a_number_beyond_the_classes_is_refused(write_raw):
     _, pattern = write_raw([0, 1, 2])
     graph = named("a", "b")
     graph.label, graph.transformed_spec = "y", {"y": graph.transformed_spec["kind"]}
-    with pytest.raises(InfeedError, match="label 'y' is 2, which is no number of a class, and it has 2 classes"):
+    with pytest.raises(InfeedError, match=r"label 'y' is 2\b.*2 classes"):
         weights_of("balanced", graph, [pattern], examples_are="transformed")
 
 
 def test_a_label_that_is_made_of_several_columns_has_no_counts():
     graph = named("no", "yes")
     graph.raw_spec_of = lambda features: dict.fromkeys(["tips", "fare"])
-    with pytest.raises(
-        InfeedError, match=r"the label 'kind' is made of the columns fare, tips, and nobody has counted"
-    ):
+    with pytest.raises(InfeedError, match="columns fare, tips"):
         weights_of("balanced", graph, ["examples/Split-train/*"])
 
 
 def test_files_that_are_in_no_split_have_no_counts():
-    with pytest.raises(InfeedError, match=r"nobody has counted the labels of these files\n  where: some/folder"):
+    with pytest.raises(InfeedError, match="where: some/folder"):
         weights_of("balanced", named("a"), ["some/folder/*"], examples_are="transformed")

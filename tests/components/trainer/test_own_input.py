@@ -182,9 +182,9 @@ def test_a_function_may_give_what_the_model_takes_alone(table, train, inputs, ex
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("endless", r"nobody knows how many batches make an epoch(.|\n)*steps_per_epoch"),
-        ("misnamed", r"a batch has the feature 'w', which nobody(.|\n)*transform graph gives: x, z"),
-        ("wide", r"'x' is float64(.|\n)*give it as float32"),
+        ("endless", "steps_per_epoch"),
+        ("misnamed", r"feature 'w'(.|\n)*x, z"),
+        ("wide", r"'x' is float64(.|\n)*float32"),
         ("number", r"the function returned a int(.|\n)*tf.data.Dataset of batches"),
         ("absent", r"defines no function 'absent'"),
     ],
@@ -195,14 +195,14 @@ def test_what_cannot_be_trained_on_is_refused_before_the_first_step(fed, functio
 
 
 def test_an_endless_input_may_be_trained_on_for_a_number_of_steps_but_not_evaluated_on(fed):
-    with pytest.raises(InfeedError, match="the evaluation data has no end"):
+    with pytest.raises(InfeedError, match="endless"):
         fed("endless", steps=5)
 
 
 def test_a_short_batch_stops_training_with_the_reason(fed):
     import tensorflow as tf
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match="has other than 16 examples; drop or pad short ones"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="batches of 16 examples"):
         fed("short")
 
 
@@ -215,7 +215,7 @@ def test_several_workers_are_told_where_evaluation_might_differ_in_length():
 
     unknown = Input(tf.data.Dataset.range(4).filter(lambda n: n > 1))
     spec = InputSpec((), "", False, 8, WorkerContext(0, 2), 0, {}, ({}, None))
-    with pytest.raises(InfeedError, match="whether all 2 workers evaluate the same number of batches"):
+    with pytest.raises(InfeedError, match="2 workers"):
         _check_evaluation(unknown, spec, "m:f")
 
 
@@ -223,5 +223,5 @@ def test_workers_that_would_wait_for_each_other_are_told_their_numbers_of_batche
     from infeed.components.trainer.own_input import check_same_length
 
     check_same_length([4, 4], "training", "m:f")
-    with pytest.raises(InfeedError, match=r"different numbers of training batches: 4, 5(.|\n)*give each as many"):
+    with pytest.raises(InfeedError, match="training batches: 4, 5"):
         check_same_length([4, 5], "training", "m:f")
