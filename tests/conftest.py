@@ -392,6 +392,13 @@ def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     return f"s3://{BUCKET}/{_name(request)}"
 
 
+# With one thread the emulator waits forever for a client that reads a part of a large file.
+_EMULATOR = (
+    "import http.server, runpy; http.server.HTTPServer = http.server.ThreadingHTTPServer; "
+    "runpy.run_module('gcp_storage_emulator', run_name='__main__', alter_sys=True)"
+)
+
+
 @pytest.fixture(scope="session")
 def gs_endpoint() -> Iterator[str]:
     """A server that speaks Google Cloud Storage's protocol, with one bucket.
@@ -402,7 +409,7 @@ def gs_endpoint() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = ["start", "--quiet", "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={BUCKET}"]
-    with subprocess.Popen([sys.executable, "-m", "gcp_storage_emulator", *options]) as server:
+    with subprocess.Popen([sys.executable, "-c", _EMULATOR, *options]) as server:
         _wait_for(port)
         yield f"http://127.0.0.1:{port}"
         server.terminate()

@@ -36,6 +36,7 @@ _OBJECT_STORES = {"s3", "gcs", "abfs"}
 # And of Windows and macOS, which write them into folders of pictures and into archives.
 _MARKERS = {"_metadata", "_common_metadata", "_temporary", "Thumbs.db", "desktop.ini", "__MACOSX"}
 _MARKER_PREFIXES = ("_SUCCESS", "_committed_", "_started_")
+_UPLOAD_BYTES = 8 << 20
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -258,7 +259,9 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
         unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
     try:
         with _refusals(path, _NOT_THERE):
-            stream = system.open_output_stream(unfinished, compression=None)  # as it is, whatever its name
+            # Without compression, whatever the name. Google's client uploads each write by itself.
+            buffer = _UPLOAD_BYTES if _is_object_store(system) else None
+            stream = system.open_output_stream(unfinished, compression=None, buffer_size=buffer)
         with stream as file:
             yield file
         if unfinished != inner:
