@@ -130,7 +130,7 @@ def test_an_error_of_a_worker_is_raised_without_what_beam_wraps_round_it() -> No
         ("prism", [], 30 * 24 * 3600),
         ("PortableRunner", ["--job_endpoint=embed"], 30 * 24 * 3600),
         ("PortableRunner", ["--job_endpoint=embed", "--job_server_timeout=5"], 5),
-        ("direct", [], 60),
+        ("direct", ["--job_server_timeout=7"], 7),
     ],
 )
 def test_a_job_server_has_no_deadline_for_a_job(runner: str, options: list[str], seconds: int) -> None:
