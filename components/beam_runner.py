@@ -159,8 +159,9 @@ def _dask_options(options: Sequence[str]) -> list[str]:
 def _without_deadline(options: Sequence[str]) -> list[str]:
     """Add a long `--job_server_timeout`, unless the options have one, once the job server answers.
 
-    Beam gives the streams of a job's state and messages the timeout of a request, 60 or 300 seconds. On servers that know a
-    job by the id of its preparation (Prism, Beam's own job service) a longer job fails: apache/beam#35867.
+    Beam gives the streams of a job's state and messages the timeout of a request: 60 seconds, or 300 in newer versions.
+    On servers that know a job by the id of its preparation (Prism, Beam's own job service) a longer job fails:
+    apache/beam#35867.
 
     Raises:
       grpc.FutureTimeoutError: the server of `--job_endpoint` does not answer within 60 seconds.
