@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import tfx.components  # noqa: F401 - before TFMA: the other order fails on TFX 1.21
+import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
 # isort: split
 from tensorflow_model_analysis.proto.config_pb2 import EvalConfig, ModelSpec

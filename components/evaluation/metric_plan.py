@@ -12,7 +12,8 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
-import tfx.components  # noqa: F401 - before TFMA: the other order fails on TFX 1.21
+
+import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
 # isort: split
 from tensorflow_model_analysis.api import types

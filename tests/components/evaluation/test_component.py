@@ -1,6 +1,6 @@
 """What is blessed, what is left to TFX's own executor, and what is an error before anything is written.
 
-Covers `measuring`, `models`.
+Covers `evaluate`, `measuring`, `models`, `tfx_first`.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def test_small_batches_give_the_same(
     tmp_path: Path,
 ) -> None:
     """An accuracy that anybody can count: of a model that has the number of the most likely kind."""
-    from infeed.components.evaluation import component
+    from infeed.components.evaluation import evaluate
 
-    monkeypatch.setattr(component, "ROWS", 7)
+    monkeypatch.setattr(evaluate, "ROWS", 7)
     folder, _ = run(eval_config({"metrics": [metric(ACCURACY, name="accuracy"), metric("ExampleCount")]}))
     height, girth = (np.array(trees[name].to_pylist()) for name in ("height", "girth"))
     called = np.stack([np.zeros(len(height)), height, girth]).argmax(axis=0)

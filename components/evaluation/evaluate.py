@@ -1,0 +1,205 @@
+"""Evaluate a SavedModel on splits of a dataset, without TFX: TFMA's files of metrics, plots and validations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from google.protobuf import json_format
+
+import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
+
+# isort: split
+import tensorflow as tf
+import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis import constants as tfma_constants
+from tensorflow_model_analysis.evaluators import metrics_validator
+from tensorflow_model_analysis.metrics import metric_types
+from tensorflow_model_analysis.proto import config_pb2
+from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as tfma_writer
+
+from infeed.components.dataset import files, names
+from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.ranges import record_ranges
+from infeed.components.dataset.records import frame_records, write_records
+from infeed.components.engine.choice import ChosenMap, Cluster, Work, choose
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.measuring import Evaluation, measure, plan_of
+from infeed.components.evaluation.metric_plan import Metrics
+from infeed.components.evaluation.pairs import BeyondError
+from infeed.components.evaluation.predictions.batches import BYTES
+from infeed.components.evaluation.slices import SliceKey
+from infeed.components.evaluation.tfma_names import check_names
+
+EVAL_CONFIG = "eval_config"
+ROWS = 4_096  # maximum rows of a batch
+# Bytes of examples: a process needs about 8 s to load TensorFlow, TFMA and a model, and evaluates as much in that time.
+BYTES_PER_PROCESS = 96 << 20
+_COUNTED_BYTES_PER_PROCESS = 256 << 20
+# The graph of a wide table takes as long for one row as for hundreds, and its records hold no pictures.
+WIDE, WIDE_BYTES = 100, 64 << 20
+Sliced = Sequence[tuple[SliceKey, Metrics]]
+
+
+def completed(given: Any, *, has_baseline: bool) -> Any:
+    """Return a TFMA EvalConfig with defaults, as TFX's executor completes it.
+
+    Raises:
+      BeyondError: the config requires what only TFX's own executor can do.
+      InfeedError: the config contradicts itself.
+    """
+    found = tfma.utils.update_eval_config_with_defaults(given, has_baseline=has_baseline, rubber_stamp=True)
+    try:
+        tfma.utils.verify_eval_config(found)
+    except ValueError as error:
+        raise InfeedError(
+            str(error).strip().splitlines()[0], where=EVAL_CONFIG, do="correct the eval config"
+        ) from error
+    if reason := _beyond(found, has_baseline):
+        raise BeyondError(reason)
+    return found
+
+
+def _beyond(eval_config: Any, has_baseline: bool) -> str:
+    """Return why only TFX's own executor can evaluate; empty if this module can."""
+    options = eval_config.options
+    if len(eval_config.model_specs) != 1 + has_baseline:
+        return f"the eval config has {len(eval_config.model_specs)} model_specs"
+    if options.compute_confidence_intervals.value:
+        return "confidence intervals are asked for"
+    if options.min_slice_size.value > 1:
+        return f"slices of fewer than {options.min_slice_size.value} rows are hidden (min_slice_size)"
+    if options.disabled_outputs.values:
+        return f"outputs are disabled: {', '.join(options.disabled_outputs.values)}"
+    if eval_config.cross_slicing_specs:
+        return "slices are compared with one another (cross_slicing_specs)"
+    if any(spec.slice_keys_sql for spec in eval_config.slicing_specs):
+        return "slices are given in SQL"
+    if any(spec.query_key for spec in eval_config.metrics_specs):
+        return "rows are grouped by a query_key"
+    several = any(spec.output_names or spec.output_weights for spec in eval_config.metrics_specs)
+    return "metrics are of one output of several" if several else ""
+
+
+def evaluate(
+    eval_config: Any,
+    roots: Sequence[str],
+    folders: Sequence[str],
+    models: Mapping[bool, str],
+    output: str,
+    cluster: Cluster | None = None,
+) -> Any:
+    """Evaluate models, and write TFMA's files to `output`.
+
+    Args:
+      eval_config: EvalConfig that `completed` returned.
+      roots: folders of the datasets; their manifests name the columns.
+      folders: folders of the splits to evaluate on.
+      models: folder of the SavedModel of the candidate (False) and of the baseline (True), if any.
+      output: folder of the evaluation.
+      cluster: way to the runner that Beam's options name.
+
+    Returns:
+      TFMA's ValidationResult; None if the eval config has no thresholds, so that nothing can be blessed.
+
+    Raises:
+      BeyondError: the config requires what only TFX's own executor can do. Nothing is written.
+      InfeedError: the examples or a model do not fit the config.
+    """
+    check_names()
+    evaluation = _evaluation(eval_config, roots, models)
+    plan_of(evaluation.config)  # raises BeyondError before any example is read
+    ranges = record_ranges(folders, ChosenMap("counts", _COUNTED_BYTES_PER_PROCESS, cluster))
+    work = Work("evaluates", len(ranges), sum(part.bytes for part in ranges), BYTES_PER_PROCESS, 2 << 30, alone=_gpu())
+    with choose(work, cluster) as engine:
+        sliced = measure(evaluation, ranges, engine)
+    locations = {spec.name: models[spec.is_baseline] for spec in _candidate_first(eval_config)}
+    verdict = write_results(output, eval_config, locations, sliced)
+    thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
+    return verdict if thresholds else None
+
+
+def _evaluation(eval_config: Any, roots: Sequence[str], models: Mapping[bool, str]) -> Evaluation:
+    known = frozenset[str]().union(*(known_columns(root) for root in roots))
+    options = eval_config.options
+    return Evaluation(
+        config=eval_config.SerializeToString(deterministic=True),
+        models=tuple(
+            (spec.SerializeToString(deterministic=True), models[spec.is_baseline])
+            for spec in _candidate_first(eval_config)
+        ),
+        default_metrics=not options.HasField("include_default_metrics") or options.include_default_metrics.value,
+        known=known,
+        most_rows=ROWS,
+        most_bytes=WIDE_BYTES if len(known) > WIDE else BYTES,
+    )
+
+
+def _candidate_first(eval_config: Any) -> list[Any]:
+    return sorted(eval_config.model_specs, key=lambda spec: bool(spec.is_baseline))
+
+
+def _gpu() -> str:
+    """Return why a single process evaluates; empty if several may."""
+    return "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
+
+
+def known_columns(root: str) -> set[str]:
+    """Return the columns that the manifest of a dataset names; none without a manifest."""
+    if not files.exists(files.join(root, names.MANIFEST)):
+        return set()
+    return {column.name for column in Manifest.read(root).schema}
+
+
+def write_results(folder: str, eval_config: Any, locations: Mapping[str, str], sliced: Sliced) -> Any:
+    """Write metrics, plots, the validation and the eval config, each file atomically.
+
+    Args:
+      locations: path of each model by its name.
+      sliced: metrics of each slice.
+
+    Returns:
+      TFMA's ValidationResult.
+    """
+    metrics = [(key, _of_kind(found, plots=False)) for key, found in sliced]
+    plots = [(key, _of_kind(found, plots=True)) for key, found in sliced]
+    verdict = validate(metrics, eval_config)
+    _write(folder, tfma_constants.METRICS_KEY, [tfma_writer.convert_slice_metrics_to_proto(one, []) for one in metrics])
+    _write(folder, tfma_constants.PLOTS_KEY, [tfma_writer.convert_slice_plots_to_proto(one, []) for one in plots])
+    empty = [tfma_writer.convert_slice_attributions_to_proto((key, {})) for key, _ in sliced]
+    _write(folder, tfma_constants.ATTRIBUTIONS_KEY, empty)
+    _write_records(files.join(folder, f"{tfma_constants.VALIDATIONS_KEY}.tfrecord"), [verdict])
+    run = config_pb2.EvalRun(
+        eval_config=eval_config,
+        version=tfma.__version__,
+        data_location="<user provided PCollection>",  # TFMA's own text; no program reads it
+        file_format="<unknown>",
+        model_locations=locations,
+    )
+    files.write_bytes(
+        files.join(folder, "eval_config.json"), f"{json_format.MessageToJson(run, sort_keys=True)}\n".encode()
+    )
+    return verdict
+
+
+def validate(metrics: Sliced, eval_config: Any) -> Any:
+    """Return TFMA's ValidationResult: missed thresholds by slice, and missing slices."""
+    combine = tfma_writer.CombineValidations(eval_config)
+    found = combine.create_accumulator()
+    for one in metrics:
+        found = combine.add_input(found, metrics_validator.validate_metrics(one, eval_config))
+    return combine.extract_output(found)
+
+
+def _of_kind(metrics: Metrics, *, plots: bool) -> Metrics:
+    return {key: value for key, value in metrics.items() if isinstance(key, metric_types.PlotKey) == plots}
+
+
+def _write(folder: str, name: str, protos: Sequence[Any]) -> None:
+    _write_records(files.join(folder, f"{name}-00000-of-00001.tfrecord"), protos)
+
+
+def _write_records(path: str, protos: Sequence[Any]) -> None:
+    payloads = pa.array([proto.SerializeToString(deterministic=True) for proto in protos], pa.large_binary())
+    write_records(path, [frame_records(payloads)], gzip_level=None)
