@@ -211,7 +211,7 @@ def test_a_split_that_there_is_not_or_that_is_empty_is_an_error(
     write_examples: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(InfeedError, match=r"(?s)there is no split 'test'.*eval, train"):
+    with pytest.raises(InfeedError, match=r"(?s)there is no split 'test'.*eval or train"):
         run(eval_config(), example_splits=["test"])
 
 
