@@ -28,8 +28,11 @@ from infeed.components.dataset.read_ahead import RangeReader, StoreFile
 from infeed.components.dataset.read_errors import failed_reads
 from infeed.components.errors import InfeedError
 
-_ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}
-_PROTOCOLS = {"s3": "https", "gs": "http"}  # of an endpoint that names none
+_AWS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_ENDPOINTS = {"s3": _AWS, "minio": _AWS, "gs": ("STORAGE_EMULATOR_HOST",)}
+_PROTOCOLS = {"s3": "https", "minio": "http", "gs": "http"}  # of an endpoint that names none
+# Kubeflow's own store speaks S3's protocol; the address is the default of its launcher (objectstore/config.go).
+_KUBEFLOW_STORE = "http://minio-service.kubeflow:9000"
 _ATTEMPTS = 10  # of a request to S3, with growing pauses: a store that is told to slow down needs half a minute
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
 # Of Hadoop, Spark and its committers, and Dask: beside the data, and no data themselves.
@@ -312,6 +315,26 @@ def remove(path: str) -> None:
         system.delete_file(inner)
 
 
+def copy(source: str, target: str) -> None:
+    """Copy a file, or a folder with everything below it, within a store or between stores and this machine.
+
+    Raises:
+      FileNotFoundError: `source` does not exist.
+    """
+    one, old = _resolve(source)
+    other, new = _resolve(target)
+    if not _is_object_store(other):
+        other.create_dir(posixpath.dirname(new), recursive=True)
+    if _info(source).type == fs.FileType.NotFound:
+        raise FileNotFoundError(source)
+    fs.copy_files(old, new, one, other, chunk_size=_UPLOAD_BYTES)
+
+
+def store_of(path: str) -> tuple[fs.FileSystem, str]:
+    """Return pyarrow's file system of a path, and the path within this file system."""
+    return _resolve(path)
+
+
 def absolute(path: str) -> str:
     """The same place for who works in another folder; a URI stays as it is."""
     return path if "://" in path else os.path.abspath(path)
@@ -332,6 +355,8 @@ def _resolve(path: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), os.path.abspath(path)
     authority, _, below = rest.partition("/")
     endpoints = [os.environ[name] for name in _ENDPOINTS.get(scheme, ()) if os.environ.get(name)]
+    if scheme == "minio":
+        endpoints.append(_KUBEFLOW_STORE)
     system, base = _connect(scheme, authority, endpoints[0] if endpoints else None)
     return system, posixpath.join(base, below).rstrip("/") or base
 

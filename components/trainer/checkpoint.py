@@ -119,18 +119,27 @@ class Checkpoints(keras.callbacks.Callback):
       seconds: between two checkpoints, at least. The first is written after the first call, so that a folder that
         cannot be written to is reported at once.
       strategy: the one that trains.
+      saved: called after each checkpoint is written.
 
     Attributes:
       start_step: how many steps were trained when the newest checkpoint was written; 0 where there is none.
       finished: whether the newest checkpoint is of the end of training, so that no step is left.
     """
 
-    def __init__(self, read_from: str, write_to: str, seconds: float, strategy: tf.distribute.Strategy) -> None:
+    def __init__(
+        self,
+        read_from: str,
+        write_to: str,
+        seconds: float,
+        strategy: tf.distribute.Strategy,
+        saved: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__()
         self._newest = newest_checkpoint(read_from)
         self.start_step = int(tf.train.load_variable(self._newest, _STEP)) if self._newest else 0
         self.finished = bool(self._newest and unpack(tf.train.load_variable(self._newest, _MEMORY)).get(_FINISHED))
         self._write_to, self._seconds, self._strategy = write_to, seconds, strategy
+        self._on_saved = saved or (lambda: None)
         self._written, self._failed = 0, 0
 
     def attach(
@@ -199,6 +208,7 @@ class Checkpoints(keras.callbacks.Callback):
         number = self._progress.done + finished  # in the place of no earlier one
         try:
             self._manager.save(checkpoint_number=number)
+            self._on_saved()
             self._written += 1
         except (tf.errors.OpError, OSError) as error:
             if isinstance(error, _LOST):

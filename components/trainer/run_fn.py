@@ -23,6 +23,7 @@ from infeed.components.trainer import cluster, distribution, loop
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.callbacks import CallbackSpec, ReportProgress, make_callbacks
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, export_error_context, remove
+from infeed.components.trainer.checkpoint_mirror import CheckpointMirror
 from infeed.components.trainer.class_weights import class_weights, with_class_weights
 from infeed.components.trainer.cluster import OutputDirs, chief_writes
 from infeed.components.trainer.data import packing_of
@@ -61,6 +62,8 @@ def run_fn(fn_args: Any) -> None:
         report(training, trained.fitted, places.run)
         distribution.barrier(training.strategy)  # no worker ends before the model is there
         remove(places.checkpoints)
+        if training.mirror and training.workers.index == 0:
+            training.mirror.remove()
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Training:
     places: OutputDirs
     class_weights: tuple[float, ...] = ()
     base_model: str | None = None
+    mirror: CheckpointMirror | None = None
 
     @property
     def epochs(self) -> int:
@@ -126,6 +130,8 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
     if options.input_fn and workers.count > 1:
         for kind, feed in (("training", train), ("evaluation", evaluation)):
             check_same_length(distribution.all_gather(feed.plan.steps_per_epoch, strategy), kind, options.input_fn)
+    checkpoints = _checkpoints(fn_args, options, train.identity, evaluation.identity)
+    mirror = CheckpointMirror.of(checkpoints) if options.checkpoint_seconds is not None else None
     return Training(
         options=options,
         workers=workers,
@@ -138,10 +144,11 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
         places=OutputDirs(
             fn_args.serving_model_dir,
             fn_args.model_run_dir,
-            _checkpoints(fn_args, options, train.identity, evaluation.identity),
+            mirror.local if mirror else checkpoints,
         ),
         class_weights=class_weights(options, graph, fn_args.train_files),
         base_model=fn_args.base_model,
+        mirror=mirror,
     )
 
 
@@ -176,7 +183,10 @@ def fit(training: Training, places: OutputDirs) -> Trained:
     options, strategy, graph, plan = training.options, training.strategy, training.graph, training.train.plan
     start, checkpoints = 0, None
     if options.checkpoint_seconds is not None:
-        checkpoints = Checkpoints(training.places.checkpoints, places.checkpoints, options.checkpoint_seconds, strategy)
+        upload = training.mirror.upload if training.mirror and training.workers.index == 0 else None
+        checkpoints = Checkpoints(
+            training.places.checkpoints, places.checkpoints, options.checkpoint_seconds, strategy, upload
+        )
         start = checkpoints.start_step
     shares = PerWorkerDatasets(
         training.workers.count, partial(_train_batches, training, start), partial(_eval_batches, training)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infeed.components.beam_runner import Named
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources
@@ -29,6 +31,7 @@ def check_config(
     """Raise InfeedError if the compiled pipeline would fail on the cluster. For the arguments see `CompileOptions`."""
     deploy = dataclasses.replace(config.deploy, root=config.deploy.root or config.root)
     check_target(deploy, target, schema)
+    check_stores(deploy.root or "", deploy.data or config.data, target, config.beam_pipeline_args)
     check_strategy(config.train, training_machines(deploy, target))
     if config.warm_start and target == "kubeflow":
         raise InfeedError(
@@ -55,6 +58,34 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
     if vertex := deploy.on(target):
         _check_root(deploy, vertex)
         _check_step_accelerator(deploy, vertex)
+
+
+def check_stores(root: str, data: str, target: Target, beam_options: Sequence[str] = ()) -> None:
+    """Raise InfeedError for a place that the steps cannot open. Local paths are the subject of `local_places`.
+
+    On Kubeflow, the launcher moves artifacts between the store and the disk of the pod, and this package reads the data
+    with pyarrow. On Vertex AI, TensorFlow opens every place, and TensorFlow 2.18 and later opens only gs://.
+
+    Args:
+      root: folder of everything that the pipeline writes.
+      data: path of the data.
+      target: platform that runs the job.
+      beam_options: options of Beam. Workers of a cluster share no disk with the pod, and write to the store themselves.
+    """
+    known = [f"{scheme}://" for scheme in FOLDERS] if target == "kubeflow" else ["gs://"]
+    for setting, place in (("deploy.root", root), ("deploy.data", data)):
+        scheme = f"{place.partition('://')[0]}://"
+        if "://" in place and scheme not in known:
+            raise InfeedError(
+                f"the steps cannot open {scheme} on {target}", where=setting, do=f"use a place on {', '.join(known)}"
+            )
+    runner = Named.of(beam_options)
+    if runner.is_cluster and root.startswith(("s3://", "minio://")):
+        raise InfeedError(
+            f"workers of {runner.short_name} cannot write what TensorFlow saves to {root}",
+            where="deploy.root",
+            do="use a folder on gs://, or leave the runner out: each step then runs in its own pod",
+        )
 
 
 def vertex_accelerators(deploy: Deploy) -> set[str]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tfx.orchestration.data_types import RuntimeParameter
     from tfx.orchestration.pipeline import Pipeline
 
+# Works with the local paths of Kubeflow's launcher. Vertex AI has no launcher, and opens gs:// like TensorFlow.
+STEP = ["python", "-m", "infeed.components.kubeflow.step"]
 # Replacing a preempted machine takes a while. The factor is kfp's default.
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration": "600s"}
 
@@ -84,7 +86,7 @@ def compile_kubeflow(
       InfeedError: kfp is not installed, `deploy` names an unknown node, or the output format cannot hold a setting.
         JSON cannot hold a platform spec; YAML cannot hold accounts, keys and labels.
     """
-    job = _compile(pipeline, image, options.schema, parameters or {})
+    job = _compile(pipeline, image, options, parameters or {})
     spec, deploy = job["pipelineSpec"], deploy or Deploy()
     apply_settings(spec, deploy, drivers_run=options.target == "vertex")
     spec["defaultPipelineRoot"] = pipeline.pipeline_info.pipeline_root
@@ -98,11 +100,15 @@ def compile_kubeflow(
 
 
 def _compile(
-    pipeline: Pipeline, image: str, schema: Schema, parameters: Mapping[str, RuntimeParameter]
+    pipeline: Pipeline, image: str, options: CompileOptions, parameters: Mapping[str, RuntimeParameter]
 ) -> dict[str, Any]:
     """Compile to a PipelineJob. Defaults go to the spec and to runtimeConfig, where readers of schema 2.0 look."""
     runner = _runner()
-    config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=schema == "2.1")
+    config = runner.KubeflowV2DagRunnerConfig(
+        default_image=image,
+        default_commands=STEP if options.target == "kubeflow" else None,  # None is TFX's own entry point
+        use_pipeline_spec_2_1=options.schema == "2.1",
+    )
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     job: dict[str, Any] = runner.KubeflowV2DagRunner(config).run(pipeline, parameter_values=defaults, write_out=False)
     declared = job["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {})

@@ -2,11 +2,13 @@
 
 import json
 import re
+import shutil
 import signal
 
 import numpy as np
 import pytest
 
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
 
@@ -71,3 +73,18 @@ def test_after_an_export_that_failed_the_same_again_only_exports(table, train, t
     profiles = [json.loads((place / "run" / "input_profile.json").read_text()) for place in (failed, whole)]
     assert [len(profile["epochs"]) for profile in profiles] == [3, 3]
     assert not list((failed / "run" / "checkpoints").glob("*"))
+
+
+def test_checkpoints_in_an_s3_store_outlive_the_machine(table, start, train, tmp_path, capfd, s3):
+    place = tmp_path / "pod"
+    given = {**OPTIONS, "feed": FeedOptions(batch_size=16), "checkpoint_dir": f"{s3}/checkpoints"}
+    killed = start(place, table[0], "class", "dropping", env={"KILL_AFTER": str(KILLED_AFTER)}, **given)
+    code, output = killed.finish()
+    assert code == -signal.SIGKILL, output
+    assert any(file.path.endswith(".index") for file in files.list_files(f"{s3}/checkpoints", depth=1))
+    shutil.rmtree(place / "run", ignore_errors=True)
+
+    capfd.readouterr()
+    train(table[0], "class", "dropping", place=place, **given)
+    assert re.findall(r"Epoch \d/5", capfd.readouterr().out) == ["Epoch 3/5", "Epoch 4/5", "Epoch 5/5"]
+    assert files.list_files(f"{s3}/checkpoints", depth=1) == []

@@ -1,0 +1,64 @@
+"""Local paths that Kubeflow's launcher gives to artifacts in an object store.
+
+The launcher downloads each input artifact before a step and uploads each output artifact after it. It derives the local
+path from the URI: `s3://bucket/x` is `/s3/bucket/x`. See `LocalPathForURI` in
+https://github.com/kubeflow/pipelines/blob/master/backend/src/v2/component/launcher_v2.go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FOLDERS: Mapping[str, str] = {"gs": "gcs", "minio": "minio", "s3": "s3"}
+ROOT_VARIABLE = "INFEED_LAUNCHER_ROOT"
+"""Environment variable for the parent folder of `/gcs`, `/minio` and `/s3`, which a rehearsal sets."""
+
+
+def local_path(uri: str, root: str | None = None) -> str | None:
+    """Return the local path of an artifact; None if the launcher does not know the scheme of its URI.
+
+    Args:
+      uri: URI of the artifact, for example `s3://bucket/run/Trainer/model`.
+      root: parent of the folders. Defaults to `INFEED_LAUNCHER_ROOT`, and then to `/`.
+    """
+    scheme, is_uri, rest = uri.partition("://")
+    if not is_uri or scheme not in FOLDERS:
+        return None
+    return os.path.join(root or os.environ.get(ROOT_VARIABLE, "/"), FOLDERS[scheme], rest.rstrip("/"))
+
+
+@dataclass(frozen=True)
+class PathMap:
+    """Two-way mapping between the URIs of a step's artifacts and their local paths."""
+
+    paths: Mapping[str, str]
+
+    @classmethod
+    def of(cls, uris: Iterable[str]) -> PathMap:
+        """Map every URI that the launcher knows."""
+        found = {uri: local_path(uri) for uri in uris}
+        return cls({uri: path for uri, path in found.items() if path is not None})
+
+    def to_local(self, value: Any) -> Any:
+        """Return JSON data with local paths in place of the URIs, and of places below them."""
+        return _replaced(value, self.paths)
+
+    def to_uris(self, value: Any) -> Any:
+        """Return JSON data with URIs in place of the local paths, and of places below them."""
+        return _replaced(value, {path: uri for uri, path in self.paths.items()})
+
+
+def _replaced(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _replaced(one, names) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_replaced(one, names) for one in value]
+    if not isinstance(value, str):
+        return value
+    for old, new in names.items():
+        if value == old or value.startswith(f"{old}/"):
+            return new + value[len(old) :]
+    return value

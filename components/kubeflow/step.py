@@ -1,0 +1,93 @@
+"""Entry point of a step on Kubeflow Pipelines: run TFX's executor on the files that the launcher downloads and uploads.
+
+    python -m infeed.components.kubeflow.step --executor_class_path NAME --json_serialized_invocation_args '{{$}}' ...
+
+TFX's own entry point opens the URIs of artifacts. That fails on `s3://` and `minio://`, which TensorFlow cannot open,
+and on `gs://` reads everything twice. This one hands the launcher's local paths to TFX, and puts the URIs back into the
+output of the step, so that the metadata hold no local path. The nodes of TFX work like the nodes of this package.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from infeed.components.beam_runner import Named
+from infeed.components.dataset import files
+from infeed.components.kubeflow.launcher_paths import PathMap
+
+ARGUMENT = "--json_serialized_invocation_args"
+_TFX = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run TFX's entry point with local paths.
+
+    If a Beam option names a cluster's runner, the artifacts keep their URIs: workers do not see the disk of the pod.
+
+    Args:
+      arguments: command line of TFX's entry point.
+    """
+    from infeed.components.kubeflow import tfx_filesystem
+
+    tfx_filesystem.register()
+    place, message = _message(arguments)
+    if Named.of(arguments).is_cluster:
+        _run_tfx(arguments)
+        return
+    uris = PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in _artifacts(message, kind))
+    _make_room(message, uris)
+    local = json.dumps(uris.to_local(message))
+    _run_tfx([*arguments[:place], local, *arguments[place + 1 :]])
+    _restore_uris(message["outputs"]["outputFile"], uris)
+
+
+def _message(arguments: Sequence[str]) -> tuple[int, Any]:
+    """Return the ExecutorInput and its position in the command line."""
+    place = arguments.index(ARGUMENT) + 1
+    return place, json.loads(arguments[place])
+
+
+def _artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:
+    """Yield the artifacts of the inputs or outputs; with `later`, without the first of each list."""
+    for found in message.get(kind, {}).get("artifacts", {}).values():
+        yield from found.get("artifacts", [])[int(later) :]
+
+
+def _make_room(message: Any, uris: PathMap) -> None:
+    """Create what the launcher leaves out: later artifacts of an input, and folders of artifacts without files."""
+    for artifact in _artifacts(message, "inputs", later=True):
+        path = uris.paths.get(artifact["uri"])
+        if path and not os.path.exists(path):  # the launcher downloads the first artifact of each input
+            _log.info("downloading %s", artifact["uri"])
+            files.copy(artifact["uri"], path)
+    for path in uris.paths.values():
+        os.makedirs(path if not os.path.isfile(path) else os.path.dirname(path), exist_ok=True)
+
+
+def _run_tfx(arguments: Sequence[str]) -> None:
+    """Run TFX's entry point as `python -m` does; it ends by SystemExit."""
+    sys.argv = [_TFX, *arguments]
+    try:
+        runpy.run_module(_TFX, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            raise
+
+
+def _restore_uris(path: str, uris: PathMap) -> None:
+    """Put the URIs back into the ExecutorOutput, from which the launcher uploads and writes metadata."""
+    with open(path, encoding="utf-8") as file:
+        output = json.load(file)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(uris.to_uris(output), file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

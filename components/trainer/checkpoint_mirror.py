@@ -1,0 +1,66 @@
+"""Checkpoints in a store that TensorFlow cannot open: written to this machine, and copied to the store after each save.
+
+TensorFlow 2.18 and later opens neither `s3://` nor `minio://`. A retried step runs on another machine, so the
+checkpoints have to leave this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from dataclasses import dataclass
+
+from infeed.components.dataset import files
+
+_STATE = "checkpoint"  # TensorFlow's list of checkpoints, which every save rewrites
+_SCHEMES = ("s3://", "minio://")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CheckpointMirror:
+    """Folder of checkpoints in a store, and its copy on this machine.
+
+    Attributes:
+      remote: folder in the store.
+      local: folder on this machine.
+    """
+
+    remote: str
+    local: str
+
+    @classmethod
+    def of(cls, folder: str) -> CheckpointMirror | None:
+        """Copy the checkpoints of `folder` to this machine. Return None if TensorFlow can open the folder."""
+        if not folder.startswith(_SCHEMES):
+            return None
+        mirror = cls(folder.rstrip("/"), tempfile.mkdtemp(prefix="infeed-checkpoints-"))
+        if files.exists(mirror.remote):
+            _log.info("downloading checkpoints from %s", mirror.remote)
+            files.copy(mirror.remote, mirror.local)
+        return mirror
+
+    def upload(self) -> None:
+        """Copy new files to the store, the index of a checkpoint last, and remove the files that are gone here.
+
+        A checkpoint without its index does not count, so a killed upload leaves the one before.
+
+        Raises:
+          OSError: the store failed.
+        """
+        here = {file.name for file in os.scandir(self.local) if file.is_file()}
+        there = {files.name(file.path) for file in files.list_files(self.remote)}
+        new = [name for name in here if name not in there or name == _STATE]
+        for name in sorted(new, key=_is_index):
+            files.copy(os.path.join(self.local, name), files.join(self.remote, name))
+        for name in sorted(there - here, key=_is_index, reverse=True):
+            files.remove(files.join(self.remote, name))
+
+    def remove(self) -> None:
+        """Remove the folder in the store."""
+        files.remove(self.remote)
+
+
+def _is_index(name: str) -> bool:
+    return name.endswith(".index")
