@@ -42,8 +42,7 @@ from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, Rehearse
 @click.option(
     "--target",
     type=click.Choice(get_args(Target)),
-    default="vertex",
-    help="Platform to imitate; kubeflow runs no drivers and no resolvers.  [default: vertex]",
+    help="Platform to imitate; kubeflow runs no drivers and no resolvers.  [default: the platform of JOB]",
 )
 @click.option("--image", help="Run the steps inside this container image.", metavar="NAME")
 @click.option(

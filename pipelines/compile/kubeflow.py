@@ -26,15 +26,13 @@ from infeed.components.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig, split_data
 from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources, Toleration
 from infeed.pipelines.deploy.vertex import pipeline_job
-from infeed.pipelines.job.compiled import Schema, Spec, Target, Task, leaves, read_tasks
+from infeed.pipelines.job.compiled import STEP, Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.job.parameters import mapped
 
 if TYPE_CHECKING:
     from tfx.orchestration.data_types import RuntimeParameter
     from tfx.orchestration.pipeline import Pipeline
 
-# Works with the local paths of Kubeflow's launcher. Vertex AI has no launcher, and opens gs:// like TensorFlow.
-STEP = ["python", "-m", "infeed.components.kubeflow.step"]
 # Replacing a preempted machine takes a while. The factor is kfp's default.
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration": "600s"}
 
@@ -106,7 +104,8 @@ def _compile(
     runner = _runner()
     config = runner.KubeflowV2DagRunnerConfig(
         default_image=image,
-        default_commands=STEP if options.target == "kubeflow" else None,  # None is TFX's own entry point
+        # Vertex AI has no launcher, so its steps use TFX's own entry point and open gs:// by TensorFlow.
+        default_commands=list(STEP) if options.target == "kubeflow" else None,
         use_pipeline_spec_2_1=options.schema == "2.1",
     )
     defaults = {name: parameter.default for name, parameter in parameters.items()}

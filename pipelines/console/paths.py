@@ -67,11 +67,15 @@ class OutputFolder(InputPath):
 
 
 class MappedFolder(OutputFolder):
-    """Folder in `gs://bucket=FOLDER`."""
+    """Existing folder in `gs://bucket=FOLDER`."""
 
     def check(self, path: str, where: str) -> None:
         place, _, folder = path.partition("=")
-        super().check(folder or place, where)
+        folder = folder or place
+        super().check(folder, where)
+        if "://" not in folder and not os.path.isdir(folder):
+            do = f"create it with the data of the bucket: mkdir {folder}"
+            raise InfeedError(f"the folder {folder!r} does not exist", where=where, do=do)
 
 
 def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -> None:

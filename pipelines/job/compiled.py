@@ -24,6 +24,7 @@ Target = Literal["kubeflow", "vertex"]  # platform that runs a compiled pipeline
 Schema = Literal["2.0", "2.1"]  # version of the PipelineSpec
 Spec = dict[str, Any]  # a message of the pipeline spec as JSON; `compile` and `without_cache` change it in place
 
+STEP = ("python", "-m", "infeed.components.kubeflow.step")  # entry point that `compile` writes for Kubeflow
 _DEEPEST = 200
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast
 _RUN_METADATA = ("labels", "serviceAccount", "network", "encryptionSpec")
@@ -39,12 +40,14 @@ class CompiledJob:
       platform: the platform spec, if any.
       runtime: the runtimeConfig of a PipelineJob; empty in YAML.
       run_metadata: labels, account, network and key of a PipelineJob; empty in YAML.
+      target: platform of the job. YAML and steps with the command `STEP` are for Kubeflow.
     """
 
     spec: Mapping[str, Any]
     platform: Mapping[str, Any] | None = None
     runtime: Mapping[str, Any] = field(default_factory=dict)
     run_metadata: Mapping[str, Any] = field(default_factory=dict)
+    target: Target = "vertex"
 
     @classmethod
     def read(cls, path: str | Path) -> CompiledJob:
@@ -60,7 +63,8 @@ class CompiledJob:
         if not isinstance(spec, dict) or not {"pipelineInfo", "deploymentSpec", "root"} <= spec.keys():
             raise _no_job(path, "it has no pipelineInfo, deploymentSpec and root")
         run_metadata = {name: job[name] for name in _RUN_METADATA if name in job}
-        return cls(spec, platform, job.get("runtimeConfig", {}), run_metadata)
+        read = cls(spec, platform, job.get("runtimeConfig", {}), run_metadata)
+        return replace(read, target="kubeflow") if job is not first or read.uses_launcher else read
 
     @property
     def name(self) -> str:
@@ -98,6 +102,11 @@ class CompiledJob:
         """Whether Dataflow's workers run the image of a step."""
         args = {arg for container in self._containers for arg in container.get("args", ())}
         return "--runner=DataflowRunner" in args and any(str(arg).startswith("--sdk_container_image=") for arg in args)
+
+    @property
+    def uses_launcher(self) -> bool:
+        """Whether the steps work on the local paths of Kubeflow's launcher."""
+        return any(tuple(container.get("command", ())) == STEP for container in self._containers)
 
     @property
     def _containers(self) -> list[Mapping[str, Any]]:

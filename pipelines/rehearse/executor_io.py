@@ -13,7 +13,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ _TITLE = re.compile(r"^title:\s*(.+?)\s*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{\{\$((?:\.\w+|\[[^]]*\])*)\}\}")
 _PART = re.compile(r"\.(\w+)|\['([^']*)'\]|\[(\d+)\]")
 
+PathOf = Callable[[str], str]
 View = Mapping[str, Any]
 """Nested values for placeholders. The empty name is the whole ExecutorInput as JSON."""
 
@@ -90,12 +91,14 @@ class AttemptDir:
     """Output folder of one attempt.
 
     Attributes:
-      folder: path of the folder. Each artifact is a file or folder in it, named by its key.
+      folder: local folder for messages.
       name: prefix of the artifacts' names in the store.
+      artifacts: folder or URI of the artifacts, each a file or folder named by its key. Defaults to `folder`.
     """
 
     folder: str
     name: str
+    artifacts: str = ""
 
     @property
     def output_file(self) -> str:
@@ -113,7 +116,7 @@ def planned_outputs(task: Task, attempt_dir: AttemptDir) -> dict[str, Artifact]:
         key: Artifact(
             name=f"{attempt_dir.name}/{key}",
             type=spec["artifactType"],
-            uri=os.path.join(attempt_dir.folder, key),
+            uri=os.path.join(attempt_dir.artifacts or attempt_dir.folder, key),
             metadata=spec.get("metadata", {}),
         )
         for key, spec in task.outputs("artifacts").items()
@@ -149,16 +152,18 @@ def executor_input(
     }
 
 
-def view(message: Any, inputs: TaskIO, outputs: Mapping[str, Artifact], job: Mapping[str, Any]) -> View:
-    """Return the values of the placeholders in the step's command line."""
+def view(
+    message: Any, inputs: TaskIO, outputs: Mapping[str, Artifact], job: Mapping[str, Any], path_of: PathOf = str
+) -> View:
+    """Return the values of the placeholders in the step's command line; `path_of` maps a URI to its local path."""
     files = {key: {"output_file": spec["outputFile"]} for key, spec in message["outputs"]["parameters"].items()}
     return {
         **job,
         "": message,
-        "inputs": inputs_view(inputs),
+        "inputs": inputs_view(inputs, path_of),
         "outputs": {
             "parameters": files,
-            "artifacts": {key: artifact_view(artifact) for key, artifact in outputs.items()},
+            "artifacts": {key: artifact_view(artifact, path_of) for key, artifact in outputs.items()},
             "output_file": message["outputs"]["outputFile"],
         },
     }
@@ -236,17 +241,18 @@ def fill_arguments(arguments: Sequence[str], view: View) -> list[str]:
     return [text for argument in arguments for text in _expand(_structure(argument), view)]
 
 
-def inputs_view(inputs: TaskIO) -> View:
+def inputs_view(inputs: TaskIO, path_of: PathOf = str) -> View:
     """Return a task's inputs for placeholders. An input with several artifacts shows the first."""
-    artifacts = {key: artifact_view(found[0]) for key, found in inputs.artifacts.items() if found}
+    artifacts = {key: artifact_view(found[0], path_of) for key, found in inputs.artifacts.items() if found}
     return {"parameters": inputs.parameters, "artifacts": artifacts}
 
 
-def artifact_view(artifact: Artifact) -> View:
-    """Return an artifact for placeholders. Its path is the URI, because all artifacts are local."""
-    value = os.path.join(artifact.uri, "value")  # TFX's file of a value artifact
+def artifact_view(artifact: Artifact, path_of: PathOf = str) -> View:
+    """Return an artifact for placeholders."""
+    path = path_of(artifact.uri)
+    value = os.path.join(path, "value")  # TFX's file of a value artifact
     read = {"value": Path(value).read_text(encoding="utf-8")} if os.path.isfile(value) else {}
-    return {**artifact.to_json(), "path": artifact.uri, **read}
+    return {**artifact.to_json(), "path": path, **read}
 
 
 def _look_up(path: str, view: View) -> Any:

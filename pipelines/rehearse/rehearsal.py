@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.launcher_paths import local_path
 from infeed.pipelines.console.nodes import OnChange, RunReport
 from infeed.pipelines.containers import find_engine
 from infeed.pipelines.job.compiled import CompiledJob, Target, Task, leaves, walk
@@ -205,7 +206,7 @@ class RehearseOptions:
       parameters: runtime parameters as `NAME=VALUE`.
       maps: replacements of buckets and mounted folders.
       faults: failures to inject.
-      target: platform to emulate. kubeflow runs no drivers and rejects resolvers.
+      target: platform to emulate; by default the job's. kubeflow runs no drivers and rejects resolvers.
       use_cache: whether to reuse outputs of earlier rehearsals.
     """
 
@@ -215,7 +216,7 @@ class RehearseOptions:
     parameters: tuple[str, ...] = ()
     maps: tuple[PathMapping, ...] = ()
     faults: Faults = field(default_factory=Faults)
-    target: Target = "vertex"
+    target: Target | None = None
     use_cache: bool = True
 
 
@@ -242,9 +243,11 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
         is not available, no container engine works, or another rehearsal uses the root.
     """
     locations = Locations(options.maps)
+    options = dataclasses.replace(options, target=options.target or job.target)
     job = dataclasses.replace(job, spec=locations.apply(job.spec), runtime=locations.apply(job.runtime))
     inputs = locations.apply(_root_parameters(job, options.parameters))
     tasks = job.tasks
+    assert options.target, "set above"
     check_tasks(tasks, options.target)
     options.faults.check(list(leaves(tasks)))
     locations.check_no_others([job.spec["deploymentSpec"], _task_specs(tasks), inputs])
@@ -307,7 +310,23 @@ def _context(
         launcher=launcher,
         faults=options.faults,
         store=store,
+        artifacts=_artifacts_in_store(job, options),
     )
+
+
+def _artifacts_in_store(job: CompiledJob, options: RehearseOptions) -> str:
+    """Return the job's root if it stays in a store that Kubeflow's launcher knows; empty for a folder of this machine.
+
+    Raises:
+      InfeedError: the steps cannot open the root, because they do not use the launcher's paths.
+    """
+    kept = any(map_.source == map_.target and job.root.startswith(map_.source) for map_ in options.maps)
+    if options.target != "kubeflow" or not kept or local_path(job.root) is None:
+        return ""
+    if not job.uses_launcher and not job.root.startswith("gs://"):
+        do = "compile the job again with infeed compile, or use a root on gs://"
+        raise InfeedError(f"TensorFlow cannot open the root {job.root}", where=f"job {job.name!r}", do=do)
+    return job.root
 
 
 def _new_name(root: Path) -> str:

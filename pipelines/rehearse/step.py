@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Spec, Task
@@ -19,6 +20,7 @@ from infeed.pipelines.rehearse import executor_io, launch
 from infeed.pipelines.rehearse.custom_job import starts_custom_job, with_local_job_service
 from infeed.pipelines.rehearse.executor_io import Artifact, AttemptDir, TaskIO, TaskResult, View, fill_arguments
 from infeed.pipelines.rehearse.launch import Faults, Launcher, describe_exit, has_begun
+from infeed.pipelines.rehearse.launcher import Pod, pod_below
 from infeed.pipelines.rehearse.store import Execution, Store
 
 _ON_PURPOSE = "killed on purpose"
@@ -40,6 +42,7 @@ class RunContext:
       use_cache: whether to reuse cached outputs.
       runs_drivers: whether drivers of ExampleGens run before the cache lookup.
       job: values of the whole job for placeholders.
+      artifacts: folder of all artifacts in a store, if Kubeflow's launcher is imitated.
     """
 
     root: Path
@@ -53,10 +56,17 @@ class RunContext:
     launcher: Launcher
     faults: Faults
     store: Store
+    artifacts: str = ""
 
     def attempt_dir(self, task: Task, attempt: str) -> AttemptDir:
         """Return the output folder of an attempt."""
-        return AttemptDir(str(self.root / "artifacts" / self.run / task.node / attempt), name=f"{self.run}/{task.node}")
+        below = f"{self.run}/{task.node}/{attempt}"
+        artifacts = files.join(self.artifacts, below) if self.artifacts else ""
+        return AttemptDir(str(self.root / "artifacts" / below), f"{self.run}/{task.node}", artifacts)
+
+    def pod(self, task: Task) -> Path | None:
+        """Return the folder for the disk of a step's pod, if the artifacts are in a store."""
+        return self.root / "pods" / task.node if self.artifacts else None
 
     def log(self, node: str) -> Path:
         """Return the log file of a step. A file next to it, with `.sh`, holds the last command line."""
@@ -106,7 +116,7 @@ class _StepRunner:
         self._tell("driver")
         attempt_dir = self._context.attempt_dir(self._task, "driver")
         try:
-            self._start("driver", driver, inputs, self._planned({}, attempt_dir), attempt_dir)
+            self._start("driver", driver, inputs, self._planned({}, attempt_dir), attempt_dir, Pod())
         except _StepError as error:
             raise _StepError(f"the driver failed: {error}") from error
         said = executor_io.read_output(attempt_dir)
@@ -146,8 +156,20 @@ class _StepRunner:
         planned = self._planned(said, attempt_dir)
         _put(attempt_dir.output_file, said)
         dies = number <= self._kills
-        self._start(f"attempt {number}", self._container, inputs, planned, attempt_dir, dies=dies)
-        return executor_io.finished_outputs(planned, executor_io.read_output(attempt_dir), self._task, attempt_dir)
+        with pod_below(self._context.pod(self._task)) as pod:
+            self._move(lambda: pod.download(inputs.artifacts))
+            self._start(f"attempt {number}", self._container, inputs, planned, attempt_dir, pod, dies=dies)
+            output = executor_io.read_output(attempt_dir)
+            outputs = executor_io.finished_outputs(planned, output, self._task, attempt_dir)
+            self._move(lambda: pod.upload(outputs.artifacts))
+        return outputs
+
+    def _move(self, transfer: Callable[[], None]) -> None:
+        try:
+            transfer()
+        except (InfeedError, OSError) as error:
+            self._say(f"--- {error}")
+            raise _StepError(str(error)) from error
 
     def _attempt_dir(self, attempt: int) -> AttemptDir:
         is_shared = self._task.node in self._context.faults.dirty_retries
@@ -172,35 +194,35 @@ class _StepRunner:
         inputs: TaskIO,
         outputs: Mapping[str, Artifact],
         attempt_dir: AttemptDir,
+        pod: Pod,
         dies: bool = False,
     ) -> None:
         """Run the command of the container or of its driver once."""
         message = executor_io.executor_input(inputs, outputs, self._task, attempt_dir, self._context.legacy)
-        view = executor_io.view(message, inputs, outputs, self._context.job)
-        uris = [artifact.uri for artifact in outputs.values()]
-        _make_room(uris, message)
-        argv = self._command_line([*command.get("command", ()), *command.get("args", ())], view)
-        self._write_script(argv)
+        view = executor_io.view(message, inputs, outputs, self._context.job, pod.path)
+        places = [pod.path(artifact.uri) for artifact in outputs.values()]
+        _make_room(places, message)
+        env = {**self._env, **pod.environment}
+        argv = self._command_line([*command.get("command", ()), *command.get("args", ())], view, env)
+        self._write_script(argv, env)
         self._say(f"--- {what}")
         begun = os.fstat(self._log.fileno()).st_size
-        status = self._run(argv, (lambda: has_begun(uris)) if dies else None)
+        status = self._run(argv, env, (lambda: has_begun(places)) if dies else None)
         if dies:
             self._say(f"--- {_ON_PURPOSE}")
             raise _StepError(_ON_PURPOSE)
         if status:
             raise _StepError(describe_exit(status, self._context.log(self._task.node), begun))
 
-    def _command_line(self, arguments: Sequence[str], view: View) -> list[str]:
+    def _command_line(self, arguments: Sequence[str], view: View, env: Mapping[str, str]) -> list[str]:
         if not arguments:
             do = "set the command in the component, or in KubeflowV2DagRunnerConfig's default_commands"
             raise InfeedError("the job leaves the command to the image's entry point", where=self._task.node, do=do)
         words = fill_arguments(arguments, view)
-        return self._context.launcher.command(
-            with_local_job_service(words) if starts_custom_job(words) else words, self._env
-        )
+        return self._context.launcher.command(with_local_job_service(words) if starts_custom_job(words) else words, env)
 
-    def _run(self, argv: Sequence[str], dies_when: Callable[[], bool] | None) -> int:
-        context, env = self._context, {**self._context.launcher.environment, **self._env}
+    def _run(self, argv: Sequence[str], env: Mapping[str, str], dies_when: Callable[[], bool] | None) -> int:
+        context, env = self._context, {**self._context.launcher.environment, **env}
         try:
             return launch.run_process(
                 argv, cwd=context.project, env=env, log=self._log, lock=context.store.lock, dies_when=dies_when
@@ -209,9 +231,9 @@ class _StepRunner:
             do = "rehearse in an image that has the program: --image NAME"
             raise InfeedError(f"cannot start {argv[0]!r}: {error.strerror}", where=self._task.node, do=do) from error
 
-    def _write_script(self, argv: Sequence[str]) -> None:
+    def _write_script(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
         """Write a script that repeats the command by hand."""
-        env = {**self._context.launcher.environment, **self._env}
+        env = {**self._context.launcher.environment, **env}
         lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
         lines = ["#!/bin/sh", f"cd {shlex.quote(self._context.project)}", *lines, f"exec {shlex.join(argv)}", ""]
         self._context.log(self._task.node).with_suffix(".sh").write_text("\n".join(lines), encoding="utf-8")
@@ -221,10 +243,10 @@ class _StepRunner:
         self._log.flush()
 
 
-def _make_room(uris: Sequence[str], message: Any) -> None:
+def _make_room(paths: Sequence[str], message: Any) -> None:
     """Create the parent folders of the outputs, as Kubeflow's launcher does, but not the outputs."""
-    files = [spec["outputFile"] for spec in message["outputs"]["parameters"].values()]
-    for path in (*uris, *files, message["outputs"]["outputFile"]):
+    values = [spec["outputFile"] for spec in message["outputs"]["parameters"].values()]
+    for path in (*paths, *values, message["outputs"]["outputFile"]):
         os.makedirs(os.path.dirname(path), exist_ok=True)
 
 

@@ -1,0 +1,102 @@
+"""Plays Kubeflow's launcher: downloads the inputs of a step from the store, and uploads its outputs.
+
+The launcher gives each step a pod of its own, whose disk is lost after the step. Here the pod is a folder below the
+root of the rehearsal, removed after the step; `INFEED_LAUNCHER_ROOT` tells the step where it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.launcher_paths import ROOT_VARIABLE, local_path
+from infeed.pipelines.rehearse.executor_io import Artifact
+
+_DEPTH = 100  # folders below an artifact
+
+
+@dataclass(frozen=True)
+class Pod:
+    """Disk of one attempt of a step.
+
+    Attributes:
+      folder: parent of the folders `gcs`, `minio` and `s3`; None if the artifacts are on this machine.
+    """
+
+    folder: str | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Environment variables of the step."""
+        return {ROOT_VARIABLE: self.folder} if self.folder else {}
+
+    def path(self, uri: str) -> str:
+        """Return the path of an artifact for the step: local if the launcher knows the scheme."""
+        return (self.folder and local_path(uri, self.folder)) or uri
+
+    def download(self, inputs: Mapping[str, Sequence[Artifact]]) -> None:
+        """Download the first artifact of each input, as the launcher does.
+
+        Raises:
+          InfeedError: an artifact is not in the store.
+        """
+        for key, found in inputs.items():
+            for artifact in found[:1]:
+                path = self.path(artifact.uri)
+                if path != artifact.uri:
+                    _download(artifact.uri, path, key)
+
+    def upload(self, outputs: Mapping[str, Sequence[Artifact]]) -> None:
+        """Upload the outputs that exist, and check that they arrived.
+
+        Raises:
+          InfeedError: the store lacks a file after the upload.
+        """
+        for key, found in outputs.items():
+            for artifact in found:
+                path = self.path(artifact.uri)
+                if path != artifact.uri and os.path.exists(path):
+                    files.copy(path, artifact.uri)
+                    _check_complete(path, artifact.uri, key)
+
+
+@contextmanager
+def pod_below(folder: Path | None) -> Iterator[Pod]:
+    """Yield a new pod, and remove its disk afterwards. Without a folder, the steps see the artifacts themselves."""
+    if folder is None:
+        yield Pod()
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield Pod(str(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _download(uri: str, path: str, key: str) -> None:
+    try:
+        files.copy(uri, path)
+    except FileNotFoundError:  # a step may write no file; the launcher then downloads nothing
+        return
+    except OSError as error:
+        do = "check the store, and rehearse again"
+        raise InfeedError(f"cannot download the input {key!r}: {error}", where=uri, do=do) from error
+
+
+def _check_complete(path: str, uri: str, key: str) -> None:
+    sent = {files.relative(file.path, path): file.size for file in files.list_files(path, depth=_DEPTH)}
+    there = {files.relative(file.path, uri): file.size for file in files.list_files(uri, depth=_DEPTH)}
+    lost = sorted(name for name, size in sent.items() if there.get(name) != size)
+    if lost:
+        raise InfeedError(
+            f"the store lost {lost[0]} of the output {key!r}" + (f" and {len(lost) - 1} more" if lost[1:] else ""),
+            where=files.join(uri, lost[0]),
+            do="check the store; Kubeflow's launcher does not notice the loss, and the next step fails",
+        )
