@@ -72,5 +72,7 @@ def listed(items: list[str] | tuple[str, ...]) -> str:
 
 def short_path(path: str | Path) -> str:
     """Relative to the working directory where that is shorter, so that it can be read and pasted."""
+    if "://" in str(path):
+        return str(path)
     relative = os.path.relpath(path)
     return relative if len(relative) < len(str(path)) else str(path)

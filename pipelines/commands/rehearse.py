@@ -140,7 +140,7 @@ def summary(rehearsal: Rehearsal, root: Path) -> Text:
                 lines.append(("blessed", "yes" if artifact.metadata["blessed"] else "no"))
             if artifact.title == "tfx.PushedModel" and artifact.metadata.get("pushed"):
                 lines.append(("pushed to", short_path(artifact.metadata["pushed_destination"])))
-    lines += [("artifacts", short_path(root / "artifacts")), ("logs", short_path(root / "logs" / rehearsal.name))]
+    lines += [("artifacts", short_path(rehearsal.artifacts)), ("logs", short_path(root / "logs" / rehearsal.name))]
     return Text("\n") + in_lines(dict(lines).items(), width=12)
 
 

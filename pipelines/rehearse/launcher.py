@@ -82,9 +82,8 @@ def pod_below(folder: Path | None) -> Iterator[Pod]:
 
 def _download(uri: str, path: str, key: str) -> None:
     try:
-        files.copy(uri, path)
-    except FileNotFoundError:  # a step may write no file; the launcher then downloads nothing
-        return
+        if files.exists(uri):  # a step may write no file, and the launcher then downloads nothing
+            files.copy(uri, path)
     except OSError as error:
         do = "check the store, and rehearse again"
         raise InfeedError(f"cannot download the input {key!r}: {error}", where=uri, do=do) from error

@@ -228,10 +228,12 @@ class Rehearsal:
       name: name of the rehearsal and of its folders.
       report: states of the steps.
       outputs: artifacts of the successful nodes by node and key.
+      artifacts: folder of all artifacts, on this machine or in a store.
     """
 
     name: str
     report: RunReport
+    artifacts: str = ""
     outputs: Mapping[str, Mapping[str, Sequence[Artifact]]] = field(default_factory=dict)
 
 
@@ -260,7 +262,8 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
         context = _context(job, options, root, store, launcher, inputs)
         executor = DagExecutor(context, tasks, on_change)
         executor.run(TaskIO(inputs))
-        return Rehearsal(context.run, executor.tracker.report(), executor.outputs)
+        artifacts = context.artifacts or str(root / "artifacts")
+        return Rehearsal(context.run, executor.tracker.report(), artifacts, executor.outputs)
 
 
 def _root_parameters(job: CompiledJob, given: Sequence[str]) -> dict[str, Any]:

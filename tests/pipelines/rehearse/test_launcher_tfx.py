@@ -1,0 +1,112 @@
+"""The template of tables on Kubeflow with a root on S3: compiled, and rehearsed with a launcher and an S3 server.
+
+Nothing stands for the bucket: the steps read and write it themselves, or through the paths of the launcher.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from infeed.components.dataset import files
+from infeed.pipelines.job.compiled import STEP, CompiledJob
+
+pytestmark = pytest.mark.tfx
+
+INFEED = Path(sys.executable).with_name("infeed")
+ROOT = "s3://bucket/launched"
+DEPLOY = f"""
+deploy:
+  image: registry.example/infeed:1
+  root: {ROOT}
+  data: {ROOT}/data/breast_cancer.csv
+  resources: {{default: {{retries: 1}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def store(s3_endpoint: str) -> Mapping[str, str]:
+    """Variables by which clients find the S3 server."""
+    return {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+
+
+@pytest.fixture(scope="module")
+def launched(
+    tmp_path_factory: pytest.TempPathFactory,
+    table_run: SimpleNamespace,
+    warm: Mapping[str, str],
+    store: Mapping[str, str],
+) -> SimpleNamespace:
+    """The template run here; and copied, compiled and rehearsed on S3. The Trainer's first attempt is killed."""
+    folder = tmp_path_factory.mktemp("launched")
+    environment = {**os.environ, **warm, **store}
+
+    def infeed(*words: object, cwd: Path) -> str:
+        command = [INFEED, *map(str, words)]
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    infeed("new", "tabular", "project", cwd=folder)
+    project = folder / "project"
+    with (project / "config.yaml").open("a") as config:
+        config.write(DEPLOY)
+    infeed("compile", "config.yaml", *table_run.options, "--output", "job.yaml", cwd=project)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in store.items():
+            patch.setenv(name, value)
+        files.copy(str(table_run.root / "data" / "breast_cancer.csv"), f"{ROOT}/data/breast_cancer.csv")
+        options = ("--root", folder / "rehearsal", "--map", "s3://bucket=s3://bucket", "--fail", "Trainer")
+        rehearsal = json.loads(infeed("rehearse", "job.yaml", *options, "--json", cwd=project))
+        [version] = files.list_folders(f"{ROOT}/serving")
+        files.copy(f"{ROOT}/serving/{version}", str(folder / version))
+    here = Path(table_run.result["outcome"]["pushed"])
+    return SimpleNamespace(rehearsal=rehearsal, job=project / "job.yaml", here=here, there=folder / version)
+
+
+def test_every_step_runs_behind_our_entry_point(launched: SimpleNamespace) -> None:
+    job = CompiledJob.read(launched.job)
+    assert {tuple(executor["container"]["command"]) for executor in job.executors} == {STEP}
+    assert job.target == "kubeflow"
+    assert {node["state"] for node in launched.rehearsal["report"]["nodes"]} == {"done"}
+
+
+def test_the_artifacts_and_their_metadata_name_the_store(launched: SimpleNamespace) -> None:
+    assert launched.rehearsal["artifacts"] == f"{ROOT}/artifacts"
+    outputs = launched.rehearsal["outputs"]
+    uris = [found["uri"] for node in outputs.values() for [found] in node.values()]
+    assert all(uri.startswith(f"{ROOT}/artifacts/") for uri in uris)
+    blessing = outputs["Evaluator"]["blessing"][0]["metadata"]
+    assert outputs["Trainer"]["model"][0]["uri"] in blessing.values()
+    assert "/pods/" not in json.dumps(outputs)
+
+
+def test_no_pod_is_left(launched: SimpleNamespace) -> None:
+    assert not list(Path(launched.rehearsal["logs"]).parents[1].glob("pods/*"))
+
+
+def test_the_pushed_model_is_the_one_of_a_run_on_this_machine(
+    launched: SimpleNamespace, warm: Mapping[str, str]
+) -> None:
+    [data] = (launched.here.parents[1] / "data").glob("*.csv")
+    script = (
+        "import dataclasses, json, sys; from infeed.pipelines.predict.predict import predict; "
+        "print(json.dumps([[dataclasses.asdict(p) for p in predict(model, [sys.argv[1]])] for model in sys.argv[2:]]))"
+    )
+    command = [sys.executable, "-c", script, str(data), str(launched.here), str(launched.there)]
+    done = subprocess.run(command, env={**os.environ, **warm}, capture_output=True, text=True, check=True)
+    here, there = json.loads(done.stdout.splitlines()[-1])
+    assert [one["value"] for one in here] == [one["value"] for one in there]
+    assert [one["probability"] for one in here] == pytest.approx([one["probability"] for one in there], abs=1e-5)
