@@ -328,7 +328,7 @@ def _artifacts_in_store(job: CompiledJob, options: RehearseOptions) -> str:
         return ""
     if not job.uses_launcher and not job.root.startswith("gs://"):
         do = "compile the job again with infeed compile, or use a root on gs://"
-        raise InfeedError(f"TensorFlow cannot open the root {job.root}", where=f"job {job.name!r}", do=do)
+        raise InfeedError(f"the root is {job.root}, which TensorFlow cannot open", where=f"job {job.name!r}", do=do)
     return job.root
 
 
