@@ -1,0 +1,91 @@
+"""The entry point of a step: what TFX is given, what the launcher finds; `test_launcher_tfx` runs a whole pipeline."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.dataset import files
+from infeed.components.kubeflow import step
+
+pytestmark = pytest.mark.tfx
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The disk of the pod: parent of `s3` and `gcs`."""
+    monkeypatch.setenv("INFEED_LAUNCHER_ROOT", str(tmp_path / "pod"))
+    return tmp_path / "pod"
+
+
+@pytest.fixture
+def tfx(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The messages that TFX's entry point was given. It writes its outputs as it names them, and ends by SystemExit."""
+    given: list[Any] = []
+
+    def run_module(name: str, **_: Any) -> None:
+        message = json.loads(sys.argv[sys.argv.index(step.ARGUMENT) + 1])
+        given.append(message)
+        outputs = message["outputs"]
+        Path(outputs["outputFile"]).write_text(json.dumps({"artifacts": outputs["artifacts"]}))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(runpy, "run_module", run_module)
+    monkeypatch.setattr(sys, "argv", [])
+    return given
+
+
+def artifacts(*uris: str, **metadata: str) -> Any:
+    return {"artifacts": [{"uri": uri, "metadata": metadata} for uri in uris]}
+
+
+def command(tmp_path: Path, inputs: Any, outputs: Any, *more: str) -> list[str]:
+    output_file = str(tmp_path / "output.json")
+    message = {"inputs": {"artifacts": inputs}, "outputs": {"artifacts": outputs, "outputFile": output_file}}
+    return ["--executor_class_path", "x.Executor", step.ARGUMENT, json.dumps(message), *more]
+
+
+def test_tfx_sees_local_paths_and_the_launcher_uris(pod: Path, tfx: list[Any], tmp_path: Path) -> None:
+    outputs = {"model": artifacts("s3://b/run/model", of="s3://b/run/examples", other="s3://elsewhere/x")}
+    step.main(command(tmp_path, {"examples": artifacts("s3://b/run/examples")}, outputs))
+    [seen] = tfx
+    assert seen["inputs"]["artifacts"]["examples"]["artifacts"][0]["uri"] == f"{pod}/s3/b/run/examples"
+    [model] = seen["outputs"]["artifacts"]["model"]["artifacts"]
+    assert model["uri"] == f"{pod}/s3/b/run/model"
+    assert model["metadata"] == {"of": f"{pod}/s3/b/run/examples", "other": "s3://elsewhere/x"}
+    assert json.loads((tmp_path / "output.json").read_text())["artifacts"] == outputs
+
+
+def test_an_artifact_without_files_is_an_empty_folder(pod: Path, tfx: list[Any], tmp_path: Path) -> None:
+    step.main(command(tmp_path, {"blessing": artifacts("gs://b/run/blessing")}, {}))
+    assert list((pod / "gcs" / "b" / "run" / "blessing").iterdir()) == []
+
+
+def test_later_artifacts_of_an_input_are_downloaded_here(s3: str, pod: Path, tfx: list[Any], tmp_path: Path) -> None:
+    files.write_bytes(f"{s3}/2/Split-train/data", b"rows")
+    step.main(command(tmp_path, {"examples": artifacts(f"{s3}/1", f"{s3}/2")}, {}))
+    [seen] = tfx
+    second = Path(seen["inputs"]["artifacts"]["examples"]["artifacts"][1]["uri"])
+    assert (second / "Split-train" / "data").read_bytes() == b"rows"
+
+
+def test_workers_of_a_cluster_get_the_uris(pod: Path, tfx: list[Any], tmp_path: Path) -> None:
+    step.main(command(tmp_path, {"examples": artifacts("gs://b/examples")}, {}, "--runner=FlinkRunner"))
+    assert tfx[0]["inputs"]["artifacts"]["examples"]["artifacts"][0]["uri"] == "gs://b/examples"
+
+
+def test_a_step_that_fails_writes_no_output(pod: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(name: str, **_: Any) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(runpy, "run_module", fails)
+    monkeypatch.setattr(sys, "argv", [])
+    with pytest.raises(SystemExit) as end:
+        step.main(command(tmp_path, {}, {"model": artifacts("s3://b/model")}))
+    assert end.value.code == 3
+    assert not (tmp_path / "output.json").exists()
