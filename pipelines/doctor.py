@@ -61,7 +61,13 @@ for package in ("tfx-infeed", "tfx", "tensorflow", "keras", "apache-beam", "ml-m
     except metadata.PackageNotFoundError:
         pass
 beam_worker = pathlib.Path("/opt/apache/beam/boot").exists()
-found = {"python": platform.python_version(), "versions": versions, "code": code.hexdigest()}
+clients = {"gs://": "GcsFileSystem", "s3://": "S3FileSystem"}
+try:
+    from pyarrow import fs
+    stores = [scheme for scheme, client in clients.items() if hasattr(fs, client)]
+except ImportError:
+    stores = []
+found = {"python": platform.python_version(), "versions": versions, "code": code.hexdigest(), "stores": stores}
 print(json.dumps({**found, "beam_worker": beam_worker}))
 """
 _IMAGE_SECONDS = 600  # the engine may need to pull the image
@@ -260,12 +266,13 @@ def _file(file: Path, origin: str) -> Finding:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Package versions, a digest of this package's code, and whether Dataflow can start Beam workers."""
+    """Package versions, a digest of this package's code, stores that it opens, and whether it has Beam's worker."""
 
     python: str
     versions: dict[str, str]
     code: str
     beam_worker: bool = False
+    stores: Sequence[str] = ()
 
 
 def image_findings(image: str, *, for_dataflow: bool = False) -> Iterator[Finding]:
@@ -286,6 +293,7 @@ def image_findings(image: str, *, for_dataflow: bool = False) -> Iterator[Findin
     there, here = _inventory(done.stdout), _inventory(_run_here())
     yield Finding("image", image, f"{engine.size(image)}, Python {there.python} (here {here.python})")
     yield from compare(there, here)
+    yield _stores(there)
     if for_dataflow and not there.beam_worker:
         do = "Add it to the image: see docs/image.md."
         yield Finding("image", "Beam worker", "missing /opt/apache/beam/boot, which Dataflow starts", Level.PROBLEM, do)
@@ -318,6 +326,14 @@ def _own_code(there: Inventory, here: Inventory) -> Finding:
     if there.code != here.code:
         return Finding("image", _OURS, f"{inside} in both, but the code differs", Level.PROBLEM, do)
     return Finding("image", _OURS, f"{inside}, same code")
+
+
+def _stores(there: Inventory) -> Finding:
+    missing = [scheme for scheme in ("gs://", "s3://") if scheme not in there.stores]
+    if missing:
+        do = "Install pyarrow from PyPI in the image, whose wheels have these clients."
+        return Finding("image", "object stores", f"cannot open {', '.join(missing)}", Level.PROBLEM, do)
+    return Finding("image", "object stores", ", ".join(there.stores))
 
 
 def _minor(version: str) -> Sequence[str]:

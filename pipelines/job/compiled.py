@@ -18,12 +18,14 @@ from typing import Any, Literal
 import yaml
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.pipelines.job.parameters import Parameter, Value, declared_type, legacy_value
 
 Target = Literal["kubeflow", "vertex"]  # platform that runs a compiled pipeline
 Schema = Literal["2.0", "2.1"]  # version of the PipelineSpec
 Spec = dict[str, Any]  # a message of the pipeline spec as JSON; `compile` and `without_cache` change it in place
 
+_TFX_STEP = "kubeflow_v2_run_executor"  # TFX's own entry point
 STEP = ("python", "-m", "infeed.components.kubeflow.step")  # entry point that `compile` writes for Kubeflow
 _DEEPEST = 200
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast
@@ -107,6 +109,25 @@ class CompiledJob:
     def uses_launcher(self) -> bool:
         """Whether the steps work on the local paths of Kubeflow's launcher."""
         return any(tuple(container.get("command", ())) == STEP for container in self._containers)
+
+    def check_store(self) -> None:
+        """Check that the steps can open the job's root on Kubeflow, before any path is mapped.
+
+        Raises:
+          InfeedError: Kubeflow's launcher does not know the scheme; or TFX's own entry point would open the root by
+            TensorFlow, which has no S3.
+        """
+        scheme, is_uri, _ = self.root.partition("://")
+        if not is_uri:
+            return
+        where = f"job {self.name!r}, pipeline root"
+        if scheme not in FOLDERS:
+            known = ", ".join(f"{one}://" for one in FOLDERS)
+            raise InfeedError(f"Kubeflow cannot store artifacts on {scheme}://", where=where, do=f"use one of {known}")
+        commands = [" ".join(container.get("command", ())) for container in self._containers]
+        if scheme != "gs" and any(_TFX_STEP in command for command in commands):
+            do = "compile the job with infeed compile --target kubeflow, or use a root on gs://"
+            raise InfeedError(f"the steps open {self.root} by TensorFlow, which has no S3", where=where, do=do)
 
     @property
     def _containers(self) -> list[Mapping[str, Any]]:

@@ -246,6 +246,8 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
     """
     locations = Locations(options.maps)
     options = dataclasses.replace(options, target=options.target or job.target)
+    if options.target == "kubeflow":
+        job.check_store()
     job = dataclasses.replace(job, spec=locations.apply(job.spec), runtime=locations.apply(job.runtime))
     inputs = locations.apply(_root_parameters(job, options.parameters))
     tasks = job.tasks
@@ -318,17 +320,10 @@ def _context(
 
 
 def _artifacts_in_store(job: CompiledJob, options: RehearseOptions) -> str:
-    """Return the job's root if it stays in a store that Kubeflow's launcher knows; empty for a folder of this machine.
-
-    Raises:
-      InfeedError: the steps cannot open the root, because they do not use the launcher's paths.
-    """
+    """Return the job's root if it stays in a store that Kubeflow's launcher knows; empty for a folder of this machine."""
     kept = any(map_.source == map_.target and job.root.startswith(map_.source) for map_ in options.maps)
     if options.target != "kubeflow" or not kept or local_path(job.root) is None:
         return ""
-    if not job.uses_launcher and not job.root.startswith("gs://"):
-        do = "compile the job again with infeed compile, or use a root on gs://"
-        raise InfeedError(f"the root is {job.root}, which TensorFlow cannot open", where=f"job {job.name!r}", do=do)
     return job.root
 
 

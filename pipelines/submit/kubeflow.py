@@ -255,6 +255,7 @@ def _check(job: CompiledJob) -> None:
     if foreign := sorted(kind for kind in job.accelerators if "/" not in kind):
         what = f"accelerator is {foreign[0]!r}, but Kubernetes uses names such as nvidia.com/gpu"
         raise InfeedError(what, where=f"job {job.name!r}", do=_COMPILE)
+    job.check_store()
     root = job.root
     if root and "://" not in root:
         what = f"the pipeline's root {root!r} is a local folder, where no pod can write"

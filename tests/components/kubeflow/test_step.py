@@ -36,7 +36,7 @@ def tfx(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         raise SystemExit(0)
 
     monkeypatch.setattr(runpy, "run_module", run_module)
-    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "argv", ["step"])
     return given
 
 
@@ -84,7 +84,7 @@ def test_a_step_that_fails_writes_no_output(pod: Path, tmp_path: Path, monkeypat
         raise SystemExit(3)
 
     monkeypatch.setattr(runpy, "run_module", fails)
-    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "argv", ["step"])
     with pytest.raises(SystemExit) as end:
         step.main(command(tmp_path, {}, {"model": artifacts("s3://b/model")}))
     assert end.value.code == 3

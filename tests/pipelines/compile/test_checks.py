@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.compile.checks import check_accelerators, check_target, vertex_accelerators
+from infeed.pipelines.compile.checks import check_accelerators, check_stores, check_target, vertex_accelerators
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
@@ -76,3 +76,31 @@ def test_an_accelerator_that_does_not_exist_is_told_with_those_that_do() -> None
     check_accelerators(["NVIDIA_L4", "TPU_V3"])
     with pytest.raises(InfeedError, match=r"no accelerator 'NVIDIA_T4'(.|\n)*use one of .*NVIDIA_TESLA_T4"):
         check_accelerators(["NVIDIA_L4", "NVIDIA_T4"])
+
+
+@pytest.mark.parametrize(
+    ("root", "data", "target", "where"),
+    [
+        ("hdfs://host/taxi", "s3://b/data", "kubeflow", "deploy.root"),
+        ("s3://b/taxi", "abfs://b/data", "kubeflow", "deploy.data"),
+        ("s3://b/taxi", "gs://b/data", "vertex", "deploy.root"),
+        ("gs://b/taxi", "s3://b/data", "vertex", "deploy.data"),
+    ],
+)
+def test_a_store_that_the_steps_cannot_open_is_refused(root: str, data: str, target: Any, where: str) -> None:
+    with pytest.raises(InfeedError, match="cannot open") as error:
+        check_stores(root, data, target)
+    assert error.value.where == where
+
+
+@pytest.mark.parametrize("scheme", ["gs", "s3", "minio"])
+def test_kubeflow_opens_every_store_of_its_launcher(scheme: str) -> None:
+    check_stores(f"{scheme}://b/taxi", f"{scheme}://b/data", "kubeflow")
+    check_stores("/home/me/taxi", "data.csv", "kubeflow")
+
+
+def test_workers_of_a_cluster_cannot_write_models_to_s3() -> None:
+    with pytest.raises(InfeedError, match="FlinkRunner") as error:
+        check_stores("s3://b/taxi", "s3://b/data", "kubeflow", ["--runner=FlinkRunner"])
+    assert error.value.where == "deploy.root"
+    check_stores("gs://b/taxi", "s3://b/data", "kubeflow", ["--runner=FlinkRunner"])

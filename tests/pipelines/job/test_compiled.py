@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.job.compiled import CompiledJob, Parameter
+from infeed.pipelines.job.compiled import STEP, CompiledJob, Parameter
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PARAMETERS = {
@@ -90,3 +90,19 @@ def test_what_is_no_compiled_pipeline_is_told(tmp_path: Path, text: str, reason:
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"none\.json"):
         CompiledJob.read(tmp_path / "none.json")
+
+
+def job_on(root: str, *command: str) -> CompiledJob:
+    executors = {"Trainer_executor": {"container": {"image": "i", "command": [*command]}}}
+    spec = {"pipelineInfo": {"name": "taxi"}, "defaultPipelineRoot": root, "deploymentSpec": {"executors": executors}}
+    return CompiledJob(spec)
+
+
+def test_tfx_own_steps_cannot_open_s3() -> None:
+    tfx = ("python", "-m", "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor")
+    job_on("gs://b/taxi", *tfx).check_store()
+    job_on("s3://b/taxi", *STEP).check_store()
+    job_on("runs/taxi", *tfx).check_store()
+    for root in ("s3://b/taxi", "minio://b/taxi"):
+        with pytest.raises(InfeedError, match="has no S3"):
+            job_on(root, *tfx).check_store()

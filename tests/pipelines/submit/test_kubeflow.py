@@ -323,6 +323,8 @@ def test_a_job_for_another_platform_is_refused_before_anything_is_sent(
             submit(jobs.spec(deploymentSpec={"executors": {"Trainer_executor": {kind: {}}}}))
     with pytest.raises(InfeedError, match=r"'runs/taxi'(.|\n)*s3://bucket/folder"):
         submit(jobs.spec(defaultPipelineRoot="runs/taxi"))
+    with pytest.raises(InfeedError, match="hdfs://"):
+        submit(jobs.spec(defaultPipelineRoot="hdfs://host/taxi"))
     with pytest.raises(InfeedError, match=r"accelerator is 'NVIDIA_L4'"):
         submit(jobs.spec(deploymentSpec=jobs.with_accelerator("NVIDIA_L4")))
     assert server.asked == []
