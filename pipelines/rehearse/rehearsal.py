@@ -320,7 +320,7 @@ def _context(
 
 
 def _artifacts_in_store(job: CompiledJob, options: RehearseOptions) -> str:
-    """Return the job's root if it stays in a store that Kubeflow's launcher knows; empty for a folder of this machine."""
+    """Return the job's root if it stays in a store of Kubeflow's launcher; empty for a folder of this machine."""
     kept = any(map_.source == map_.target and job.root.startswith(map_.source) for map_ in options.maps)
     if options.target != "kubeflow" or not kept or local_path(job.root) is None:
         return ""
