@@ -1,6 +1,7 @@
 """Entry point of a step on Kubeflow Pipelines: run TFX's executor on the files that the launcher downloads and uploads.
 
-    python -m infeed.components.kubeflow.step --executor_class_path NAME --json_serialized_invocation_args '{{$}}' ...
+    python -m infeed.components.kubeflow.step [--in-place] --executor_class_path NAME
+        --json_serialized_invocation_args '{{$}}' ...
 
 TFX's own entry point opens the URIs of artifacts. That fails on `s3://` and `minio://`, which TensorFlow cannot open,
 and on `gs://` reads everything twice. This one hands the launcher's local paths to TFX, and puts the URIs back into the
@@ -20,6 +21,7 @@ from typing import Any
 from infeed.components.beam_runner import Named
 from infeed.components.dataset import files
 from infeed.components.kubeflow.launcher_paths import PathMap
+from infeed.components.kubeflow.packed import unpack
 
 ARGUMENT = "--json_serialized_invocation_args"
 _TFX = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
@@ -29,29 +31,31 @@ _log = logging.getLogger(__name__)
 def main(arguments: Sequence[str]) -> None:
     """Run TFX's entry point with local paths.
 
-    If a Beam option names a cluster's runner, the artifacts keep their URIs: workers do not see the disk of the pod.
+    The artifacts keep their URIs with `--in-place`, for platforms without a launcher, and if a Beam option names a
+    cluster's runner, because workers do not see the disk of the pod.
 
     Args:
-      arguments: command line of TFX's entry point.
+      arguments: command line of TFX's entry point; `--in-place` comes first.
     """
     from infeed.components.kubeflow import tfx_filesystem
 
     tfx_filesystem.register()
-    place, message = _message(arguments)
-    if Named.of(arguments).is_cluster:
-        _run_tfx(arguments)
-        return
-    uris = PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in _artifacts(message, kind))
-    _make_room(message, uris)
-    local = json.dumps(uris.to_local(message))
-    _run_tfx([*arguments[:place], local, *arguments[place + 1 :]])
+    in_place = arguments[0] == "--in-place"
+    arguments = arguments[int(in_place) :]
+    place = arguments.index(ARGUMENT) + 1
+    message = json.loads(arguments[place])
+    uris = PathMap({})
+    if not in_place and not Named.of(arguments).is_cluster:
+        uris = PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in _artifacts(message, kind))
+        _make_room(message, uris)
+    _run_tfx([*arguments[:place], json.dumps(uris.to_local(_unpacked(message))), *arguments[place + 1 :]])
     _restore_uris(message["outputs"]["outputFile"], uris)
 
 
-def _message(arguments: Sequence[str]) -> tuple[int, Any]:
-    """Return the ExecutorInput and its position in the command line."""
-    place = arguments.index(ARGUMENT) + 1
-    return place, json.loads(arguments[place])
+def _unpacked(message: Any) -> Any:
+    """Return the message with the parameters that the compiler compressed."""
+    values = {name: unpack(value) for name, value in message["inputs"].get("parameterValues", {}).items()}
+    return {**message, "inputs": {**message["inputs"], **({"parameterValues": values} if values else {})}}
 
 
 def _artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:
@@ -83,6 +87,8 @@ def _run_tfx(arguments: Sequence[str]) -> None:
 
 def _restore_uris(path: str, uris: PathMap) -> None:
     """Put the URIs back into the ExecutorOutput, from which the launcher uploads and writes metadata."""
+    if not uris.paths:
+        return
     with open(path, encoding="utf-8") as file:
         output = json.load(file)
     with open(path, "w", encoding="utf-8") as file:

@@ -23,6 +23,7 @@ import yaml
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.config import PipelineConfig, split_data
 from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources, Toleration
 from infeed.pipelines.deploy.vertex import pipeline_job
@@ -87,6 +88,8 @@ def compile_kubeflow(
     job = _compile(pipeline, image, options, parameters or {})
     spec, deploy = job["pipelineSpec"], deploy or Deploy()
     apply_settings(spec, deploy, drivers_run=options.target == "vertex")
+    for node, _ in _containers(spec):
+        shorten(node, launcher=options.target == "kubeflow")
     spec["defaultPipelineRoot"] = pipeline.pipeline_info.pipeline_root
     platform = platform_spec(spec, deploy)
     vertex = deploy.on(options.target)

@@ -27,6 +27,7 @@ Spec = dict[str, Any]  # a message of the pipeline spec as JSON; `compile` and `
 
 _TFX_STEP = "kubeflow_v2_run_executor"  # TFX's own entry point
 STEP = ("python", "-m", "infeed.components.kubeflow.step")  # entry point that `compile` writes for Kubeflow
+IN_PLACE = "--in-place"  # option of the entry point: artifacts keep their URIs
 _DEEPEST = 200
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast
 _RUN_METADATA = ("labels", "serviceAccount", "network", "encryptionSpec")

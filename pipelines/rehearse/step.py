@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from typing import IO, Any
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.components.units import size
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Spec, Task
 from infeed.pipelines.rehearse import executor_io, launch
@@ -228,6 +230,9 @@ class _StepRunner:
                 argv, cwd=context.project, env=env, log=self._log, lock=context.store.lock, dies_when=dies_when
             )
         except OSError as error:
+            if error.errno == errno.E2BIG:
+                what = f"the longest argument has {size(max(map(len, argv)))}, more than Linux allows"
+                raise InfeedError(what, where=self._task.node, do="use fewer columns, and compile again") from error
             do = "rehearse in an image that has the program: --image NAME"
             raise InfeedError(f"cannot start {argv[0]!r}: {error.strerror}", where=self._task.node, do=do) from error
 

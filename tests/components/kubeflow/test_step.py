@@ -12,6 +12,7 @@ import pytest
 
 from infeed.components.dataset import files
 from infeed.components.kubeflow import step
+from infeed.components.kubeflow.packed import pack
 
 pytestmark = pytest.mark.tfx
 
@@ -89,3 +90,12 @@ def test_a_step_that_fails_writes_no_output(pod: Path, tmp_path: Path, monkeypat
         step.main(command(tmp_path, {}, {"model": artifacts("s3://b/model")}))
     assert end.value.code == 3
     assert not (tmp_path / "output.json").exists()
+
+
+def test_compressed_parameters_are_expanded(tfx: list[Any], tmp_path: Path) -> None:
+    given = command(tmp_path, {"examples": artifacts("gs://b/examples")}, {})
+    message = json.loads(given[3])
+    message["inputs"]["parameterValues"] = {"features": pack("[1, 2]"), "epochs": 3}
+    step.main(["--in-place", *given[:3], json.dumps(message)])
+    assert tfx[0]["inputs"]["parameterValues"] == {"features": "[1, 2]", "epochs": 3}
+    assert tfx[0]["inputs"]["artifacts"]["examples"]["artifacts"][0]["uri"] == "gs://b/examples"

@@ -1,0 +1,58 @@
+"""Length of the arguments of a compiled step, which Linux limits, and compression of parameters that are too long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.packed import pack
+from infeed.components.units import size
+from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
+
+LIMIT = 128 << 10
+"""Bytes of one argument, with its final zero byte: MAX_ARG_STRLEN, https://man7.org/linux/man-pages/man2/execve.2.html."""
+_LONG = 8 << 10  # bytes of a parameter; shorter ones stay readable
+_ARTIFACTS = 16 << 10  # bytes of the message besides the parameters: artifacts with their types and metadata
+
+
+def shorten(task: Task, *, launcher: bool) -> None:
+    """Compress the long parameters of a step in place, and run the step behind the entry point that expands them.
+
+    The parameters of a step with a driver stay, because TFX's driver reads them as well.
+
+    Args:
+      task: step that runs TFX's executor in a container.
+      launcher: whether the platform has Kubeflow's launcher; without it, artifacts keep their URIs.
+
+    Raises:
+      InfeedError: an argument is still longer than Linux allows.
+    """
+    container = task.container
+    assert container is not None, "only a container has arguments"
+    given = task.spec.get("inputs", {}).get("parameters", {})
+    constants = {name: value["runtimeValue"] for name, value in given.items() if _is_text(value)}
+    long = [value for value in constants.values() if len(value["constant"]) > _LONG and task.driver is None]
+    for value in long:
+        value["constant"] = pack(value["constant"])
+    if long:
+        container["command"] = [*STEP, *(() if launcher else (IN_PLACE,))]
+    _check(task, given, [*container.get("command", ()), *container.get("args", ())])
+
+
+def _is_text(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("runtimeValue", {}).get("constant"), str)
+
+
+def _check(task: Task, given: Mapping[str, Any], words: list[str]) -> None:
+    lengths = {f"parameter {name}": len(json.dumps(value).encode()) for name, value in given.items()}
+    lengths |= {f"argument {word[:40]}": len(word.encode()) for word in words}
+    message = sum(length for name, length in lengths.items() if name.startswith("parameter")) + _ARTIFACTS
+    name, longest = max(lengths.items(), key=lambda item: item[1], default=("", 0))
+    if max(message, longest) >= LIMIT:
+        raise InfeedError(
+            f"{name} has {size(longest)}, and a step takes {size(LIMIT)} in one argument",
+            where=f"step {task.node}",
+            do="use fewer columns (--columns), or shorter names of columns",
+        )
