@@ -13,7 +13,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources
+from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, Deploy, Resources
 from infeed.pipelines.deploy.vertex import VertexOptions
 from infeed.pipelines.job.compiled import Schema, Target
 
@@ -114,9 +114,12 @@ def _check_resources(resources: Resources, target: Target, where: str) -> None:
         raise InfeedError(
             f"{target} has no accelerator {resources.accelerator!r}", where=where, do=_ACCELERATOR_NAMES[target]
         )
-    if target == "vertex" and (resources.node_selector or resources.tolerations):
+    foreign = [name for name in KUBERNETES_ONLY if getattr(resources, name)] if target == "vertex" else []
+    if foreign:
         raise InfeedError(
-            "Vertex AI does not support node selectors and tolerations", where=where, do="set an accelerator instead"
+            f"Vertex AI does not support {' and '.join(foreign)}",
+            where=f"{where}.{foreign[0]}",
+            do="remove the setting; Vertex AI chooses machines by cpu, memory and accelerator",
         )
 
 

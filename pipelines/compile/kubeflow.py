@@ -2,10 +2,6 @@
 
 TFX's compiler drops the resources of file-based ExampleGens, and has no retries and no caching per node. This module
 sets them in the compiled spec, for every node that runs in a container.
-
-Node selectors and tolerations go to the platform spec, the part of a compiled pipeline that only Kubernetes reads. The
-message is that of `kfp-kubernetes`. This module does not import the package, because its last release for protobuf 3,
-which TFX 1.16 needs, has no tolerations.
 """
 
 from __future__ import annotations
@@ -24,8 +20,9 @@ import yaml
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.compile.arguments import shorten
+from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.config import PipelineConfig, split_data
-from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources, Toleration
+from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources, quantity
 from infeed.pipelines.deploy.vertex import pipeline_job
 from infeed.pipelines.job.compiled import STEP, Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.job.parameters import mapped
@@ -91,7 +88,7 @@ def compile_kubeflow(
     for node, _ in _containers(spec):
         shorten(node, launcher=options.target == "kubeflow")
     spec["defaultPipelineRoot"] = pipeline.pipeline_info.pipeline_root
-    platform = platform_spec(spec, deploy)
+    platform = platform_spec([node for node, _ in _containers(spec)], deploy)
     vertex = deploy.on(options.target)
     run_metadata = pipeline_job(vertex) if vertex else {}
     job = relative_function_paths(job, options.folder) if options.folder else job
@@ -133,7 +130,7 @@ def _text(
         return yaml.safe_dump_all(documents, sort_keys=True, width=120)
     if platform:
         raise InfeedError(
-            "JSON cannot hold node selectors and tolerations",
+            "JSON cannot hold settings of pods, such as node selectors and secrets",
             where=str(output),
             do="name the output *.yaml, which holds them in a second document",
         )
@@ -212,6 +209,8 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy, *, drivers_run: bool
         resources = deploy.resources_of(node.name)
         if limits := container_resources(resources):
             container["resources"] = limits
+        if resources.env:
+            container["env"] = [{"name": name, "value": value} for name, value in resources.env.items()]
         if resources.retries:
             node.spec["retryPolicy"] = {"maxRetryCount": resources.retries, **_BACKOFF}
         if not cached(node, resources, drivers_run):
@@ -232,6 +231,10 @@ def container_resources(resources: Resources) -> dict[str, Any]:
         spec["cpuLimit"] = resources.cores
     if resources.memory_bytes is not None:
         spec["memoryLimit"] = resources.memory_bytes / 1e9
+    if resources.cpu_request is not None:
+        spec["cpuRequest"] = quantity(resources.cpu_request, "cpu_request")
+    if resources.memory_request is not None:
+        spec["memoryRequest"] = quantity(resources.memory_request, "memory_request") / 1e9
     if resources.accelerator is not None:
         count = str(resources.accelerators or 1)  # JSON of protobuf writes an int64 as a string
         spec["accelerator"] = {"type": resources.accelerator, "count": count}
@@ -247,33 +250,6 @@ def check_names(deploy: Deploy, nodes: list[str]) -> None:
             where="deploy.resources",
             do=f"use {DEFAULT} or one of {', '.join(sorted(nodes))}",
         )
-
-
-def platform_spec(spec: Mapping[str, Any], deploy: Deploy) -> dict[str, Any] | None:
-    """Return the platform spec, with a KubernetesExecutorConfig per node that needs one, or None if no node does."""
-    configs = {
-        node.component["executorLabel"]: executor_config(deploy.resources_of(node.name))
-        for node, _ in _containers(spec)
-    }
-    executors = {label: config for label, config in configs.items() if config}
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}} if executors else None
-
-
-def executor_config(resources: Resources) -> dict[str, Any]:
-    """Return the KubernetesExecutorConfig of a node. Empty if any machine will do."""
-    config: dict[str, Any] = {}
-    if resources.node_selector:
-        config["nodeSelector"] = {"labels": dict(resources.node_selector)}
-    if resources.tolerations:
-        config["tolerations"] = [_toleration(toleration) for toleration in resources.tolerations]
-    return config
-
-
-def _toleration(toleration: Toleration) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(toleration).items() if value is not None}
-    if "seconds" in fields:
-        fields["tolerationSeconds"] = str(fields.pop("seconds"))  # an int64
-    return fields
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[Task, Spec]]:

@@ -15,16 +15,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-from infeed.components.checks import about, as_tuples, at_least, check_choices
+from infeed.components.checks import about, as_tuples, at_least, require
 from infeed.components.errors import InfeedError
+from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
 
-Operator = Literal["Equal", "Exists"]
-Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 DEFAULT = "default"
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
@@ -33,18 +31,34 @@ _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 
-@dataclass(frozen=True)
-class Toleration:
-    """Kubernetes toleration of a taint. The fields are those of Kubernetes; `seconds` is `tolerationSeconds`."""
-
-    key: str | None = None
-    operator: Operator = "Equal"
-    value: str | None = None
-    effect: Effect | None = None
-    seconds: int | None = None
-
-    def __post_init__(self) -> None:
-        check_choices(self)
+_QUANTITIES = ("cpu", "memory", "cpu_request", "memory_request", "shared_memory")
+_MERGED = {"env", "labels", "annotations"}
+KUBERNETES_ONLY = (
+    "cpu_request",
+    "memory_request",
+    "node_selector",
+    "node_affinity",
+    "tolerations",
+    "secrets",
+    "config_maps",
+    "volumes",
+    "ephemeral_volumes",
+    "shared_memory",
+    "image_pull_secrets",
+    "labels",
+    "annotations",
+    "timeout",
+)
+"""Settings of Resources that Vertex AI does not have."""
+_LISTS = (
+    "node_affinity",
+    "tolerations",
+    "secrets",
+    "config_maps",
+    "volumes",
+    "ephemeral_volumes",
+    "image_pull_secrets",
+)
 
 
 @dataclass(frozen=True)
@@ -57,30 +71,60 @@ class Resources:
       accelerator: type of GPU or TPU. Kubeflow uses Kubernetes resources, such as nvidia.com/gpu or google.com/tpu;
         Vertex AI uses names such as NVIDIA_L4.
       accelerators: number of accelerators. Defaults to 1 if `accelerator` is set.
-      node_selector: labels that the machine must have. Kubeflow only.
-      tolerations: taints that the machine may have. Kubeflow only.
       retries: number of restarts after a failure.
-      cache: whether to reuse earlier outputs if inputs and options of the node are the same.
+      cache: whether the platform may reuse cached outputs.
+      env: environment variables of the container.
+      cpu_request, memory_request: guaranteed cores and memory; Kubernetes defaults to the limits. This setting and all
+        that follow are for Kubeflow only.
+      node_selector: labels that the machine must have.
+      node_affinity: requirements or preferences on the labels of the machine.
+      tolerations: taints that the machine may have.
+      secrets: Secrets that the container gets as environment variables or files.
+      config_maps: ConfigMaps that the container gets likewise.
+      volumes: PersistentVolumeClaims to mount.
+      ephemeral_volumes: volumes of the pod's own, deleted with the pod.
+      shared_memory: size of /dev/shm as a Kubernetes quantity: 4Gi.
+      image_pull_secrets: Secrets of the image's registry.
+      labels, annotations: metadata of the pod.
+      timeout: seconds after which Kubernetes ends the pod.
     """
 
     cpu: str | None = None
     memory: str | None = None
     accelerator: str | None = None
     accelerators: int | None = None
-    node_selector: Mapping[str, str] | None = None
-    tolerations: Sequence[Toleration] | None = None
     retries: int | None = None
     cache: bool | None = None
+    env: Mapping[str, str] | None = None
+    cpu_request: str | None = None
+    memory_request: str | None = None
+    node_selector: Mapping[str, str] | None = None
+    node_affinity: tuple[NodeAffinity, ...] | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    secrets: tuple[KeySource, ...] | None = None
+    config_maps: tuple[KeySource, ...] | None = None
+    volumes: tuple[Volume, ...] | None = None
+    ephemeral_volumes: tuple[EphemeralVolume, ...] | None = None
+    shared_memory: str | None = None
+    image_pull_secrets: tuple[str, ...] | None = None
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+    timeout: int | None = None
 
     def __post_init__(self) -> None:
-        as_tuples(self, "tolerations")
-        for name, number in (("cpu", "cores"), ("memory", "memory_bytes")):
+        as_tuples(self, *_LISTS)
+        for name in _QUANTITIES:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, str(getattr(self, name)))  # YAML reads `cpu: 4` as a number
                 with about(self, name):
-                    getattr(self, number)
+                    quantity(getattr(self, name), name)
+        for limit in ("cpu", "memory"):
+            least, most = getattr(self, f"{limit}_request"), getattr(self, limit)
+            fits = None in (least, most) or quantity(least, limit) <= quantity(most, limit)
+            require(fits, self, f"{limit}_request", f"use at most the limit {limit}, {most}")
         check_accelerator(self)
         at_least(self, 0, "retries")
+        at_least(self, 1, "timeout")
 
     @functools.cached_property
     def cores(self) -> float | None:
@@ -93,8 +137,13 @@ class Resources:
         return None if self.memory is None else quantity(self.memory, "memory")
 
     def over(self, default: Resources) -> Resources:
-        """Return these resources with missing fields from `default`. An accelerator and its count stay together."""
+        """Return these resources with missing fields from `default`.
+
+        An accelerator and its count stay together. Variables, labels and annotations of both are merged.
+        """
         mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) is not None}
+        for name in _MERGED & mine.keys():
+            mine[name] = {**(getattr(default, name) or {}), **mine[name]}
         if self.accelerator is not None:
             mine["accelerators"] = self.accelerators
         return dataclasses.replace(default, **mine)

@@ -47,7 +47,8 @@ from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, R
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 from infeed.pipelines.config import Blessing
-from infeed.pipelines.deploy.options import Deploy, Resources, Toleration
+from infeed.pipelines.deploy.options import Deploy, Resources
+from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
 
 pytestmark = pytest.mark.slow  # many examples
@@ -66,6 +67,7 @@ SMALLEST = [
     ),
     *(Augment(), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
+    *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), NodeAffinity("zone", "Exists"), Volume("c", "/m")),
     *(Dataflow(), Endpoint("e", "m", "i"), Training("m"), VertexOptions("p", "r")),
 ]
 FEATURES = [

@@ -6,7 +6,8 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.compile.checks import check_accelerators, check_stores, check_target, vertex_accelerators
-from infeed.pipelines.deploy.options import Deploy, Resources
+from infeed.pipelines.deploy.options import KUBERNETES_ONLY, Deploy, Resources
+from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
 VERTEX = VertexOptions(
@@ -31,7 +32,7 @@ WRONG_FOR: dict[str, tuple[str, Deploy, str]] = {
     "node selector": (
         "vertex",
         Deploy("i", resources={"Trainer": Resources(node_selector={"pool": "gpu"})}),
-        r"node selectors",
+        r"node_selector(.|\n)*deploy\.resources\.Trainer\.node_selector",
     ),
     "a folder of this machine": (
         "vertex",
@@ -104,3 +105,24 @@ def test_workers_of_a_cluster_cannot_write_models_to_s3() -> None:
         check_stores("s3://b/taxi", "s3://b/data", "kubeflow", ["--runner=FlinkRunner"])
     assert error.value.where == "deploy.root"
     check_stores("gs://b/taxi", "s3://b/data", "kubeflow", ["--runner=FlinkRunner"])
+
+
+@pytest.mark.parametrize("name", KUBERNETES_ONLY)
+def test_vertex_refuses_every_setting_of_a_pod_by_name(name: str) -> None:
+    given: dict[str, Any] = {
+        "node_affinity": (NodeAffinity("zone", "Exists"),),
+        "tolerations": (Toleration("gpu", "Exists"),),
+        "secrets": (KeySource("s", mount="/s"),),
+        "config_maps": (KeySource("c", mount="/c"),),
+        "volumes": (Volume("c", "/m"),),
+        "ephemeral_volumes": (EphemeralVolume("/c", "1Gi"),),
+        "image_pull_secrets": ("registry",),
+        **{key: {"a": "b"} for key in ("node_selector", "labels", "annotations")},
+        **dict.fromkeys(("cpu_request", "memory_request", "shared_memory"), "1"),
+        "timeout": 60,
+    }
+    deploy = Deploy("i", resources={"Trainer": Resources(**{name: given[name]})})
+    check_target(deploy, "kubeflow")
+    with pytest.raises(InfeedError, match=name) as error:
+        check_target(deploy, "vertex")
+    assert error.value.where == f"deploy.resources.Trainer.{name}"

@@ -25,7 +25,8 @@ from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import cluster_name, compile_config, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.config import PipelineConfig
-from infeed.pipelines.deploy.options import Deploy, Resources, Toleration
+from infeed.pipelines.deploy.options import Deploy, Resources
+from infeed.pipelines.deploy.pod import Toleration
 from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
 from infeed.pipelines.job.compiled import CompiledJob, Parameter
 from infeed.pipelines.project.config_file import read_project

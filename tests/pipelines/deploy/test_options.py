@@ -7,7 +7,8 @@ import yaml
 
 from infeed.components import schema
 from infeed.components.errors import InfeedError
-from infeed.pipelines.deploy.options import Deploy, Resources, Toleration, quantity
+from infeed.pipelines.deploy.options import Deploy, Resources, quantity
+from infeed.pipelines.deploy.pod import Toleration
 from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
 
 
