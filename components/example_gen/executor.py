@@ -107,6 +107,7 @@ class Executor(EngineExecutor):
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
         _ingest(self.open(request), request, self.cluster(artifact))
         _describe(artifact, request)
+        _record_input(artifact, exec_properties)
 
 
 class FileExecutor(Executor, abc.ABC):
@@ -215,6 +216,14 @@ def _describe(artifact: types.Artifact, request: Request) -> None:
     artifact.split_names = artifact_utils.encode_split_names(list(request.splits))
     examples_utils.set_payload_format(artifact, request.payload_format)
     examples_utils.set_file_format(artifact, write_split.to_file_format_str(request.file_format))
+
+
+def _record_input(artifact: types.Artifact, exec_properties: Mapping[str, Any]) -> None:
+    """Record span and fingerprint as TFX's driver does, if they are known and no driver has recorded them."""
+    name = utils.FINGERPRINT_PROPERTY_NAME
+    if exec_properties.get(name) and not artifact.has_custom_property(name):
+        artifact.set_string_custom_property(name, exec_properties[name])
+        artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, int(exec_properties[utils.SPAN_PROPERTY_NAME]))
 
 
 def _splits(

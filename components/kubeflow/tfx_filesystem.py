@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from tfx.dsl.io import filesystem, filesystem_registry
@@ -85,8 +86,10 @@ class StoreFilesystem(filesystem.Filesystem):
 
     @staticmethod
     def stat(path: PathType) -> Any:
+        """Return `length` in bytes and `mtime_nsec`, the attributes of TensorFlow's FileStatistics that TFX reads."""
         with _missing_files():
-            return files.stat(_text(path))
+            found = files.stat(_text(path))
+        return SimpleNamespace(length=found.size, mtime_nsec=found.mtime_ns)
 
     @staticmethod
     def walk(

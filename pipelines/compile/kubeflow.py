@@ -19,6 +19,7 @@ import yaml
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.pipelines.compile import input_states
 from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.config import PipelineConfig, split_data
@@ -84,7 +85,10 @@ def compile_kubeflow(
     """
     job = _compile(pipeline, image, options, parameters or {})
     spec, deploy = job["pipelineSpec"], deploy or Deploy()
-    apply_settings(spec, deploy, drivers_run=options.target == "vertex")
+    if options.target == "kubeflow":
+        for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
+            input_states.insert(spec, node)
+    apply_settings(spec, deploy)
     for node, _ in _containers(spec):
         shorten(node, launcher=options.target == "kubeflow")
     spec["defaultPipelineRoot"] = pipeline.pipeline_info.pipeline_root
@@ -190,38 +194,28 @@ def _data_folder(config: PipelineConfig) -> str:
     return folder
 
 
-def apply_settings(spec: Mapping[str, Any], deploy: Deploy, *, drivers_run: bool) -> None:
+def apply_settings(spec: Mapping[str, Any], deploy: Deploy) -> None:
     """Write the settings of `deploy.resources` into `spec`.
 
     Args:
       spec: PipelineSpec, which this function changes in place.
       deploy: settings of the nodes.
-      drivers_run: whether the platform runs the driver of an ExampleGen before it reads the cache. Without a driver,
-        the cache returns old Examples for new data in the same folder. Such a node is cached only if its settings
-        request it.
 
     Raises:
       InfeedError: `deploy.resources` names a node that does not exist, or that runs in no container.
     """
     nodes = list(_containers(spec))
-    check_names(deploy, [node.name for node, _ in nodes])
+    check_names(deploy, [node.name for node, _ in nodes if not node.name.endswith(input_states.SUFFIX)])
     for node, container in nodes:
-        resources = deploy.resources_of(node.name)
+        resources = input_states.resources_of(deploy, node.name)
         if limits := container_resources(resources):
             container["resources"] = limits
         if resources.env:
             container["env"] = [{"name": name, "value": value} for name, value in resources.env.items()]
         if resources.retries:
             node.spec["retryPolicy"] = {"maxRetryCount": resources.retries, **_BACKOFF}
-        if not cached(node, resources, drivers_run):
+        if not (node.cacheable if resources.cache is None else resources.cache):
             node.spec["cachingOptions"] = {}
-
-
-def cached(node: Task, resources: Resources, drivers_run: bool) -> bool:
-    """Report whether the platform may reuse cached outputs of the node."""
-    if resources.cache is not None:
-        return resources.cache
-    return node.cacheable and (drivers_run or node.driver is None)
 
 
 def container_resources(resources: Resources) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from infeed.pipelines.compile.input_states import resources_of
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.job.compiled import Task
@@ -19,7 +20,7 @@ from infeed.pipelines.job.compiled import Task
 
 def platform_spec(nodes: Iterable[Task], deploy: Deploy) -> dict[str, Any] | None:
     """Return the platform spec, with a KubernetesExecutorConfig per node that needs one, or None if no node does."""
-    configs = {node.component["executorLabel"]: executor_config(deploy.resources_of(node.name)) for node in nodes}
+    configs = {node.component["executorLabel"]: executor_config(resources_of(deploy, node.name)) for node in nodes}
     executors = {label: config for label, config in configs.items() if config}
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}} if executors else None
 

@@ -35,9 +35,9 @@ def task(name: str) -> dict[str, Any]:
     return {"componentRef": {"name": name}, "cachingOptions": {"enableCache": True}}
 
 
-def applied(resources: dict[str, Resources], *, drivers_run: bool = True) -> dict[str, Any]:
+def applied(resources: dict[str, Resources]) -> dict[str, Any]:
     changed = spec()
-    apply_settings(changed, Deploy(resources=resources), drivers_run=drivers_run)
+    apply_settings(changed, Deploy(resources=resources))
     return changed
 
 
@@ -92,15 +92,16 @@ def test_one_node_alone_can_be_kept_from_the_cache() -> None:
     assert node_task(changed, "Gen")["cachingOptions"] == {"enableCache": True}
 
 
-def test_where_no_driver_looks_at_the_data_an_example_gen_is_not_cached() -> None:
-    changed = applied({}, drivers_run=False)
-    assert node_task(changed, "Gen")["cachingOptions"] == {}
-    assert node_task(changed, "Trainer")["cachingOptions"] == {"enableCache": True}
+def test_variables_reach_the_container() -> None:
+    changed = applied({"default": Resources(env={"A": "1"}), "Trainer": Resources(env={"B": "2"})})
+    assert container(changed, "Trainer")["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    assert container(changed, "Gen")["env"] == [{"name": "A", "value": "1"}]
 
 
-def test_unless_it_is_asked_for() -> None:
-    changed = applied({"Gen": Resources(cache=True)}, drivers_run=False)
-    assert node_task(changed, "Gen")["cachingOptions"] == {"enableCache": True}
+def test_requests_stand_beside_the_limits() -> None:
+    changed = applied({"Trainer": Resources(cpu="4", memory="8G", cpu_request="500m", memory_request="2G")})
+    found = container(changed, "Trainer")["resources"]
+    assert (found["cpuRequest"], found["memoryRequest"]) == (0.5, 2.0)
 
 
 @pytest.mark.parametrize("name", ["Trianer", "resolver"])

@@ -71,9 +71,12 @@ def launched(
         options = ("--root", folder / "rehearsal", "--map", "s3://bucket=s3://bucket", "--fail", "Trainer")
         rehearsal = json.loads(infeed("rehearse", "job.yaml", *options, "--json", cwd=project))
         [version] = files.list_folders(f"{ROOT}/serving")
+        again = json.loads(infeed("rehearse", "job.yaml", *options[:-2], "--set", "epochs=2", "--json", cwd=project))
         files.copy(f"{ROOT}/serving/{version}", str(folder / version))
     here = Path(table_run.result["outcome"]["pushed"])
-    return SimpleNamespace(rehearsal=rehearsal, job=project / "job.yaml", here=here, there=folder / version)
+    return SimpleNamespace(
+        rehearsal=rehearsal, again=again, job=project / "job.yaml", here=here, there=folder / version
+    )
 
 
 def test_every_step_runs_behind_our_entry_point(launched: SimpleNamespace) -> None:
@@ -91,6 +94,13 @@ def test_the_artifacts_and_their_metadata_name_the_store(launched: SimpleNamespa
     blessing = outputs["Evaluator"]["blessing"][0]["metadata"]
     assert outputs["Trainer"]["model"][0]["uri"] in blessing.values()
     assert "/pods/" not in json.dumps(outputs)
+
+
+def test_another_number_of_epochs_runs_the_trainer_and_what_follows(launched: SimpleNamespace) -> None:
+    states = {node["name"]: node["state"] for node in launched.again["report"]["nodes"]}
+    assert {name for name, state in states.items() if state == "cached"} == {
+        *("CsvExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "Transform")
+    }
 
 
 def test_no_pod_is_left(launched: SimpleNamespace) -> None:
