@@ -31,7 +31,7 @@ def test_json_is_a_pipeline_job_that_names_every_node(trial: ModuleType, tmp_pat
     job = json_format.Parse(text, pipeline_spec_pb2.PipelineJob())
     spec = json_format.ParseDict(json.loads(text)["pipelineSpec"], pipeline_spec_pb2.PipelineSpec())
     assert job.display_name == spec.pipeline_info.name == "trial"
-    assert set(spec.root.dag.tasks) == {"CsvExampleGen", "StatisticsGen", "SchemaGen"}
+    assert set(spec.root.dag.tasks) == {"CsvExampleGen-input", "CsvExampleGen", "StatisticsGen", "SchemaGen"}
     assert list(spec.root.dag.tasks["SchemaGen"].dependent_tasks) == ["StatisticsGen"]
 
 
@@ -45,7 +45,7 @@ def test_yaml_is_what_kfp_itself_loads(trial: ModuleType, tmp_path: Path) -> Non
     from kfp import components
 
     loaded = components.load_component_from_file(str(compile_to(tmp_path / "job.yaml", trial.csv_pipeline(tmp_path))))
-    assert set(loaded.pipeline_spec.root.dag.tasks) == {"CsvExampleGen", "StatisticsGen", "SchemaGen"}
+    assert set(loaded.pipeline_spec.root.dag.tasks) == {"CsvExampleGen-input", "CsvExampleGen", "StatisticsGen", "SchemaGen"}
 
 
 def test_an_output_of_unknown_format_is_refused(trial: ModuleType, tmp_path: Path) -> None:

@@ -81,7 +81,10 @@ def launched(
 
 def test_every_step_runs_behind_our_entry_point(launched: SimpleNamespace) -> None:
     job = CompiledJob.read(launched.job)
-    assert {tuple(executor["container"]["command"]) for executor in job.executors} == {STEP}
+    first, *others = (task.container for task in job.tasks)
+    assert first is not None
+    assert first["command"][-1] == "infeed.components.kubeflow.input_state"
+    assert {tuple((container or {})["command"]) for container in others} == {STEP}
     assert job.target == "kubeflow"
     assert {node["state"] for node in launched.rehearsal["report"]["nodes"]} == {"done"}
 
