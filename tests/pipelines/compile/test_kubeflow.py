@@ -45,7 +45,8 @@ def test_yaml_is_what_kfp_itself_loads(trial: ModuleType, tmp_path: Path) -> Non
     from kfp import components
 
     loaded = components.load_component_from_file(str(compile_to(tmp_path / "job.yaml", trial.csv_pipeline(tmp_path))))
-    assert set(loaded.pipeline_spec.root.dag.tasks) == {"CsvExampleGen-input", "CsvExampleGen", "StatisticsGen", "SchemaGen"}
+    names = {"CsvExampleGen-input", "CsvExampleGen", "StatisticsGen", "SchemaGen"}
+    assert set(loaded.pipeline_spec.root.dag.tasks) == names
 
 
 def test_an_output_of_unknown_format_is_refused(trial: ModuleType, tmp_path: Path) -> None:
