@@ -336,7 +336,7 @@ def test_the_page_about_kubeflow_is_true(documented: Callable[..., CompiledJob])
     assert (job.name, job.images) == ("flowers", ("registry.example/flowers:1",))
     assert limits(job, "Trainer")["accelerator"] == {"type": "nvidia.com/gpu", "count": "1"}
     assert limits(job, "CsvExampleGen") == {"cpuLimit": 2.0, "memoryLimit": 8 * 2**30 / 1e9}
-    assert job.parameters["data"] == Parameter("STRING", "gs://bucket/data")
+    assert job.parameters["data"] == Parameter("STRING", "s3://bucket/data")
     assert job.platform is not None
 
 
