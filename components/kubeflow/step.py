@@ -15,11 +15,12 @@ import logging
 import os
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from infeed.components.beam_runner import Named
 from infeed.components.dataset import files
+from infeed.components.kubeflow import ui
 from infeed.components.kubeflow.launcher_paths import PathMap
 from infeed.components.kubeflow.packed import unpack
 
@@ -48,8 +49,9 @@ def main(arguments: Sequence[str]) -> None:
     if not in_place and not Named.of(arguments).is_cluster:
         uris = PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in _artifacts(message, kind))
         _make_room(message, uris)
-    _run_tfx([*arguments[:place], json.dumps(uris.to_local(_unpacked(message))), *arguments[place + 1 :]])
-    _restore_uris(message["outputs"]["outputFile"], uris)
+    of_tfx, shown = ui.split(uris.to_local(_unpacked(message)))
+    _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
+    _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, of_tfx))
 
 
 def _unpacked(message: Any) -> Any:
@@ -85,14 +87,14 @@ def _run_tfx(arguments: Sequence[str]) -> None:
             raise
 
 
-def _restore_uris(path: str, uris: PathMap) -> None:
-    """Put the URIs back into the ExecutorOutput, from which the launcher uploads and writes metadata."""
-    if not uris.paths:
+def _finish_output(path: str, uris: PathMap, shown: Mapping[str, Any]) -> None:
+    """Put the URIs back into the ExecutorOutput, from which the launcher uploads, and add artifacts of Kubeflow's."""
+    if not uris.paths and not shown:
         return
     with open(path, encoding="utf-8") as file:
         output = json.load(file)
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(uris.to_uris(output), file)
+        json.dump(uris.to_uris({**output, "artifacts": {**output.get("artifacts", {}), **shown}}), file)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
     baseline = latest_blessed if options.target == "vertex" else None
     pipeline = create_pipeline(there, baseline=baseline, parameters=parameters, on_vertex=vertex)
     assert there.deploy.image, "check_target requires an image"
+    options = dataclasses.replace(options, classes=tuple(config.survey.classes))
     return compile_kubeflow(pipeline, options, image=there.deploy.image, deploy=there.deploy, parameters=parameters)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ import yaml
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.ui import outputs_of
 from infeed.pipelines.compile import input_states
 from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tfx.orchestration.data_types import RuntimeParameter
     from tfx.orchestration.pipeline import Pipeline
 
+_EXECUTOR = "--executor_class_path"
 # Replacing a preempted machine takes a while. The factor is kfp's default.
 _BACKOFF = {"backoffDuration": "30s", "backoffFactor": 2.0, "backoffMaxDuration": "600s"}
 
@@ -45,6 +47,7 @@ class CompileOptions:
       target: platform that runs the job. Kubeflow runs no drivers of ExampleGens, and no resolvers.
       schema: version of the PipelineSpec. Kubeflow reads 2.1; Vertex AI reads both.
       folder: folder of the project. The job names functions in its files relative to it, because the image holds them.
+      classes: names of the classes in order of their index, for the confusion matrix in Kubeflow's user interface.
 
     Raises:
       InfeedError: `output` has another ending.
@@ -54,6 +57,7 @@ class CompileOptions:
     target: Target = "kubeflow"
     schema: Schema = "2.1"
     folder: str | None = None
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if Path(self.output).suffix not in {".json", ".yaml", ".yml"}:
@@ -88,6 +92,7 @@ def compile_kubeflow(
     if options.target == "kubeflow":
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
             input_states.insert(spec, node)
+        _show_results(spec, options.classes)
     apply_settings(spec, deploy)
     for node, _ in _containers(spec):
         shorten(node, launcher=options.target == "kubeflow")
@@ -118,6 +123,15 @@ def _compile(
     for name, definition in declared.items():
         definition["defaultValue"] = defaults[name]
     return job
+
+
+def _show_results(spec: Mapping[str, Any], classes: Sequence[str]) -> None:
+    """Declare the artifacts that Kubeflow's user interface shows, as outputs of the steps that write them."""
+    for node, container in _containers(spec):
+        arguments = container.get("args", [])
+        executor = arguments[arguments.index(_EXECUTOR) + 1] if _EXECUTOR in arguments else ""
+        if found := outputs_of(executor, classes):
+            node.component["outputDefinitions"]["artifacts"].update(found)
 
 
 def _text(

@@ -90,8 +90,7 @@ def _download(uri: str, path: str, key: str) -> None:
 
 
 def _check_complete(path: str, uri: str, key: str) -> None:
-    sent = {files.relative(file.path, path): file.size for file in files.list_files(path, depth=_DEPTH)}
-    there = {files.relative(file.path, uri): file.size for file in files.list_files(uri, depth=_DEPTH)}
+    sent, there = _sizes(path), _sizes(uri)
     lost = sorted(name for name, size in sent.items() if there.get(name) != size)
     if lost:
         raise InfeedError(
@@ -99,3 +98,10 @@ def _check_complete(path: str, uri: str, key: str) -> None:
             where=files.join(uri, lost[0]),
             do="check the store; Kubeflow's launcher does not notice the loss, and the next step fails",
         )
+
+
+def _sizes(place: str) -> dict[str, int]:
+    """Return the sizes of a file, or of all files below a folder, by their path below `place`."""
+    if not files.is_folder(place):
+        return {"": files.stat(place).size} if files.exists(place) else {}
+    return {files.relative(file.path, place): file.size for file in files.list_files(place, depth=_DEPTH)}

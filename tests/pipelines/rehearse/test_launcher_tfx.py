@@ -73,9 +73,10 @@ def launched(
         [version] = files.list_folders(f"{ROOT}/serving")
         again = json.loads(infeed("rehearse", "job.yaml", *options[:-2], "--set", "epochs=2", "--json", cwd=project))
         files.copy(f"{ROOT}/serving/{version}", str(folder / version))
+        report = files.read_bytes(rehearsal["outputs"]["InputReport"]["ui_report"][0]["uri"]).decode().lower()
     here = Path(table_run.result["outcome"]["pushed"])
     return SimpleNamespace(
-        rehearsal=rehearsal, again=again, job=project / "job.yaml", here=here, there=folder / version
+        rehearsal=rehearsal, again=again, report=report, job=project / "job.yaml", here=here, there=folder / version
     )
 
 
@@ -123,3 +124,12 @@ def test_the_pushed_model_is_the_one_of_a_run_on_this_machine(
     here, there = json.loads(done.stdout.splitlines()[-1])
     assert [one["value"] for one in here] == [one["value"] for one in there]
     assert [one["probability"] for one in here] == pytest.approx([one["probability"] for one in there], abs=1e-5)
+
+
+def test_kubeflow_shows_metrics_a_confusion_matrix_and_the_report(launched: SimpleNamespace) -> None:
+    evaluator = launched.rehearsal["outputs"]["Evaluator"]
+    accuracy = evaluator["ui_metrics"][0]["metadata"]["accuracy"]
+    rows = evaluator["ui_confusion_matrix"][0]["metadata"]["confusionMatrix"]["rows"]
+    counts = [row["row"] for row in rows]
+    assert accuracy == pytest.approx((counts[0][0] + counts[1][1]) / sum(map(sum, counts)))
+    assert launched.report.startswith("<!doctype html>")

@@ -1,0 +1,105 @@
+"""Results of a step in Kubeflow's user interface: metrics, a confusion matrix and the input report.
+
+Kubeflow shows artifacts of its own types. `outputs_of` names those that `infeed compile` declares beside TFX's
+artifacts; the entry point of the step hides them from TFX, and `fill` writes them afterwards.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+METRICS, MATRIX, REPORT = "ui_metrics", "ui_confusion_matrix", "ui_report"
+_TYPES = {METRICS: "system.Metrics", MATRIX: "system.ClassificationMetrics", REPORT: "system.HTML"}
+_EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
+_INPUT_REPORT = "infeed.components.input_report.component.InputReportExecutor"
+_CLASSES = "classes"
+
+
+def outputs_of(executor: str, classes: Sequence[str]) -> dict[str, Any]:
+    """Return the artifacts that the step of an executor shows, as ArtifactSpecs by output name.
+
+    Args:
+      executor: import path of the executor's class.
+      classes: names of the classes in order of their index; empty for a regression.
+    """
+    names = {_EVALUATOR: [METRICS, *([MATRIX] if classes else [])], _INPUT_REPORT: [REPORT]}.get(executor, [])
+    specs: dict[str, Any] = {
+        name: {"artifactType": {"schemaTitle": _TYPES[name], "schemaVersion": "0.0.1"}} for name in names
+    }
+    if MATRIX in specs:
+        specs[MATRIX]["metadata"] = {_CLASSES: list(classes)}
+    return specs
+
+
+def split(message: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the ExecutorInput without the artifacts of this module, and these artifacts by output name."""
+    artifacts = message["outputs"].get("artifacts", {})
+    shown = {name: artifacts[name]["artifacts"][0] for name in artifacts.keys() & _TYPES.keys()}
+    if not shown:
+        return message, {}
+    others = {name: found for name, found in artifacts.items() if name not in shown}
+    return {**message, "outputs": {**message["outputs"], "artifacts": others}}, shown
+
+
+def fill(shown: Mapping[str, Any], message: Any) -> dict[str, Any]:
+    """Write the artifacts of this module, and return them for the ExecutorOutput.
+
+    Args:
+      shown: artifacts by output name, with local paths.
+      message: ExecutorInput as TFX got it, with local paths.
+    """
+    outputs = {name: found["artifacts"][0]["uri"] for name, found in message["outputs"]["artifacts"].items()}
+    filled = {}
+    for name, artifact in shown.items():
+        if name == REPORT:
+            path = Path(artifact["uri"])
+            if path.is_dir():  # made for artifacts without files
+                path.rmdir()
+            shutil.copyfile(Path(outputs["report"], "report.html"), path)
+            metadata: dict[str, Any] = {}
+        elif name == METRICS:
+            metadata = metrics(outputs["evaluation"])
+        else:
+            metadata = {"confusionMatrix": confusion_matrix(outputs["evaluation"], artifact["metadata"][_CLASSES])}
+        filled[name] = {"artifacts": [{"name": artifact["name"], "uri": artifact["uri"], "metadata": metadata}]}
+    return filled
+
+
+def metrics(evaluation: str) -> dict[str, float]:
+    """Return the metrics of all rows by name, from the folder of an evaluation."""
+    return {name: value.double_value.value for name, value in _values(evaluation) if value.HasField("double_value")}
+
+
+def confusion_matrix(evaluation: str, classes: Sequence[str]) -> dict[str, Any]:
+    """Return the confusion matrix as `kfp.dsl.ClassificationMetrics` logs it; rows are the actual classes.
+
+    Rows whose class no training row has are left out.
+    """
+    counts = [[0.0] * len(classes) for _ in classes]
+    for _, value in _values(evaluation):
+        for matrix in value.multi_class_confusion_matrix_at_thresholds.matrices:
+            for cell in matrix.entries:
+                if cell.actual_class_id >= 0:
+                    counts[cell.actual_class_id][cell.predicted_class_id] += cell.num_weighted_examples
+    return {
+        "annotationSpecs": [{"displayName": name} for name in classes],
+        "rows": [{"row": row} for row in counts],
+    }
+
+
+def _values(evaluation: str) -> Iterator[tuple[str, Any]]:
+    """Yield the candidate's metrics of all rows as TFMA's MetricValue."""
+    import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
+
+    # isort: split
+    import tensorflow_model_analysis as tfma
+
+    for record in tfma.load_metrics(evaluation):
+        if record.slice_key.single_slice_keys:
+            continue
+        for entry in record.metric_keys_and_values:
+            if not entry.key.is_diff and entry.key.model_name != tfma.BASELINE_KEY:
+                yield entry.key.name, entry.value

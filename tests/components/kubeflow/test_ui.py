@@ -1,0 +1,61 @@
+"""Artifacts for Kubeflow's user interface; `test_launcher_tfx` sees them written by a pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.kubeflow import ui
+
+EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
+REPORT = "infeed.components.input_report.component.InputReportExecutor"
+
+
+def test_only_steps_with_results_show_some() -> None:
+    assert {
+        name: spec["artifactType"]["schemaTitle"] for name, spec in ui.outputs_of(EVALUATOR, ("a", "b")).items()
+    } == {
+        "ui_metrics": "system.Metrics",
+        "ui_confusion_matrix": "system.ClassificationMetrics",
+    }
+    assert ui.outputs_of(EVALUATOR, ()).keys() == {"ui_metrics"}
+    assert ui.outputs_of(REPORT, ()).keys() == {"ui_report"}
+    assert ui.outputs_of("tfx.components.pusher.executor.Executor", ("a", "b")) == {}
+
+
+def test_tfx_never_sees_them() -> None:
+    message: dict[str, Any] = {
+        "outputs": {
+            "artifacts": {"report": {"artifacts": [{"uri": "/r"}]}, "ui_report": {"artifacts": [{"uri": "/u"}]}}
+        }
+    }
+    of_tfx, shown = ui.split(message)
+    assert of_tfx["outputs"]["artifacts"].keys() == {"report"}
+    assert shown == {"ui_report": {"uri": "/u"}}
+    assert ui.split(of_tfx) == (of_tfx, {})
+
+
+def test_the_report_is_one_file(tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "report.html").write_text("<html>")
+    message = {"outputs": {"artifacts": {"report": {"artifacts": [{"uri": str(tmp_path / "report")}]}}}}
+    found = ui.fill({"ui_report": {"name": "1", "uri": str(tmp_path / "shown")}}, message)
+    assert (tmp_path / "shown").read_text() == "<html>"
+    assert found["ui_report"]["artifacts"][0]["uri"] == str(tmp_path / "shown")
+
+
+@pytest.mark.tfx
+def test_the_matrix_is_as_kfp_logs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow_model_analysis as tfma
+    from kfp import dsl
+
+    value = tfma.proto.metrics_for_slice_pb2.MetricValue()
+    matrix = value.multi_class_confusion_matrix_at_thresholds.matrices.add()
+    for actual, predicted, count in ((0, 0, 5.0), (0, 1, 1.0), (1, 1, 3.0), (-1, 0, 9.0)):
+        matrix.entries.add(actual_class_id=actual, predicted_class_id=predicted, num_weighted_examples=count)
+    monkeypatch.setattr(ui, "_values", lambda evaluation: [("confusion_matrix", value)])
+    logged = dsl.ClassificationMetrics()
+    logged.log_confusion_matrix(["benign", "malignant"], [[5, 1], [0, 3]])
+    assert ui.confusion_matrix("evaluation", ["benign", "malignant"]) == logged.metadata["confusionMatrix"]
