@@ -26,6 +26,7 @@ _COMMANDS = (
     "build",
     "rehearse",
     "submit",
+    "cancel",
     "doctor",
 )
 

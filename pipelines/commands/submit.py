@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import json
 import os
 import sys
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from infeed.components.errors import InfeedError
+from infeed.pipelines.commands.platform import platform_function, platform_options
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.nodes import show_nodes
 from infeed.pipelines.console.paths import InputPath
@@ -22,18 +23,14 @@ from infeed.pipelines.console.terminal import quiet
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.submit.run import NewLines, Run, RunState, SubmissionOutcome, SubmitRequest, follow
+from infeed.pipelines.submit.schedules import Schedule, check_cron
 
 LOG_LINES = 20  # printed from the end of the log of a failed step
-_CHOOSE = "give --host for Kubeflow, or --project and --region for Vertex AI"
 
 
 @click.command(name="submit", cls=Command)
 @click.argument("job", type=InputPath(), metavar="JOB")
-@click.option("--host", metavar="URL", help="Kubeflow: URL of the API.  [default: $KF_PIPELINES_ENDPOINT]")
-@click.option("--namespace", metavar="NAME", help="Kubeflow: profile to run in.")
-@click.option("--project", metavar="ID", help="Vertex AI: Google Cloud project.")
-@click.option("--region", metavar="NAME", help="Vertex AI: region, for example us-central1.")
-@click.option("--endpoint", metavar="URL", help="Vertex AI: private endpoint of the API.")
+@platform_options
 @click.option("--name", metavar="NAME", help="Name of the run.  [default: pipeline name and time]")
 @click.option(
     "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Runtime parameter. May be repeated."
@@ -41,10 +38,13 @@ _CHOOSE = "give --host for Kubeflow, or --project and --region for Vertex AI"
 @click.option("--experiment", metavar="NAME", help="Experiment to list the run under.")
 @click.option("--service-account", metavar="NAME", help="Service account of the steps.")
 @click.option("--no-cache", is_flag=True, help="Execute every step, and ignore cached results.")
+@click.option(
+    "--cron", metavar="EXPRESSION", help="Create a schedule instead: minute, hour, day, month and day of week, in UTC."
+)
 @click.option("--wait", is_flag=True, help="Wait for the end of the run, and show its steps.")
 @click.option("--logs", is_flag=True, help="Wait like --wait, and print the logs of the steps.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-def command(job: str, wait: bool, logs: bool, as_json: bool, **given: Any) -> None:
+def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, **given: Any) -> None:
     """Run JOB, a compiled pipeline, on Kubeflow Pipelines or Vertex AI.
 
     The client of the platform finds the credentials: a service account token in a cluster, KF_PIPELINES_* variables, or
@@ -52,8 +52,17 @@ def command(job: str, wait: bool, logs: bool, as_json: bool, **given: Any) -> No
 
     The exit code is 0 if the run finished (without --wait: if it started), 1 if it failed, 2 if it was refused, 4 if
     its state is unknown, and 130 if waiting was interrupted.
+
+    \b
+    infeed submit job.yaml --host http://localhost:8888 --wait
+    infeed submit job.yaml --host http://localhost:8888 --cron "0 6 * * 1-5"
     """
-    submit, request = _platform(**given), _request(CompiledJob.read(job), **given)
+    submit, request = platform_function("submit", **given), _request(CompiledJob.read(job), **given)
+    if cron is not None:
+        if wait or logs:
+            raise InfeedError("--cron is given together with --wait or --logs", do="follow the runs on their pages")
+        _schedule(platform_function("schedule", **given), request, check_cron(cron), as_json)
+        return
     with quiet(os.devnull) as console:
         run = submit(request)
         if not as_json:
@@ -66,36 +75,15 @@ def command(job: str, wait: bool, logs: bool, as_json: bool, **given: Any) -> No
     sys.exit(outcome.exit_code)
 
 
-def _platform(
-    host: str | None, namespace: str | None, project: str | None, region: str | None, endpoint: str | None, **_: Any
-) -> Callable[[SubmitRequest], Run]:
-    """Return the function that starts a run on the chosen platform; calling it imports the platform's client."""
-    if host is None and project is None:
-        host = os.environ.get("KF_PIPELINES_ENDPOINT")  # kfp's own variable
-    vertex = {"--project": project, "--region": region, "--endpoint": endpoint}
-    if host is not None:
-        if given := [name for name, value in vertex.items() if value]:
-            raise InfeedError(f"{given[0]} is for Vertex AI, and --host is for Kubeflow", do=_CHOOSE)
-        return functools.partial(_on_kubeflow, host=host, namespace=namespace)
-    missing = [name for name in ("--project", "--region") if not vertex[name]]
-    if missing:
-        what = "no --host, and no --project and --region" if len(missing) == 2 else f"no {missing[0]}"
-        raise InfeedError(what, do=_CHOOSE)
-    if namespace:
-        raise InfeedError("--namespace is for Kubeflow, and --project is for Vertex AI", do=_CHOOSE)
-    return functools.partial(_on_vertex, project=project, region=region, endpoint=endpoint)
-
-
-def _on_kubeflow(request: SubmitRequest, **where: Any) -> Run:
-    from infeed.pipelines.submit.kubeflow import submit_kubeflow
-
-    return submit_kubeflow(request, **where)
-
-
-def _on_vertex(request: SubmitRequest, **where: Any) -> Run:
-    from infeed.pipelines.submit.vertex import submit_vertex
-
-    return submit_vertex(request, **where)
+def _schedule(
+    schedule: Callable[[SubmitRequest, str], Schedule], request: SubmitRequest, cron: str, as_json: bool
+) -> None:
+    with quiet(os.devnull) as console:
+        made = schedule(request, cron)
+        if as_json:
+            console.out(json.dumps({"schedule": dataclasses.asdict(made)}, indent=1), highlight=False)
+        else:
+            console.print(f"schedule  {made.name}\npage      {made.link}", soft_wrap=True, highlight=False)
 
 
 def _request(

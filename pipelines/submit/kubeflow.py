@@ -29,6 +29,7 @@ from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
+from infeed.pipelines.submit.schedules import Schedule
 from infeed.pipelines.submit.steps import kubeflow_steps
 
 _CREDENTIALS = (
@@ -39,6 +40,7 @@ _ADDRESS = (
     "use the address that serves /apis/v2beta1/healthz: http://localhost:8888 after `kubectl port-forward -n "
     "kubeflow svc/ml-pipeline 8888`; a full Kubeflow installation serves it under /pipeline"
 )
+SECONDS = (60.0, 60.0)  # to connect, and to answer; the client ignores a single float
 _LONGEST = 600  # characters of a message, because the server nests messages
 _TRANSIENT = (429, 500, 502, 503, 504)
 # A start fails fast on a wrong host. Following a run tolerates a change of network.
@@ -61,6 +63,7 @@ class Client(kfp_client.Client):
         if "KF_PIPELINES_APP_OAUTH2_CLIENT_ID" in os.environ and not os.path.exists(auth.LOCAL_KFP_CREDENTIAL):
             raise no_login(host)
         super().__init__(host=host, credentials=_cluster_credentials())
+        _limit_waiting(self.api)
 
     def _load_config(self, *args: Any, **kwargs: Any) -> kfp_server_api.Configuration:
         config = super()._load_config(*args, **kwargs)
@@ -80,6 +83,11 @@ class Client(kfp_client.Client):
         return no_api(host, urljoin(host, self.api.last_response.urllib3_response.geturl()))
 
     @property
+    def address(self) -> str:
+        """Address of the server."""
+        return str(self.api.configuration.host)
+
+    @property
     def api(self) -> kfp_server_api.ApiClient:
         return self._run_api.api_client
 
@@ -88,12 +96,30 @@ class Client(kfp_client.Client):
         api, config = copy.copy(self.api), copy.copy(self.api.configuration)
         config.retries = retries
         api.configuration, api.rest_client = config, kfp_server_api.rest.RESTClientObject(config)
+        _limit_waiting(api)
         return api
+
+
+def _limit_waiting(api: kfp_server_api.ApiClient) -> None:
+    """Give every request of the client a timeout. kfp's methods pass none, and urllib3 then waits forever."""
+
+    def call(*args: Any, **given: Any) -> Any:
+        given["_request_timeout"] = given.get("_request_timeout") or SECONDS
+        return kfp_server_api.ApiClient.call_api(api, *args, **given)
+
+    api.call_api = call
 
 
 def get(api: kfp_server_api.ApiClient, path: str, response_type: str) -> Any:
     """Send a GET request. kfp's generated methods differ between versions, and none reads logs."""
-    return api.call_api(path, "GET", response_type=response_type, auth_settings=["Bearer"], _return_http_data_only=True)
+    return api.call_api(
+        path,
+        "GET",
+        response_type=response_type,
+        auth_settings=["Bearer"],
+        _return_http_data_only=True,
+        _request_timeout=SECONDS,
+    )
 
 
 def _cluster_credentials() -> TokenCredentialsBase | None:
@@ -200,6 +226,56 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
     """
     _check(request.job)
     steps = list(leaves(request.job.tasks))
+    client, namespace = _open(host, namespace)
+    with starting(translate_errors(client.address), may_have_begun):
+        run_id = _create(client, request, namespace)
+    return KubeflowRun(client, namespace or "kubeflow", run_id, request.name, steps)
+
+
+def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace: str | None = None) -> Schedule:
+    """Create a recurring run, which starts runs of the job by a cron expression of five fields, one at a time.
+
+    Raises:
+      InfeedError: as for `submit_kubeflow`.
+      LostError: the recurring run may exist, but the answer was lost.
+    """
+    _check(request.job)
+    client, namespace = _open(host, namespace)
+    with starting(translate_errors(client.address), may_have_begun), _package(request) as path:
+        experiment = client.create_experiment(request.experiment or "Default", namespace=namespace)
+        made = client.create_recurring_run(
+            experiment.experiment_id,
+            request.name,
+            cron_expression=f"0 {cron}",  # Kubeflow's first field is the second
+            no_catchup=True,
+            params=dict(request.parameters),
+            pipeline_package_path=path,
+            pipeline_root=request.job.root or None,
+            service_account=request.service_account,
+        )
+    page = f"{page_of(client.address)}/#/recurringrun/details/{made.recurring_run_id}"
+    return Schedule(str(made.recurring_run_id), request.name, page)
+
+
+def cancel_kubeflow(run: str, *, host: str, namespace: str | None = None) -> None:
+    """Stop a run.
+
+    Raises:
+      InfeedError: the run does not exist, or the server is not available.
+    """
+    client, _ = _open(host, namespace)
+    with translate_errors(client.address):
+        try:
+            client.terminate_run(run)
+        except kfp_server_api.ApiException as error:
+            if error.status != 404:
+                raise
+            do = "look up the id on the page of the run"
+            raise InfeedError(f"the run {run} does not exist", where=without_secrets(client.address), do=do) from error
+
+
+def _open(host: str, namespace: str | None) -> tuple[Client, str | None]:
+    """Connect to the server, and return the client and the namespace to use."""
     host = (host if "://" in host else f"https://{host}").rstrip("/")
     with translate_errors(host):
         client = Client(host)
@@ -207,9 +283,12 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
         if client.get_kfp_healthz().multi_user and not namespace:
             do = "add --namespace PROFILE, the name of your profile"
             raise InfeedError("a run needs a namespace, because several users share this server", where=host, do=do)
-    with starting(translate_errors(host), may_have_begun):
-        run_id = _create(client, request, namespace)
-    return KubeflowRun(client, namespace or "kubeflow", run_id, request.name, steps)
+    return client, namespace
+
+
+def page_of(host: str) -> str:
+    """Return the address of the user interface."""
+    return (os.environ.get("KF_PIPELINES_UI_ENDPOINT") or without_secrets(host)).rstrip("/")
 
 
 def _create(client: Client, request: SubmitRequest, namespace: str | None) -> str:
@@ -270,8 +349,7 @@ class KubeflowRun:
         self.id = run_id
         self.name = name
         self.warning = None
-        page = os.environ.get("KF_PIPELINES_UI_ENDPOINT") or without_secrets(self._host)
-        self.link = f"{page.rstrip('/')}/#/runs/details/{run_id}"
+        self.link = f"{page_of(self._host)}/#/runs/details/{run_id}"
         self._patient, self._unrepeated = client.api_with(PATIENT), client.api_with(ONCE)
         # The API server labels every pod of a run.
         pods = ["--namespace", namespace, "--selector", f"pipeline/runid={run_id}"]
@@ -281,7 +359,13 @@ class KubeflowRun:
 
     def status(self) -> RunStatus:
         with translate_errors(self._host):
-            run = get(self._patient, f"/apis/v2beta1/runs/{self.id}", "V2beta1Run")
+            try:
+                run = get(self._patient, f"/apis/v2beta1/runs/{self.id}", "V2beta1Run")
+            except kfp_server_api.ApiException as error:
+                if error.status != 404:
+                    raise
+                do = "somebody deleted the run; submit the job again"
+                raise InfeedError(f"the run {self.id} no longer exists", where=self.link, do=do) from error
         tasks = (run.run_details and run.run_details.task_details) or []
         steps = tuple(dataclasses.replace(step, log=self._command) for step in kubeflow_steps(self._steps, tasks))
         return RunStatus(_RUN_STATES.get(run.state, RunState.RUNNING), steps, run.error and run.error.message)

@@ -58,6 +58,10 @@ class KfpServer(StandIn):
             return self._create_experiment(asked) if asked.method == "POST" else self._list_experiments(asked)
         if asked.path == f"{_PREFIX}/runs" and asked.method == "POST":
             return self._create_run(asked.body)
+        if asked.path == f"{_PREFIX}/recurringruns" and asked.method == "POST":
+            return self._create_recurring(asked.body)
+        if found := re.fullmatch(rf"{_PREFIX}/runs/([^/]+):terminate", asked.path):
+            return self._terminate(found[1])
         if found := re.fullmatch(rf"{_PREFIX}/runs/([^/]+)", asked.path):
             return self._get_run(found[1])
         if found := re.fullmatch("/apis/v1alpha1/runs/([^/]+)/nodes/([^/]+)/log", asked.path):
@@ -83,6 +87,20 @@ class KfpServer(StandIn):
         run_id = f"run-{len(self._runs)}"
         self._runs[run_id] = {**body, "run_id": run_id, "state": "PENDING", "asked": 0}
         return Answer(self._public(run_id))
+
+    def _create_recurring(self, body: Any) -> Answer:
+        _check_fields(body, kfp_server_api.V2beta1RecurringRun)
+        if refusal_ := _refusal(body):
+            return refusal(400, f"Failed to create a recurring run: InvalidInputError: {refusal_}")
+        if len(body["trigger"]["cron_schedule"]["cron"].split()) != 6:
+            return refusal(400, "Schedule cron is not a supported format")
+        return Answer({**body, "recurring_run_id": "recurring-0"})
+
+    def _terminate(self, run_id: str) -> Answer:
+        if run_id not in self._runs:
+            return refusal(404, f"Run {run_id} not found")
+        self.frames = [{"state": "CANCELED"}]
+        return Answer({})
 
     def _get_run(self, run_id: str) -> Answer:
         if run_id not in self._runs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -334,3 +335,43 @@ def test_a_job_that_kfp_cannot_read_says_which_kfp(kubeflow: ModuleType, jobs: M
     spec = jobs.spec(newField=1)
     with pytest.raises(InfeedError, match=r"kfp 2\.\d+\.\d+ cannot read the job: .*newField"):
         kubeflow.submit_kubeflow(SubmitRequest(CompiledJob(spec), "taxi", {}), host=serve().url)
+
+
+def test_a_schedule_is_a_recurring_run_with_seconds_before_the_minute(
+    kubeflow: ModuleType, request_: SubmitRequest, serve: Any
+) -> None:
+    server = serve()
+    schedule = kubeflow.schedule_kubeflow(request_, "0 6 * * 1-5", host=server.url)
+    [sent] = server.bodies("POST", "/recurringruns$")
+    assert sent["trigger"] == {"cron_schedule": {"cron": "0 0 6 * * 1-5"}}
+    assert sent["runtime_config"]["parameters"] == {"data": "gs://bucket/rides", "epochs": 7}
+    assert (sent["mode"], sent["max_concurrency"], sent["no_catchup"]) == ("ENABLE", 1, True)
+    assert schedule.link == f"{server.url}/#/recurringrun/details/recurring-0"
+
+
+def test_a_run_is_cancelled_by_its_id(kubeflow: ModuleType, request_: SubmitRequest, serve: Any) -> None:
+    server = serve([{"state": "RUNNING"}])
+    run = kubeflow.submit_kubeflow(request_, host=server.url)
+    kubeflow.cancel_kubeflow(run.id, host=server.url)
+    assert run.status().state is RunState.CANCELLED
+    with pytest.raises(InfeedError, match="nothing does not exist"):
+        kubeflow.cancel_kubeflow("nothing", host=server.url)
+
+
+def test_a_run_that_somebody_deleted_is_gone(kubeflow: ModuleType, request_: SubmitRequest, serve: Any) -> None:
+    server = serve([{"state": "RUNNING"}])
+    run = kubeflow.submit_kubeflow(request_, host=server.url)
+    server._runs.clear()
+    with pytest.raises(InfeedError, match=r"run run-0 no longer exists"):
+        run.status()
+
+
+def test_a_server_that_never_answers_ends_after_a_time_out(
+    kubeflow: ModuleType, request_: SubmitRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubeflow, "SECONDS", (0.05, 0.05))
+    monkeypatch.setattr(kubeflow, "PROMPT", kubeflow.ONCE)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(InfeedError, match=r"cannot reach the server: .*timed out"):
+            kubeflow.submit_kubeflow(request_, host=host)

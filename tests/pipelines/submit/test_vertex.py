@@ -302,3 +302,27 @@ def test_a_job_for_another_platform_is_refused_before_anything_is_sent(
     with pytest.raises(InfeedError, match=r"accelerator is 'nvidia\.com/gpu'"):
         submit(server, jobs.spec(deploymentSpec=jobs.with_accelerator("nvidia.com/gpu")))
     assert server.asked == []
+
+
+def test_a_schedule_starts_the_job_by_a_cron_expression(vertex: ModuleType, jobs: ModuleType, serve: Any) -> None:
+    server = serve()
+    request = SubmitRequest(CompiledJob(jobs.spec()), "taxi 1", {"data": "gs://rides"}, service_account="t@p")
+    schedule = vertex.schedule_vertex(request, "0 6 * * 1-5", project="p", region="us-central1", endpoint=server.url)
+    [sent] = server.bodies("POST", "/schedules$")
+    assert (sent["displayName"], sent["cron"], sent["maxConcurrentRunCount"]) == ("taxi 1", "0 6 * * 1-5", "1")
+    start = sent["createPipelineJobRequest"]
+    assert start["parent"] == "projects/p/locations/us-central1"
+    assert start["pipelineJob"]["serviceAccount"] == "t@p"
+    assert start["pipelineJob"]["runtimeConfig"]["parameterValues"] == {"data": "gs://rides"}
+    assert schedule.id == "projects/p/locations/us-central1/schedules/7"
+
+
+def test_a_run_is_cancelled_by_its_id_or_its_resource_name(vertex: ModuleType, submit: Any, serve: Any) -> None:
+    server = serve()
+    run = submit(server)
+    where = {"project": "p", "region": "us-central1", "endpoint": server.url}
+    for name in (run.id, run.id.rpartition("/")[2]):
+        vertex.cancel_vertex(name, **where)
+    with pytest.raises(InfeedError, match="not found"):
+        vertex.cancel_vertex("nothing", **where)
+    assert [asked.path for asked in server.asked if asked.path.endswith(":cancel")][:2] == [f"/v1/{run.id}:cancel"] * 2

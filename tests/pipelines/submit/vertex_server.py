@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from google.cloud.aiplatform_v1.types import Context, PipelineJob
+from google.cloud.aiplatform_v1.types import Context, PipelineJob, Schedule
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 from stand_in import Answer, Asked, StandIn
@@ -42,6 +42,11 @@ class VertexServer(StandIn):
             return error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
         if asked.method == "POST" and re.fullmatch(_JOBS, asked.path):
             return self._create(asked)
+        if asked.method == "POST" and re.fullmatch("/v1/projects/[^/]+/locations/[^/]+/schedules", asked.path):
+            return self._create_schedule(asked)
+        if asked.method == "POST" and asked.path.endswith(":cancel"):
+            name = asked.path.removeprefix("/v1/").removesuffix(":cancel")
+            return Answer({}) if name in self._jobs else error(404, "NOT_FOUND", f"{name} does not exist.")
         if asked.path == "/v2/entries:list":
             return self._entries(asked.body)
         name = asked.path.removeprefix("/v1/")
@@ -50,6 +55,13 @@ class VertexServer(StandIn):
         if found := re.fullmatch(f"/v1/{_STORE}/contexts(?:/([^/:]+):addContextChildren)?", asked.path):
             return self._list_under(found[1], asked) if found[1] else self._create_context(asked)
         return error(404, "NOT_FOUND", f"The PipelineJob {name} does not exist.")
+
+    def _create_schedule(self, asked: Asked) -> Answer:
+        schedule = json_format.ParseDict(asked.body, Schedule()._pb)
+        if refusal := _refusal(asked.body["createPipelineJobRequest"]["pipelineJob"]):
+            return error(400, "INVALID_ARGUMENT", refusal)
+        assert len(schedule.cron.split()) == 5
+        return Answer({**asked.body, "name": f"{asked.path.removeprefix('/v1/')}/7", "state": "ACTIVE"})
 
     def _create(self, asked: Asked) -> Answer:
         name = f"{asked.path.removeprefix('/v1/')}/{asked.query['pipelineJobId']}"

@@ -1,0 +1,28 @@
+"""`infeed cancel`: stop a run on Kubeflow Pipelines or Vertex AI."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from infeed.pipelines.commands.platform import platform_function, platform_options
+from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.terminal import quiet
+
+
+@click.command(name="cancel", cls=Command)
+@click.argument("run", metavar="RUN")
+@platform_options
+def command(run: str, **given: Any) -> None:
+    """Stop RUN, the id that `infeed submit --json` prints and that ends the link of a run.
+
+    \b
+    infeed cancel 3f1b0c4e --host http://localhost:8888
+    infeed cancel taxi-20261124-3f1b0c --project my-project --region us-central1
+    """
+    cancel = platform_function("cancel", **given)
+    with quiet(os.devnull) as console:
+        cancel(run)
+        console.print(f"cancelled {run}", highlight=False, soft_wrap=True)
