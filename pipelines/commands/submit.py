@@ -23,7 +23,7 @@ from infeed.pipelines.console.terminal import quiet
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.submit.run import NewLines, Run, RunState, SubmissionOutcome, SubmitRequest, follow
-from infeed.pipelines.submit.schedules import Schedule, check_cron
+from infeed.pipelines.submit.schedules import RunSchedule, check_cron
 
 LOG_LINES = 20  # printed from the end of the log of a failed step
 
@@ -76,7 +76,7 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
 
 
 def _schedule(
-    schedule: Callable[[SubmitRequest, str], Schedule], request: SubmitRequest, cron: str, as_json: bool
+    schedule: Callable[[SubmitRequest, str], RunSchedule], request: SubmitRequest, cron: str, as_json: bool
 ) -> None:
     with quiet(os.devnull) as console:
         made = schedule(request, cron)

@@ -29,7 +29,7 @@ from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.schedules import Schedule
+from infeed.pipelines.submit.schedules import RunSchedule
 from infeed.pipelines.submit.steps import kubeflow_steps
 
 _CREDENTIALS = (
@@ -232,7 +232,7 @@ def submit_kubeflow(request: SubmitRequest, *, host: str, namespace: str | None 
     return KubeflowRun(client, namespace or "kubeflow", run_id, request.name, steps)
 
 
-def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace: str | None = None) -> Schedule:
+def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace: str | None = None) -> RunSchedule:
     """Create a recurring run, which starts runs of the job by a cron expression of five fields, one at a time.
 
     Raises:
@@ -254,7 +254,7 @@ def schedule_kubeflow(request: SubmitRequest, cron: str, *, host: str, namespace
             service_account=request.service_account,
         )
     page = f"{page_of(client.address)}/#/recurringrun/details/{made.recurring_run_id}"
-    return Schedule(str(made.recurring_run_id), request.name, page)
+    return RunSchedule(str(made.recurring_run_id), request.name, page)
 
 
 def cancel_kubeflow(run: str, *, host: str, namespace: str | None = None) -> None:

@@ -11,7 +11,7 @@ _FIELD = re.compile(r"[\w*/,-]+")
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RunSchedule:
     """A schedule on the platform; `link` is its page in the platform's user interface."""
 
     id: str

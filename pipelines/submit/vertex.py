@@ -25,15 +25,14 @@ from google.auth.transport.requests import AuthorizedSession
 from google.cloud.aiplatform_v1.services.metadata_service import MetadataServiceClient
 from google.cloud.aiplatform_v1.services.pipeline_service import PipelineServiceClient
 from google.cloud.aiplatform_v1.services.schedule_service import ScheduleServiceClient
-from google.cloud.aiplatform_v1.types import Context, CreatePipelineJobRequest, PipelineJob
-from google.cloud.aiplatform_v1.types import Schedule as ScheduleMessage
+from google.cloud.aiplatform_v1.types import Context, CreatePipelineJobRequest, PipelineJob, Schedule
 from google.protobuf import json_format
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job.compiled import CompiledJob, leaves
 from infeed.pipelines.job.parameters import to_legacy
 from infeed.pipelines.submit.run import RunState, RunStatus, Step, SubmitRequest, last_words, starting
-from infeed.pipelines.submit.schedules import Schedule
+from infeed.pipelines.submit.schedules import RunSchedule
 from infeed.pipelines.submit.steps import CloudLogs, vertex_steps
 
 _LOGIN = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
@@ -198,7 +197,7 @@ def submit_vertex(request: SubmitRequest, *, project: str, region: str, endpoint
 
 def schedule_vertex(
     request: SubmitRequest, cron: str, *, project: str, region: str, endpoint: str | None = None
-) -> Schedule:
+) -> RunSchedule:
     """Create a schedule, which starts runs of the job by a cron expression of five fields, one at a time.
 
     Raises:
@@ -212,13 +211,13 @@ def schedule_vertex(
         job = PipelineJob.from_json(json.dumps(_pipeline_job(request)))
         client = ScheduleServiceClient(**_access(endpoint))
         start = CreatePipelineJobRequest(parent=parent, pipeline_job=job)
-        wanted = ScheduleMessage(
+        wanted = Schedule(
             display_name=request.name, cron=cron, max_concurrent_run_count=1, create_pipeline_job_request=start
         )
     with starting(translate_errors(endpoint), may_have_begun):
         made = client.create_schedule(parent=parent, schedule=wanted, timeout=_SECONDS)
     page = f"https://console.cloud.google.com/vertex-ai/pipelines/schedules?project={project}"
-    return Schedule(str(made.name), request.name, page)
+    return RunSchedule(str(made.name), request.name, page)
 
 
 def cancel_vertex(run: str, *, project: str, region: str, endpoint: str | None = None) -> None:
