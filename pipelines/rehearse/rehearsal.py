@@ -35,7 +35,7 @@ _SERVICES = {
     "--runner=DataflowRunner": "Dataflow",
     "DataflowRunner": "Dataflow",  # as a separate argument after `--runner`
 }
-_LOCAL = re.compile(r"(?<![\w:/.-])(?:/[\w.-]+){2,}")
+_LOCAL = re.compile(r"(?<![\w:/.~-])(?:/[\w.-]+){2,}")
 _OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")
 _REMOTE = re.compile(r"\b(?:gs|s3|minio|hdfs|abfss?)://[\w.-][^\s\"'\\,;)}\]]*")
 

@@ -62,3 +62,10 @@ def test_a_folder_to_read_is_there(tmp_path: Path) -> None:
 def test_nul_is_in_no_path() -> None:
     with pytest.raises(InfeedError, match="NUL"):
         OutputFile().check("a\0b", "--into")
+
+
+def test_a_mapped_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
+    MappedFolder().check("gs://bucket=gs://bucket", "--map")
+    with pytest.raises(InfeedError, match="does not exist") as error:
+        MappedFolder().check(f"gs://bucket={tmp_path}/missing", "--map gs://bucket")
+    assert error.value.where == "--map gs://bucket"

@@ -80,3 +80,9 @@ def test_an_image_has_to_see_each_place_of_this_machine_that_the_job_names(tmp_p
         Locations([]).check_seen(named, mounted=["/root"])
     Locations([]).check_seen(named, mounted=[f"{data}", f"{out.parent}/"])
     Locations([]).check_seen(named, mounted=[f"{tmp_path}"])
+
+
+def test_a_place_in_the_home_folder_of_a_step_is_no_place_of_this_machine(tmp_path: Path) -> None:
+    Locations([]).check_seen({"cache_dir": f"~{tmp_path}"}, [])
+    with pytest.raises(InfeedError, match="cannot read"):
+        Locations([]).check_seen({"cache_dir": str(tmp_path)}, [])
