@@ -68,6 +68,7 @@ NO_PATHS = {
     *("--leave", "--name", "--namespace", "--parameter", "--region", "--required", "--runner", "--service-account"),
     *("--set", "--signature", "--split", "--split-by", "--split-label", "--split-name", "--split-salt", "--split-time"),
     *("--splits", "--strategy", "--tag", "--why", "TEMPLATE", "submit --project"),
+    *("--cron", "cancel --project", "RUN"),
 }
 
 
@@ -137,7 +138,7 @@ ACCEPTED = {
     OutputPath: {file, missing_parent},
     OutputFile: {file, missing_parent},
     OutputFolder: {folder, missing_parent},
-    MappedFolder: {folder, missing_parent},
+    MappedFolder: {folder},
 }
 SPECIAL = {"predict INPUTS": {folder, file}}  # what is in them, the model is asked about
 
