@@ -278,7 +278,14 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
         if isinstance(error, OSError) and error.errno in _FULL:
             do = "make room, or write to another place; nothing half-written was kept"
             raise InfeedError(f"no room left to write: {os.strerror(error.errno)}", where=path, do=do) from error
+        if type(error) is OSError and error.errno is None:  # Arrow gives the errors of its clients no number
+            do = "check the address, the network and the credentials of the store, and run again"
+            raise InfeedError(f"the file could not be written: {_first_line(error)}", where=path, do=do) from error
         raise
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
 
 
 def read_bytes(path: str) -> bytes:
@@ -288,7 +295,7 @@ def read_bytes(path: str) -> bytes:
         with _refusals(path), _regular(path) as handle, open(handle, "rb", buffering=0, closefd=False) as local:
             return local.read()
     system, inner = _resolve(path)
-    with system.open_input_stream(inner, compression=None) as file:
+    with failed_reads(path), system.open_input_stream(inner, compression=None) as file:
         return bytes(file.read())
 
 
@@ -410,7 +417,7 @@ def _is_local(system: fs.FileSystem) -> bool:
 
 def _info(path: str) -> fs.FileInfo:
     system, inner = _resolve(path)
-    with _refusals(path, _NO_NAME):
+    with _refusals(path, _NO_NAME), failed_reads(path):
         return system.get_file_info(inner)
 
 
@@ -431,7 +438,7 @@ def _refusals(path: str, also: Set[int] = frozenset()) -> Iterator[None]:
 def _children(folder: str) -> list[fs.FileInfo]:
     system, inner = _resolve(folder)
     if system.type_name != "gcs":
-        with _refusals(folder):
+        with _refusals(folder), failed_reads(folder):
             found = list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
         return [*found, *_unlisted(inner, found)] if _is_local(system) else found
     # Of Google's store Arrow lists a folder only where an object marks it, so this asks what lies in them.

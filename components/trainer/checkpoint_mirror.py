@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 
 from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
 
 _STATE = "checkpoint"  # TensorFlow's list of checkpoints, which every save rewrites
 _SCHEMES = ("s3://", "minio://")
@@ -49,6 +50,12 @@ class CheckpointMirror:
         Raises:
           OSError: the store failed.
         """
+        try:
+            self._upload()
+        except InfeedError as error:  # training goes on without a checkpoint after an OSError
+            raise OSError(str(error)) from error
+
+    def _upload(self) -> None:
         here = {file.name for file in os.scandir(self.local) if file.is_file()}
         there = {files.name(file.path) for file in files.list_files(self.remote)}
         new = [name for name in here if name not in there or name == _STATE]

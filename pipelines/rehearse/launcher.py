@@ -84,9 +84,10 @@ def _download(uri: str, path: str, key: str) -> None:
     try:
         if files.exists(uri):  # a step may write no file, and the launcher then downloads nothing
             files.copy(uri, path)
-    except OSError as error:
+    except (InfeedError, OSError) as error:
+        why = error.what if isinstance(error, InfeedError) else error
         do = "check the store, and rehearse again"
-        raise InfeedError(f"cannot download the input {key!r}: {error}", where=uri, do=do) from error
+        raise InfeedError(f"cannot download the input {key!r}: {why}", where=uri, do=do) from error
 
 
 def _check_complete(path: str, uri: str, key: str) -> None:

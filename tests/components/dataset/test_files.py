@@ -193,3 +193,26 @@ def test_a_pipe_in_place_of_a_file_is_an_error_and_is_not_waited_for(
     with pytest.raises(InfeedError, match="a pipe") as raised:
         read(str(tmp_path / "a.csv"))
     assert raised.value.where == str(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        files.exists,
+        files.read_bytes,
+        files.list_files,
+        lambda path: files.glob(path, "*"),
+        lambda path: files.write_bytes(path, b""),
+    ],
+)
+def test_a_store_that_does_not_answer_is_an_error_with_its_path(
+    use: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_ATTEMPTS", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    files._connect.cache_clear()
+    with pytest.raises(InfeedError, match="could not be") as error:
+        use("s3://bucket/folder")
+    files._connect.cache_clear()
+    assert error.value.where.startswith("s3://bucket/folder")
