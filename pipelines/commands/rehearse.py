@@ -70,6 +70,12 @@ from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, Rehearse
     help="Kill the first attempt of this step, and keep its outputs for the next attempt.",
     metavar="NODE",
 )
+@click.option(
+    "--workers",
+    type=int,
+    help="Steps to run at the same time.  [default: by the cores and the memory of this machine]",
+    metavar="N",
+)
 @click.option("--no-cache", is_flag=True, help="Run every step, and ignore cached results of earlier rehearsals.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(
@@ -91,7 +97,7 @@ def command(
         use_cache=not no_cache,
         **given,  # the options by their own names
     )
-    with interruptible("the running step was stopped; the next rehearsal takes finished steps from the cache"):
+    with interruptible("the running steps were stopped; the next rehearsal takes finished steps from the cache"):
         succeeded = _rehearse(compiled, options, Terminal(), as_json)
     sys.exit(0 if succeeded else EXIT_FAILED)
 
@@ -118,7 +124,8 @@ def _rehearse(job: CompiledJob, options: RehearseOptions, console: Console, as_j
 
 
 def times(report: RunReport) -> Table:
-    """Return a table of the steps, with the time of each and its share of the total."""
+    """Return a table of the steps, with the time of each and its share of the time of all steps."""
+    total = sum(node.seconds for node in report.nodes)
     table = Table(box=None, pad_edge=False, show_footer=True, header_style="dim", footer_style="dim")
     table.add_column("step", footer="total", overflow="fold")
     table.add_column("state", no_wrap=True)
@@ -126,7 +133,7 @@ def times(report: RunReport) -> Table:
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("", style="dim", overflow="fold")
     for node in report.nodes:
-        spent = [stopwatch(node.seconds), f"{node.seconds / report.seconds:.0%}"] if node.seconds else ["", ""]
+        spent = [stopwatch(node.seconds), f"{node.seconds / total:.0%}"] if node.seconds else ["", ""]
         table.add_row(node.name, format_state(node.state), *spent, node.note)
     return table
 

@@ -6,6 +6,7 @@ The states are plain data, so the table can appear before TFX is loaded.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -87,18 +88,20 @@ OnChange = Callable[[Sequence[NodeReport]], None]
 
 
 class RunTracker:
-    """State of all nodes, passed to `on_change` at each change."""
+    """State of all nodes, passed to `on_change` at each change. Threads may post at the same time."""
 
     def __init__(self, nodes: Sequence[NodeReport], on_change: OnChange) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._on_change = on_change
+        self._mutex = threading.Lock()
         self._started = time.monotonic()
         on_change(tuple(nodes))
 
     def post(self, node: NodeReport) -> None:
         """Replace the report of this node."""
-        self._nodes[node.name] = node
-        self._on_change(tuple(self._nodes.values()))
+        with self._mutex:
+            self._nodes[node.name] = node
+            self._on_change(tuple(self._nodes.values()))
 
     def report(self) -> RunReport:
         """Return all nodes, and the seconds since the tracker was created."""
@@ -146,7 +149,7 @@ def show_nodes(
 
 @dataclass
 class TableView:
-    """Table of nodes that updates the time of the running node each time it is drawn.
+    """Table of nodes that updates the times of the running nodes each time it is drawn.
 
     Attributes:
       log_path: path shown under the table, after `label`.
@@ -160,11 +163,15 @@ class TableView:
     loading: str = "loading TFX"
 
     def __post_init__(self) -> None:
-        self._opened = self._changed = self.clock()
+        self._opened = self.clock()
         self._nodes: Sequence[NodeReport] = ()
+        self._changed: dict[str, tuple[NodeReport, float]] = {}  # latest report of a node, and its time
 
     def __call__(self, nodes: Sequence[NodeReport]) -> None:
-        self._nodes, self._changed = nodes, self.clock()
+        self._nodes, now = nodes, self.clock()
+        for node in nodes:
+            if node is not self._changed.get(node.name, (None, 0.0))[0]:
+                self._changed[node.name] = node, now
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(box=None, pad_edge=False, show_footer=True, header_style="dim", footer_style="dim")
@@ -184,7 +191,7 @@ class TableView:
 
     def _time(self, node: NodeReport) -> str:
         if node.state is NodeState.RUNNING:
-            return stopwatch(node.seconds + self.clock() - self._changed)
+            return stopwatch(node.seconds + self.clock() - self._changed[node.name][1])
         return "" if node.state in _NOT_STARTED else stopwatch(node.seconds)
 
 

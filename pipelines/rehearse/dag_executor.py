@@ -1,14 +1,18 @@
-"""Runs the tasks of a job in order, with conditions, nested DAGs, exit handlers and failures as on a cluster.
+"""Runs the tasks of a job, with conditions, nested DAGs, exit handlers and failures as on a cluster.
 
-The inputs of a task are constants, inputs of its DAG, and outputs of upstream tasks.
+The inputs of a task are constants, inputs of its DAG, and outputs of upstream tasks. Tasks that do not depend on each
+other run side by side, a thread each, which waits for the process of its step.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +33,7 @@ class Scope:
     Attributes:
       job: values of the whole job for placeholders and runtime parameters.
       inputs: inputs of the DAG.
-      results: results of the finished tasks.
+      results: results of the tasks that have finished.
     """
 
     job: Mapping[str, Any]
@@ -133,15 +137,16 @@ def _present(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class DagExecutor:
-    """Executes the tasks of a job.
+    """Executes the tasks of a job, at most `workers` steps at a time.
 
     Attributes:
       tracker: states of the steps.
       outputs: artifacts of the succeeded steps by node and key.
     """
 
-    def __init__(self, context: RunContext, tasks: tuple[Task, ...], on_change: OnChange) -> None:
+    def __init__(self, context: RunContext, tasks: tuple[Task, ...], on_change: OnChange, workers: int = 1) -> None:
         self._context, self._tasks = context, tasks
+        self._slots = threading.Semaphore(workers)
         self.tracker = RunTracker([NodeReport(task.node) for task in leaves(tasks)], on_change)
         self.outputs: dict[str, Mapping[str, Sequence[Artifact]]] = {}
 
@@ -151,9 +156,26 @@ class DagExecutor:
 
     def _dag(self, tasks: tuple[Task, ...], inputs: TaskIO) -> dict[str, TaskResult]:
         results: dict[str, TaskResult] = {}
-        for task in tasks:
-            results[task.name] = self._task(task, Scope(self._context.job, inputs, results))
+        waiting = list(tasks)
+        running: set[Future[None]] = set()
+        with ThreadPoolExecutor(len(tasks) or 1) as pool:
+            try:
+                while waiting or running:
+                    for task in [task for task in waiting if task.upstream <= results.keys()]:
+                        waiting.remove(task)
+                        running.add(pool.submit(self._in_slot, task, inputs, results))
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()  # raises what the task raised
+            except BaseException:  # after Ctrl-C, the threads end as soon as their processes do
+                self._context.stop.set()
+                raise
         return results
+
+    def _in_slot(self, task: Task, inputs: TaskIO, results: dict[str, TaskResult]) -> None:
+        """Run a task once a slot is free, and add its result. A nested DAG takes no slot, because its steps do."""
+        with nullcontext() if task.executor is None else self._slots:
+            results[task.name] = self._task(task, Scope(self._context.job, inputs, dict(results)))
 
     def _task(self, task: Task, scope: Scope) -> TaskResult:
         failed = next((name for name, result in scope.results.items() if result.state is NodeState.FAILED), None)

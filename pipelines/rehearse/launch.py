@@ -11,8 +11,8 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,7 @@ from infeed.pipelines.job.compiled import Task
 
 _GRACE = 10.0  # seconds from SIGTERM to SIGKILL; Kubernetes waits 30 s
 _POLL = 0.005  # seconds between checks of the outputs of a process to kill
+_POLL_STOP = 0.2  # seconds between checks for an interrupt
 _ERROR = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit)): (.*)$")
 
 
@@ -45,6 +46,7 @@ class LocalLauncher:
     def environment(self) -> Mapping[str, str]:
         """Additional environment variables. PATH starts with the current Python, for shell scripts."""
         return {
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # steps that run side by side share the GPU
             "PATH": _path(os.path.dirname(sys.executable), "PATH"),
             "PIP_TARGET": self.packages,
             "PYTHONPATH": _path(self.packages, "PYTHONPATH"),
@@ -82,13 +84,42 @@ def _path(first: str, variable: str) -> str:
     return os.pathsep.join([first, *filter(None, [os.environ.get(variable)])])
 
 
+class StepLock:
+    """Locked file that holds the process ids of the running steps.
+
+    The steps inherit the lock, because they outlive a killed rehearsal and would write among the files of the next one.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self.file = file
+        self._running: list[int] = []
+        self._mutex = threading.Lock()
+
+    @contextlib.contextmanager
+    def holding(self, process: int) -> Iterator[None]:
+        """Keep the id of a process in the file."""
+        self._write(self._running.append, process)
+        try:
+            yield
+        finally:
+            self._write(self._running.remove, process)
+
+    def _write(self, change: Callable[[int], None], process: int) -> None:
+        with self._mutex:
+            change(process)
+            self.file.truncate(0)
+            self.file.write(" ".join(f"-{one}" for one in self._running))
+            self.file.flush()
+
+
 def run_process(
     argv: Sequence[str],
     *,
     cwd: str,
     env: Mapping[str, str],
     log: IO[str],
-    lock: IO[str],
+    lock: StepLock,
+    stop: threading.Event,
     dies_when: Callable[[], bool] | None = None,
 ) -> int:
     """Run `argv` to its end and return its exit status, which is negative for a signal.
@@ -98,8 +129,8 @@ def run_process(
       cwd: working directory.
       env: additional environment variables.
       log: file for the output.
-      lock: locked file, which stays locked until the process ends, even if this process is killed. It holds the
-        process id.
+      lock: stays locked until the process ends, even if this process is killed.
+      stop: event that ends the process.
       dies_when: condition that stops the process, as Kubernetes stops an evicted pod.
 
     Raises:
@@ -113,20 +144,18 @@ def run_process(
         stdout=log,
         stderr=log,
         start_new_session=True,  # a new process group, to stop the process with its children
-        pass_fds=[lock.fileno()],
+        pass_fds=[lock.file.fileno()],
     )
     try:
-        lock.truncate(0)
-        lock.write(str(process.pid))
-        lock.flush()
-        while dies_when and process.poll() is None:
-            if dies_when():
-                _end(process)
-            time.sleep(_POLL)
-        return process.wait()
+        with lock.holding(process.pid):
+            while process.poll() is None and not stop.is_set():
+                if dies_when and dies_when():
+                    _end(process)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL if dies_when else _POLL_STOP)
     finally:
         _end(process)  # stops its children, and after an interrupt the process itself
-        lock.truncate(0)
+    return process.returncode
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

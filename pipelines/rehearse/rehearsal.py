@@ -15,6 +15,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from infeed.components import machine
+from infeed.components.checks import at_least
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import local_path
 from infeed.pipelines.console.nodes import OnChange, RunReport
@@ -35,6 +37,7 @@ _SERVICES = {
     "--runner=DataflowRunner": "Dataflow",
     "DataflowRunner": "Dataflow",  # as a separate argument after `--runner`
 }
+_STEP_BYTES = 4 << 30  # memory of a step with TFX and a model
 _LOCAL = re.compile(r"(?<![\w:/.~-])(?:/[\w.-]+){2,}")
 _OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")
 _REMOTE = re.compile(r"\b(?:gs|s3|minio|hdfs|abfss?)://[\w.-][^\s\"'\\,;)}\]]*")
@@ -208,6 +211,8 @@ class RehearseOptions:
       faults: failures to inject.
       target: platform to emulate; by default the job's. kubeflow runs no drivers and rejects resolvers.
       use_cache: whether to reuse outputs of earlier rehearsals.
+      workers: number of steps to run at the same time. Defaults to the number for which this machine has the cores and
+        the memory.
     """
 
     root: str
@@ -218,6 +223,10 @@ class RehearseOptions:
     faults: Faults = field(default_factory=Faults)
     target: Target | None = None
     use_cache: bool = True
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "workers")
 
 
 @dataclass(frozen=True)
@@ -238,7 +247,7 @@ class Rehearsal:
 
 
 def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) -> Rehearsal:
-    """Execute every step of `job` in order.
+    """Execute every step of `job`, side by side where they do not depend on each other.
 
     Raises:
       InfeedError: before any step starts, if the job is not supported, a parameter is invalid or missing, a location
@@ -262,7 +271,8 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
         find_engine()
     with open_store(root) as store:
         context = _context(job, options, root, store, launcher, inputs)
-        executor = DagExecutor(context, tasks, on_change)
+        workers = options.workers or min(machine.cpus(), max(1, machine.memory_bytes() // _STEP_BYTES))
+        executor = DagExecutor(context, tasks, on_change, workers)
         executor.run(TaskIO(inputs))
         artifacts = context.artifacts or str(root / "artifacts")
         return Rehearsal(context.run, executor.tracker.report(), artifacts, executor.outputs)

@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import shlex
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,6 +46,7 @@ class RunContext:
       runs_drivers: whether drivers of ExampleGens run before the cache lookup.
       job: values of the whole job for placeholders.
       artifacts: folder of all artifacts in a store, if Kubeflow's launcher is imitated.
+      stop: event that ends all steps.
     """
 
     root: Path
@@ -59,6 +61,7 @@ class RunContext:
     faults: Faults
     store: Store
     artifacts: str = ""
+    stop: threading.Event = field(default_factory=threading.Event)
 
     def attempt_dir(self, task: Task, attempt: str) -> AttemptDir:
         """Return the output folder of an attempt."""
@@ -147,6 +150,8 @@ class _StepRunner:
                 outputs = self._attempt(attempt, inputs, said)
             except _StepError as error:
                 reason = str(error)
+                if self._context.stop.is_set():
+                    break
                 continue
             self._remember(outputs, key, time.monotonic() - started)
             return TaskResult(NodeState.DONE, outputs, note=note)
@@ -227,7 +232,13 @@ class _StepRunner:
         context, env = self._context, {**self._context.launcher.environment, **env}
         try:
             return launch.run_process(
-                argv, cwd=context.project, env=env, log=self._log, lock=context.store.lock, dies_when=dies_when
+                argv,
+                cwd=context.project,
+                env=env,
+                log=self._log,
+                lock=context.store.lock,
+                stop=context.stop,
+                dies_when=dies_when,
             )
         except OSError as error:
             if error.errno == errno.E2BIG:

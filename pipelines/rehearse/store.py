@@ -11,16 +11,18 @@ import dataclasses
 import fcntl
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.job import parameters
 from infeed.pipelines.job.compiled import Spec, Task
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO, View, fill, inputs_view
+from infeed.pipelines.rehearse.launch import StepLock
 
 _FORMAT = 1
 _COMPARISON = re.compile(r"""\s*([\w.]+)\s*=\s*(?:"([^"]*)"|([\w.+-]+))\s*""")
@@ -52,8 +54,7 @@ class Execution:
 def open_store(root: Path) -> Iterator[Store]:
     """Open or create the store of `root`, and lock it for this process and its steps.
 
-    A step inherits the lock, because it outlives a killed rehearsal and would write among the files of the next one.
-    `filelock` does not fit: children do not inherit its lock, and it truncates the file, which holds the step's id.
+    `filelock` does not fit: children do not inherit its lock, and it truncates the file, which holds the steps' ids.
 
     Raises:
       InfeedError: another rehearsal holds the lock, or another version wrote the file.
@@ -64,18 +65,19 @@ def open_store(root: Path) -> Iterator[Store]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.seek(0)
-            step = lock.read()
-            end = f"end its step (kill -- -{step}), " if step else ""
+            steps = lock.read()
+            end = f"end its steps (kill -- {steps}), " if steps else ""
             what, do = "another rehearsal is running there", f"wait for it, {end}or use another --root"
             raise InfeedError(f"{what}, or a step of a killed rehearsal", where=str(root), do=do) from error
-        yield Store(root / "rehearsals.json", lock)
+        yield Store(root / "rehearsals.json", StepLock(lock))
 
 
 class Store:
-    """Artifacts and executions, oldest first; `lock` is the locked file that keeps other rehearsals out."""
+    """Artifacts and executions, oldest first; `lock` keeps other rehearsals out. Threads may share a store."""
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
+    def __init__(self, path: Path, lock: StepLock) -> None:
         self._path, self.lock = path, lock
+        self._mutex = threading.Lock()
         self._artifacts: dict[str, Artifact] = {}
         self._pipelines: dict[str, str] = {}  # by artifact
         self._executions: list[Execution] = []
@@ -84,11 +86,11 @@ class Store:
 
     def record(self, execution: Execution, artifacts: Sequence[Artifact]) -> None:
         """Add a finished step and its artifacts."""
-        for artifact in artifacts:
-            self._artifacts[artifact.name] = artifact
-            self._pipelines[artifact.name] = execution.pipeline
-        self._executions.append(execution)
-        with files.open_output(str(self._path)) as file:
+        with self._mutex, files.open_output(str(self._path)) as file:
+            for artifact in artifacts:
+                self._pipelines[artifact.name] = execution.pipeline
+                self._artifacts[artifact.name] = artifact
+            self._executions.append(execution)
             file.write(json.dumps(self._to_json(), indent=1).encode())
 
     def cached(self, pipeline: str, fingerprint: str) -> Execution | None:
@@ -100,7 +102,8 @@ class Store:
 
     def newest(self, pipeline: str) -> Iterator[Artifact]:
         """Yield the artifacts of a pipeline, the newest first."""
-        return (self._artifacts[name] for name in reversed(self._artifacts) if self._pipelines[name] == pipeline)
+        names = list(self._artifacts)  # other threads add artifacts
+        return (self._artifacts[name] for name in reversed(names) if self._pipelines[name] == pipeline)
 
     def artifact(self, name: str) -> Artifact:
         return self._artifacts[name]

@@ -50,6 +50,17 @@ def drawn(table: TableView, width: int = 80) -> list[str]:
     return lines(console)
 
 
+def test_nodes_that_run_side_by_side_keep_their_own_times() -> None:
+    clock = Clock()
+    table = TableView("run.log", clock)
+    first, second = NodeReport("Transform", NodeState.RUNNING), NodeReport("ExampleValidator", NodeState.RUNNING)
+    table((first,))
+    clock.now += 5
+    table((first, second))
+    clock.now += 2
+    assert [line.split()[-2:] for line in drawn(table)[1:3]] == [["7.0", "s"], ["2.0", "s"]]
+
+
 def test_the_table_names_each_node_its_state_in_words_and_its_seconds() -> None:
     clock = Clock()
     table = TableView("/runs/a/run.log", clock)

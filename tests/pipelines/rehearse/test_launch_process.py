@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from infeed.pipelines.rehearse.launch import run_process
+from infeed.pipelines.rehearse.launch import StepLock, run_process
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,8 @@ def test_what_a_process_started_ends_with_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("w") as file, (tmp_path / "lock").open("a+") as lock:
         parent = [sys.executable, "-c", PARENT]
-        status = run_process(parent, cwd=".", env={}, log=file, lock=lock, dies_when=lambda: bool(log.read_text()))
+        shared = {"lock": StepLock(lock), "stop": threading.Event()}
+        status = run_process(parent, cwd=".", env={}, log=file, **shared, dies_when=lambda: bool(log.read_text()))
     assert status == -15
     assert not is_running(int(log.read_text()))
 
@@ -40,5 +42,14 @@ def test_what_a_process_started_ends_with_it(tmp_path: Path) -> None:
 def test_output_and_status_are_the_processs_own(tmp_path: Path) -> None:
     code = "import os, sys; print(os.environ['NAME'], os.getcwd()); sys.exit(4)"
     with (tmp_path / "log").open("w") as file, (tmp_path / "lock").open("a+") as lock:
-        assert run_process([sys.executable, "-c", code], cwd=str(tmp_path), env={"NAME": "x"}, log=file, lock=lock) == 4
+        shared = {"lock": StepLock(lock), "stop": threading.Event()}
+        assert run_process([sys.executable, "-c", code], cwd=str(tmp_path), env={"NAME": "x"}, log=file, **shared) == 4
     assert (tmp_path / "log").read_text() == f"x {tmp_path}\n"
+
+
+def test_the_lock_names_the_running_processes(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("a+") as file:
+        lock = StepLock(file)
+        with lock.holding(11), lock.holding(12):
+            assert (tmp_path / "lock").read_text() == "-11 -12"
+        assert (tmp_path / "lock").read_text() == ""

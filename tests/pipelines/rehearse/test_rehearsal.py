@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -146,11 +147,38 @@ def test_what_succeeded_before_an_interrupt_is_not_lost(jobs: ModuleType, tmp_pa
     assert jobs.states(jobs.run(chain(jobs), tmp_path)) == {"learn": "cached", "push": "done"}
 
 
+# Each step waits for a file of the other.
+MEETING = (
+    "import pathlib, time; pathlib.Path('{mine}').touch(); until = time.monotonic() + 20\n"
+    "while not os.path.exists('{other}') and time.monotonic() < until: time.sleep(0.01)\n"
+    "assert os.path.exists('{other}')"
+)
+
+
+def test_steps_that_do_not_depend_on_each_other_run_side_by_side(jobs: ModuleType, tmp_path: Path) -> None:
+    steps = {"a": jobs.step(MEETING.format(mine="a", other="b")), "b": jobs.step(MEETING.format(mine="b", other="a"))}
+    rehearsal = jobs.run(jobs.job(steps), tmp_path, project=str(tmp_path), workers=2)
+    assert jobs.states(rehearsal) == {"a": "done", "b": "done"}
+
+
+def test_an_interrupt_ends_every_running_step(jobs: ModuleType, tmp_path: Path) -> None:
+    def interrupt(nodes: Any) -> None:
+        if all(node.state is NodeState.RUNNING for node in nodes):
+            raise KeyboardInterrupt
+
+    waits = "import time; time.sleep(60)"
+    job = jobs.job({"a": jobs.step(waits, retries=1), "b": jobs.step(waits)})
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        rehearse(job, RehearseOptions(root=str(tmp_path), workers=2), interrupt)
+    assert time.monotonic() - begun < 30
+
+
 def test_a_failure_ends_the_rehearsal_in_the_steps_own_words(jobs: ModuleType, tmp_path: Path) -> None:
     learn = jobs.step("raise ValueError('the loss is not a number')", gives=["model"])
     push = jobs.step(takes={"model": "learn.model"})
     other = jobs.step()
-    rehearsal = jobs.run(jobs.job({"learn": learn, "other": other, "push": push}), tmp_path)
+    rehearsal = jobs.run(jobs.job({"learn": learn, "other": other, "push": push}), tmp_path, workers=1)
     assert jobs.states(rehearsal) == {"learn": "failed", "other": "skipped", "push": "skipped"}
     assert jobs.node(rehearsal, "learn").error == "ValueError: the loss is not a number (exit status 1)"
     assert "Traceback" in (tmp_path / "logs" / rehearsal.name / "learn.log").read_text()
