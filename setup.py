@@ -100,7 +100,7 @@ setup(
     package_dir={"": "."},  # an editable install is then a path file, which static tools follow; a finder they do not
     package_data={
         "": ["py.typed", "*.pyi", "*.yaml", "*.html.j2", "*.md"],
-        "infeed.pipelines.image": ["Dockerfile", "*.txt"],
+        "infeed.pipelines.image": ["Dockerfile", "*.txt", "*.sh"],
     },
     install_requires=CORE,
     extras_require={

@@ -62,6 +62,7 @@ class Build:
       arguments: values of the Dockerfile's ARG instructions.
       secrets: local file for each `RUN --mount=type=secret,id=...`. The image does not contain secrets.
       labels: labels of the new image.
+      target: stage of the Dockerfile.
     """
 
     context: str
@@ -69,6 +70,7 @@ class Build:
     arguments: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    target: str = "steps"
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ class Engine:
         arguments = [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
         secrets = [f"--secret=id={name},src={file}" for name, file in build.secrets.items()]
         labels = [f"--label={name}={value}" for name, value in build.labels.items()]
-        return [self.name, *verb, *arguments, *secrets, *labels, f"--tag={build.tag}", build.context]
+        names = [f"--target={build.target}", f"--tag={build.tag}"]
+        return [self.name, *verb, *arguments, *secrets, *labels, *names, build.context]
 
     def digest(self, image: str) -> str:
         """Return the registry digest, `sha256:...`, and pull the image if it is not local.

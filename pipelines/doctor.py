@@ -23,13 +23,14 @@ from typing import Literal, get_args
 
 from packaging.requirements import Requirement
 
+from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.feed.capacity import Machine
 from infeed.components.units import size
 from infeed.pipelines.containers import EngineName, find_engine, problem
 
 # Purposes in the order of display.
 Purpose = Literal["run", "compile", "build", "submit", "image"]
-_OURS, _TFX = "tfx-infeed", "tfx"
+_OURS, _TFX, _BEAM = "tfx-infeed", "tfx", "apache-beam"
 _STACK = ("tfx", "tensorflow", "keras", "apache-beam", "protobuf", "pyarrow", "numpy")
 _DEVICE_SECONDS = 120
 # Importing TFX takes 1 GB, and running an example pipeline takes 3 GB.
@@ -47,7 +48,7 @@ _GOOGLE = "Google credentials"
 _LOGIN = "For Vertex AI: gcloud auth application-default login."
 # Runs on this machine and in the image. `code` is a digest of the source files of this package.
 _INVENTORY = """
-import hashlib, importlib.metadata as metadata, importlib.util as util, json, pathlib, platform
+import hashlib, importlib.metadata as metadata, importlib.util as util, json, os, pathlib, platform
 code = hashlib.sha256()
 for package in ("components", "pipelines", "templates"):
     spec = util.find_spec("infeed." + package) if util.find_spec("infeed") else None
@@ -68,7 +69,7 @@ try:
 except ImportError:
     stores = []
 found = {"python": platform.python_version(), "versions": versions, "code": code.hexdigest(), "stores": stores}
-print(json.dumps({**found, "beam_worker": beam_worker}))
+print(json.dumps({**found, "beam_worker": beam_worker, "beam_sdk": os.environ.get("BEAM_SDK", "")}))
 """
 _IMAGE_SECONDS = 600  # the engine may need to pull the image
 
@@ -266,21 +267,27 @@ def _file(file: Path, origin: str) -> Finding:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Package versions, a digest of this package's code, stores that it opens, and whether it has Beam's worker."""
+    """Package versions, a digest of this package's code, stores that it opens, and Beam's program for workers.
+
+    Attributes:
+      beam_worker: whether the program exists.
+      beam_sdk: image of Beam from which `infeed build` took it; empty if unknown.
+    """
 
     python: str
     versions: dict[str, str]
     code: str
     beam_worker: bool = False
+    beam_sdk: str = ""
     stores: Sequence[str] = ()
 
 
-def image_findings(image: str, *, for_dataflow: bool = False) -> Iterator[Finding]:
+def image_findings(image: str, *, beam_runner: str = "") -> Iterator[Finding]:
     """Compare an image with this environment, and pull the image if it is not local.
 
     Args:
       image: name of the image.
-      for_dataflow: whether Dataflow's workers run the image.
+      beam_runner: runner whose workers run the image, such as DataflowRunner; empty for none.
     """
     engine = find_engine()
     command = engine.run(image, ["python", "-c", _INVENTORY])
@@ -294,9 +301,27 @@ def image_findings(image: str, *, for_dataflow: bool = False) -> Iterator[Findin
     yield Finding("image", image, f"{engine.size(image)}, Python {there.python} (here {here.python})")
     yield from compare(there, here)
     yield _stores(there)
-    if for_dataflow and not there.beam_worker:
-        do = "Add it to the image: see docs/image.md."
-        yield Finding("image", "Beam worker", "missing /opt/apache/beam/boot, which Dataflow starts", Level.PROBLEM, do)
+    if beam_runner:
+        yield _beam_worker(there, here, beam_runner)
+
+
+def _beam_worker(there: Inventory, here: Inventory, runner: str) -> Finding:
+    """Compare the Beam of the image, of its program for workers, and of this machine.
+
+    The steps of a job start the work, so what differs here is a problem only for commands on this machine.
+    """
+    name, inside, installed = "Beam worker", there.versions.get(_BEAM), here.versions.get(_BEAM)
+    fits = f"apache/beam_python{'.'.join(_minor(there.python))}_sdk:{inside}"
+    do = "Set deploy.beam in the config, and rebuild the image: infeed build."
+    if not there.beam_worker:
+        level = Level.PROBLEM if runner == BEAM_RUNNERS["dataflow"] else Level.WARNING
+        return Finding("image", name, f"missing /opt/apache/beam/boot, which starts workers of {runner}", level, do)
+    if there.beam_sdk and not there.beam_sdk.endswith(fits):
+        return Finding("image", name, f"from {there.beam_sdk}, but the image has {fits}", Level.PROBLEM, do)
+    if inside != installed:
+        do = f"To start work on these workers from here, such as infeed ingest --runner, install {_BEAM} {inside}."
+        return Finding("image", name, f"Beam {inside}, {installed or 'none'} here", Level.WARNING, do)
+    return Finding("image", name, f"Beam {inside} in the image, for its workers and here")
 
 
 def compare(there: Inventory, here: Inventory) -> Iterator[Finding]:

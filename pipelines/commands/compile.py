@@ -11,7 +11,8 @@ import click
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.compile import compile_config, local_places
-from infeed.pipelines.compile.kubeflow import CompileOptions
+from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
+from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
@@ -56,7 +57,7 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
     by_digest, facts = _by_digest(image or config.deploy.image, read.name)
     config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, image=by_digest))
     with quiet(Path(config.logs) / "compile.log") as console:
-        show_facts(console, [*config.notes, *facts])
+        show_facts(console, [*config.notes, *facts, *_beam_facts(config, options.target)])
         compile_config(config, options)
         job = CompiledJob.read(output)
         console.print(
@@ -67,6 +68,13 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
         )
         if here := local_places(config):
             console.print(f"warning: {here}", style="yellow", highlight=False, soft_wrap=True)
+
+
+def _beam_facts(config: PipelineConfig, target: Target) -> list[tuple[str, str]]:
+    """Return the Beam options of the nodes that pass over data, each with its explanation."""
+    image = config.deploy.image
+    flags = beam_flags(config.deploy, target, image, config.root) if image else []
+    return [("" if number else "beam", f"{option}  # {why}") for number, (option, why) in enumerate(flags)]
 
 
 def _by_digest(image: str | None, project: str) -> tuple[str | None, list[tuple[str, str]]]:

@@ -37,7 +37,7 @@ def command(job: str | None, image: str | None, as_json: bool) -> None:
     images = (image,) if image else read.images if read else ()
     waiting = console.status("checking") if console.is_interactive and not as_json else contextlib.nullcontext()
     with waiting:
-        findings = examine(_checks(images, for_dataflow=read is not None and read.uses_dataflow))
+        findings = examine(_checks(images, read.beam_runner if read else ""))
     if as_json:
         console.out(json.dumps([_plain(finding) for finding in findings], indent=1))
     else:
@@ -46,8 +46,8 @@ def command(job: str | None, image: str | None, as_json: bool) -> None:
     sys.exit(EXIT_FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 
 
-def _checks(images: Sequence[str], *, for_dataflow: bool) -> list[tuple[Purpose, Check]]:
-    compare = functools.partial(image_findings, for_dataflow=for_dataflow)
+def _checks(images: Sequence[str], beam_runner: str) -> list[tuple[Purpose, Check]]:
+    compare = functools.partial(image_findings, beam_runner=beam_runner)
     return [*CHECKS, *(("image", functools.partial(compare, image)) for image in images)]
 
 

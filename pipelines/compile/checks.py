@@ -8,11 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infeed.components.beam_runner import Named
+from infeed.components.beam_runner import BEAM_RUNNERS, Named
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.deploy.beam import check_places
 from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, Deploy, Resources
 from infeed.pipelines.deploy.vertex import VertexOptions
 from infeed.pipelines.job.compiled import Schema, Target
@@ -31,7 +32,8 @@ def check_config(
     """Raise InfeedError if the compiled pipeline would fail on the cluster. For the arguments see `CompileOptions`."""
     deploy = dataclasses.replace(config.deploy, root=config.deploy.root or config.root)
     check_target(deploy, target, schema)
-    check_stores(deploy.root or "", deploy.data or config.data, target, config.beam_pipeline_args)
+    check_stores(deploy.root or "", deploy.data or config.data, target)
+    check_runner(deploy, deploy.data or config.data, target, config.beam_pipeline_args)
     check_strategy(config.train, training_machines(deploy, target))
     if config.warm_start and target == "kubeflow":
         raise InfeedError(
@@ -60,7 +62,7 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
         _check_step_accelerator(deploy, vertex)
 
 
-def check_stores(root: str, data: str, target: Target, beam_options: Sequence[str] = ()) -> None:
+def check_stores(root: str, data: str, target: Target) -> None:
     """Raise InfeedError for a place that the steps cannot open. Local paths are the subject of `local_places`.
 
     On Kubeflow, the launcher moves artifacts between the store and the disk of the pod, and this package reads the data
@@ -70,7 +72,6 @@ def check_stores(root: str, data: str, target: Target, beam_options: Sequence[st
       root: folder of everything that the pipeline writes.
       data: path of the data.
       target: platform that runs the job.
-      beam_options: options of Beam. Workers of a cluster share no disk with the pod, and write to the store themselves.
     """
     known = [f"{scheme}://" for scheme in FOLDERS] if target == "kubeflow" else ["gs://"]
     for setting, place in (("deploy.root", root), ("deploy.data", data)):
@@ -79,13 +80,29 @@ def check_stores(root: str, data: str, target: Target, beam_options: Sequence[st
             raise InfeedError(
                 f"the steps cannot open {scheme} on {target}", where=setting, do=f"use a place on {', '.join(known)}"
             )
-    runner = Named.of(beam_options)
-    if runner.is_cluster and root.startswith(("s3://", "minio://")):
+
+
+def check_runner(deploy: Deploy, data: str, target: Target, local_options: Sequence[str] = ()) -> None:
+    """Raise InfeedError if Beam's runner lacks a setting, or its workers cannot use the places of the pipeline.
+
+    Args:
+      deploy: settings with the pipeline's root.
+      data: path of the data.
+      target: platform that runs the job.
+      local_options: Beam options of local runs, which a compiled pipeline without `deploy.beam` takes over.
+    """
+    given, root = Named.of(local_options).short_name, deploy.root or ""
+    if deploy.beam.runner:
+        check_places(BEAM_RUNNERS[deploy.beam.runner], root, data)
+        deploy.beam.flags(image=deploy.image or "", root=root, vertex=deploy.on(target))  # raises what it lacks
+    elif name := next((name for name in ("dataflow", "flink", "spark") if BEAM_RUNNERS[name] == given), None):
         raise InfeedError(
-            f"workers of {runner.short_name} cannot write what TensorFlow saves to {root}",
-            where="deploy.root",
-            do="use a folder on gs://, or leave the runner out: each step then runs in its own pod",
+            f"beam_pipeline_args names {given}, but holds the options of local runs",
+            where="beam_pipeline_args",
+            do=f"set the runner of the compiled pipeline in deploy.beam.{name}",
         )
+    elif Named.of(local_options).is_cluster:
+        check_places(given, root, data)
 
 
 def vertex_accelerators(deploy: Deploy) -> set[str]:
@@ -124,8 +141,8 @@ def _check_resources(resources: Resources, target: Target, where: str) -> None:
 
 
 def _check_root(deploy: Deploy, vertex: VertexOptions) -> None:
-    """Training, Dataflow and an endpoint share only a bucket with the machines of the steps."""
-    services = [name for name in ("training", "dataflow", "endpoint") if getattr(vertex, name)]
+    """Training and an endpoint share only a bucket with the machines of the steps."""
+    services = [name for name in ("training", "endpoint") if getattr(vertex, name)]
     if services and not (deploy.root or "").startswith(("gs://", "/gcs/")):
         raise InfeedError(
             f"{services[0]} cannot read what the steps write to {deploy.root or 'a local folder'}",

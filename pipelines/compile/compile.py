@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 
 from infeed.components.beam_runner import container_options
 from infeed.pipelines.compile.checks import check_accelerators, check_config, vertex_accelerators
 from infeed.pipelines.compile.kubeflow import CompileOptions, compile_kubeflow, runtime_parameters
 from infeed.pipelines.config import PipelineConfig, resumable
-from infeed.pipelines.deploy.vertex import dataflow_args
-from infeed.pipelines.job.compiled import Target
 
 
 def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
@@ -23,7 +20,7 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
     check_config(config, options.target, options.schema, options.folder)
     if options.target == "vertex":
         check_accelerators(vertex_accelerators(config.deploy))
-    there = on_cluster(config, options.target)
+    there = on_cluster(config)
     vertex = there.deploy.on(options.target)
     from infeed.pipelines.pipeline import create_pipeline, latest_blessed  # takes seconds
 
@@ -48,21 +45,16 @@ def local_places(config: PipelineConfig) -> str:
     return f"{places} on this machine, where a cluster cannot read it: set {settings}" if here else ""
 
 
-def on_cluster(config: PipelineConfig, target: Target) -> PipelineConfig:
-    """Return `config` with the paths and Beam options of the cluster, and a name that Vertex AI accepts."""
+def on_cluster(config: PipelineConfig) -> PipelineConfig:
+    """Return `config` with the paths of the cluster, and a name that Vertex AI accepts.
+
+    Its Beam options are those of steps that work in their own container. `compile_kubeflow` adds a runner.
+    """
     root = config.deploy.root or config.root
     there = resumable(dataclasses.replace(config, name=cluster_name(config.name), root=root))
-    return dataclasses.replace(there, beam_pipeline_args=_beam_options(config, root, target))
-
-
-def _beam_options(config: PipelineConfig, root: str, target: Target) -> tuple[str, ...]:
-    given, image = config.beam_pipeline_args, config.deploy.image
-    assert image, "check_target requires an image"
-    vertex = config.deploy.on(target)
-    if not (vertex and vertex.dataflow):
-        return container_options(given, image)
-    temp = vertex.temp or os.path.join(root, "tmp")
-    return (*given, *dataflow_args(vertex, vertex.dataflow, temp=temp, image=image))
+    assert config.deploy.image, "check_target requires an image"
+    options = () if config.deploy.beam.runner else container_options(config.beam_pipeline_args, config.deploy.image)
+    return dataclasses.replace(there, beam_pipeline_args=options)
 
 
 def cluster_name(name: str) -> str:

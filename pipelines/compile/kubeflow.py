@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.ui import outputs_of
@@ -24,6 +25,7 @@ from infeed.pipelines.compile import input_states
 from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.config import PipelineConfig, split_data
+from infeed.pipelines.deploy.beam import Flag, check_places
 from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources, quantity
 from infeed.pipelines.deploy.vertex import pipeline_job
 from infeed.pipelines.job.compiled import STEP, Schema, Spec, Target, Task, leaves, read_tasks
@@ -80,15 +82,19 @@ def compile_kubeflow(
       pipeline: pipeline of new components. TFX can compile a component object only once.
       options: output, target and schema.
       image: container image of every step, with this package and TFX.
-      deploy: resources, retries and caching of the nodes.
+      deploy: resources, retries and caching of the nodes, and Beam's runner. Beam options of a component win.
       parameters: runtime parameters of `pipeline`.
 
     Raises:
-      InfeedError: kfp is not installed, `deploy` names an unknown node, or the output format cannot hold a setting.
-        JSON cannot hold a platform spec; YAML cannot hold accounts, keys and labels.
+      InfeedError: kfp is not installed, `deploy` names an unknown node, Beam's runner lacks a setting or cannot use the
+        root, or the output format cannot hold a setting. JSON cannot hold a platform spec; YAML cannot hold accounts,
+        keys and labels.
     """
+    deploy = deploy or Deploy()
+    _name_runner(pipeline, beam_flags(deploy, options.target, image, pipeline.pipeline_info.pipeline_root))
     job = _compile(pipeline, image, options, parameters or {})
-    spec, deploy = job["pipelineSpec"], deploy or Deploy()
+    spec = job["pipelineSpec"]
+    _keep_for_data_nodes(spec, pipeline)
     if options.target == "kubeflow":
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
             input_states.insert(spec, node)
@@ -104,6 +110,45 @@ def compile_kubeflow(
     text = _text(job, platform, run_metadata, Path(options.output))
     files.write_bytes(options.output, text.encode())
     return options.output
+
+
+def beam_flags(deploy: Deploy, target: Target, image: str, root: str) -> list[Flag]:
+    """Return the Beam options that `deploy.beam` adds to the nodes that pass over data, with explanations.
+
+    Raises:
+      InfeedError: a setting of the runner is missing, or its workers cannot use the root.
+    """
+    root = deploy.root or root
+    if deploy.beam.runner:
+        check_places(BEAM_RUNNERS[deploy.beam.runner], root)
+    return deploy.beam.flags(image=image, root=root, vertex=deploy.on(target))
+
+
+def _name_runner(pipeline: Pipeline, flags: Sequence[Flag]) -> None:
+    for node in _data_nodes(pipeline):
+        node.executor_spec.beam_pipeline_args = [option for option, _ in flags] + node.executor_spec.beam_pipeline_args
+
+
+def _keep_for_data_nodes(spec: Mapping[str, Any], pipeline: Pipeline) -> None:
+    """Remove Beam's options of the whole pipeline from nodes that do not use Beam, because TFX gives them to each.
+
+    A step that names a cluster's runner works on URIs, and a changed option is a miss of the cache.
+    """
+    users = {node.id for node in _data_nodes(pipeline)}
+    for task, container in _containers(spec):
+        if task.name not in users:
+            container["args"] = [one for one in container["args"] if one not in pipeline.beam_pipeline_args]
+
+
+def _data_nodes(pipeline: Pipeline) -> Iterator[Any]:
+    """Yield the components whose executors use Beam, including those of nested pipelines."""
+    from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
+
+    for node in pipeline.components:
+        if isinstance(getattr(node, "executor_spec", None), BeamExecutorSpec):
+            yield node
+        elif hasattr(node, "components"):
+            yield from _data_nodes(node)
 
 
 def _compile(

@@ -1,4 +1,4 @@
-"""Settings of a pipeline on a cluster: the image, the resources of each node, and the options of Vertex AI.
+"""Settings of a pipeline on a cluster: the image, the resources of each node, Beam, and the options of Vertex AI.
 
     deploy:
       image: registry.example/taxi:1
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from infeed.components.checks import about, as_tuples, at_least, require
 from infeed.components.errors import InfeedError
+from infeed.pipelines.deploy.beam import Beam
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
 
@@ -160,6 +161,7 @@ class Deploy:
       data: path of the data, in the same form as `data` of the config, which is the default.
       resources: resources by node name. The entry `default` applies to all nodes.
       vertex: options of Vertex AI.
+      beam: runner of the nodes that pass over data. By default, each step works in its own container.
     """
 
     image: str | None = None
@@ -167,6 +169,7 @@ class Deploy:
     data: str | None = None
     resources: Mapping[str, Resources] = field(default_factory=dict)
     vertex: VertexOptions | None = None
+    beam: Beam = field(default_factory=Beam)
 
     def on(self, target: str) -> VertexOptions | None:
         """Return the options of Vertex AI if `target` is Vertex AI."""

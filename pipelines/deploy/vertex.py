@@ -1,4 +1,4 @@
-"""Options of Vertex AI, for the pipeline, training, serving and Dataflow, and their conversion to API messages."""
+"""Options of Vertex AI, for the pipeline, training and serving, and their conversion to API messages."""
 
 from __future__ import annotations
 
@@ -108,64 +108,45 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Dataflow:
-    """Options of Dataflow, which then runs the Beam nodes.
-
-    Attributes:
-      machine: machine type of the workers. Dataflow chooses by default.
-      max_workers: largest number of workers.
-      subnetwork: full URL of the workers' subnetwork.
-      public_ips: whether the workers have public IP addresses.
-    """
-
-    machine: str | None = None
-    max_workers: int | None = None
-    subnetwork: str | None = None
-    public_ips: bool = True
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "max_workers")
-
-
-@dataclass(frozen=True)
 class VertexOptions:
     """Options of Vertex AI.
 
     Attributes:
       project: Google Cloud project id.
       region: region, such as europe-west4.
-      temp: gs:// folder for Dataflow's temporary files. Defaults to `tmp` under the pipeline's root.
       service_account: service account of the steps and their jobs. Defaults to the project's default account.
       network: full name of the VPC network of the steps and training.
       labels: labels of the run and of every job, for billing reports.
-      kms_key: full name of the key that encrypts data at rest in Vertex AI and Dataflow. Defaults to Google's key.
+      kms_key: full name of the key that encrypts data at rest. Defaults to Google's key.
       training: machines of a custom training job. None trains in the pipeline's step.
       endpoint: endpoint that serves a blessed model. None copies the model to a folder.
-      dataflow: options of Dataflow for the Beam nodes. None runs Beam in each step.
     """
 
     project: str
     region: str
-    temp: str | None = None
     service_account: str | None = None
     network: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     kms_key: str | None = None
     training: Training | None = None
     endpoint: Endpoint | None = None
-    dataflow: Dataflow | None = None
 
     def __post_init__(self) -> None:
-        for text in (word for label in self.labels.items() for word in label):
-            if not _LABEL.fullmatch(text):
-                do = "use up to 63 lower-case letters, digits, dashes and underscores"
-                raise refused(self, "labels", do, f"labels is {text!r}")
-        if self.kms_key:
-            name = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
-            require(_KEY.fullmatch(self.kms_key), self, "kms_key", f"use the full name: {name}")
+        check_cloud_names(self)
         if self.kms_key and self.endpoint:
             what = "endpoint and kms_key are both set, but TFX's Pusher does not use the key"
             raise refused(self, "endpoint", "leave out endpoint or kms_key", what)
+
+
+def check_cloud_names(options: Any) -> None:
+    """Raise OptionError if `labels` or `kms_key` are not names that Google Cloud takes."""
+    for text in (word for label in options.labels.items() for word in label):
+        if not _LABEL.fullmatch(text):
+            do = "use up to 63 lower-case letters, digits, dashes and underscores"
+            raise refused(options, "labels", do, f"labels is {text!r}")
+    if options.kms_key:
+        name = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
+        require(_KEY.fullmatch(options.kms_key), options, "kms_key", f"use the full name: {name}")
 
 
 def check_accelerator(machine: Any) -> None:
@@ -266,34 +247,6 @@ def accelerator(machine: Training | Endpoint) -> dict[str, Any]:
     if not machine.accelerator:
         return {}
     return {"accelerator_type": machine.accelerator, "accelerator_count": machine.accelerators or 1}
-
-
-def dataflow_args(options: VertexOptions, dataflow: Dataflow, *, temp: str, image: str) -> list[str]:
-    """Return Beam's options for Dataflow, https://cloud.google.com/dataflow/docs/reference/pipeline-options.
-
-    Args:
-      options: project, region, service account, labels and key.
-      dataflow: options of the workers.
-      temp: gs:// folder for temporary files.
-      image: container image of the workers. With the image of the steps, Beam ships no source and versions agree.
-    """
-    given = {
-        "runner": "DataflowRunner",
-        "project": options.project,
-        "region": options.region,
-        "temp_location": temp,
-        "sdk_container_image": image,
-        "service_account_email": options.service_account,
-        "worker_machine_type": dataflow.machine,
-        "max_num_workers": dataflow.max_workers,
-        "subnetwork": dataflow.subnetwork,
-        "dataflow_kms_key": options.kms_key,
-    }
-    return [
-        *(f"--{name}={value}" for name, value in given.items() if value is not None),
-        *([] if dataflow.public_ips else ["--no_use_public_ips"]),
-        *(f"--labels={name}={value}" for name, value in options.labels.items()),
-    ]
 
 
 def _given(**fields: Any) -> dict[str, Any]:

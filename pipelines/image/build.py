@@ -7,6 +7,7 @@ and no layer of the image contains them.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import os
 import re
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.containers import Build, Engine, find_engine
-from infeed.pipelines.image.context import Accelerator, make_context
+from infeed.pipelines.image.context import Accelerator, beam_sdk, make_context
 
 # docker prints `#7 [stack 2/3] RUN pip ...`; podman and buildah print `[2/4] STEP 2/3: RUN pip ...`.
 _STEP = re.compile(
@@ -33,6 +34,8 @@ BASE = "docker.io/library/debian:trixie-slim"
 _LABELS = "org.opencontainers.image.base"  # label names of the Open Container Initiative for the base image
 
 OnStep = Callable[[str], None]
+# Dataflow mounts folders that only root may write: https://github.com/pangeo-data/pangeo-docker-images/pull/360.
+_WORKER_USERS = {"dataflow": "0"}
 _CERTIFICATES_IN_BUILD = "/run/secrets/ca.crt"  # mounted by the Dockerfile
 _KEPT = ("index-url", "extra-index-url", "proxy", "trusted-host", "timeout", "retries", "cert")
 _SECTIONS = ("global", "install", ":env:")  # a later section overrides an earlier one, as in pip
@@ -48,6 +51,7 @@ class ImageOptions:
       accelerator: "gpu" adds CUDA's libraries.
       exclude: patterns of project files to exclude.
       push: whether to push the image to the registry in its name.
+      runner: runner of `deploy.beam` whose workers run the image; empty for none.
     """
 
     tag: str
@@ -55,6 +59,7 @@ class ImageOptions:
     accelerator: Accelerator = "none"
     exclude: tuple[str, ...] = ()
     push: bool = False
+    runner: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,9 @@ def _build(
     # docker looks up a name in the registry again. The others use the local image, which may never have been pushed.
     base = _by_digest(options.base, digest) if engine.name == "docker" else options.base
     build = Build(str(context), options.tag, {"BASE": base}, pip_secrets(scratch), labels)
+    if options.runner:
+        worker = {"BEAM_SDK": beam_sdk(), "WORKER_USER": _WORKER_USERS.get(options.runner, "1000")}
+        build = dataclasses.replace(build, arguments={**build.arguments, **worker}, target="worker")
     ended = follow(engine.build(build))
     if not ended.status:
         return

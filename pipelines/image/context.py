@@ -31,6 +31,8 @@ _PIN = re.compile(r"^[\w.\[\],-]+==[^\s;]+", re.M)
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 _MOST_BYTES = 100 << 20  # a cluster copies the image to every machine, so it must not hold data
 NAME = "tfx-infeed"
+PYTHON = "3.13"
+"""Python of the image: Debian 13's."""
 
 # Files that setuptools reads. The build uses a copy, because setuptools leaves build/ behind and packs old files in it.
 _SOURCES = ("setup.py", "pyproject.toml", "README.md", "infeed")
@@ -56,7 +58,8 @@ def make_context(
     """
     files = resources.files("infeed.pipelines.image")
     locks = ["requirements.txt"] + (["requirements-gpu.txt"] if accelerator == "gpu" else [])
-    (folder / "Dockerfile").write_text((files / "Dockerfile").read_text("utf-8"), "utf-8")
+    for name in ("Dockerfile", "entrypoint.sh"):
+        (folder / name).write_text((files / name).read_text("utf-8"), "utf-8")
     stack = "".join((files / lock).read_text("utf-8") for lock in locks)
     (folder / "requirements.txt").write_text(stack, "utf-8")
     (folder / "build-requirements.txt").write_text("".join(_entries(stack, *_BUILD_TOOLS)), "utf-8")
@@ -66,6 +69,14 @@ def make_context(
     _copy_project(project, folder / "project", exclude)
     wanted = folder / "project" / "requirements.txt"
     (folder / "project-requirements.txt").write_bytes(wanted.read_bytes() if wanted.is_file() else b"")
+
+
+def beam_sdk() -> str:
+    """Return the name of Beam's own worker image that fits the Python and the pinned Beam of the image."""
+    lock = (resources.files("infeed.pipelines.image") / "requirements.txt").read_text("utf-8")
+    pinned = re.search(r"^apache-beam==(\S+)", lock, re.M)
+    assert pinned, "TFX needs Beam"
+    return f"docker.io/apache/beam_python{PYTHON}_sdk:{pinned[1]}"
 
 
 def _entries(lock: str, *names: str) -> Iterable[str]:

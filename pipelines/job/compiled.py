@@ -28,6 +28,7 @@ Spec = dict[str, Any]  # a message of the pipeline spec as JSON; `compile` and `
 _TFX_STEP = "kubeflow_v2_run_executor"  # TFX's own entry point
 STEP = ("python", "-m", "infeed.components.kubeflow.step")  # entry point that `compile` writes for Kubeflow
 IN_PLACE = "--in-place"  # option of the entry point: artifacts keep their URIs
+_BEAM_RUNNERS = ("DataflowRunner", "FlinkRunner", "SparkRunner")  # those that `deploy.beam` names
 _DEEPEST = 200
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times as fast
 _RUN_METADATA = ("labels", "serviceAccount", "network", "encryptionSpec")
@@ -101,10 +102,11 @@ class CompiledJob:
         return frozenset(kind for each in wanted if (kind := each.get("resourceType") or each.get("type")))
 
     @property
-    def uses_dataflow(self) -> bool:
-        """Whether Dataflow's workers run the image of a step."""
-        args = {arg for container in self._containers for arg in container.get("args", ())}
-        return "--runner=DataflowRunner" in args and any(str(arg).startswith("--sdk_container_image=") for arg in args)
+    def beam_runner(self) -> str:
+        """Beam runner of a cluster whose workers run the image of a step, such as `DataflowRunner`; empty if none."""
+        args = {str(arg) for container in self._containers for arg in container.get("args", ())}
+        shared = any(arg.startswith("--sdk_container_image=") for arg in args)
+        return next((name for name in _BEAM_RUNNERS if shared and f"--runner={name}" in args), "")
 
     @property
     def uses_launcher(self) -> bool:

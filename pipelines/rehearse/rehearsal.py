@@ -54,7 +54,7 @@ def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
         for service in _services(task):
             raise InfeedError(
                 f"{task.node} would start work on {service}, which a rehearsal does not support",
-                do="compile without the service, for example without endpoint and dataflow of deploy.vertex",
+                do="compile without the service, for example without deploy.vertex.endpoint and deploy.beam.dataflow",
             )
 
 

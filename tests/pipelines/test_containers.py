@@ -87,6 +87,7 @@ def test_a_build_is_given_arguments_secrets_and_labels(engine, begins):
         "--build-arg=BASE=debian",
         "--secret=id=pip.conf,src=/etc/pip.conf",
         "--label=a=b c",
+        "--target=steps",
         "--tag=taxi:1",
         "folder",
     ]

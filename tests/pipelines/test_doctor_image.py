@@ -62,9 +62,31 @@ def test_the_image_is_asked_as_this_environment_is(engines):
     assert (first.name, first.found.split(",")[0]) == ("taxi:1", "3.4GB")
     assert {finding.level for finding in others} == {Level.OK}
     assert {"tfx-infeed", "tfx", "tensorflow", "apache-beam"} <= {finding.name for finding in others}
-    *others, last = image_findings("taxi:1", for_dataflow=True)
+    *others, last = image_findings("taxi:1", beam_runner="DataflowRunner")
     assert (last.name, last.level) == ("Beam worker", Level.PROBLEM)
     assert "/opt/apache/beam/boot" in last.found
+
+
+BEAM = dataclasses.replace(HERE, versions={**VERSIONS, "apache-beam": "2.77.0"})
+SDK = "docker.io/apache/beam_python3.13_sdk:2.77.0"
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "runner", "level"),
+    [
+        ({}, BEAM, "DataflowRunner", Level.PROBLEM),
+        ({}, BEAM, "FlinkRunner", Level.WARNING),  # a pool starts without the program as well
+        ({"beam_worker": True, "beam_sdk": SDK}, BEAM, "DataflowRunner", Level.OK),
+        ({"beam_worker": True}, BEAM, "DataflowRunner", Level.OK),  # whoever put it there
+        ({"beam_worker": True, "beam_sdk": SDK.replace("77", "76")}, BEAM, "FlinkRunner", Level.PROBLEM),
+        ({"beam_worker": True, "beam_sdk": SDK.replace("3.13", "3.12")}, BEAM, "FlinkRunner", Level.PROBLEM),
+        ({"beam_worker": True, "beam_sdk": SDK}, HERE, "FlinkRunner", Level.WARNING),
+    ],
+)
+def test_beam_is_the_same_in_the_image_for_its_workers_and_here(there, here, runner, level):
+    finding = doctor._beam_worker(dataclasses.replace(BEAM, **there), here, runner)
+    assert (finding.name, finding.level) == ("Beam worker", level)
+    assert ("2.77.0" in finding.found) == bool(there)
 
 
 def test_an_image_that_cannot_be_had_is_a_problem(engines):

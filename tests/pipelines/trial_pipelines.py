@@ -6,9 +6,12 @@
 from pathlib import Path
 from typing import Any
 
+import tensorflow_model_analysis as tfma  # only after tfx: the other order fails on TFX 1.21
+import tfx.components
 from tfx.components import CsvExampleGen, SchemaGen, StatisticsGen
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
+from tfx.dsl.components.common.importer import Importer
 from tfx.dsl.components.common.resolver import Resolver
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
@@ -16,6 +19,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types.channel import Channel
 from tfx.types.standard_artifacts import Examples, Model, ModelBlessing, Schema
 
+import infeed.components
 from infeed.components.errors import InfeedError
 
 
@@ -29,6 +33,30 @@ def csv_pipeline(root: Path) -> Pipeline:
     statistics = StatisticsGen(examples=examples.outputs["examples"])
     schema = SchemaGen(statistics=statistics.outputs["statistics"])
     return pipeline(root, [examples, statistics, schema])
+
+
+DATA_NODES = ("CsvExampleGen", "StatisticsGen", "Transform", "Evaluator", "BulkInferrer")
+
+
+def data_pipeline(root: Path) -> Pipeline:
+    """Every node of `DATA_NODES`, of this package and of TFX (`TfxTransform`), and three that pass over no data."""
+    model = Importer(source_uri=str(root / "model"), artifact_type=Model).with_id("Model")
+    nodes: list[Any] = [model]
+    for library, prefix in ((infeed.components, ""), (tfx.components, "Tfx")):
+        examples = library.CsvExampleGen(input_base=str(root)).with_id(f"{prefix}CsvExampleGen")
+        given = {"examples": examples.outputs["examples"]}
+        statistics = library.StatisticsGen(**given).with_id(f"{prefix}StatisticsGen")
+        schema = SchemaGen(statistics=statistics.outputs["statistics"]).with_id(f"{prefix}SchemaGen")
+        nodes += [examples, statistics, schema]
+        made = {
+            "Transform": library.Transform(
+                **given, schema=schema.outputs["schema"], preprocessing_fn="os.path.join", materialize=False
+            ),
+            "Evaluator": library.Evaluator(**given, model=model.outputs["result"], eval_config=tfma.EvalConfig()),
+            "BulkInferrer": library.BulkInferrer(**given, model=model.outputs["result"]),
+        }
+        nodes += [node.with_id(f"{prefix}{name}") for name, node in made.items()]
+    return pipeline(root, nodes)
 
 
 def mark(root: str, name: str) -> None:

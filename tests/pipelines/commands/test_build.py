@@ -15,6 +15,7 @@ from infeed.pipelines.cli import main
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.image import build as build_settings
 from infeed.pipelines.image import context as build_context
+from infeed.pipelines.image.context import beam_sdk
 from infeed.pipelines.image.record import last_built
 
 STEPS = "echo 'STEP 1/2: FROM debian'; echo 'STEP 2/2: RUN --mount=type=secret,id=ca.crt pip install --upgrade tfx'"
@@ -48,6 +49,22 @@ def test_it_says_what_was_built_how_large_it_is_and_what_comes_next(engines, pro
     (build,) = (call for call in engines.calls("docker") if call[0] == "build")
     assert "--build-arg=BASE=debian:13" in build
     assert "docker knows no digest of the base" in result.output
+
+
+@pytest.mark.parametrize(("beam", "user"), [("dataflow: {}", "0"), ("flink: {job_endpoint: 'jobs:8099'}", "1000")])
+def test_a_runner_in_the_config_makes_an_image_of_workers_too(engines, project, beam, user):
+    engines.add("docker")
+    (steps,) = (call for call in _built(engines, project) if "--target=steps" in call)
+    assert not any("BEAM_SDK" in word for word in steps)
+    with (project / "config.yaml").open("a") as config:
+        config.write(f"deploy: {{beam: {{{beam}}}}}\n")
+    (worker,) = (call for call in _built(engines, project) if "--target=worker" in call)
+    assert {f"--build-arg=BEAM_SDK={beam_sdk()}", f"--build-arg=WORKER_USER={user}"} <= set(worker)
+
+
+def _built(engines, project):
+    assert infeed("build", project, "--tag", "taxi:1").exit_code == 0
+    return [call for call in engines.calls("docker") if call[0] == "build"]
 
 
 DIGEST = "sha256:" + "5" * 64

@@ -7,9 +7,10 @@ import yaml
 
 from infeed.components import schema
 from infeed.components.errors import InfeedError
+from infeed.pipelines.deploy.beam import Beam, Dataflow
 from infeed.pipelines.deploy.options import Deploy, Resources, quantity
 from infeed.pipelines.deploy.pod import Toleration
-from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
+from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
 
 def deploy(text: str) -> Deploy:
@@ -35,7 +36,9 @@ def test_everything_can_be_said_in_yaml() -> None:
           region: europe-west4
           training: {machine: n1-standard-8, replicas: 4}
           endpoint: {name: taxi, machine: n1-standard-2, image: serving:1}
+        beam:
           dataflow: {max_workers: 10}
+          options: [--experiments=use_runner_v2]
     """)
     assert read == Deploy(
         image="registry.example/taxi:1",
@@ -57,8 +60,8 @@ def test_everything_can_be_said_in_yaml() -> None:
             "europe-west4",
             training=Training("n1-standard-8", replicas=4),
             endpoint=Endpoint("taxi", "n1-standard-2", "serving:1"),
-            dataflow=Dataflow(max_workers=10),
         ),
+        beam=Beam(dataflow=Dataflow(max_workers=10), options=("--experiments=use_runner_v2",)),
     )
 
 

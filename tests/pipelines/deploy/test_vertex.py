@@ -10,7 +10,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.pipelines.deploy import vertex
-from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
+from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
 OPTIONS = VertexOptions("taxi", "europe-west4")
 IMAGE = "registry.example/taxi:1"
@@ -167,34 +167,3 @@ def test_the_endpoints_arguments_are_those_of_model_deploy() -> None:
         "traffic_percentage": 10,
         "service_account": "a@b",
     }
-
-
-@pytest.mark.tfx
-def test_dataflow_gets_options_that_beam_knows() -> None:
-    from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, WorkerOptions
-
-    network = "https://www.googleapis.com/compute/v1/projects/p/regions/r/subnetworks/s"
-    dataflow = Dataflow("n1-standard-4", 20, network, public_ips=False)
-    options = VertexOptions("taxi", "europe-west4", service_account="a@b", labels={"team": "rides"}, kms_key=KEY)
-    read = PipelineOptions(vertex.dataflow_args(options, dataflow, temp="gs://bucket/tmp", image=IMAGE))
-    cloud, workers = read.view_as(GoogleCloudOptions), read.view_as(WorkerOptions)
-    assert (cloud.project, cloud.region, cloud.temp_location) == ("taxi", "europe-west4", "gs://bucket/tmp")
-    assert cloud.service_account_email == "a@b"
-    assert (workers.machine_type, workers.max_num_workers, workers.subnetwork) == (
-        "n1-standard-4",
-        20,
-        dataflow.subnetwork,
-    )
-    assert workers.sdk_container_image == IMAGE
-    assert (workers.use_public_ips, cloud.labels, cloud.dataflow_kms_key) == (False, ["team=rides"], KEY)
-    assert read.get_all_options()["runner"] == "DataflowRunner"
-
-
-def test_dataflow_is_told_nothing_that_was_not_said() -> None:
-    assert vertex.dataflow_args(OPTIONS, Dataflow(), temp="gs://bucket/tmp", image=IMAGE) == [
-        "--runner=DataflowRunner",
-        "--project=taxi",
-        "--region=europe-west4",
-        "--temp_location=gs://bucket/tmp",
-        "--sdk_container_image=registry.example/taxi:1",
-    ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
+from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
 KEY = "projects/p/locations/l/keyRings/r/cryptoKeys/k"
 ENDPOINT = Endpoint("taxi", "n1-standard-2", "serving:1")
@@ -27,7 +27,6 @@ ENDPOINT = Endpoint("taxi", "n1-standard-2", "serving:1")
         (Training, {"machine": "ct5lp-hightpu-4t", "tpu_topology": "2x4"}, "2x4 is a slice of 8 chips"),
         (Endpoint, {"name": "e", "machine": "n1", "image": "i", "min_replicas": 3}, "replicas"),
         (Endpoint, {"name": "e", "machine": "n1", "image": "i", "traffic": 101}, "traffic is 101"),
-        (Dataflow, {"max_workers": 0}, "max_workers is 0"),
         (VertexOptions, {"project": "p", "region": "r", "labels": {"Team": "a"}}, "labels is 'Team'"),
         (VertexOptions, {"project": "p", "region": "r", "kms_key": "mine"}, "kms_key is 'mine'"),
         (VertexOptions, {"project": "p", "region": "r", "kms_key": KEY, "endpoint": ENDPOINT}, "kms_key"),
@@ -52,6 +51,6 @@ def test_a_tpu_is_told_by_its_machine_or_by_its_kind(training: Training, is_tpu:
 
 
 def test_what_vertex_ai_has_is_taken() -> None:
-    made = VertexOptions("p", "r", labels={"team": "flora"}, kms_key=KEY, training=Training("n1"), dataflow=Dataflow())
+    made = VertexOptions("p", "r", labels={"team": "flora"}, kms_key=KEY, training=Training("n1"))
     assert made.training is not None
     assert made.training.replicas == 1

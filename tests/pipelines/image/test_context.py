@@ -1,4 +1,5 @@
 import re
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from packaging.requirements import Requirement
 from infeed.components import InfeedError
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.image import context as build_context
-from infeed.pipelines.image.context import make_context
+from infeed.pipelines.image.context import PYTHON, beam_sdk, make_context
 
 IMAGE = Path(build_context.__file__).parent
 
@@ -41,10 +42,44 @@ def pins(file):
 def test_it_holds_the_dockerfile_the_pinned_stack_and_the_project(tmp_path, project):
     folder = context(tmp_path, project)
     assert {path.name for path in folder.iterdir()} == {
-        *("Dockerfile", "build-requirements.txt", "constraints.txt"),
+        *("Dockerfile", "entrypoint.sh", "build-requirements.txt", "constraints.txt"),
         *("package", "project", "project-requirements.txt", "requirements.txt"),
     }
     assert {path.name for path in (folder / "project").iterdir()} == {path.name for path in project.iterdir()}
+
+
+def test_the_image_of_beams_workers_fits_the_pinned_beam_and_python():
+    assert beam_sdk() == f"docker.io/apache/beam_python3.13_sdk:{pins('requirements.txt')['apache-beam']}"
+    assert f"--python-version {PYTHON} " in (Path(__file__).parents[3] / "scripts" / "lock-image.sh").read_text()
+
+
+def test_only_the_last_stage_has_anything_of_beams_workers():
+    steps, worker = (IMAGE / "Dockerfile").read_text().split("FROM steps AS worker\n")
+    copied = [line for line in worker.splitlines() if line.startswith("COPY")]
+    assert copied == [
+        "COPY --from=beam /opt/apache/beam /opt/apache/beam",
+        "COPY entrypoint.sh /opt/infeed/entrypoint.sh",
+    ]
+    assert "ENTRYPOINT" not in steps
+    assert steps.rstrip().endswith("FROM ${BEAM_SDK} AS beam")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--id=1", "--provision_endpoint=host:1 2"], "boot --id=1 --provision_endpoint=host:1 2"),
+        (["--worker_pool"], "boot --worker_pool"),
+        (["echo", "python", "-m", "step"], "python -m step"),
+    ],
+)
+def test_the_entry_point_serves_workers_and_commands(tmp_path, arguments, expected):
+    boot = tmp_path / "boot"
+    boot.write_text('#!/bin/sh\necho boot "$@"\n')
+    boot.chmod(0o755)
+    script = (IMAGE / "entrypoint.sh").read_text().replace("/opt/apache/beam/boot", str(boot))
+    (tmp_path / "entrypoint.sh").write_text(script)
+    done = subprocess.run(["sh", tmp_path / "entrypoint.sh", *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{expected}\n"
 
 
 def test_what_the_project_needs_beside_the_stack_is_read_from_its_requirements(tmp_path, project):
