@@ -59,6 +59,19 @@ PIPELINES = [
     "scikit-learn>=1.3",  # it bundles the real data of two templates; SciPy, which it needs, that of the third
 ]
 TENSORFLOW = ["tensorflow>=2.16.2,<2.22"]  # the feed, and Keras with it
+STEPS = [  # transform, train, evaluate and report without TFX and ML Metadata
+    *TENSORFLOW,
+    f"apache-beam==2.67.0; {TFX_1_16}",  # as in STACK
+    f"setuptools<81; {TFX_1_16}",
+    f"tensorflow-data-validation==1.16.1; {TFX_1_16}",
+    f"tensorflow-model-analysis==0.47.1; {TFX_1_16}",
+    f"tensorflow-transform==1.16.0; {TFX_1_16}",
+    f"apache-beam==2.77.0; {TFX_1_21}",
+    f"tensorflow-data-validation>=1.21,<1.22; {TFX_1_21}",
+    f"tensorflow-model-analysis>=0.52,<0.53; {TFX_1_21}",
+    f"tensorflow-transform>=1.21,<1.22; {TFX_1_21}",
+    "matplotlib>=3.7",  # the plots of the HTML report
+]
 DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {TFX_1_21}"]  # Beam on a Dask cluster
 # A tokenizer inside the served graph; each works with one TensorFlow alone.
 TEXT = [f"tensorflow-text==2.16.1; {TFX_1_16}", f"tensorflow-text==2.21.1; {TFX_1_21}"]
@@ -106,6 +119,7 @@ setup(
     extras_require={
         "dask": DASK,
         "sql": SQL,
+        "steps": STEPS,
         "test": TEST,
         "text": TEXT,
         "tf": TENSORFLOW,

@@ -40,15 +40,20 @@ _EXTRAS = {
             "celpy": "cel-python",
             "google": "Google Cloud's client",
             "kfp": "Kubeflow Pipelines' SDK",
-            "matplotlib": "Matplotlib",
             "ml_metadata": "ML Metadata",
             "packaging": "packaging",
             "sklearn": "scikit-learn",
+            "tfx": "TFX",
+        }.items()
+    },
+    **{
+        module: (name, "'tfx-infeed[steps]'")
+        for module, name in {
+            "matplotlib": "Matplotlib",
             "tensorflow_data_validation": "TensorFlow Data Validation",
             "tensorflow_metadata": "tensorflow-metadata",
             "tensorflow_model_analysis": "TensorFlow Model Analysis",
             "tensorflow_transform": "TensorFlow Transform",
-            "tfx": "TFX",
             "tfx_bsl": "tfx-bsl",
         }.items()
     },

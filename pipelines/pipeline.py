@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import tensorflow_model_analysis as tfma  # only after tfx: the other order fails on TFX 1.21
 from tfx import components as tfx  # not tfx.v1, which takes 8 s more to import
 from tfx import types
 from tfx.components.example_gen import utils
@@ -22,30 +20,13 @@ from infeed import components
 from infeed.components import Evaluator, InputReport, SchemaGen, StatisticsGen, Trainer, Transform
 from infeed.components.example_gen.formats import options_of
 from infeed.components.example_gen.sources.images.reader import default_pattern
-from infeed.pipelines.config import EVAL, EXAMPLE_GENS, Blessing, PipelineConfig, split_data
+from infeed.pipelines.config import EVAL, EXAMPLE_GENS, PipelineConfig, split_data
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.vertex import VertexOptions
-from infeed.pipelines.surveys import TableSurvey
+from infeed.pipelines.judging import eval_config
 
 _NAME = "latest_blessed_model"
 _CANDIDATE = "candidate"
-_OURS = "infeed.components.evaluation.class_scores"
-_OF_ERRORS = "infeed.components.evaluation.error_moments"
-
-# Metric classes of TFMA and of this package.
-_CLASSES = {
-    # Cross-entropy is undefined for an evaluation record of a class that no training record has.
-    "accuracy": ("SparseCategoricalAccuracy", ""),
-    "auc": ("AUC", ""),
-    "recall": ("ClassRecall", _OURS),
-    "precision": ("ClassPrecision", _OURS),
-    "f1": ("ClassF1", _OURS),
-    "mse": ("MeanSquaredError", ""),
-    "mae": ("MeanAbsoluteError", ""),
-    "r2": ("RSquared", _OF_ERRORS),
-}
-# Inputs of the intervals of the scores; `pipelines/local/scores.py` reads both.
-ROWS, MATRIX = "example_count", "confusion_matrix"
 
 
 def warm_start() -> Resolver:
@@ -89,16 +70,6 @@ class LatestOtherBlessedModelStrategy(LatestBlessedModelStrategy):
         return {**resolved, _CANDIDATE: input_dict[_CANDIDATE]}  # a resolver needs an output for each input
 
 
-def measured(config: PipelineConfig) -> list[str]:
-    """Return the metrics to compute, first the one that decides about the blessing."""
-    if config.train.task == "regression":
-        return ["mse", "mae", "r2"]
-    if config.blessing.metric == "accuracy":
-        return ["accuracy"]
-    names = ["accuracy", *(["auc"] if len(config.survey.classes) == 2 else []), "recall", "precision", "f1"]
-    return sorted(names, key=lambda name: name != config.blessing.metric)
-
-
 def create_pipeline(
     config: PipelineConfig,
     *,
@@ -138,7 +109,7 @@ def create_pipeline(
         examples=examples,
         model=trainer.outputs["model"],
         baseline_model=blessed[0].outputs["model"] if blessed else None,
-        eval_config=_eval_config(config),
+        eval_config=eval_config(config),
         example_splits=None if config.judged_on == EVAL else [config.judged_on],
     )
     pusher = _pusher(config, trainer.outputs["model"], evaluator.outputs["blessing"], on_vertex)
@@ -229,54 +200,3 @@ def _pusher(config: PipelineConfig, model: Any, blessing: Any, on_vertex: Vertex
         )
     destination = pusher_pb2.PushDestination(filesystem={"base_directory": config.serving})
     return tfx.Pusher(model=model, model_blessing=blessing, push_destination=destination)
-
-
-def _eval_config(config: PipelineConfig) -> tfma.EvalConfig:
-    spec = tfma.ModelSpec(
-        signature_name="serving_default",
-        preprocessing_function_names=["transform_features"],
-        label_key=config.train.label,
-        prediction_key="probabilities" if config.train.task == "classification" else "prediction",
-    )
-    return tfma.EvalConfig(model_specs=[spec], slicing_specs=[tfma.SlicingSpec()], metrics_specs=_metrics_specs(config))
-
-
-def _metrics_specs(config: PipelineConfig) -> list[tfma.MetricsSpec]:
-    """Return the metrics; AUC has its own spec, because TFMA binarizes the probability of one of two classes."""
-    first, *_ = names = measured(config)
-    metrics = {name: _metric(name, config) for name in names}
-    metrics[first].threshold.CopyFrom(_threshold(config.blessing))
-    auc = metrics.pop("auc", None)
-    counts = [tfma.MetricConfig(class_name="ExampleCount", config=json.dumps({"name": ROWS}))]
-    if config.train.task == "classification":
-        options = {"name": MATRIX, "thresholds": [0.0]}  # count every row at any confidence of the model
-        counts.append(tfma.MetricConfig(class_name="MultiClassConfusionMatrixAtThresholds", config=json.dumps(options)))
-    specs = [tfma.MetricsSpec(metrics=[*metrics.values(), *counts])]
-    if auc:
-        one = tfma.BinarizationOptions(class_ids={"values": [_positive(config)]})
-        specs.append(tfma.MetricsSpec(metrics=[auc], binarize=one))
-    return specs
-
-
-def _metric(name: str, config: PipelineConfig) -> tfma.MetricConfig:
-    kind, module = _CLASSES[name]
-    options: dict[str, Any] = {"name": name}
-    if module == _OURS:
-        options["positive"] = _positive(config)
-    if module == _OF_ERRORS and isinstance(config.survey, TableSurvey):
-        options["center"] = config.survey.label.mean
-    return tfma.MetricConfig(class_name=kind, module=module, config=json.dumps(options))
-
-
-def _positive(config: PipelineConfig) -> int | None:
-    """Return the class index for AUC, recall, precision and F1; None for the mean over all classes."""
-    return config.survey.classes.index(config.blessing.positive) if config.blessing.positive else None
-
-
-def _threshold(blessing: Blessing) -> tfma.MetricThreshold:
-    bound = {"value": blessing.bound}
-    if blessing.higher_is_better:
-        change = {"direction": tfma.MetricDirection.HIGHER_IS_BETTER, "absolute": {"value": -blessing.slack}}
-        return tfma.MetricThreshold(value_threshold={"lower_bound": bound}, change_threshold=change)
-    change = {"direction": tfma.MetricDirection.LOWER_IS_BETTER, "relative": {"value": blessing.slack}}
-    return tfma.MetricThreshold(value_threshold={"upper_bound": bound}, change_threshold=change)

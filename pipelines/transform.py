@@ -23,7 +23,6 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import choose_rows, place_of
-from infeed.components.example_gen.formats import open_patterns, open_source
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.spills import process_batch
 from infeed.components.example_gen.stratified import stratified_rows
@@ -35,7 +34,7 @@ from infeed.components.transform.groups import outputs_of
 from infeed.components.transform.kinds.encode import Bucketize, Looked
 from infeed.components.transform.kinds.label import Label
 from infeed.pipelines.config import TRAIN, PipelineConfig
-from infeed.pipelines.project.sources import open_table
+from infeed.pipelines.project.sources import open_data
 
 _DTYPES = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
 _HEAD = 10  # entries shown of a vocabulary, or of keys
@@ -71,15 +70,8 @@ class TrainingRows:
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainingRows:
         """Open the data of a project."""
-        if config.patterns:
-            patterns = {None if split in config.splits else split: path for split, path in config.patterns.items()}
-            source = open_patterns(config.source, config.data, patterns, config.ingest, config.source_options)
-        elif config.source == "images":
-            source = open_source(config.data, config.source, config.ingest, config.source_options)
-        else:
-            source = open_table(config.data, config.source, config.source_options, config.ingest)
         buckets = Buckets(tuple(config.splits.items())) if config.splits else None
-        return cls(source, config.ingest, buckets, len({*config.patterns, *config.splits}))
+        return cls(open_data(config), config.ingest, buckets, len({*config.patterns, *config.splits}))
 
     def __iter__(self) -> Iterator[Mapping[str, tf.SparseTensor]]:
         """Yield batches of all columns for an analysis."""

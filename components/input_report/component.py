@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from tfx import types
@@ -11,11 +10,8 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.types.experimental import simple_artifacts
 
-from infeed.components.dataset import files, names
-from infeed.components.dataset.input_profile import INPUT_PROFILE, InputProfile, read_profile
-from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.input_report.report import Report
-from infeed.components.input_report.verdict import ReportOptions, judge
+from infeed.components.input_report.verdict import ReportOptions
 
 MODEL_RUN, EXAMPLES, TRANSFORM_GRAPH, REPORT = "model_run", "examples", "transform_graph", "report"
 
@@ -35,24 +31,12 @@ class InputReportExecutor(base_executor.BaseExecutor):
     ) -> None:
         options = ReportOptions(max_wait_fraction=exec_properties.get("max_wait_fraction"))
         self._log_startup(input_dict, output_dict, exec_properties)
-        profile = read_profile(files.join(artifact_utils.get_single_uri(input_dict[MODEL_RUN]), INPUT_PROFILE))
-        split = split_trained_on(profile, (artifact.uri for artifact in input_dict.get(EXAMPLES, ())))
-        verdict = judge(profile, max_wait_fraction=options.max_wait_fraction, split=split)
         inputs = {key: artifact.uri for key, artifacts in input_dict.items() for artifact in artifacts}
-        report = Report(profile, verdict, options.max_wait_fraction, split, inputs)
+        examples = [artifact.uri for artifact in input_dict.get(EXAMPLES, ())]
+        report = Report.of(inputs[MODEL_RUN], examples, options.max_wait_fraction, inputs)
         artifact = artifact_utils.get_single_instance(output_dict[REPORT])
         report.write(artifact.uri)
         _record(artifact, report.custom_properties())
-
-
-def split_trained_on(profile: InputProfile, uris: Iterable[str]) -> Split | None:
-    """Return the split under `uris` whose size equals the bytes that the Trainer read; None if no manifest has one.
-
-    Training may have read other examples, for example a transformed copy.
-    """
-    manifests = (Manifest.read(uri) for uri in uris if files.exists(files.join(uri, names.MANIFEST)))
-    splits = (split for manifest in manifests for split in manifest.splits.values())
-    return next((split for split in splits if split.bytes == profile.bytes), None)
 
 
 def _record(artifact: types.Artifact, properties: dict[str, str | float | int]) -> None:

@@ -9,15 +9,15 @@ import dataclasses
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infeed.components import units
-from infeed.components.dataset import files
-from infeed.components.dataset.input_profile import Ceiling, EpochProfile, InputProfile
-from infeed.components.dataset.manifest import Split
-from infeed.components.input_report.verdict import TOLD_FROM, Verdict, throughput, wait_fraction
+from infeed.components.dataset import files, names
+from infeed.components.dataset.input_profile import INPUT_PROFILE, Ceiling, EpochProfile, InputProfile, read_profile
+from infeed.components.dataset.manifest import Manifest, Split
+from infeed.components.input_report.verdict import TOLD_FROM, Verdict, judge, throughput, wait_fraction
 from infeed.components.units import number, percent, seconds
 
 if TYPE_CHECKING:
@@ -64,6 +64,20 @@ class Report:
     max_wait_fraction: float | None = None
     split: Split | None = None
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        run: str,
+        datasets: Sequence[str] = (),
+        max_wait_fraction: float | None = None,
+        inputs: Mapping[str, str] | None = None,
+    ) -> Report:
+        """Judge the measurements in the folder `run` of a training. `datasets` may include what it was trained on."""
+        profile = read_profile(files.join(run, INPUT_PROFILE))
+        split = split_trained_on(profile, datasets)
+        verdict = judge(profile, max_wait_fraction=max_wait_fraction, split=split)
+        return cls(profile, verdict, max_wait_fraction, split, inputs or {})
 
     def write(self, root: str) -> None:
         """Write both files into the folder `root`, each under a temporary name first."""
@@ -145,6 +159,16 @@ class Report:
         properties: dict[str, Any] = {"verdict": verdict.kind, "wait_fraction": verdict.judged_wait_fraction}
         properties |= {"wait_uncertainty": verdict.wait_uncertainty, "bottleneck": verdict.bottleneck or ""}
         return properties if verdict.blessed is None else {**properties, "blessed": int(verdict.blessed)}
+
+
+def split_trained_on(profile: InputProfile, uris: Iterable[str]) -> Split | None:
+    """Return the split under `uris` whose size equals the bytes that the Trainer read; None if no manifest has one.
+
+    Training may have read other examples, for example a transformed copy.
+    """
+    manifests = (Manifest.read(uri) for uri in uris if files.exists(files.join(uri, names.MANIFEST)))
+    splits = (split for manifest in manifests for split in manifest.splits.values())
+    return next((split for split in splits if split.bytes == profile.bytes), None)
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tfx.components
-from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
 from infeed.components.dataset import files
-from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS, TableStatistics, tables_of
+from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS, tables_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.engine.choice import ChosenMap
 from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
+from infeed.components.statistics.inference import describe
 
 EXAMPLES, SCHEMA, STATISTICS = "examples", "schema", "statistics"
 STATS_OPTIONS, EXCLUDE_SPLITS, SAMPLE_RATES = "stats_options_json", "exclude_splits", "sample_rate_by_split"
@@ -48,17 +48,6 @@ class StatisticsExecutor(EngineExecutor):
             found = describe(table, request)
             target = files.join(artifact_utils.get_split_uri([output], split), FILE)
             files.write_bytes(target, found.SerializeToString(deterministic=True))
-
-
-def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_pb2.DatasetFeatureStatisticsList:
-    """What StatisticsGen writes of one split.
-
-    A column that no record names is left out, for TFDV never sees it; one that records name without a value is text, as
-    TFDV takes it to be.
-    """
-    named = {name: ColumnStatistics.none(name, "bytes", table.rows) for name in table.without_values}
-    present = {name: column for name, column in table.columns.items() if column.present}
-    return request.describe(named | present, table.rows, absent=True)
 
 
 def _schema(input_dict: Artifacts) -> schema_pb2.Schema | None:

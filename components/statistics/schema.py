@@ -17,6 +17,7 @@ from tfx.utils import json_utils
 from infeed.components.dataset import files
 from infeed.components.engine_executor import Artifacts
 from infeed.components.statistics.component import EXCLUDE_SPLITS, FILE, SCHEMA, STATISTICS
+from infeed.components.statistics.inference import keep_columns
 
 
 class SchemaExecutor(executor.Executor):
@@ -33,19 +34,6 @@ class SchemaExecutor(executor.Executor):
         files.write_bytes(path, text_format.MessageToString(schema).encode())
 
 
-def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.DatasetFeatureStatisticsList]) -> None:
-    """Make each column optional that has no value in some split.
-
-    TFDV takes such a column for one that was dropped, and deprecates it: a parsing spec of the schema then lacks it.
-    """
-    held = [_columns_with_values(statistics) for statistics in splits]
-    everywhere = set.intersection(*held)
-    for feature in schema.feature:
-        if feature.name not in everywhere:
-            for part in ("lifecycle_stage", "presence", "shape"):
-                feature.ClearField(part)
-
-
 def _statistics_of(
     artifact: types.Artifact, excluded: Iterable[str]
 ) -> Iterator[statistics_pb2.DatasetFeatureStatisticsList]:
@@ -53,17 +41,6 @@ def _statistics_of(
         if split not in excluded:
             found = files.read_bytes(files.join(artifact_utils.get_split_uri([artifact], split), FILE))
             yield statistics_pb2.DatasetFeatureStatisticsList.FromString(found)
-
-
-def _columns_with_values(statistics: statistics_pb2.DatasetFeatureStatisticsList) -> set[str]:
-    """Names of the columns of which some row has a value."""
-    found = (feature for dataset in statistics.datasets for feature in dataset.features)
-    return {feature.path.step[0] for feature in found if _common(feature).num_non_missing}
-
-
-def _common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.CommonStatistics:
-    kind = feature.WhichOneof("stats")
-    return getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics()
 
 
 class SchemaGen(tfx.components.SchemaGen):

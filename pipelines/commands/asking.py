@@ -10,7 +10,7 @@ from infeed.components.errors import InfeedError
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.questions import Choice, can_ask, choose
 from infeed.pipelines.console.terminal import command_line
-from infeed.pipelines.project.config_file import Project
+from infeed.pipelines.project.config_file import Project, read_project
 from infeed.pipelines.project.labels import Candidate, LabelNeededError
 from infeed.pipelines.project.resolve import Overrides, resolve
 
@@ -38,6 +38,16 @@ def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True)
         label = choose("Which column should the model learn?", [_choice(one) for one in error.candidates])
     sys.argv += ["--label", label]  # the suggested next commands repeat the arguments
     return resolve(project, Overrides(**{**given, "label": label}))
+
+
+def is_project(text: str) -> bool:
+    """Report whether `text` is the path of a config file rather than of data."""
+    return text.endswith((".yaml", ".yml"))
+
+
+def config_of(project: str, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
+    """Read and resolve a project; see `decided`."""
+    return decided(read_project(project), given, may_ask=may_ask)
 
 
 def _choice(of: Candidate) -> Choice:

@@ -17,6 +17,7 @@ from infeed.components import progress
 from infeed.components.beam_runner import BEAM_RUNNERS, pipeline_on
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest, Shard
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.engine.choice import choose
 from infeed.components.errors import InfeedError
@@ -34,12 +35,16 @@ from infeed.components.example_gen.local import (
 from infeed.components.example_gen.planning import SpilledTask
 from infeed.components.example_gen.settling import settled
 from infeed.components.units import counted, size
+from infeed.pipelines.commands.asking import config_of, is_project
 from infeed.pipelines.commands.options import ingest_options, source_options
 from infeed.pipelines.console import terminal
 from infeed.pipelines.console.exit_codes import Command, debugging, errors
 from infeed.pipelines.console.paths import InputPath, OutputFolder
 from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.project.ingest_settings import read_ingest
+from infeed.pipelines.project.sources import open_data
+
+_Ingest = tuple[OpenedSource, tuple[str, ...], Buckets | None, IngestOptions]  # the source, and how it is split
 
 
 @contextlib.contextmanager
@@ -159,6 +164,7 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 )
 @click.option("--runner", metavar="NAME", help=f"Run on Beam: {', '.join(BEAM_RUNNERS)}, or your own class.")
 @click.option("--beam-option", "beam_options", multiple=True, metavar="--NAME=VALUE", help="Option of the Beam runner.")
+@click.option("--data", type=InputPath(), help="Data of the project, in place of those in its config.", metavar="PATH")
 @click.option("--overwrite", is_flag=True, help="Replace the dataset at OUTPUT.")
 @click.option(
     "--clean",
@@ -171,7 +177,11 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(source: str, output: str, overwrite: bool, as_json: bool, **given: Any) -> None:
-    """Write SOURCE as sharded TFRecords to OUTPUT. SOURCE is a file, a folder, or a quoted pattern."""
+    """Write SOURCE as sharded TFRecords to OUTPUT.
+
+    SOURCE is a file, a folder, or a quoted pattern. It may also be the config.yaml of a project, which then sets data,
+    format, splits, and options as in `infeed run`.
+    """
     began = time.perf_counter()
     if given["beam_options"] and not given["runner"]:
         raise InfeedError("--beam-option without --runner", do="give --runner as well")
@@ -186,23 +196,39 @@ def command(source: str, output: str, overwrite: bool, as_json: bool, **given: A
 
 
 def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]) -> Manifest:
-    settings = read_ingest(given["ingest"])
-    options, buckets = settings.options, Buckets(tuple((settings.shares or DEFAULT_SPLITS).items()))
     with show_opening(quiet):
-        kind = given["kind"] or guess_format(source)
-        if given["runner"] and not FORMATS[kind].is_query:
-            source = files.absolute(source)  # Beam workers may have another working directory
-        opened = open_source(source, kind, options, given["source_options"], "--set", sampled=True)
+        opened, splits, buckets, options = _of_project(source, given) if is_project(source) else _opened(source, given)
     with unfinished(output, overwrite) as root:
 
         def attempt(found: OpenedSource) -> Manifest:
-            job = steps.Job.of(found, root=root, splits=buckets.names, buckets=buckets, options=options)
+            job = steps.Job.of(found, root=root, splits=splits, buckets=buckets, options=options)
             if given["runner"]:
                 with _beam_log():
                     return _run_on_beam(found, job, given["runner"], given["beam_options"])
             return _run_here(found, job, given["workers"], quiet)
 
         return settled(opened, attempt)
+
+
+def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:
+    if given["data"]:
+        raise InfeedError(f"{source} is no config.yaml", where="--data", do="give the data as SOURCE")
+    settings = read_ingest(given["ingest"])
+    options, buckets = settings.options, Buckets(tuple((settings.shares or DEFAULT_SPLITS).items()))
+    kind = given["kind"] or guess_format(source)
+    if given["runner"] and not FORMATS[kind].is_query:
+        source = files.absolute(source)  # Beam workers may have another working directory
+    opened = open_source(source, kind, options, given["source_options"], "--set", sampled=True)
+    return opened, buckets.names, buckets, options
+
+
+def _of_project(project: str, given: Mapping[str, Any]) -> _Ingest:
+    if given["kind"]:
+        raise InfeedError("the project sets the format", where="--format", do="leave it out, or give the data")
+    config = config_of(project, {name: given[name] for name in ("data", "source_options", "ingest")})
+    buckets = Buckets(tuple(config.splits.items())) if config.splits else None
+    splits = (*config.splits, *(split for split in config.patterns if split not in config.splits))
+    return open_data(config, sampled=True), splits, buckets, config.ingest
 
 
 def _run_here(opened: OpenedSource, job: steps.Job, workers: int | None, quiet: bool) -> Manifest:

@@ -33,9 +33,8 @@ _COLUMNS = "add rows, or columns beyond those listed above"
 
 def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
     """Summarize the outcome, one fact per line. Unlike a table, lines keep long paths whole for copying."""
-    lines: list[tuple[str, ...]] = list(_score_lines(outcome))
-    lines.append(("blessed", "yes", "green") if outcome.blessed else ("blessed", "no", "bold red"))
-    lines += [("", reason) for reason in outcome.reasons]
+    lines: list[tuple[str, ...]] = list(score_lines(outcome))
+    lines += blessing_lines(outcome.blessed, outcome.reasons)
     if outcome.pushed:
         lines.append(("pushed to", short_path(outcome.pushed)))
     else:
@@ -52,7 +51,13 @@ def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
     return Text("\n").join([Text(""), in_lines(lines)])
 
 
-def _score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
+def blessing_lines(blessed: bool, reasons: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield whether the model is blessed, and why not."""
+    yield ("blessed", "yes", "green") if blessed else ("blessed", "no", "bold red")
+    yield from (("", reason) for reason in reasons)
+
+
+def score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
     """Yield each metric with its interval and the score of a guess. The first line has the number of rows, too."""
     rows = f", {scores.rows:,} {scores.split} row{'s' * (scores.rows != 1)}"
     for name, value in scores.metrics.items():

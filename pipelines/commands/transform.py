@@ -1,4 +1,4 @@
-"""`infeed transform`: show raw and transformed rows of a project, or explain a feature, without a run."""
+"""`infeed transform`: write the transform graph of a dataset, or show what it does to the rows of a project."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from infeed.pipelines.commands.asking import decided
+from infeed.components.errors import InfeedError
+from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
+from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import Command, importing
-from infeed.pipelines.console.terminal import quiet, show_facts
-from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.console.paths import InputFolder, OutputFolder
+from infeed.pipelines.console.terminal import quiet, show_facts, with_log
+from infeed.pipelines.steps.folders import check_new
 
 if TYPE_CHECKING:
     from infeed.components.transform.feature import Feature
@@ -29,20 +32,43 @@ _NAMES, _CELLS = 34, 23  # characters: name and kind of a feature, and the two c
 
 @click.command(name="transform", cls=Command)
 @project_options
-@click.option("--show", default=5, show_default=True, type=click.IntRange(1, 100), help="Rows to show.", metavar="N")
+@click.option("--dataset", type=InputFolder(), help="Dataset of infeed ingest.", metavar="DIR")
+@click.option("--output", type=OutputFolder(), help="Write the transform graph of the dataset here.", metavar="DIR")
+@click.option("--rows", type=OutputFolder(), help="Also write the transformed rows of the dataset.", metavar="DIR")
+@click.option("--overwrite", is_flag=True, help="Replace the outputs if they exist.")
+@click.option("--show", type=click.IntRange(1, 100), help="Rows to show.  [default: 5]", metavar="N")
 @click.option("--why", "name", help="Explain this feature instead of showing rows.", metavar="FEATURE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def command(project: str, show: int, name: str | None, as_json: bool, **overrides: Any) -> None:
-    """Show how the features of a project transform its training rows, without a run.
+def command(
+    project: str,
+    dataset: str | None,
+    output: str | None,
+    rows: str | None,
+    overwrite: bool,
+    show: int | None,
+    name: str | None,
+    as_json: bool,
+    **overrides: Any,
+) -> None:
+    """Write the transform graph of a dataset with --dataset and --output, or show rows of a project without a run.
 
     The table has raw and transformed values side by side. --why explains one feature: its constants, the number of rows
     they are computed from, and the rows that stand out.
 
     \b
+    infeed transform taxi/config.yaml --dataset data --output graph
     infeed transform tabular --show 3
     infeed transform taxi/config.yaml --why fare
     """
-    config = decided(read_project(project), overrides, may_ask=not as_json)
+    if dataset and output and not (show or name):
+        check_new(output, overwrite)
+        config = config_of(project, overrides, may_ask=not as_json)
+        _write(config, dataset, output, rows, overwrite, as_json)
+        return
+    if dataset or output or rows or overwrite:
+        do = "give both, without --show and --why"
+        raise InfeedError("a graph is written with --dataset and --output", where="infeed transform", do=do)
+    config = config_of(project, overrides, may_ask=not as_json)
     with quiet(os.devnull) as console:
         with importing():
             from infeed.pipelines.transform import Analyzed, explain
@@ -51,7 +77,19 @@ def command(project: str, show: int, name: str | None, as_json: bool, **override
         if name is not None:
             _print_why(explain(analyzed, name), console, as_json)
         else:
-            _show(analyzed.first(show), config.features, console, as_json)
+            _show(analyzed.first(show or 5), config.features, console, as_json)
+
+
+def _write(config: PipelineConfig, dataset: str, output: str, rows: str | None, overwrite: bool, as_json: bool) -> None:
+    with with_log(os.devnull) as console:
+        with importing():
+            from infeed.pipelines.steps.transform import transform
+
+        transform(config, dataset, output, rows, overwrite)
+        if as_json:
+            console.out(json.dumps({"graph": output, "rows": rows}), highlight=False)
+        else:
+            show_facts(console, [("graph", output), *([("rows", rows)] if rows else [])])
 
 
 def _print_why(why: Why, console: Console, as_json: bool) -> None:

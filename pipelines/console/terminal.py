@@ -82,17 +82,17 @@ def show_facts(console: Console, facts: Sequence[tuple[str, ...]]) -> None:
 
 
 @contextlib.contextmanager
-def quiet(log_path: str | Path) -> Iterator[Console]:
+def quiet(log_path: str | Path | None) -> Iterator[Console]:
     """Append all output of this process and its children to `log_path`; yield a console on the original stdout.
+
+    Without a path, the output goes to stderr.
 
     The file descriptors themselves are redirected, because C++ code and child processes write to them. They are
     restored at the end of the block, and redirected again at interpreter exit, when libraries still write. Use the
     console only inside the block.
     """
-    path = Path(log_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    log = path.open("a", encoding="utf-8", buffering=1)  # stays open for the output at interpreter exit
     _flush()
+    log = _log(log_path)  # stays open for the output at interpreter exit
     screen, errors = os.dup(_STDOUT), os.dup(_STDERR)
     with os.fdopen(screen, "w", encoding=sys.stdout.encoding, errors="replace") as terminal:
         _point_to(log.fileno(), log.fileno())
@@ -104,6 +104,18 @@ def quiet(log_path: str | Path) -> Iterator[Console]:
             _point_to(screen, errors)
             os.close(errors)
             atexit.register(_leave_quietly, log)
+
+
+def with_log(log_path: str | Path) -> contextlib.AbstractContextManager[Console]:
+    """Log as `quiet` does if stdout is a terminal, and to stderr elsewhere, so that the logs of containers have it."""
+    return quiet(log_path if sys.stdout.isatty() else None)
+
+
+def _log(path: str | Path | None) -> TextIO:
+    if path is None:
+        return os.fdopen(os.dup(_STDERR), "a", encoding="utf-8", buffering=1)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return Path(path).open("a", encoding="utf-8", buffering=1)
 
 
 def _console(terminal: TextIO) -> Console:

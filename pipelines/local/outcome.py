@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components import schema, user_code
-from infeed.pipelines.config import Blessing, PipelineConfig
+from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
-from infeed.pipelines.local.scores import Scores, read_scores
+from infeed.pipelines.local.scores import Scores, read_scores, reasons
 
 _ROOMS = [Path(__file__).resolve().parents[2] / room for room in ("components", "pipelines", "templates")]
 _OF_THE_DATA = ("survey", "notes")  # excluded from the digest: they follow from the data files
@@ -76,7 +76,7 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
     return RunOutcome(
         **vars(read_scores(evaluation, config)),
         blessed=blessed,
-        reasons=_reasons(evaluation, config.blessing),
+        reasons=reasons(evaluation, config.blessing),
         model=path_utils.serving_model_path(outputs["Trainer", "model"].uri),
         pushed=str(outputs["Pusher", "pushed_model"].properties["pushed_destination"]) if blessed else None,
         verdict=str(report.properties["verdict"]),
@@ -115,22 +115,6 @@ def _outputs_of(execution_id: int, store: Any, mlmd: Any) -> list[tuple[str, Nod
 def _artifact(artifact: Any) -> NodeOutput:
     values = artifact.custom_properties
     return NodeOutput(artifact.uri, {name: getattr(v, v.WhichOneof("value")) for name, v in values.items()})
-
-
-def _reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
-    import tensorflow_model_analysis as tfma
-
-    validation = tfma.load_validation_result(uri)
-    failures = [failure for of_slice in validation.metric_validations_per_slice for failure in of_slice.failures]
-    return tuple(_reason(failure, blessing) for failure in failures)
-
-
-def _reason(failure: Any, blessing: Blessing) -> str:
-    value = failure.metric_value.double_value.value
-    worse = "below" if blessing.higher_is_better else "above"
-    if failure.metric_key.is_diff:
-        return f"its {blessing.metric} is {abs(value):.4g} {worse} that of the last blessed model"
-    return f"its {blessing.metric} of {value:.4g} is {worse} {blessing.bound:.4g}"
 
 
 @dataclass(frozen=True)

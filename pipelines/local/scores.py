@@ -10,7 +10,7 @@ from typing import Any
 
 from infeed.components.evaluation import intervals
 from infeed.components.evaluation.intervals import Interval, Matrix
-from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.config import Blessing, PipelineConfig
 
 _FEW_ROWS = 100  # below this, a score is unreliable even if its interval is narrow
 _WIDE_SHARE = 0.05  # half the width of the interval of a share
@@ -55,7 +55,7 @@ class Scores:
 
 def read_scores(folder: str, config: PipelineConfig) -> Scores:
     """Read the scores of the overall slice from an evaluation that TFMA or our Evaluator wrote."""
-    from infeed.pipelines.pipeline import MATRIX, ROWS, measured
+    from infeed.pipelines.judging import MATRIX, ROWS, measured  # takes seconds
 
     values = _values(folder)
     rows = int(values[ROWS].double_value.value)
@@ -65,6 +65,23 @@ def read_scores(folder: str, config: PipelineConfig) -> Scores:
         return make_scores(config, rows, *of_errors(metrics, given, rows))
     matrix = _matrix(values[MATRIX])
     return make_scores(config, rows, *of_classes(metrics, matrix, config))
+
+
+def reasons(uri: str, blessing: Blessing) -> tuple[str, ...]:
+    """Return why the model of an evaluation is not blessed; empty if it is."""
+    import tensorflow_model_analysis as tfma
+
+    validation = tfma.load_validation_result(uri)
+    failures = [failure for of_slice in validation.metric_validations_per_slice for failure in of_slice.failures]
+    return tuple(_reason(failure, blessing) for failure in failures)
+
+
+def _reason(failure: Any, blessing: Blessing) -> str:
+    value = failure.metric_value.double_value.value
+    worse = "below" if blessing.higher_is_better else "above"
+    if failure.metric_key.is_diff:
+        return f"its {blessing.metric} is {abs(value):.4g} {worse} that of the last blessed model"
+    return f"its {blessing.metric} of {value:.4g} is {worse} {blessing.bound:.4g}"
 
 
 def _values(folder: str) -> dict[str, Any]:

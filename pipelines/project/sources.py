@@ -30,12 +30,13 @@ from infeed.components.example_gen.formats import (
     guess_format,
     is_list_of_images,
     is_pattern,
+    open_patterns,
     open_source,
 )
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
 from infeed.components.example_gen.sources.images.reader import default_pattern, find_images, list_images
-from infeed.pipelines.config import EXAMPLE_GENS, TRAIN, Source
+from infeed.pipelines.config import EXAMPLE_GENS, TRAIN, PipelineConfig, Source
 from infeed.pipelines.project.split_files import NAMES
 from infeed.pipelines.surveys import Layout
 
@@ -115,6 +116,17 @@ def open_table(
     """
     _check_there(path, source)
     return open_source(path, source, options or IngestOptions(), settings, "--set", sampled=sampled)
+
+
+def open_data(config: PipelineConfig, *, sampled: bool = False) -> OpenedSource:
+    """Open the data of a config as its ExampleGen does; see `open_table`."""
+    if config.patterns:
+        patterns = {None if split in config.splits else split: path for split, path in config.patterns.items()}
+        place = (config.source, config.data, patterns)
+        return open_patterns(*place, config.ingest, config.source_options, sampled=sampled)
+    if config.source == "images":
+        return open_source(config.data, config.source, config.ingest, config.source_options, sampled=sampled)
+    return open_table(config.data, config.source, config.source_options, config.ingest, sampled=sampled)
 
 
 def files_of_table(path: str, source: Source) -> list[files.FileStat]:

@@ -29,6 +29,8 @@ PROJECT, TABLE, JOB = GOLDEN / "project", GOLDEN / "project" / "flowers.csv", GO
 STARTED = "the paths are accepted"
 LONG = 300  # bytes; file systems take 255
 
+EVALUATE = "evaluate {project} --data {table} --dataset {dataset}"
+TRAIN = "train {project} --data {table} --dataset {dataset}"
 # Command and parameter -> the command line, in which {} is the path under test, and all other paths are good ones.
 CASES = {
     "run PROJECT": "run {} --data {table} --root out",
@@ -37,6 +39,30 @@ CASES = {
     "transform PROJECT": "transform {} --data {table}",
     "transform --data": "transform {project} --data {}",
     "transform --root": "transform {project} --data {table} --root {}",
+    "transform --dataset": "transform {project} --data {table} --output out --dataset {}",
+    "transform --output": "transform {project} --data {table} --dataset {dataset} --output {}",
+    "transform --rows": "transform {project} --data {table} --dataset {dataset} --output out --rows {}",
+    "train PROJECT": "train {} --data {table} --dataset {dataset} --graph {model} --output out",
+    "train --data": "train {project} --data {} --dataset {dataset} --graph {model} --output out",
+    "train --root": "train {project} --data {table} --root {} --dataset {dataset} --graph {model} --output out",
+    "train --dataset": "train {project} --data {table} --dataset {} --graph {model} --output out",
+    "train --graph": TRAIN + " --graph {} --output out",
+    "train --output": TRAIN + " --graph {model} --output {}",
+    "train --run": TRAIN + " --graph {model} --output out --run {}",
+    "train --base-model": TRAIN + " --graph {model} --base-model {} --output x",
+    "evaluate PROJECT": "evaluate {} --data {table} --dataset {dataset} --model {model} --output out",
+    "evaluate --data": "evaluate {project} --data {} --dataset {dataset} --model {model} --output out",
+    "evaluate --root": "evaluate {project} --data {table} --root {} --dataset {dataset} --model {model} --output out",
+    "evaluate --dataset": "evaluate {project} --data {table} --dataset {} --model {model} --output out",
+    "evaluate --model": EVALUATE + " --model {} --output out",
+    "evaluate --output": EVALUATE + " --model {model} --output {}",
+    "evaluate --baseline": EVALUATE + " --model {model} --baseline {} --output x",
+    "push MODEL": "push {} out",
+    "push SERVING": "push {model} {}",
+    "push --evaluation": "push {model} out --evaluation {}",
+    "report RUN": "report {}",
+    "report --dataset": "report {model} --dataset {}",
+    "report --html": "report {model} --html {}",
     "compile PROJECT": "compile {} --data {table} --root out --output job.json",
     "compile --data": "compile {project} --data {} --root out --output job.json",
     "compile --root": "compile {project} --data {table} --root {} --output job.json",
@@ -48,6 +74,7 @@ CASES = {
     "predict --output": "predict {model} {table} --overwrite --output {}.csv",
     "ingest SOURCE": "ingest {} out",
     "ingest OUTPUT": "ingest {table} {}",
+    "ingest --data": "ingest {project}/config.yaml out --data {}",
     "ingest --clean": "ingest --clean {}",
     "inspect DATASET": "inspect {}",
     "inspect --sheet": "inspect {dataset} --sheet {}",
@@ -183,7 +210,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for heavy in ("run.importing", "transform.importing", "compile.compile_config", "rehearse.rehearse"):
+    importing = (f"{command}.importing" for command in ("run", "transform", "train", "evaluate"))
+    for heavy in (*importing, "report.Report.of", "compile.compile_config", "rehearse.rehearse"):
         monkeypatch.setattr(f"infeed.pipelines.commands.{heavy}", stop)
     monkeypatch.setattr("infeed.pipelines.predict.predict.SavedModel.load", stop)
     return tmp_path / "here"

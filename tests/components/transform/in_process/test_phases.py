@@ -1,6 +1,6 @@
 """A function's analysis without Beam gives what tft gives on Beam, file by file and value by value.
 
-Covers `nodes`, `processor` and `tft_rows` as well.
+Covers `nodes`, `plan`, `processor` and `tft_rows` as well.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def test_what_is_analyzed_equals_what_beam_gives_to_the_byte(tmp_path: Path) -> 
     import tensorflow as tf
     import tensorflow_transform as tft
 
-    from infeed.components.transform.in_process.processor import Plan
+    from infeed.components.transform.in_process.plan import Plan
 
     data = Data(list(rows_of(ROWS)))
     ours = tmp_path / "ours"
@@ -209,7 +209,7 @@ def test_in_small_batches_and_parts_the_constants_are_the_same_but_for_rounding(
     import tensorflow as tf
     import tensorflow_transform as tft
 
-    from infeed.components.transform.in_process.processor import Plan
+    from infeed.components.transform.in_process.plan import Plan
 
     def scale(columns: Mapping[str, Any]) -> dict[str, Any]:
         return {"x": tft.scale_to_z_score(columns["x"]), "city": tft.compute_and_apply_vocabulary(columns["city"])}
@@ -233,7 +233,7 @@ def test_an_analyzer_that_only_beam_knows_is_named(tmp_path: Path) -> None:
     import tensorflow as tf
     import tensorflow_transform as tft
 
-    from infeed.components.transform.in_process.processor import Plan, UnknownNodesError
+    from infeed.components.transform.in_process.plan import Plan, UnknownNodesError
 
     def on_beam(columns: Mapping[str, Any]) -> dict[str, Any]:
         x = columns["x"]

@@ -36,7 +36,7 @@ def save(model, folder, context):
 
 @pytest.mark.parametrize("loader", ["by_python", "by_session", "by_cpp"])
 def test_every_loader_answers_as_the_model_in_memory(model, saved_models, tmp_path, loader):
-    from infeed.components.trainer.executor import loadable_by_sessions
+    from infeed.components.trainer.session_export import loadable_by_sessions
 
     folder = save(model, tmp_path / "model", loadable_by_sessions())
     x = np.ones((2, 3), np.float32)
@@ -47,7 +47,7 @@ def test_every_loader_answers_as_the_model_in_memory(model, saved_models, tmp_pa
 def test_what_keras_has_of_its_own_is_put_back(monkeypatch):
     import keras
 
-    from infeed.components.trainer.executor import loadable_by_sessions
+    from infeed.components.trainer.session_export import loadable_by_sessions
 
     before = vars(keras.Variable).copy()
     with loadable_by_sessions():

@@ -1,0 +1,66 @@
+"""Statistics and schema of a dataset as protos, without TFX: what StatisticsGen and SchemaGen write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+
+from infeed.components.dataset.ranges import MapFn
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
+from infeed.components.dataset.statistics.table_statistics import TableStatistics, tables_of
+from infeed.components.dataset.statistics.tfdv import StatisticsRequest
+
+
+def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_pb2.DatasetFeatureStatisticsList:
+    """What StatisticsGen writes of one split.
+
+    A column that no record names is left out, for TFDV never sees it; one that records name without a value is text, as
+    TFDV takes it to be.
+    """
+    named = {name: ColumnStatistics.none(name, "bytes", table.rows) for name in table.without_values}
+    present = {name: column for name, column in table.columns.items() if column.present}
+    return request.describe(named | present, table.rows, absent=True)
+
+
+def infer_schema(root: str, splits: Sequence[str], map_fn: MapFn) -> schema_pb2.Schema:
+    """Infer the schema of a dataset from the statistics of its splits, as SchemaGen does.
+
+    Args:
+      root: folder of the dataset.
+      splits: names of the splits, in the order of the manifest.
+      map_fn: reads the records of splits that carry no statistics.
+    """
+    import tensorflow_data_validation as tfdv  # takes seconds
+
+    tables = tables_of([(root, split) for split in splits], map_fn=map_fn)
+    first, *others = described = [describe(table, StatisticsRequest.of(None, None)) for table in tables]
+    schema = tfdv.infer_schema(first, infer_feature_shape=True)
+    for statistics in others:
+        schema = tfdv.update_schema(schema, statistics, infer_feature_shape=True)
+    keep_columns(schema, described)
+    return schema
+
+
+def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.DatasetFeatureStatisticsList]) -> None:
+    """Make each column optional that has no value in some split.
+
+    TFDV takes such a column for one that was dropped, and deprecates it: a parsing spec of the schema then lacks it.
+    """
+    held = [_columns_with_values(statistics) for statistics in splits]
+    everywhere = set.intersection(*held)
+    for feature in schema.feature:
+        if feature.name not in everywhere:
+            for part in ("lifecycle_stage", "presence", "shape"):
+                feature.ClearField(part)
+
+
+def _columns_with_values(statistics: statistics_pb2.DatasetFeatureStatisticsList) -> set[str]:
+    """Names of the columns of which some row has a value."""
+    found = (feature for dataset in statistics.datasets for feature in dataset.features)
+    return {feature.path.step[0] for feature in found if _common(feature).num_non_missing}
+
+
+def _common(feature: statistics_pb2.FeatureNameStatistics) -> statistics_pb2.CommonStatistics:
+    kind = feature.WhichOneof("stats")
+    return getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics()

@@ -1,0 +1,202 @@
+"""A user's `preprocessing_fn`: traced by tft, analyzed on our engine. TFX is not imported here.
+
+tft plans the analysis as a graph of nodes; `nodes.py` says what each of them does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_transform import annotators, nodes
+from tensorflow_transform.beam import analysis_graph_builder, analyzer_cache, common
+
+from infeed.components.dataset import files
+from infeed.components.dataset.ranges import ShardRange
+from infeed.components.engine.engine import Engine, WithSetUp
+from infeed.components.transform.in_process import cache
+from infeed.components.transform.in_process.nodes import (
+    AnalysisContext,
+    GraphEvaluator,
+    Unknown,
+    constants_of,
+)
+from infeed.components.transform.in_process.phases import (
+    Apply,
+    Function,
+    Graph,
+    Reading,
+    Sink,
+    Traced,
+    Wanted,
+    fill,
+    merge_sinks,
+    saved,
+)
+from infeed.components.transform.in_process.tft_rows import ColumnReader
+
+
+class UnknownNodesError(Exception):
+    """The analysis has nodes that are known to tft on Beam alone; the text names them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An analysis, of which all is known but the rows.
+
+    Attributes:
+      graph: the function, traced.
+      assets: name of an asset -> its file's name.
+    """
+
+    graph: Graph
+    assets: Mapping[str, str]
+    _model: Any
+    _encoded: Mapping[Any, Mapping[bytes, Any]]
+    _cached: Mapping[Any, cache.Entries]
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        specs: Mapping[str, tf.TypeSpec],
+        folder: str,
+        *,
+        save_options: Any = None,
+        datasets: Collection[Any] = (),
+        cached: Mapping[Any, cache.Entries] | None = None,
+    ) -> Plan:
+        """Traces the function and plans its analysis.
+
+        Args:
+          function: takes a dict of columns, and gives a dict of features.
+          specs: type of each column.
+          folder: for what is written on the way, the vocabularies among it; the caller removes it.
+          datasets: the DatasetKeys of what is analyzed apart, so that it can be kept in the cache.
+          cached: what an earlier analysis kept of them; None where none is kept of this one either.
+
+        Raises:
+          InfeedError: the function returns no features.
+          UnknownNodesError: the analysis has nodes that are not known here.
+        """
+        graph = Graph.of(function, specs, folder, save_options)
+        assets = annotators.get_asset_annotations(graph.traced)
+        annotators.clear_asset_annotations(graph.traced)
+        model, encoded, _ = analysis_graph_builder.build(
+            graph.traced, graph.inputs, graph.outputs, datasets, None if cached is None else _by_dataset(cached)
+        )
+        _check_known(model)
+        return cls(graph, assets, model, encoded or {}, cached or {})
+
+    def run(self, reading: Reading, output: str) -> dict[Any, cache.Encoded]:
+        """Reads the rows, once for each phase, and writes the transform graph.
+
+        Args:
+          reading: of datasets by their DatasetKeys.
+          output: folder of the transform graph.
+
+        Returns:
+          what a cache is to keep of datasets that it did not have.
+        """
+        context = AnalysisContext(self.graph, reading, self._cached, self.graph.folder)
+        traverser = nodes.Traverser(GraphEvaluator(context))
+        final = traverser.visit_value_node(self._model)
+        kept = {
+            dataset: {key: traverser.visit_value_node(node) for key, node in entries.items()}
+            for dataset, entries in self._encoded.items()
+        }
+        self.graph.write(constants_of(final), output, self.assets)
+        return {dataset: {key: one.elements() for key, one in entries.items()} for dataset, entries in kept.items()}
+
+
+def _by_dataset(cached: Mapping[Any, cache.Entries]) -> Mapping[Any, Any]:
+    return {dataset: analyzer_cache.DatasetCache(entries, None) for dataset, entries in cached.items()}
+
+
+def _check_known(model: Any) -> None:
+    unknown = Unknown()
+    nodes.Traverser(unknown).visit_value_node(model)
+    if unknown.labels:
+        raise UnknownNodesError(", ".join(unknown.labels))
+
+
+@dataclass(frozen=True)
+class OnEngine:
+    """Reads the rows of datasets on an engine: the `Reading` of an analysis.
+
+    Attributes:
+      analyzed: DatasetKey -> rows.
+      reader: of some columns.
+      folder: that workers see, for graphs.
+    """
+
+    analyzed: Mapping[Any, Sequence[ShardRange]]
+    reader: Callable[[Sequence[str]], ColumnReader]
+    engine: Engine
+    folder: str
+
+    def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]], /) -> Mapping[Any, list[Sink]]:
+        parts = [_Part(number, shard) for number, key in enumerate(wanted) for shard in self._ranges(key)]
+        if not parts:
+            return {}
+        folder = common.get_unique_temp_path(self.folder)
+        graph = PhaseGraph(self.reader(traced.inputs), folder, traced.keys, traced)
+        task = WithSetUp(partial(_fill_part, list(wanted.values())), graph.load)
+        found: dict[int, list[Sink]] = self.engine.reduce(task, parts, _merge_parts)
+        return {key: found[number] for number, key in enumerate(wanted) if number in found}
+
+    def _ranges(self, key: Any) -> Sequence[ShardRange]:
+        if key.is_flattened_dataset_key():
+            return [shard for ranges in self.analyzed.values() for shard in ranges]
+        return self.analyzed[key]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of the dataset of this number."""
+
+    dataset: int
+    rows: ShardRange
+
+    @property
+    def place(self) -> str:
+        return self.rows.place
+
+
+@dataclass
+class PhaseGraph:
+    """The graph of a phase, and the reader of its columns; it travels to workers as a SavedModel.
+
+    Attributes:
+      folder: of the SavedModel, which is written when the first worker is to have it.
+    """
+
+    reader: ColumnReader
+    folder: str
+    keys: Sequence[str]
+    traced: Traced | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.traced and not files.exists(self.folder):
+            self.traced.save(self.folder)
+        return {**self.__dict__, "traced": None}
+
+    def load(self) -> tuple[Apply, ColumnReader]:
+        """What a worker holds."""
+        return self.traced or saved(self.folder, self.reader.columns, self.keys), self.reader
+
+
+def _fill_part(
+    wanted: Sequence[Sequence[Wanted]], graph: tuple[Apply, ColumnReader], part: _Part
+) -> dict[int, list[Sink]]:
+    apply, reader = graph
+    return {part.dataset: fill(apply, wanted[part.dataset], reader.batches(part.rows))}
+
+
+def _merge_parts(some: dict[int, list[Sink]], others: dict[int, list[Sink]]) -> dict[int, list[Sink]]:
+    for number, sinks in others.items():
+        some[number] = merge_sinks(some[number], sinks) if number in some else sinks
+    return some

@@ -1,0 +1,61 @@
+"""`infeed train`: train a model on a dataset, without TFX."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from infeed.pipelines.commands.asking import config_of
+from infeed.pipelines.commands.options import project_options
+from infeed.pipelines.console.exit_codes import Command, importing
+from infeed.pipelines.console.paths import InputFolder, OutputFolder
+from infeed.pipelines.console.terminal import show_facts, with_log
+from infeed.pipelines.steps.folders import check_new
+
+
+@click.command(name="train", cls=Command)
+@project_options
+@click.option("--dataset", required=True, type=InputFolder(), help="Dataset of infeed ingest.", metavar="DIR")
+@click.option("--graph", required=True, type=InputFolder(), help="Output of infeed transform.", metavar="DIR")
+@click.option("--output", required=True, type=OutputFolder(), help="Folder of the SavedModel.", metavar="DIR")
+@click.option(
+    "--run",
+    type=OutputFolder(),
+    help="Folder of measurements, TensorBoard logs and checkpoints.  [default: OUTPUT-run]",
+    metavar="DIR",
+)
+@click.option("--base-model", type=InputFolder(), help="Model whose weights training starts from.", metavar="DIR")
+@click.option("--overwrite", is_flag=True, help="Replace the model at OUTPUT.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
+def command(
+    project: str,
+    dataset: str,
+    graph: str,
+    output: str,
+    run: str | None,
+    base_model: str | None,
+    overwrite: bool,
+    as_json: bool,
+    **overrides: Any,
+) -> None:
+    """Train the model of PROJECT on a dataset, without TFX.
+
+    A killed training resumes if the command is repeated.
+
+    \b
+    infeed train taxi/config.yaml --dataset data --graph graph --output model
+    """
+    check_new(output, overwrite)
+    config = config_of(project, overrides, may_ask=not as_json)
+    run = run or f"{output.rstrip('/')}-run"
+    with with_log(f"{run}/train.log") as console:
+        with importing():
+            from infeed.pipelines.steps.train import train
+
+        train(config, dataset, graph, output, run, base_model, overwrite)
+        if as_json:
+            console.out(json.dumps({"model": output, "run": run}), highlight=False)
+        else:
+            show_facts(console, [("model", output), ("run", run)])

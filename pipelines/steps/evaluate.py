@@ -1,0 +1,43 @@
+"""Evaluate a model as the config of a project says, and bless it."""
+
+from __future__ import annotations
+
+from infeed.components import user_code
+from infeed.components.dataset import files, names
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation import evaluate as plain
+from infeed.components.evaluation.pairs import BeyondError
+from infeed.components.evaluation.predictions.saved_model import model_folder
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.judging import eval_config
+from infeed.pipelines.steps.folders import new_folder
+from infeed.pipelines.steps.push import BLESSED, NOT_BLESSED
+
+
+def evaluate(
+    config: PipelineConfig, dataset: str, model: str, output: str, baseline: str | None = None, overwrite: bool = False
+) -> bool:
+    """Write TFMA's files and the blessing, and return whether the model is blessed.
+
+    Args:
+      config: config of the project.
+      dataset: folder of the dataset; `config.judged_on` names the split.
+      model: folder of a SavedModel, or of numbered versions: then the newest is evaluated.
+      output: folder of the evaluation.
+      baseline: like `model`, the model to compare with; None for none.
+      overwrite: whether to replace an evaluation at `output`.
+
+    Raises:
+      InfeedError: the model or the dataset does not fit the config.
+    """
+    models = {is_baseline: model_folder(one) for is_baseline, one in ((False, model), (True, baseline)) if one}
+    folders = [names.split_dir(dataset, config.judged_on)]
+    with user_code.translate_errors(), new_folder(output, overwrite) as evaluation:
+        try:
+            completed = plain.completed(eval_config(config), has_baseline=bool(baseline))
+            verdict = plain.evaluate(completed, [dataset], folders, models, evaluation)
+        except BeyondError as error:
+            do = "use infeed run, which leaves this to TFX"
+            raise InfeedError(f"only TFX can evaluate this: {error}", where=model, do=do) from error
+        files.write_bytes(files.join(evaluation, BLESSED if verdict.validation_ok else NOT_BLESSED), b"")
+    return bool(verdict.validation_ok)

@@ -1,0 +1,50 @@
+"""Push a model to a serving folder, local or on an object store."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.predictions.saved_model import model_folder
+
+BLESSED, NOT_BLESSED = "BLESSED", "NOT_BLESSED"  # files of an evaluation, as TFX names them
+_LAST = "saved_model.pb"  # a folder without this file is no model to a server
+_DEPTH = 100  # folders below a SavedModel
+
+
+def is_blessed(evaluation: str) -> bool:
+    """Report whether the folder of an evaluation has a blessing.
+
+    Raises:
+      InfeedError: the folder has no evaluation.
+    """
+    if files.exists(files.join(evaluation, BLESSED)):
+        return True
+    if files.exists(files.join(evaluation, NOT_BLESSED)):
+        return False
+    raise InfeedError("there is no evaluation", where=evaluation, do="give the output of infeed evaluate")
+
+
+def push(model: str, serving: str) -> str:
+    """Copy a model to a new version below `serving`, and return the folder of the version.
+
+    A version is the time in seconds, as TFX's Pusher numbers them. A local version appears by a rename. On an object
+    store, `saved_model.pb` is written last, so that servers ignore the unfinished version.
+
+    Args:
+      model: folder of a SavedModel, or of numbered versions: then the newest is pushed.
+      serving: folder that a server watches.
+    """
+    source = model_folder(model)
+    there = files.list_folders(serving) if files.exists(serving) else []
+    version = str(max(int(time.time()), *(int(name) + 1 for name in there if name.isdigit()), 0))
+    target = files.join(serving, version)
+    place = target if not files.is_local(serving) else files.join(serving, f".{version}.unfinished")
+    inside = [files.relative(file.path, source) for file in files.list_files(source, depth=_DEPTH)]
+    for name in sorted(inside, key=lambda name: name == _LAST):
+        files.copy(files.join(source, name), files.join(place, name))
+    if place != target:
+        os.rename(place, target)
+    return target

@@ -1,0 +1,68 @@
+"""Train a model as the config of a project says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from infeed.components import user_code
+from infeed.components.dataset import files, names
+from infeed.components.evaluation.predictions.saved_model import model_folder
+from infeed.components.trainer.options import CUSTOM_CONFIG_KEY
+from infeed.components.trainer.run_fn import run_fn
+from infeed.components.trainer.session_export import loadable_by_sessions
+from infeed.pipelines.config import EVAL, TRAIN, PipelineConfig
+from infeed.pipelines.steps.folders import new_folder
+
+
+@dataclass(frozen=True)
+class TrainArgs:
+    """Arguments of `run_fn`, by the names of TFX's FnArgs."""
+
+    train_files: Sequence[str]
+    eval_files: Sequence[str]
+    transform_graph_path: str
+    serving_model_dir: str
+    model_run_dir: str
+    custom_config: Mapping[str, Any]
+    base_model: str | None = None
+    schema_path: str | None = None
+    train_steps: int | None = None
+    eval_steps: int | None = None
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def train(
+    config: PipelineConfig,
+    dataset: str,
+    graph: str,
+    output: str,
+    run: str,
+    base_model: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Train on a dataset, and export the model. A killed training resumes from the checkpoint in `run`.
+
+    Args:
+      config: config of the project.
+      dataset: folder of the dataset.
+      graph: folder of the transform graph.
+      output: folder of the SavedModel.
+      run: folder of the measurements, the TensorBoard logs and the checkpoints.
+      base_model: folder of a SavedModel with the initial weights; None for random weights.
+      overwrite: whether to replace a model at `output`.
+    """
+    with user_code.translate_errors(), loadable_by_sessions(), new_folder(output, overwrite) as model:
+        run_fn(
+            TrainArgs(
+                train_files=[files.join(names.split_dir(dataset, TRAIN), "*")],
+                eval_files=[files.join(names.split_dir(dataset, EVAL), "*")],
+                transform_graph_path=graph,
+                serving_model_dir=model,
+                model_run_dir=os.path.abspath(run) if files.is_local(run) else run,
+                custom_config={CUSTOM_CONFIG_KEY: config.train.to_dict()},
+                base_model=base_model and model_folder(base_model),
+            )
+        )

@@ -1,0 +1,123 @@
+"""The commands of the steps, in a process that has neither TFX nor ML Metadata, end where `infeed run` ends.
+
+Covers `transform`, `train`, `evaluate`, `components/transform/plain.py`, `components/statistics/inference.py`,
+`pipelines/judging.py`, `pipelines/commands/train.py`, `pipelines/commands/evaluate.py` and
+`pipelines/commands/report.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+TEMPLATE = Path(__file__).parents[3] / "templates" / "tabular"
+# Like an environment without these packages: an import raises ModuleNotFoundError, and `find_spec` finds nothing.
+SCRIPT = """
+import json, sys
+for name in ("tfx", "ml_metadata", "kfp"):
+    sys.modules[name] = None
+from infeed.pipelines.cli import main
+for words in json.loads(sys.argv[1]):
+    try:
+        main(words)
+    except SystemExit as end:
+        print(json.dumps({"exit": end.code}))
+"""
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory, table_run: SimpleNamespace) -> SimpleNamespace:
+    """All steps, and once more an evaluation against a score that no model reaches; `said` by each command."""
+    folder = tmp_path_factory.mktemp("steps")
+    project, strict = (shutil.copytree(TEMPLATE, folder / name) / "config.yaml" for name in ("project", "strict"))
+    strict.write_text(f"{strict.read_text()}\nblessing: {{metric: accuracy, bound: 1.0}}\n")
+    data = ("--dataset", "data")
+    commands = {
+        "ingest": ("ingest", str(project), "data", "--json"),
+        "transform": ("transform", str(project), *data, "--output", "graph", "--rows", "rows", "--json"),
+        "train": ("train", str(project), *table_run.options, *data, "--graph", "graph", "--output", "model", "--json"),
+        "evaluate": ("evaluate", str(project), *data, "--model", "model", "--output", "evaluation", "--json"),
+        "push": ("push", "model", "serving", "--evaluation", "evaluation", "--json"),
+        "report": ("report", "model-run", *data, "--html", "report.html", "--json"),
+        "strict": ("evaluate", str(strict), *data, "--model", "serving", "--output", "judged", "--json"),
+        "refuse": ("push", "model", "refused", "--evaluation", "judged", "--json"),
+    }
+    arguments = [sys.executable, "-c", SCRIPT, json.dumps(list(commands.values()))]
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = _documents(done.stdout)
+    said = dict(zip(commands, zip(lines[::2], lines[1::2], strict=True), strict=True))
+    return SimpleNamespace(folder=folder, said=said, run=table_run, log=done.stderr)
+
+
+def _documents(text: str) -> list[Any]:
+    decoder, found = json.JSONDecoder(), []
+    while text := text.lstrip():
+        value, end = decoder.raw_decode(text)
+        found.append(value)
+        text = text[end:]
+    return found
+
+
+def test_every_step_ends_well_and_an_unblessed_model_ends_with_3(steps: SimpleNamespace) -> None:
+    codes = {name: end["exit"] for name, (_, end) in steps.said.items()}
+    assert codes == {**dict.fromkeys(steps.said, 0), "strict": 3, "refuse": 3}, steps.log[-3000:]
+
+
+def test_the_scores_are_those_of_infeed_run(steps: SimpleNamespace) -> None:
+    found, _ = steps.said["evaluate"]
+    outcome = steps.run.result["outcome"]
+    shared = found.keys() & outcome.keys()
+    assert {"metrics", "intervals", "rows", "blessed", "reasons", "guesses"} <= shared
+    assert {name: found[name] for name in shared} == {name: outcome[name] for name in shared}
+
+
+def test_the_dataset_and_the_weights_are_those_of_infeed_run(steps: SimpleNamespace) -> None:
+    import tensorflow as tf
+
+    [there] = (steps.run.root / "artifacts" / "CsvExampleGen" / "examples").glob("*/Split-train/*")
+    [here] = (steps.folder / "data" / "Split-train").iterdir()
+    assert here.read_bytes() == there.read_bytes()
+    pushed = steps.folder / steps.said["push"][0]["pushed"], Path(steps.run.result["outcome"]["pushed"])
+    one, other = (tf.train.load_checkpoint(str(model / "variables" / "variables")) for model in pushed)
+    shapes = one.get_variable_to_shape_map()
+    assert shapes == other.get_variable_to_shape_map()
+    names = [name for name in shapes if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
+    assert names
+    for name in names:
+        np.testing.assert_array_equal(one.get_tensor(name), other.get_tensor(name), name)
+
+
+def test_the_transformed_rows_are_a_dataset(steps: SimpleNamespace) -> None:
+    from infeed.components.dataset import records
+
+    rows = {
+        split: len(list(records.read_records(str(file))))
+        for split in ("train", "test")
+        for file in (steps.folder / "rows" / f"Split-{split}").iterdir()
+    }
+    manifest = steps.said["ingest"][0]["manifest"]
+    assert rows == {split: sum(shard["records"] for shard in manifest["splits"][split]["shards"]) for split in rows}
+
+
+def test_an_unblessed_model_has_its_reason_and_is_not_pushed(steps: SimpleNamespace) -> None:
+    found, _ = steps.said["strict"]
+    assert not found["blessed"]
+    assert "accuracy" in found["reasons"][0]
+    assert steps.said["refuse"][0] == {"pushed": None}
+    assert not (steps.folder / "refused").exists()
+
+
+def test_the_report_is_a_page_and_a_verdict(steps: SimpleNamespace) -> None:
+    report, _ = steps.said["report"]
+    assert report["shards"] == 1
+    assert report["verdict"]["kind"] in (steps.folder / "report.html").read_text()
