@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from infeed.components import project_archive
 from infeed.components.beam_runner import Named
 from infeed.components.dataset import files
 from infeed.components.kubeflow import ui
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run TFX's entry point with local paths.
+    """Run TFX's entry point with local paths, in the folder of the user's project.
 
     The artifacts keep their URIs with `--in-place`, for platforms without a launcher, and if a Beam option names a
     cluster's runner, because workers do not see the disk of the pod.
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     from infeed.components.kubeflow import tfx_filesystem
 
     tfx_filesystem.register()
+    project_archive.enter()
     in_place = arguments[0] == "--in-place"
     arguments = arguments[int(in_place) :]
     place = arguments.index(ARGUMENT) + 1

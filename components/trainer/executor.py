@@ -14,7 +14,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types.channel import OutputChannel
 from tfx.utils import json_utils
 
-from infeed.components import schema, user_code
+from infeed.components import project_archive, schema, user_code
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
 from infeed.components.trainer.session_export import loadable_by_sessions
@@ -33,6 +33,7 @@ class TrainerExecutor(GenericExecutor):
         self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
     ) -> None:
         """As TFX calls it; everything that it logs and passes on is what training really gets."""
+        project_archive.enter()  # on a machine of a custom job, which no entry point of ours starts
         self._user_run: Any = None
         with (
             user_code.translate_errors(),

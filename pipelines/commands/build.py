@@ -51,7 +51,10 @@ def command(project: str, tag: str | None, as_json: bool, **given: Any) -> None:
     """
     console = Terminal(highlight=False)
     read = read_project(project)
-    options = ImageOptions(_tag(read, tag), runner=read.settings.deploy.beam.runner, **given)
+    deploy = read.settings.deploy
+    given["exclude"] = (*given["exclude"], *deploy.exclude)
+    with_project = deploy.project == "image"
+    options = ImageOptions(_tag(read, tag), runner=deploy.beam.runner, with_project=with_project, **given)
     log = Path("runs", read.name, "logs", "build.log")
     again = "the next build reuses the finished build steps"
     with interruptible(again), _steps(console, silent=as_json) as on_step:

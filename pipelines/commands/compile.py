@@ -17,7 +17,8 @@ from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
 from infeed.pipelines.image.record import last_built
-from infeed.pipelines.job.compiled import CompiledJob, Schema, Target
+from infeed.pipelines.job.compiled import CompiledJob, Schema, Target, leaves
+from infeed.pipelines.job.project import archive_beside
 from infeed.pipelines.project.config_file import read_project
 
 
@@ -52,8 +53,9 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
     infeed compile taxi/config.yaml --target vertex --output taxi.json
     """
     read = read_project(project)
-    options = CompileOptions(output, cast(Target, target), cast(Schema, schema), str(read.folder))
     config = decided(read, overrides)
+    given = Path(project).name if Path(project).is_file() else "config.yaml"
+    options = CompileOptions(output, cast(Target, target), cast(Schema, schema), str(read.folder), (given,))
     by_digest, facts = _by_digest(image or config.deploy.image, read.name)
     config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, image=by_digest))
     with quiet(Path(config.logs) / "compile.log") as console:
@@ -66,6 +68,14 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
             highlight=False,
             soft_wrap=True,
         )
+        if job.project_archive:
+            users = ", ".join(task.node for task in leaves(job.tasks) if task.project_archive)
+            console.print(
+                f"wrote {archive_beside(output)}: the project's files, for {users}; infeed submit uploads it to "
+                f"{job.project_archive}",
+                highlight=False,
+                soft_wrap=True,
+            )
         if here := local_places(config):
             console.print(f"warning: {here}", style="yellow", highlight=False, soft_wrap=True)
 

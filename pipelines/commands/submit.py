@@ -22,6 +22,7 @@ from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import quiet
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.parameters import read_parameters
+from infeed.pipelines.job.project import publish
 from infeed.pipelines.submit.run import NewLines, Run, RunState, SubmissionOutcome, SubmitRequest, follow
 from infeed.pipelines.submit.schedules import RunSchedule, check_cron
 
@@ -58,9 +59,10 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
     infeed submit job.yaml --host http://localhost:8888 --cron "0 6 * * 1-5"
     """
     submit, request = platform_function("submit", **given), _request(CompiledJob.read(job), **given)
+    if cron is not None and (wait or logs):
+        raise InfeedError("--cron is given together with --wait or --logs", do="follow the runs on their pages")
+    publish(request.job)
     if cron is not None:
-        if wait or logs:
-            raise InfeedError("--cron is given together with --wait or --logs", do="follow the runs on their pages")
         _schedule(platform_function("schedule", **given), request, check_cron(cron), as_json)
         return
     with quiet(os.devnull) as console:

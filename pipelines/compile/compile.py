@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 from infeed.components.beam_runner import container_options
 from infeed.pipelines.compile.checks import check_accelerators, check_config, vertex_accelerators
@@ -29,8 +30,13 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
     baseline = latest_blessed if options.target == "vertex" else None
     pipeline = create_pipeline(there, baseline=baseline, parameters=parameters, on_vertex=vertex)
     assert there.deploy.image, "check_target requires an image"
-    options = dataclasses.replace(options, classes=tuple(config.survey.classes))
+    exclude = (*options.exclude, *([Path(config.data).name] if _is_in(config.data, options.folder) else []))
+    options = dataclasses.replace(options, classes=tuple(config.survey.classes), exclude=exclude)
     return compile_kubeflow(pipeline, options, image=there.deploy.image, deploy=there.deploy, parameters=parameters)
+
+
+def _is_in(data: str, folder: str | None) -> bool:
+    return folder is not None and Path(data).is_relative_to(folder) and Path(data).exists()
 
 
 def local_places(config: PipelineConfig) -> str:

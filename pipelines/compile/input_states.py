@@ -6,6 +6,7 @@ get old Examples from the cache. The inserted step, which is never cached, makes
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +31,7 @@ def insert(spec: Mapping[str, Any], node: Task) -> None:
     assert node.container is not None, "only a container has a driver"
     name = f"{node.name}{SUFFIX}"
     given = node.spec["inputs"]["parameters"]
-    read = {key: given[key] for key in _INPUTS if key in given}
+    read = {key: copy.deepcopy(given[key]) for key in _INPUTS if key in given}  # else YAML gets aliases
     spec["root"]["dag"]["tasks"][name] = {
         "taskInfo": {"name": name},
         "componentRef": {"name": name},

@@ -21,7 +21,7 @@ from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.ui import outputs_of
-from infeed.pipelines.compile import input_states
+from infeed.pipelines.compile import input_states, own_project
 from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.config import PipelineConfig, split_data
@@ -49,6 +49,7 @@ class CompileOptions:
       target: platform that runs the job. Kubeflow runs no drivers of ExampleGens, and no resolvers.
       schema: version of the PipelineSpec. Kubeflow reads 2.1; Vertex AI reads both.
       folder: folder of the project. The job names functions in its files relative to it, because the image holds them.
+      exclude: names or patterns of project files that no step reads, such as the config and the data.
       classes: names of the classes in order of their index, for the confusion matrix in Kubeflow's user interface.
 
     Raises:
@@ -59,6 +60,7 @@ class CompileOptions:
     target: Target = "kubeflow"
     schema: Schema = "2.1"
     folder: str | None = None
+    exclude: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -93,6 +95,8 @@ def compile_kubeflow(
     deploy = deploy or Deploy()
     _name_runner(pipeline, beam_flags(deploy, options.target, image, pipeline.pipeline_info.pipeline_root))
     job = _compile(pipeline, image, options, parameters or {})
+    own = _users_of(options.folder, job["pipelineSpec"]) if options.folder else []
+    job = relative_function_paths(job, options.folder) if options.folder else job
     spec = job["pipelineSpec"]
     _keep_for_data_nodes(spec, pipeline)
     if options.target == "kubeflow":
@@ -100,13 +104,17 @@ def compile_kubeflow(
             input_states.insert(spec, node)
         _show_results(spec, options.classes)
     apply_settings(spec, deploy)
+    if own and options.folder and deploy.project == "archive":
+        users = [node for node, _ in _containers(spec) if node.name in own]
+        root = deploy.root or pipeline.pipeline_info.pipeline_root
+        exclude = (*options.exclude, *deploy.exclude)
+        own_project.ship(users, Path(options.folder), exclude, root=root, job_file=options.output)
     for node, _ in _containers(spec):
         shorten(node, launcher=options.target == "kubeflow")
     spec["defaultPipelineRoot"] = pipeline.pipeline_info.pipeline_root
     platform = platform_spec([node for node, _ in _containers(spec)], deploy)
     vertex = deploy.on(options.target)
     run_metadata = pipeline_job(vertex) if vertex else {}
-    job = relative_function_paths(job, options.folder) if options.folder else job
     text = _text(job, platform, run_metadata, Path(options.output))
     files.write_bytes(options.output, text.encode())
     return options.output
@@ -138,6 +146,12 @@ def _keep_for_data_nodes(spec: Mapping[str, Any], pipeline: Pipeline) -> None:
     for task, container in _containers(spec):
         if task.name not in users:
             container["args"] = [one for one in container["args"] if one not in pipeline.beam_pipeline_args]
+
+
+def _users_of(folder: str, spec: Mapping[str, Any]) -> list[str]:
+    """Return the names of the steps whose parameters name functions in files below `folder`."""
+    given = ((task, task.spec.get("inputs", {})) for task, _ in _containers(spec))
+    return [task.name for task, inputs in given if relative_function_paths(inputs, folder) != inputs]
 
 
 def _data_nodes(pipeline: Pipeline) -> Iterator[Any]:

@@ -17,8 +17,9 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from infeed.components.checks import about, as_tuples, at_least, require
+from infeed.components.checks import about, as_tuples, at_least, check_choices, require
 from infeed.components.errors import InfeedError
 from infeed.pipelines.deploy.beam import Beam
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
@@ -160,6 +161,9 @@ class Deploy:
       root: folder of everything that the pipeline writes, such as gs://bucket/taxi. Defaults to `root` of the config.
       data: path of the data, in the same form as `data` of the config, which is the default.
       resources: resources by node name. The entry `default` applies to all nodes.
+      project: "image" if the image holds the project's files. "archive" if `infeed submit` uploads them, and the steps
+        that use them unpack them into their working directory; a change of a file then needs no new image.
+      exclude: names or patterns of project files that do not go to the cluster.
       vertex: options of Vertex AI.
       beam: runner of the nodes that pass over data. By default, each step works in its own container.
     """
@@ -168,8 +172,14 @@ class Deploy:
     root: str | None = None
     data: str | None = None
     resources: Mapping[str, Resources] = field(default_factory=dict)
+    project: Literal["image", "archive"] = "image"
+    exclude: tuple[str, ...] = ()
     vertex: VertexOptions | None = None
     beam: Beam = field(default_factory=Beam)
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "exclude")
+        check_choices(self)
 
     def on(self, target: str) -> VertexOptions | None:
         """Return the options of Vertex AI if `target` is Vertex AI."""

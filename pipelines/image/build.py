@@ -50,6 +50,7 @@ class ImageOptions:
       base: base image, Debian 13 or a system with the same Python 3.13. `NAME@sha256:...` pins the base.
       accelerator: "gpu" adds CUDA's libraries.
       exclude: patterns of project files to exclude.
+      with_project: whether the image holds the project's files.
       push: whether to push the image to the registry in its name.
       runner: runner of `deploy.beam` whose workers run the image; empty for none.
     """
@@ -59,6 +60,7 @@ class ImageOptions:
     accelerator: Accelerator = "none"
     exclude: tuple[str, ...] = ()
     push: bool = False
+    with_project: bool = True
     runner: str = ""
 
 
@@ -144,7 +146,13 @@ def _build(
 ) -> None:
     context = scratch / "context"
     context.mkdir()
-    make_context(context, project, accelerator=options.accelerator, exclude=options.exclude)
+    make_context(
+        context,
+        project,
+        accelerator=options.accelerator,
+        exclude=options.exclude,
+        with_project=options.with_project,
+    )
     labels = {f"{_LABELS}.name": options.base.partition("@")[0]} | ({f"{_LABELS}.digest": digest} if digest else {})
     # docker looks up a name in the registry again. The others use the local image, which may never have been pushed.
     base = _by_digest(options.base, digest) if engine.name == "docker" else options.base

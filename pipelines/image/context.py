@@ -12,23 +12,19 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatch
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from importlib.metadata import PackagePath, distribution
 from pathlib import Path
 from typing import Literal
 
 from infeed.components.errors import InfeedError
-from infeed.components.units import size
+from infeed.pipelines.project.own_files import check_size, ignoring
 
 Accelerator = Literal["none", "gpu"]
 
-# Hidden files may hold secrets, and pipelines write to `runs`.
-_LEFT_OUT = (".*", "__pycache__", "runs", "*.egg-info")
 _BUILD_TOOLS = ("setuptools==", "wheel==")  # for packages without a wheel; pip would fetch unpinned versions
 _PIN = re.compile(r"^[\w.\[\],-]+==[^\s;]+", re.M)
-_VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 _MOST_BYTES = 100 << 20  # a cluster copies the image to every machine, so it must not hold data
 NAME = "tfx-infeed"
 PYTHON = "3.13"
@@ -43,7 +39,12 @@ _LOCAL = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")
 
 
 def make_context(
-    folder: Path, project: Path | None, *, accelerator: Accelerator = "none", exclude: Sequence[str] = ()
+    folder: Path,
+    project: Path | None,
+    *,
+    accelerator: Accelerator = "none",
+    exclude: Sequence[str] = (),
+    with_project: bool = True,
 ) -> None:
     """Write the build context into the empty `folder`; the Dockerfile explains its layout.
 
@@ -52,6 +53,7 @@ def make_context(
       project: the user's folder, or None if all functions are in installed packages, as in templates.
       accelerator: "gpu" adds CUDA's libraries, about 4 GB.
       exclude: names or patterns of project files to exclude from the image.
+      with_project: whether the image holds the project's files, and not only what they need.
 
     Raises:
       InfeedError: the project is too large for code.
@@ -66,9 +68,9 @@ def make_context(
     (folder / "constraints.txt").write_text("\n".join(_PIN.findall(stack)) + "\n", "utf-8")
     (folder / "package").mkdir()
     package_wheel(folder / "package")
-    _copy_project(project, folder / "project", exclude)
-    wanted = folder / "project" / "requirements.txt"
-    (folder / "project-requirements.txt").write_bytes(wanted.read_bytes() if wanted.is_file() else b"")
+    _copy_project(project if with_project else None, folder / "project", exclude)
+    wanted = project / "requirements.txt" if project else None
+    (folder / "project-requirements.txt").write_bytes(wanted.read_bytes() if wanted and wanted.is_file() else b"")
 
 
 def beam_sdk() -> str:
@@ -88,41 +90,10 @@ def _copy_project(project: Path | None, target: Path, exclude: Sequence[str]) ->
     if project is None:
         target.mkdir()
         return
-    ignored = _ignoring([*_LEFT_OUT, *exclude])
-    sizes = {name: _bytes(project / name, ignored) for name in _kept(project, ignored)}
-    if sum(sizes.values()) > _MOST_BYTES:
-        largest = max(sizes, key=lambda name: sizes[name])
-        raise InfeedError(
-            f"the project is {size(sum(sizes.values()))}, too large for code; "
-            f"the largest entry is {largest!r} ({size(sizes[largest])})",
-            where=str(project),
-            do=f"exclude it with --exclude {largest!r}, or keep data outside the project's folder",
-        )
+    ignored = ignoring(exclude)
+    do = "exclude it with --exclude {}, or keep data outside the project's folder"
+    check_size(project, ignored, _MOST_BYTES, do)
     shutil.copytree(project, target, ignore=ignored)
-
-
-def _ignoring(patterns: Sequence[str]) -> Callable[[str, list[str]], set[str]]:
-    """Return a `shutil.copytree` filter for the patterns and for virtual environments of any name."""
-
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        return {
-            name
-            for name in names
-            if any(fnmatch(name, pattern) for pattern in patterns) or Path(folder, name, _VIRTUAL_ENVIRONMENT).exists()
-        }
-
-    return ignored
-
-
-def _kept(folder: Path, ignored: Callable[[str, list[str]], set[str]]) -> Iterable[str]:
-    names = os.listdir(folder)
-    return sorted(set(names) - ignored(str(folder), names))
-
-
-def _bytes(path: Path, ignored: Callable[[str, list[str]], set[str]]) -> int:
-    if path.is_dir():
-        return sum(_bytes(path / name, ignored) for name in _kept(path, ignored))
-    return path.stat().st_size
 
 
 def package_wheel(folder: Path) -> Path:

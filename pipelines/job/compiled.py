@@ -19,6 +19,7 @@ import yaml
 
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import FOLDERS
+from infeed.components.project_archive import VARIABLE
 from infeed.pipelines.job.parameters import Parameter, Value, declared_type, legacy_value
 
 Target = Literal["kubeflow", "vertex"]  # platform that runs a compiled pipeline
@@ -45,6 +46,7 @@ class CompiledJob:
       runtime: the runtimeConfig of a PipelineJob; empty in YAML.
       run_metadata: labels, account, network and key of a PipelineJob; empty in YAML.
       target: platform of the job. YAML and steps with the command `STEP` are for Kubeflow.
+      file: path of the job file.
     """
 
     spec: Mapping[str, Any]
@@ -52,6 +54,7 @@ class CompiledJob:
     runtime: Mapping[str, Any] = field(default_factory=dict)
     run_metadata: Mapping[str, Any] = field(default_factory=dict)
     target: Target = "vertex"
+    file: str = ""
 
     @classmethod
     def read(cls, path: str | Path) -> CompiledJob:
@@ -67,7 +70,7 @@ class CompiledJob:
         if not isinstance(spec, dict) or not {"pipelineInfo", "deploymentSpec", "root"} <= spec.keys():
             raise _no_job(path, "it has no pipelineInfo, deploymentSpec and root")
         run_metadata = {name: job[name] for name in _RUN_METADATA if name in job}
-        read = cls(spec, platform, job.get("runtimeConfig", {}), run_metadata)
+        read = cls(spec, platform, job.get("runtimeConfig", {}), run_metadata, file=str(path))
         return replace(read, target="kubeflow") if job is not first or read.uses_launcher else read
 
     @property
@@ -112,6 +115,11 @@ class CompiledJob:
     def uses_launcher(self) -> bool:
         """Whether the steps work on the local paths of Kubeflow's launcher."""
         return any(tuple(container.get("command", ())) == STEP for container in self._containers)
+
+    @property
+    def project_archive(self) -> str:
+        """Place from which steps fetch the user's project, or an empty string."""
+        return next(filter(None, (task.project_archive for task in leaves(self.tasks))), "")
 
     def check_store(self) -> None:
         """Check that the steps can open the job's root on Kubeflow, before any path is mapped.
@@ -229,6 +237,12 @@ class Task:
     def container(self) -> Spec | None:
         """PipelineContainerSpec of a task that runs one."""
         return (self.executor or {}).get("container")
+
+    @property
+    def project_archive(self) -> str:
+        """Place from which the step fetches the user's project, or an empty string."""
+        variables = (self.container or {}).get("env", ())
+        return next((one["value"] for one in variables if one["name"] == VARIABLE), "")
 
     @property
     def driver(self) -> Spec | None:

@@ -23,6 +23,7 @@ from infeed.pipelines.console.nodes import OnChange, RunReport
 from infeed.pipelines.containers import find_engine
 from infeed.pipelines.job.compiled import CompiledJob, Target, Task, leaves, walk
 from infeed.pipelines.job.parameters import mapped, read_parameters
+from infeed.pipelines.job.project import publish
 from infeed.pipelines.rehearse.custom_job import EXECUTORS, starts_custom_job
 from infeed.pipelines.rehearse.dag_executor import DagExecutor
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
@@ -264,6 +265,7 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
     check_tasks(tasks, options.target)
     options.faults.check(list(leaves(tasks)))
     locations.check_no_others([job.spec["deploymentSpec"], _task_specs(tasks), inputs])
+    publish(job)
     root = Path(os.path.realpath(options.root))
     launcher = _launcher(options, root, locations)
     if isinstance(launcher, ContainerLauncher):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infeed.components import project_archive
 from infeed.components.dataset import files
 from infeed.components.kubeflow import step
 from infeed.components.kubeflow.packed import pack
@@ -99,3 +100,18 @@ def test_compressed_parameters_are_expanded(tfx: list[Any], tmp_path: Path) -> N
     step.main(["--in-place", *given[:3], json.dumps(message)])
     assert tfx[0]["inputs"]["parameterValues"] == {"features": "[1, 2]", "epochs": 3}
     assert tfx[0]["inputs"]["artifacts"]["examples"]["artifacts"][0]["uri"] == "gs://b/examples"
+
+
+def test_tfx_starts_in_the_folder_of_the_projects_archive(
+    pod: Path, tfx: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.py").write_text("x = 1")
+    archive = project_archive.pack(tmp_path, ["model.py"])
+    place = tmp_path / f"{project_archive.digest(archive)}.tar.gz"
+    place.write_bytes(archive)
+    monkeypatch.chdir(pod.parent)
+    (tmp_path / "model.py").unlink()
+    monkeypatch.setenv(project_archive.VARIABLE, str(place))
+    step.main(["--in-place", *command(tmp_path, {}, {})])
+    assert Path("model.py").read_text() == "x = 1"
+    assert len(tfx) == 1

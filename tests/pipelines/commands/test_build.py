@@ -62,6 +62,22 @@ def test_a_runner_in_the_config_makes_an_image_of_workers_too(engines, project, 
     assert {f"--build-arg=BEAM_SDK={beam_sdk()}", f"--build-arg=WORKER_USER={user}"} <= set(worker)
 
 
+def test_an_image_without_the_project_has_what_it_needs(engines, project):
+    script = 'for last; do :; done; read -r needs <"$last"/project-requirements.txt; echo "$last"/project/* "$needs"'
+    engines.add("docker", f'[ "$1" != build ] || {{ {script}; }}')
+    (project / "requirements.txt").write_text("lightgbm\n")
+    assert "model.py" in _log(project)
+    with (project / "config.yaml").open("a") as config:
+        config.write("deploy: {project: archive}\n")
+    assert "model.py" not in _log(project)
+    assert "lightgbm" in _log(project)
+
+
+def _log(project):
+    assert infeed("build", project, "--tag", "taxi:1").exit_code == 0
+    return Path("runs/taxi/logs/build.log").read_text()
+
+
 def _built(engines, project):
     assert infeed("build", project, "--tag", "taxi:1").exit_code == 0
     return [call for call in engines.calls("docker") if call[0] == "build"]

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import re
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ import yaml
 
 from infeed.components.beam_runner import LOCAL_RUNNER
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.packed import unpack
+from infeed.components.project_archive import digest
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import cluster_name, compile_config, local_places
@@ -29,7 +32,8 @@ from infeed.pipelines.deploy.beam import Beam, Dataflow
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import Toleration
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
-from infeed.pipelines.job.compiled import CompiledJob, Parameter
+from infeed.pipelines.job.compiled import CompiledJob, Parameter, leaves
+from infeed.pipelines.job.project import archive_beside
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
@@ -99,6 +103,7 @@ def test_what_is_compiled_is_what_it_was(tmp_path: Path, name: str) -> None:
     path = compiled(tmp_path, name)
     if os.environ.get("INFEED_RENEW_GOLDEN"):
         (GOLDEN / name).write_bytes(path.read_bytes())
+    assert CompiledJob.read(path).images == ("registry.example/golden:1",)  # YAML without aliases
     assert plain(path) == plain(GOLDEN / name)
 
 
@@ -373,3 +378,24 @@ def test_the_page_about_vertex_ai_a_tpu_slice(documented: Callable[..., Compiled
     (pool,) = worker_pools(job)
     assert pool["machine_spec"] == {"machine_type": "ct5lp-hightpu-8t", "tpu_topology": "2x4"}
     assert job.parameters["strategy"].default == "tpu"
+
+
+@pytest.mark.tfx
+@pytest.mark.parametrize("target", ["kubeflow", "vertex"])
+def test_only_nodes_that_use_the_projects_files_name_its_archive(tmp_path: Path, target: Any) -> None:
+    settings = config(tmp_path, RESOURCES, VERTEX)
+    train = dataclasses.replace(settings.train, hparams={"note": "long" * 5_000})
+    deploy = dataclasses.replace(settings.deploy, project="archive")
+    settings = dataclasses.replace(settings, train=train, deploy=deploy)
+    output = tmp_path / "job.json"
+    compile_config(settings, CompileOptions(str(output), target, folder=str(PROJECT), exclude=("config.yaml",)))
+    job = CompiledJob.read(output)
+    assert {task.node for task in leaves(job.tasks) if task.project_archive} == {"Trainer"}
+    archive = archive_beside(str(output)).read_bytes()
+    assert job.project_archive == f"gs://bucket/golden/project/{digest(archive)}.tar.gz"
+    with tarfile.open(archive_beside(str(output))) as packed:
+        assert packed.getnames() == ["model.py"]  # neither the config nor the data, flowers.csv
+    (trainer,) = (task for task in leaves(job.tasks) if task.node == "Trainer")
+    options = unpack(trainer.spec["inputs"]["parameters"]["custom_config"]["runtimeValue"]["constant"])
+    assert '"model_fn": "model.py:build_model"' in options  # also in a parameter that is so long that it is compressed
+    assert job.target == target

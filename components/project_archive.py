@@ -1,0 +1,116 @@
+"""A user's project as one archive, which a step unpacks into its working directory before it starts.
+
+The name of the archive is its digest, so that a step runs the files that were compiled, and no others.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.units import size
+
+VARIABLE = "INFEED_PROJECT"
+"""Environment variable of a step with the place of the archive, for example gs://bucket/taxi/project/DIGEST.tar.gz."""
+SUFFIX = ".tar.gz"
+MOST_BYTES = 20 << 20  # of all files; each step downloads them
+
+
+def pack(folder: Path, names: Iterable[str]) -> bytes:
+    """Return an archive of files. The same names and contents give the same bytes.
+
+    Args:
+      folder: folder of the project.
+      names: paths below the folder, with `/`.
+    """
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted(names):
+            content = (folder / name).read_bytes()
+            entry = tarfile.TarInfo(name)  # without times, owners and modes
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+def digest(archive: bytes) -> str:
+    """Return the name of an archive."""
+    return hashlib.sha256(archive).hexdigest()
+
+
+def enter() -> None:
+    """Download and unpack the archive that `VARIABLE` names, and change to its folder.
+
+    Nothing happens if the variable is not set, or in a process that has entered before.
+
+    Raises:
+      InfeedError: the archive is missing, damaged, too large, or holds more than files below its folder.
+    """
+    if place := os.environ.pop(VARIABLE, None):
+        folder = tempfile.mkdtemp(prefix="infeed-project-")
+        unpack(_download(place), folder, place)
+        os.chdir(folder)
+
+
+def _download(place: str) -> bytes:
+    held = files.stat(place).size if files.exists(place) else None
+    if held is None:
+        do = "submit the job with infeed submit, which uploads the archive, or copy the archive there"
+        raise InfeedError("the archive of the project is missing", where=place, do=do)
+    if held > MOST_BYTES:
+        raise _too_large(held, place)
+    archive = files.read_bytes(place)
+    if digest(archive) != files.name(place).removesuffix(SUFFIX):
+        do = "compile the job again, and submit it with infeed submit"
+        raise InfeedError("the archive of the project does not have the digest in its name", where=place, do=do)
+    return archive
+
+
+def unpack(archive: bytes, folder: str, where: str) -> None:
+    """Write the files of an archive below `folder`.
+
+    Only regular files with relative paths are written. Links, devices and paths that lead out of the folder are
+    refused, as by tarfile's filter `data`, which Python has only since 3.10.12. Owners and modes are ignored.
+
+    Raises:
+      InfeedError: the archive holds anything else, or more than `MOST_BYTES`.
+    """
+    total, most = 0, 2 * MOST_BYTES  # with headers
+    try:
+        with gzip.open(io.BytesIO(archive)) as packed:
+            content = packed.read(most + 1)
+        if len(content) > most:
+            raise _too_large(len(content), where)
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as entries:
+            for entry in entries:
+                total += entry.size
+                if total > MOST_BYTES:
+                    raise _too_large(total, where)
+                _write(entries, entry, Path(folder), where)
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
+        raise InfeedError(f"cannot unpack the project: {error}", where=where, do="compile the job again") from error
+
+
+def _write(entries: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path, where: str) -> None:
+    path = PurePosixPath(entry.name)
+    content = entries.extractfile(entry) if entry.isreg() else None
+    if content is None or path.is_absolute() or ".." in path.parts or not path.parts:
+        what = f"the archive of the project holds {entry.name!r}, which is no file below its folder"
+        raise InfeedError(what, where=where, do="compile the job again, and check who may write there")
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content.read())
+
+
+def _too_large(held: int, where: str) -> InfeedError:
+    what = f"the archive of the project holds {size(held)}, and a step takes {size(MOST_BYTES)}"
+    return InfeedError(what, where=where, do="compile the job again, without data in the project's folder")

@@ -1,0 +1,68 @@
+"""The user's project as an archive, for the steps that use its files.
+
+Only these steps name the archive, so a changed file leaves the others in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from infeed.components.beam_runner import Named
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.project_archive import MOST_BYTES, SUFFIX, VARIABLE, digest, pack
+from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
+from infeed.pipelines.job.project import archive_beside
+from infeed.pipelines.project.own_files import check_size, ignoring, names_of
+
+_TRAINING = "ai_platform_training_args"  # of a Trainer that starts a custom job
+
+
+def ship(tasks: Iterable[Task], folder: Path, exclude: Sequence[str], *, root: str, job_file: str) -> None:
+    """Write the archive of a project beside the job file, and name its later place in the steps that use it.
+
+    Args:
+      tasks: steps that use files of the project, which this function changes in place.
+      folder: folder of the project.
+      exclude: names or patterns of files to leave out.
+      root: folder of everything that the pipeline writes; the archive belongs into `project` below it.
+      job_file: path of the job file.
+
+    Raises:
+      InfeedError: the project is too large, or Beam's workers on a cluster need its files.
+    """
+    ignored = ignoring((*exclude, Path(job_file).name, archive_beside("*").name))
+    check_size(folder, ignored, MOST_BYTES, "exclude it: deploy.exclude: [{}], or keep data outside the folder")
+    archive = pack(folder, names_of(folder, ignored))
+    place = files.join(root, "project", f"{digest(archive)}{SUFFIX}")
+    for task in tasks:
+        _name(place, task)
+    files.write_bytes(str(archive_beside(job_file)), archive)
+
+
+def _name(place: str, task: Task) -> None:
+    container, variable = task.container, {"name": VARIABLE, "value": place}
+    assert container is not None, "only a container runs the user's code"
+    runner = Named.of([str(one) for one in container.get("args", ())])
+    if runner.is_cluster:
+        raise InfeedError(
+            f"workers of {runner.short_name} run the project's code in {task.name}, and do not fetch its archive",
+            where="deploy.project",
+            do="set deploy.project: image, so that the image of the workers holds the project",
+        )
+    container["env"] = [*container.get("env", ()), variable]
+    if tuple(container["command"][: len(STEP)]) != STEP:  # TFX's own entry point, on Vertex AI
+        container["command"] = [*STEP, IN_PLACE]
+    _name_in_custom_job(variable, task)
+
+
+def _name_in_custom_job(variable: dict[str, str], task: Task) -> None:
+    """Give the variable to the machines of a custom job, which TFX starts from the step's parameters."""
+    value = task.spec.get("inputs", {}).get("parameters", {}).get("custom_config", {}).get("runtimeValue", {})
+    config = json.loads(value["constant"]) if _TRAINING in str(value.get("constant")) else {}
+    for pool in config.get(_TRAINING, {}).get("job_spec", {}).get("worker_pool_specs", ()):
+        pool["container_spec"]["env"] = [*pool["container_spec"].get("env", ()), variable]
+    if config:
+        value["constant"] = json.dumps(config, sort_keys=True)

@@ -1,0 +1,33 @@
+"""Archive of the user's project: beside the job file after `compile`, and in the store for the steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.project_archive import SUFFIX, digest
+from infeed.pipelines.job.compiled import CompiledJob
+
+
+def archive_beside(job_file: str) -> Path:
+    """Return the path of the archive that belongs to a job file: taxi.project.tar.gz for taxi.json."""
+    return Path(job_file).with_suffix(f".project{SUFFIX}")
+
+
+def publish(job: CompiledJob) -> None:
+    """Upload the archive of the project to the place from which the steps fetch it, unless it is there.
+
+    Raises:
+      InfeedError: the archive beside the job file is missing or of another compilation, or the store refuses it.
+    """
+    place = job.project_archive
+    if not place or files.exists(place):
+        return
+    archive, do = archive_beside(job.file), "compile the job again: infeed compile writes both files"
+    if not archive.is_file():
+        raise InfeedError(f"the archive of the project, {archive}, is missing", where=job.file, do=do)
+    content = archive.read_bytes()
+    if f"{digest(content)}{SUFFIX}" != files.name(place):
+        raise InfeedError(f"{archive} belongs to another compilation of the job", where=job.file, do=do)
+    files.write_bytes(place, content)

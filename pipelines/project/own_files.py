@@ -1,0 +1,72 @@
+"""Files of a user's project that travel to a cluster, in its image or in an archive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+from infeed.components.errors import InfeedError
+from infeed.components.units import size
+
+# Hidden files may hold secrets, and commands write to `runs` and `rehearsals`.
+_LEFT_OUT = (".*", "__pycache__", "runs", "rehearsals", "*.egg-info")
+_VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
+
+Ignored = Callable[[str, list[str]], set[str]]
+
+
+def ignoring(exclude: Sequence[str]) -> Ignored:
+    """Return a `shutil.copytree` filter for files that stay here, and for virtual environments of any name.
+
+    Args:
+      exclude: further names or patterns.
+    """
+    patterns = (*_LEFT_OUT, *exclude)
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return {
+            name
+            for name in names
+            if any(fnmatch(name, pattern) for pattern in patterns) or Path(folder, name, _VIRTUAL_ENVIRONMENT).exists()
+        }
+
+    return ignored
+
+
+def names_of(folder: Path, ignored: Ignored) -> list[str]:
+    """Return the paths of the files below `folder` that are not ignored, with `/`."""
+    found = []
+    for name in _kept(folder, ignored):
+        path = folder / name
+        found += [f"{name}/{below}" for below in names_of(path, ignored)] if path.is_dir() else [name]
+    return found
+
+
+def check_size(folder: Path, ignored: Ignored, most_bytes: int, do: str) -> None:
+    """Raise InfeedError if the files that are not ignored are larger than `most_bytes`, with the largest entry.
+
+    Args:
+      do: what to do about the entry, which `{}` stands for.
+    """
+    sizes = {name: _bytes(folder / name, ignored) for name in _kept(folder, ignored)}
+    if sum(sizes.values()) > most_bytes:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise InfeedError(
+            f"the project is {size(sum(sizes.values()))}, too large for code; "
+            f"the largest entry is {largest!r} ({size(sizes[largest])})",
+            where=str(folder),
+            do=do.format(repr(largest)),
+        )
+
+
+def _kept(folder: Path, ignored: Ignored) -> Iterable[str]:
+    names = os.listdir(folder)
+    return sorted(set(names) - ignored(str(folder), names))
+
+
+def _bytes(path: Path, ignored: Ignored) -> int:
+    if path.is_dir():
+        return sum(_bytes(path / name, ignored) for name in _kept(path, ignored))
+    return path.stat().st_size
