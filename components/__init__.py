@@ -1,12 +1,12 @@
-"""What a pipeline author imports: `from infeed.components import CsvExampleGen, Transform, Trainer, InputReport`.
+"""The public names for pipeline authors: `from infeed.components import CsvExampleGen, Transform, Trainer`.
 
-`__init__.pyi` lists the public names. Each is imported when it is first asked for: the components need TFX, which takes
-many seconds to load; the options, features and errors do not.
+`__init__.pyi` lists the names. Each is imported on first use, because the components need TFX, which takes many seconds
+to import. Options, features and errors do not need TFX.
 
-Whatever is imported of this package, `pyarrow_hotfix` comes first: pyarrow before 14.0.1 unpickles the types of columns
-that it finds in a Parquet or Arrow file, and so runs what the file says (CVE-2023-47248). It holds for the whole
-process, TFX's and Beam's own readers included. So does `tft_on_beam`, without which tft 1.16 analyses no two phases: it
-acts when tft is imported, before or after this package, and TFX's own Transform gains as well.
+Importing any module of this package imports `pyarrow_hotfix` first: pyarrow before 14.0.1 unpickles column types from
+Parquet and Arrow files, and so executes code from the file (CVE-2023-47248). The fix protects the whole process,
+including readers of TFX and Beam. `tft_on_beam` is registered too: it makes two-phase analyses of tft 1.16 work when
+tft is imported, also for TFX's own Transform.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""What the annotations of a dataclass say about its options: types, choices, bounds, and what tells a union apart.
+"""Type annotations of options: types, choices, bounds, and the tag of a union.
 
-Annotated[ByColumns | ByLabel, Tagged("how")]    one of these classes, each with a `how` of its own
-Count                                            a whole number of 0 or more
+Annotated[ByColumns | ByLabel, Tagged("how")]    one of these classes, each with its own value of `how`
+Count                                            an integer of at least 0
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 @dataclass(frozen=True)
 class Tagged:
-    """Which of the dataclasses of a union plain data is meant for: that whose field of this name has the same value.
+    """The field that selects the dataclass of a union by its value in plain data.
 
-    In each class it is a field such as `how: Literal["label"] = field(default="label", kw_only=True)`.
+    Each class has a field such as `how: Literal["label"] = field(default="label", kw_only=True)`.
     """
 
     tag: str
@@ -36,7 +36,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the most that a number may be."""
+    """The smallest and the largest allowed number."""
 
     least: int
     most: int
@@ -45,23 +45,23 @@ class Range:
         return {**handler(number), "ge": self.least, "le": self.most}
 
 
-Count = Annotated[int, Range(0, (1 << 63) - 1)]  # fits in every int64 there is
+Count = Annotated[int, Range(0, (1 << 63) - 1)]  # fits into int64
 
 
 @functools.cache
 def hints_of(kind: Any) -> dict[str, Any]:
-    """Option -> type, of a dataclass."""
+    """Return the type of each option of a dataclass."""
     return typing.get_type_hints(kind, include_extras=True)
 
 
 def choices_of(hint: Any) -> tuple[Any, ...]:
-    """The values of a `Literal`, which may be optional; empty for every other type."""
+    """Return the values of a `Literal`, optional or not. Empty for other types."""
     bare = _bare(hint)
     return get_args(bare) if get_origin(bare) is Literal else ()
 
 
 def tags_of(hint: Any) -> dict[str, Any]:
-    """Tag -> class of a tagged union, which may be optional; empty for every other type."""
+    """Map the tags of a tagged union, optional or not, to classes. Empty for other types."""
     if get_origin(hint) is Annotated:
         union, *notes = get_args(hint)
         return {tag: one for note in notes if isinstance(note, Tagged) for tag, one in note.classes(union).items()}
@@ -69,29 +69,29 @@ def tags_of(hint: Any) -> dict[str, Any]:
 
 
 def tag_name(hint: Any) -> str:
-    """The field that tells the classes of a tagged union apart."""
+    """Return the field that selects the class of a tagged union."""
     notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     names = [*(note.tag for note in notes if isinstance(note, Tagged)), *map(tag_name, _but_none(hint))]
     return next(filter(None, names), "")
 
 
 def is_tag(hint: Any) -> bool:
-    """Whether it has a single value, which tells one class from others."""
+    """Return whether a type has a single value, which selects a class."""
     return len(choices_of(hint)) == 1
 
 
 def is_optional(hint: Any) -> bool:
-    """Whether None is a value of it."""
+    """Return whether None is a value of a type."""
     return _is_union(hint) and type(None) in get_args(hint)
 
 
 def follow(hint: Any, steps: Iterable[Any]) -> tuple[tuple[Any, ...], Any, Any]:
-    """Goes down from a type by the names and indexes of a value in it, as pydantic's errors have them.
+    """Descend from a type along the names and indices in the location of a pydantic error.
 
-    Those name the member of each union as well, which is no part of the path.
+    The location also names the member of each union, which is not part of the path.
 
     Returns:
-      (path, type of what holds its end, type of its end)
+      (path, type that contains its end, type of its end).
     """
     path: list[Any] = []
     holder = None
@@ -113,7 +113,7 @@ def _inside(hint: Any, step: Any) -> Any:
 
 
 def _bare(hint: Any) -> Any:
-    """Without `Annotated`, and without `| None` where a single type is left then."""
+    """Remove `Annotated`, and `| None` if a single type remains."""
     if get_origin(hint) is Annotated:
         return _bare(get_args(hint)[0])
     given = _but_none(hint)
@@ -121,7 +121,7 @@ def _bare(hint: Any) -> Any:
 
 
 def _members(hint: Any) -> list[Any]:
-    """Of a union, without None; empty where that leaves a single type."""
+    """Return the members of a union without None. Empty if a single type remains."""
     return _but_none(_bare(hint))
 
 

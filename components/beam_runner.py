@@ -1,7 +1,7 @@
 """Choose the Beam runner by its short name, and default to a local runner.
 
-Beam's own default, DirectRunner, became Prism in 2.68: a program that it downloads in the middle of a run, and that
-hands on errors as text. FnApiRunner works in this process, and is what DirectRunner was until then.
+In Beam 2.68, DirectRunner became Prism, a program that is downloaded during a run and that reports errors as text.
+FnApiRunner runs in this process, and is what DirectRunner was before.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "f
 
 @dataclass(frozen=True)
 class Named:
-    """Runner and local workers that Beam's options name.
+    """The runner and the local workers in Beam's options.
 
     Attributes:
-      runner: name or class; empty where none is named.
-      workers: `--direct_num_workers` of a local runner; None where it leaves the number open, as 0 does.
+      runner: name or class. Empty if none is given.
+      workers: `--direct_num_workers` of a local runner. None for 0, which leaves the number open.
     """
 
     runner: str = ""
@@ -42,13 +42,14 @@ class Named:
 
     @classmethod
     def of(cls, options: Sequence[str]) -> Named:
-        """
+        """Parse Beam's options.
+
         Raises:
-          InfeedError: the number of workers is no whole number from 0 on.
+          InfeedError: the number of workers is not a non-negative integer.
         """
         found, _ = _parsed(options)
         if not found.direct_num_workers.isdigit():
-            do = "give a number of processes, or 0 for as many as pay"
+            do = "use a number of processes, or 0 for automatic"
             raise InfeedError(f"--direct_num_workers is {found.direct_num_workers}", where="Beam's options", do=do)
         return cls(found.runner, int(found.direct_num_workers) or None)
 
@@ -58,30 +59,30 @@ class Named:
 
     @property
     def is_local(self) -> bool:
-        """Whether it works on this machine alone; a class of somebody else's does not, whatever its name."""
+        """Whether the runner works only on this machine. A class outside Beam does not count as local."""
         package, _, name = self.runner.rpartition(".")
         return name.lower() in _LOCAL and (not package or package.startswith("apache_beam."))
 
     @property
     def is_cluster(self) -> bool:
-        """Whether a runner is named that is not local."""
+        """Whether a runner is given that is not local."""
         return bool(self.runner) and not self.is_local
 
 
 @contextmanager
 def telling_failures(runner: str) -> Iterator[None]:
-    """Inside, a pipeline runs: what it fails of is an InfeedError, without what Beam wraps round it.
+    """Convert the failure of the pipeline that runs in the body to an InfeedError, without Beam's wrapping.
 
     Args:
-      runner: name or class. What a local one fails of and is no InfeedError stays as it is: it is an error of the code
-        that it runs. Another one may be out of reach, or its workers may not be able to work.
+      runner: name or class. Other errors of a local runner are raised unchanged, because they are errors of the code. A
+        remote runner may be unreachable, or its workers may fail.
 
     Raises:
-      InfeedError: one was raised on a worker, or a runner that is not local failed.
+      InfeedError: a worker raised one, or a remote runner failed.
     """
     try:
         yield
-    except Exception as error:  # which of them, depends on the runner
+    except Exception as error:  # the class depends on the runner
         ours = infeed_error(error)
         if ours is None and not Named(runner).is_cluster:
             raise
@@ -89,13 +90,13 @@ def telling_failures(runner: str) -> Iterator[None]:
 
 
 def _failure(error: Exception, runner: str) -> InfeedError:
-    details = getattr(error, "details", None)  # of an error of gRPC
+    details = getattr(error, "details", None)  # of a gRPC error
     said = (details() if callable(details) else str(error)) or ""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
     do = (
-        "check Beam's options and that what they name can be reached from here; read the logs of the runner and of its "
-        "workers, which need this package and the same Python"
+        "check Beam's options and that their addresses are reachable. Read the logs of the runner and of its "
+        "workers, which need this package and the same Python version"
     )
     return InfeedError(
         f"the Beam runner {Named(runner).short_name} failed: {reason}", where=f"--runner={runner}", do=do
@@ -104,9 +105,9 @@ def _failure(error: Exception, runner: str) -> InfeedError:
 
 @contextmanager
 def local_runner() -> Iterator[None]:
-    """A pipeline that is made inside and names no runner takes `LOCAL_RUNNER`.
+    """Make `LOCAL_RUNNER` the default of pipelines created in the body.
 
-    By Beam's default, not by an option: for any option that a component is given, TFX packs its own sources anew, which
+    This changes Beam's default instead of adding an option, because for any option TFX packages its own sources, which
     takes two seconds for each node.
     """
     from apache_beam.options.pipeline_options import StandardOptions  # takes seconds
@@ -120,7 +121,7 @@ def local_runner() -> Iterator[None]:
 
 
 def pipeline_on(runner: str, options: Sequence[str]) -> Any:
-    """A Beam pipeline on a runner of `BEAM_RUNNERS`, or of a class's full name, with Beam's `options`."""
+    """Create a Beam pipeline on a runner of `BEAM_RUNNERS` or on a class, with Beam's `options`."""
     import apache_beam as beam
 
     name = BEAM_RUNNERS.get(runner, runner)
@@ -128,18 +129,18 @@ def pipeline_on(runner: str, options: Sequence[str]) -> Any:
         options = _dask_options(options)
     elif Named(name).short_name.lower() in _PORTABLE:
         options = _without_deadline(options)
-    # Not as the option --runner: the Dask runner hands every option it finds to its client, which stops at that one.
+    # Not as the option --runner, because the Dask runner passes every option to its client, which rejects that one.
     return beam.Pipeline(name, argv=list(options))
 
 
 def pipeline_of(options: Sequence[str]) -> Any:
-    """A Beam pipeline on the runner that Beam's `options` name, or on `LOCAL_RUNNER`."""
+    """Create a Beam pipeline on the runner in Beam's `options`, or on `LOCAL_RUNNER`."""
     named, rest = _parsed(options)
     return pipeline_on(named.runner or LOCAL_RUNNER, rest)
 
 
 def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """`runner` and `direct_num_workers`, and the options without the runner."""
+    """Return `runner` and `direct_num_workers`, and the options without the runner."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--runner", default="")
     runner, rest = parser.parse_known_args(list(options))
@@ -148,20 +149,20 @@ def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def _dask_options(options: Sequence[str]) -> list[str]:
-    """Those of the Dask runner, whose client stops at any other, such as the labels that TFX adds."""
+    """Return only the options of the Dask runner, because its client rejects others, such as TFX's labels."""
     words = " ".join(options).replace(" --", "\n--").splitlines()
     found = [word.replace(" ", "=", 1) for word in words if word.startswith("--dask_")]
     if not any("dask_npartitions" in one or "dask_partition_size" in one for one in found):
-        found.append("--dask_partition_size=1")  # else 128 tasks of some 64 MB go to one worker
+        found.append("--dask_partition_size=1")  # by default 128 tasks of some 64 MB go to one worker
     return found
 
 
 def _without_deadline(options: Sequence[str]) -> list[str]:
-    """Add a long `--job_server_timeout`, unless the options have one, once the job server answers.
+    """Add a long `--job_server_timeout`, unless the options set one, and wait for the job server.
 
-    Beam gives the streams of a job's state and messages the timeout of a request: 60 seconds, or 300 in newer versions.
-    On servers that know a job by the id of its preparation (Prism, Beam's own job service) a longer job fails:
-    apache/beam#35867.
+    Beam applies the request timeout, 60 or 300 seconds, to the streams of a job's state and messages. On servers that
+    know
+    a job by its preparation id (Prism, Beam's own job service) a longer job fails: apache/beam#35867.
 
     Raises:
       grpc.FutureTimeoutError: the server of `--job_endpoint` does not answer within 60 seconds.
@@ -181,9 +182,9 @@ def _without_deadline(options: Sequence[str]) -> list[str]:
 
 
 def container_options(given: Sequence[str], image: str) -> tuple[str, ...]:
-    """Beam's options for steps that run in containers of `image`: the given ones, with `LOCAL_RUNNER` if none is named.
+    """Return Beam's options for steps that run in containers of `image`, with `LOCAL_RUNNER` unless a runner is given.
 
-    TFX packs no sources for workers that run an image.
+    TFX does not package sources for workers that run an image.
     """
     if Named.of(given).runner:
         return tuple(given)

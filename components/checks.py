@@ -1,12 +1,12 @@
-"""Checks that options share in their `__post_init__`. Each is given the dataclass itself; None passes.
+"""Checks for the `__post_init__` of option dataclasses. None always passes.
 
     def __post_init__(self) -> None:
         check_choices(self)
         at_least(self, 1, "epochs", "patience")
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
 
-What they raise knows which option it is about: made directly, the error names the class; read from a file by
-`schema.read`, it names the place in the file.
+Errors know their option. If options are created directly, the error names the class. If `schema.read` reads them from a
+file, the error names the place in the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infeed.components.schema import shown
 
 
 def check_choices(options: Any) -> None:
-    """Raises OptionError where an option that is annotated as a `Literal` is none of its values."""
+    """Raise OptionError if an option annotated as a `Literal` has another value."""
     kind: Any = type(options)
     for name, hint in hints_of(kind).items():
         value, choices = getattr(options, name), choices_of(hint)
@@ -31,7 +31,7 @@ def check_choices(options: Any) -> None:
 
 
 def at_least(options: Any, least: int, *names: str) -> None:
-    """Raises OptionError where one of these options is below `least`, or no number."""
+    """Raise OptionError if one of these options is below `least` or not a number."""
     for name in names:
         value = getattr(options, name)
         is_number = isinstance(value, Real) and not isinstance(value, bool)
@@ -40,13 +40,13 @@ def at_least(options: Any, least: int, *names: str) -> None:
 
 
 def require(holds: Any, options: Any, name: str, do: str) -> None:
-    """Raises OptionError about the option `name` unless `holds`."""
+    """Raise OptionError about the option `name` unless `holds`."""
     if not holds:
         raise refused(options, name, do)
 
 
 def refused(options: Any, name: str, do: str, what: str = "") -> OptionError:
-    """The error of an option whose value cannot be; `what` says more than its value."""
+    """Return the error of an invalid option. `what` replaces the default description."""
     return OptionError(
         what or f"{name} is {shown(getattr(options, name))}", where=type(options).__name__, option=name, do=do
     )
@@ -54,7 +54,7 @@ def refused(options: Any, name: str, do: str, what: str = "") -> OptionError:
 
 @contextmanager
 def about(options: Any, name: str) -> Iterator[None]:
-    """Whatever a check finds wrong becomes an error about the option `name`."""
+    """Convert an InfeedError of the body to an error about the option `name`."""
     try:
         yield
     except InfeedError as error:
@@ -62,7 +62,7 @@ def about(options: Any, name: str) -> Iterator[None]:
 
 
 def as_tuples(options: Any, *names: str) -> None:
-    """Makes tuples of options that were given as lists."""
+    """Convert options given as lists to tuples."""
     for name in names:
         if isinstance(value := getattr(options, name), list):
             object.__setattr__(options, name, tuple(value))

@@ -1,8 +1,8 @@
-"""The one error a user is meant to read: what was wrong, where, and what to do about it.
+"""The error for users: what is wrong, where, and how to fix it.
 
-Errors of others become it: what another process tells of, as text, and what is not installed. The core reads, writes
-and loads datasets; training needs TensorFlow, and pipelines need TFX. Their modules are imported when they are asked
-for, and the error then names the extra that brings them: `pip install 'tfx-infeed[tfx]'`.
+Two kinds of foreign errors are converted: the text of an error in another process, and missing dependencies. The core
+reads, writes and loads datasets. Training needs TensorFlow, and pipelines need TFX. Their modules are imported on
+demand, and the error names the extra to install: `pip install 'tfx-infeed[tfx]'`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_INDENT = " " * 9  # of the second line of `where` and `do` and those after it; tells them from what follows the error
+_INDENT = " " * 9  # of further lines of `where` and `do`, which separates them from text after the error
 _LINES = rf"[^\n]*(?:\n{_INDENT}[^\n]*)*"
 _TOLD = re.compile(
     r"\bInfeedError: (?P<what>(?:(?!\nTraceback \().)*?)"
     rf"(?:\n  where: (?P<where>{_LINES}))?\n  do:    (?P<do>{_LINES})"
-    rf"(?=\Z|\n(?!  where: |  do:    |{_INDENT}))",  # else they are of an error that `what` tells of
+    rf"(?=\Z|\n(?!  where: |  do:    |{_INDENT}))",  # otherwise the match is an error quoted in `what`
     re.DOTALL,
 )
-_STEP = re.compile(r" \[while running '[^\n]*")  # which Beam writes behind the message
+_STEP = re.compile(r" \[while running '[^\n]*")  # Beam appends it to the message
 _QUOTE_ENDS = re.compile(r"['\"][)\]},]*$")
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|x[0-9a-f]{2}|.)", re.IGNORECASE)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
-# Top-level module -> how people call it, and what brings it.
+# Top-level module -> (name, package to install).
 _EXTRAS = {
     "keras": ("Keras", "'tfx-infeed[tf]'"),
     "tensorflow": ("TensorFlow", "'tfx-infeed[tf]'"),
@@ -61,14 +61,14 @@ _EXTRAS = {
 
 
 class InfeedError(Exception):
-    """Bad input, bad options or a machine that cannot do what was asked; never a bug of ours.
+    """Invalid input, invalid options, or a missing capability of the machine. Never a bug of this package.
 
-    The command line prints it without a traceback and exits with code 2.
+    The command line prints the error without a traceback and exits with code 2.
 
     Args:
-      what: what was wrong, with the offending value.
-      where: file, row, column, split or option it was found in; empty where that is plain from `what`.
-      do: what the user can do about it.
+      what: what is wrong, with the value.
+      where: file, row, column, split or option. Empty if `what` makes it clear.
+      do: how to fix it.
     """
 
     def __init__(self, what: str, *, where: str = "", do: str) -> None:
@@ -79,15 +79,16 @@ class InfeedError(Exception):
         super().__init__("\n".join(line for line in lines if line))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Beam and multiprocessing pickle exceptions; keyword-only arguments need help with that.
+        # Beam and multiprocessing pickle exceptions, which needs help with keyword-only arguments.
         return (_rebuild, (self.what, self.where, self.do))
 
     @staticmethod
     def told_in(text: str) -> InfeedError | None:
-        r"""The error that a text tells of, the last if there are several; None where it tells no whole one.
+        r"""Parse the last InfeedError in a text. Returns None if the text contains no complete one.
 
-        The text is a log or the traceback of another process, with what Beam and its runners put round it: the name of
-        a step, a stack of Java, quotes with `\n` for the end of a line.
+        The text is a log or the traceback of another process, possibly wrapped by Beam and its runners: in the name of
+        a
+        step, a Java stack trace, or quotes with `\n` for line ends.
         """
         for quoted in (False, True, True):
             text = _unquoted(text) if quoted else text
@@ -97,19 +98,19 @@ class InfeedError(Exception):
 
 
 class ReadFailedError(InfeedError):
-    """A read that failed for a reason outside of the file, such as a lost connection; it may succeed later."""
+    """A read failed for a reason outside the file, such as a lost connection, and may succeed later."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (self.what, self.where, self.do, ReadFailedError))
 
 
 class OptionError(InfeedError, ValueError):
-    """An option that cannot be. `schema.read`, which makes options of files, adds where in the file it stands.
+    """An invalid option. `schema.read` adds the place in the file.
 
-    A ValueError as well, since that is what pydantic takes from a `__post_init__`.
+    Also a ValueError, because pydantic expects one from `__post_init__`.
 
     Args:
-      option: its name; empty where the error is about several.
+      option: name of the option. Empty if the error is about several.
     """
 
     def __init__(self, what: str, *, where: str, do: str, option: str = "") -> None:
@@ -118,17 +119,17 @@ class OptionError(InfeedError, ValueError):
 
 
 def infeed_error(error: BaseException) -> InfeedError | None:
-    """The InfeedError that `error` is, comes from, or tells of: another process often hands on nothing but text."""
+    """Return the InfeedError that `error` is, is caused by, or contains as text, or None."""
     links = list(_links(error))
     raised = (link for link in links if isinstance(link, InfeedError))
     return next(raised, None) or next(filter(None, (InfeedError.told_in(str(link)) for link in links)), None)
 
 
 def required(module: str) -> Any:
-    """The module of this name.
+    """Import a module.
 
     Raises:
-      InfeedError: it is not installed, and how it can be.
+      InfeedError: the module is not installed. The error names the package to install.
     """
     with naming_extras():
         return importlib.import_module(module)
@@ -136,7 +137,7 @@ def required(module: str) -> Any:
 
 @contextmanager
 def naming_extras() -> Iterator[None]:
-    """For imports inside: of what is not installed the error names the extra."""
+    """Convert a ModuleNotFoundError of the body to an error that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

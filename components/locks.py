@@ -1,6 +1,6 @@
-"""One process at a time: a lock on a file, which the system releases when the process ends, however the process ends.
+"""A lock on a file for one process at a time. The system releases the lock when the process ends in any way.
 
-The file names its owner for the error of the second process. A file that a killed process left behind holds no lock.
+The file names the owner of the lock, for the error in another process. A file left by a killed process holds no lock.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from pathlib import Path
 from infeed.components.errors import InfeedError
 
 _log = logging.getLogger(__name__)
-_MOST_BYTES = 1 << 16  # of what the file says
+_MOST_BYTES = 1 << 16  # of the file's content
 
 
 @contextmanager
 def alone(path: Path, *, doing: str, where: str, do: str) -> Iterator[None]:
-    """Hold the lock on `path` inside; the file is removed in the end.
+    """Hold the lock on `path` in the body, and remove the file afterwards.
 
     Args:
-      path: file of the lock; its folder exists.
+      path: path of the lock file, in an existing folder.
       doing: what the owner does, such as "another run uses this folder".
       where: folder or file that the lock protects, for the error.
-      do: what the user of the second process can do.
+      do: remedy for the user of the other process.
 
     Raises:
-      InfeedError: another process holds the lock, and the error names it; or the file cannot be made.
+      InfeedError: another process holds the lock, or the file cannot be created. The error names the owner.
     """
     handle = _locked(path, doing, where, do)
     try:
@@ -47,13 +47,13 @@ def alone(path: Path, *, doing: str, where: str, do: str) -> Iterator[None]:
 
 
 def _locked(path: Path, doing: str, where: str, do: str) -> int:
-    # By hand: filelock leaves its file behind or empties it, depending on its version.
+    # Not filelock, because some versions keep its file and others empty it.
     while True:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            permit = "choose another place, or change the permissions"
-            raise InfeedError(f"cannot write there: {error.strerror}", where=where, do=permit) from error
+            permit = "choose another folder, or change the permissions"
+            raise InfeedError(f"cannot write: {error.strerror}", where=where, do=permit) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -61,7 +61,11 @@ def _locked(path: Path, doing: str, where: str, do: str) -> int:
             os.close(handle)
             raise InfeedError(f"{doing}{owner}", where=where, do=do) from error
         except OSError as error:
-            _log.warning("%s: the file system has no locks (%s): keep other processes out yourself", path, error)
+            _log.warning(
+                "%s: the file system does not support locks (%s). Make sure that no other process uses the folder",
+                path,
+                error,
+            )
             return handle
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
@@ -76,7 +80,7 @@ def this_process() -> dict[str, str | int]:
 
 
 def owner_of(content: bytes) -> str:
-    """`: process 12 on host 'a' since 2026-01-31 12:00:00: infeed run`, as far as the owner has written it."""
+    """Describe the owner of a lock, such as `: process 12 on host 'a' since 2026-01-31 12:00:00: infeed run`."""
     with suppress(ValueError, TypeError, KeyError):
         found = json.loads(content)
         return f": process {found['pid']} on host {found['host']!r} since {found['since']}: {found['command']}"

@@ -1,6 +1,6 @@
-"""CPU cores and memory that this process may use: the cgroup's limits if it has any, else the machine's.
+"""CPU cores and memory that this process may use, from the limits of the cgroup or of the machine.
 
-A container that may use 4 of 96 cores must not start 96 readers.
+A container limited to 4 of 96 cores must not start 96 readers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def memory_bytes(cgroup: Path = CGROUP) -> int:
 
 
 def _cpu_quota(cgroup: Path) -> int | None:
-    """Whole cores of the quota, rounded up. cgroup v2 `cpu.max` is "quota period" in microseconds, or "max period"."""
+    """Return the CPU quota in cores, rounded up. cgroup v2's `cpu.max` is "quota period" or "max period" in µs."""
     words = _read(cgroup / "cpu.max").split()
-    if not words:  # cgroup v1 keeps the two in files of their own, -1 for no limit
+    if not words:  # cgroup v1 has two files, with -1 for no limit
         words = [_read(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
     quota, period = [*words, "", ""][:2]
     if not (quota.isdigit() and period.isdigit()):

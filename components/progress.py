@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-_SECONDS = 0.5  # between two reports of counts, at least
+_SECONDS = 0.5  # minimum time between reports of counts
 _Listener = TypeVar("_Listener", bound=Callable[[str, bool], None])
 _listeners: list[Callable[[str, bool], None]] = []
 _counts: Counter[str] = Counter()
@@ -23,9 +23,9 @@ _place = ""
 
 @contextmanager
 def listening(listener: _Listener) -> Iterator[_Listener]:
-    """Call `listener(words, is_result)` at each change while the context is open; counts start at 0.
+    """Call `listener(words, is_result)` at each change in the body. Counts start at 0.
 
-    `is_result` means that the words are worth showing when the step has ended.
+    `is_result` means that the text is worth showing after the step.
     """
     _counts.clear()
     place("")
@@ -39,7 +39,7 @@ def listening(listener: _Listener) -> Iterator[_Listener]:
 
 
 def is_heard() -> bool:
-    """Whether somebody listens."""
+    """Return whether there is a listener."""
     return bool(_listeners)
 
 
@@ -50,14 +50,14 @@ def report(words: str, *, is_result: bool = False) -> None:
 
 
 def place(where: str) -> None:
-    """Set where the step does its work, such as "on 4 processes"; it is reported behind the counts."""
+    """Set where the step runs, such as "on 4 processes". Reports append it to the counts."""
     global _place
     _place = where
 
 
 @contextmanager
 def counting() -> Iterator[Counter[str]]:
-    """Yield the counts of what runs inside, for a process that hands them on to one that reports them."""
+    """Yield the counts of the body, for a process that sends them to another one."""
     _counts.clear()
     with listening(lambda words, is_result: None):
         yield _counts

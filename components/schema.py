@@ -1,11 +1,11 @@
-"""Plain data (YAML, JSON, exec_properties) <-> checked frozen dataclasses.
+"""Convert plain data (YAML, JSON, exec_properties) to checked frozen dataclasses, and back.
 
     options = read(TrainOptions, {"model_fn": "model:build", "label": "y", "feed": {"batch_size": 32}}, "train")
-    to_plain(options)  # what JSON and YAML can hold; `read` gives equal options back
+    to_plain(options)  # JSON and YAML types; `read` restores equal options
 
-The annotations of the classes say what each option has to be, and pydantic compares. It is imported when something is
-read, not before: that takes a tenth of a second. What annotations cannot say, `__post_init__` checks (see `checks`):
-its errors are told with the path in the data as well.
+The annotations of the classes define each option, and pydantic validates them. pydantic is imported on first use,
+because that takes a tenth of a second. `__post_init__` checks the rest (see `checks`), and its errors also get the path
+in the data.
 """
 
 from __future__ import annotations
@@ -26,39 +26,40 @@ from infeed.components.errors import InfeedError, OptionError
 
 T = TypeVar("T")
 _SHOWN = 200  # characters of a value
-_NAME = re.compile(r"[\w./-]{1,100}")  # that can stand in a path as it is
-# Kind of pydantic's error -> what the value is not, what to write in its place.
+_NAME = re.compile(r"[\w./-]{1,100}")  # names that need no quotes in a path
+# Kind of pydantic's error -> (description, remedy).
 _WORDS = {
-    "string": ("is no text", "write text there"),
-    "bool": ("is neither true nor false", "write true or false there"),
-    "int": ("is no count", "write a whole number there"),
-    "greater": ("is no count", "write a larger number there"),
-    "less": ("is no count", "write a smaller number there"),
-    "float": ("is no number", "write a number there"),
-    "list": ("is no list", "write a list there: [value, value]"),
-    "tuple": ("is no list", "write a list there: [value, value]"),
-    "too": ("is of another length", "write as many values there as it has"),
-    "dict": ("is no object", "write a mapping there: {name: value}"),
-    "json": ("is no JSON", "write JSON there"),
-    "dataclass": ("is no object", "write a mapping there: {name: value}"),
+    "string": ("is not text", "use text"),
+    "bool": ("is not true or false", "use true or false"),
+    "int": ("is not an integer", "use an integer"),
+    "greater": ("is too small", "use a larger number"),
+    "less": ("is too large", "use a smaller number"),
+    "float": ("is not a number", "use a number"),
+    "list": ("is not a list", "use a list: [value, value]"),
+    "tuple": ("is not a list", "use a list: [value, value]"),
+    "too": ("has the wrong length", "use the right number of values"),
+    "dict": ("is not an object", "use a mapping: {name: value}"),
+    "json": ("is not JSON", "use JSON"),
+    "dataclass": ("is not an object", "use a mapping: {name: value}"),
 }
-_OTHER = ("is no value of it", "write what docs/config.md says of it")
+_OTHER = ("is not a valid value", "see docs/config.md for valid values")
 
 
 def read(kind: type[T], given: Any, where: str = "", *, exact: bool = False) -> T:
-    """A dataclass of the options in `given`, and those that it is made of likewise.
+    """Create a dataclass, and nested ones, from plain data.
 
-    People write `name:` for an option that they do not give, and `cpu: 4` where text is meant: None is left out where
-    it is no value of the option, and such a number becomes text.
+    Two habits of YAML authors are corrected. In `name:` without a value, None is dropped if it is not valid. In `cpu:
+    4`, a
+    number becomes text if text is expected.
 
     Args:
       kind: the dataclass, or another annotation.
-      given: a mapping of plain data; whole dataclasses may be in it.
-      where: path of the mapping in its file, for errors; empty for the whole file.
-      exact: whether None and numbers are taken for nothing but themselves.
+      given: a mapping of plain data, which may contain dataclasses.
+      where: path of the mapping in its file, for errors. Empty for the whole file.
+      exact: whether to skip these corrections.
 
     Raises:
-      InfeedError: an option that does not exist, is missing, is of another type, or is refused by its class.
+      InfeedError: an option does not exist, is missing, has the wrong type, or is rejected by its class.
     """
     plain = _plain(given, where)
     found: T
@@ -76,11 +77,11 @@ def read_json(kind: type[T], text: bytes, check_header: Callable[[Any], None] | 
 
     Args:
       kind: the dataclass, or another annotation.
-      text: standard JSON in UTF-8: no NaN, no name twice in one object.
-      check_header: is given the plain data first, so that it can refuse another version of the format.
+      text: standard JSON in UTF-8, without NaN and without repeated names in an object.
+      check_header: called with the plain data first, so that it can reject another version of the format.
 
     Raises:
-      ValueError: no such JSON, or not what `kind` says, with the place of the value.
+      ValueError: the text is not such JSON, or a value is invalid. The error names its place.
     """
     plain = _strict_json(text)
     if check_header:
@@ -100,10 +101,10 @@ def _strict_json(text: bytes) -> Any:
 
 
 def to_plain(options: Any, *, defaults: bool = True) -> dict[str, Any]:
-    """A dataclass, and those in it, as dicts and lists; `read` gives an equal one back.
+    """Convert a dataclass, and nested ones, to dicts and lists. `read` restores an equal object.
 
     Args:
-      defaults: whether options are said that have their default; tags always are.
+      defaults: whether to include options with default values. Tags are always included.
     """
     plain: dict[str, Any] = _plain(options, "", defaults)
     return plain
@@ -118,13 +119,13 @@ def check_known(given: Iterable[Any], known: Iterable[str], where: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'age'?`, or nothing where no name is near."""
+    """Return `; did you mean 'age'?`, or "" if no name is similar."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def shown(value: Any) -> str:
-    """`repr(value)`, cut after 200 characters."""
+    """Return `repr(value)`, at most 200 characters."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
@@ -139,24 +140,24 @@ def _plain(value: Any, where: str, defaults: bool = True) -> Any:
         return [_plain(one, _path([number], where), defaults) for number, one in enumerate(value)]
     if value is None or isinstance(value, str | int | float):
         return value
-    raise InfeedError(f"{_name(where)} is {shown(value)}", where=where, do="write text, a number, a list or a mapping")
+    raise InfeedError(f"{_name(where)} is {shown(value)}", where=where, do="use text, a number, a list or a mapping")
 
 
 def _is_written(option: dataclasses.Field[Any], of: Any) -> bool:
-    """Whether the option stands in plain data without defaults: it differs from its default, or is a tag."""
+    """Return whether the option is written without defaults: it differs from its default, or is a tag."""
     kind: Any = type(of)
     return getattr(of, option.name) != option.default or is_tag(hints_of(kind)[option.name])
 
 
 def _key(name: Any, where: str) -> str:
-    """YAML reads `1:` as a number, and `yes:` as a truth value, which is not what it looks like."""
+    """Return a key as text. YAML parses `1:` as a number, and `yes:` as a boolean, which is an error."""
     if isinstance(name, bool) or not isinstance(name, str | int | float):
-        raise InfeedError(f"the name {shown(name)} is no text", where=where, do="write it in quotes")
+        raise InfeedError(f"the name {shown(name)} is not text", where=where, do="write it in quotes")
     return str(name)
 
 
 def _validated(kind: Any, text: bytes) -> tuple[Any, list[_Problem]]:
-    """The value, or what is wrong."""
+    """Return the value, or the problems."""
     from pydantic import ValidationError
 
     try:
@@ -171,22 +172,22 @@ def _validated(kind: Any, text: bytes) -> tuple[Any, list[_Problem]]:
 def _adapter(kind: Any) -> Any:
     from pydantic import ConfigDict, TypeAdapter
 
-    # Strict: a number is no text. Read as JSON, where a list is a tuple; in a tuple, since a dataclass takes no config.
+    # Strict mode does not convert numbers to text. JSON mode accepts lists as tuples. Dataclasses accept no config.
     return TypeAdapter(tuple[kind], config=ConfigDict(extra="forbid", strict=True))
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """One error of pydantic's, in words of ours.
+    """An error of pydantic in our words.
 
     Attributes:
-      kind: what pydantic calls it.
-      path: names and indexes down to the value; to an option that is missing or unknown as well.
-      holder: type of what the last step is taken from.
-      hint: type that the value should have.
-      value: what was found.
-      cause: the error of a `__post_init__`.
-      words: that may stand there as well, where a union has a `Literal` beside other types.
+      kind: pydantic's type of the error.
+      path: names and indices of the value, including a missing or unknown option.
+      holder: type that contains the last step.
+      hint: expected type of the value.
+      value: the value.
+      cause: error of a `__post_init__`.
+      words: alternatives of a `Literal` in a union with other types.
     """
 
     kind: str
@@ -210,11 +211,11 @@ class _Problem:
 
     @property
     def rank(self) -> int:
-        """A misspelt option comes before the one that is missing therefore, and both before wrong values."""
+        """Order of reporting: misspelled options, then missing ones, which may be misspelled, then wrong values."""
         return ("unexpected_keyword_argument", "missing", self.kind).index(self.kind)
 
     def mend(self, plain: Any) -> bool:
-        """Makes of `plain` what people mean who write it so; False where that is not known."""
+        """Correct `plain` as described in `read`. Returns False if that is not possible."""
         is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
         not_given = self.value is None and dataclasses.is_dataclass(self.holder)
         if not (self.kind == "string_type" and is_number) and not (self.kind.endswith("_type") and not_given):
@@ -227,7 +228,7 @@ class _Problem:
         return True
 
     def error(self, where: str) -> InfeedError:
-        """For who wrote the data at `where`."""
+        """Return the error for the author of the data at `where`."""
         above, place = _path(self.path[:-1], where), _path(self.path, where)
         if isinstance(self.cause, OptionError):
             return InfeedError(self.cause.what, where=_path(filter(None, [self.cause.option]), place), do=self.cause.do)
@@ -242,7 +243,7 @@ class _Problem:
             what = f"{tag_name(self.hint)} is {shown(tag)}{nearest(str(tag), tags)}"
             return InfeedError(what, where=_path([tag_name(self.hint)], place), do=self._words[1])
         if self.kind == "dataclass_type":
-            return InfeedError(f"{shown(self.value)} holds no settings", where=place, do=self._words[1])
+            return InfeedError(f"{shown(self.value)} is not a mapping of settings", where=place, do=self._words[1])
         do = f"{self._words[1]}, or {self.words}" if self.words else self._words[1]
         return InfeedError(f"{_name(place)} is {shown(self.value)}", where=place, do=do)
 
@@ -252,25 +253,25 @@ class _Problem:
         if self.kind == "missing":
             return f"{_path(self.path)} is missing"
         if self.kind == "unexpected_keyword_argument":
-            return sentence(self.path[:-1], self.path[-1], "is no field of it")
+            return sentence(self.path[:-1], self.path[-1], "is not a field")
         return sentence(self.path, self.value, self._words[0])
 
     @property
     def _words(self) -> tuple[str, str]:
         if self.kind in ("literal_error", "union_tag_invalid"):
             choices = ", ".join(map(str, choices_of(self.hint) or tags_of(self.hint)))
-            return f"is none of {choices}", f"use one of {choices}"
+            return f"is not one of {choices}", f"use one of {choices}"
         return _WORDS.get(self.kind.partition("_")[0], _OTHER)
 
 
 def sentence(path: Iterable[Any], value: Any, why: str) -> str:
-    """What is wrong with a value that nobody vouches for: cut short, and without control characters."""
+    """Describe an invalid value of untrusted data, shortened and without control characters."""
     place = _path(path)
     return f"{place + ': ' if place else ''}{reprlib.repr(value)} {why}"
 
 
 def _path(steps: Iterable[Any], where: str = "") -> str:
-    """`deploy.resources`, `tolerations[1]`; a name that does not look like one is quoted."""
+    """Extend a path, such as `deploy.resources` or `tolerations[1]`. Unusual names are quoted."""
     for step in steps:
         name = f"[{step}]" if isinstance(step, int) else step if _NAME.fullmatch(step) else reprlib.repr(step)
         where = f"{where}{name}" if isinstance(step, int) or not where else f"{where}.{name}"
@@ -285,9 +286,9 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"{reprlib.repr(name)} stands there twice")
+        raise ValueError(f"{reprlib.repr(name)} occurs twice")
     return found
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")

@@ -1,4 +1,4 @@
-"""Names that stay apart where case does not count: in TensorFlow's graphs, and in the files of macOS and Windows."""
+"""Names that differ by more than case, for TensorFlow's graphs and the file systems of macOS and Windows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import unicodedata
 
 
 class UniqueNames:
-    """Gives out names, and numbers the ones that are taken: `A`, then `a_2`. Time is linear in the names."""
+    """Makes names unique by numbering repeated ones: `A`, then `a_2`. Time is linear in the number of names."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
-        self._numbers: dict[str, int] = {}  # folded name -> last number that it was given
+        self._numbers: dict[str, int] = {}  # folded name -> last number
 
     def take(self, wanted: str) -> str:
-        """`wanted`, or `wanted_2`, `wanted_3` and so on: the first that is free."""
+        """Return `wanted`, `wanted_2`, `wanted_3`, and so on: the first unused name."""
         key, name = _folded(wanted), wanted
         while _folded(name) in self._taken:
             self._numbers[key] = number = self._numbers.get(key, 1) + 1
@@ -23,5 +23,5 @@ class UniqueNames:
 
 
 def _folded(name: str) -> str:
-    """Equal for names that a file system may take for one."""
+    """Return a key that is equal for names that a file system may not distinguish."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

@@ -1,7 +1,7 @@
-"""Bytes, counts, durations and paths as people read them: three significant digits at most, with a unit.
+"""Format bytes, counts, durations and paths for people: at most three significant digits, with a unit.
 
-`rich.filesize` is near, and not the same: it keeps a decimal of large numbers (`160.0 MB`), where columns of a table
-and sentences want three digits. And what is below the command line is not to need a library for screens.
+`rich.filesize` is similar, but keeps a decimal of large numbers (`160.0 MB`), and modules below the command line must
+not depend on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def percent(fraction: float) -> str:
-    """0.343 -> "34 %"; below ten percent one decimal is worth its place: 0.0123 -> "1.2 %"."""
+    """0.343 -> "34 %". Values below ten percent have one decimal: 0.0123 -> "1.2 %"."""
     value = 100 * fraction
     return f"{value:.1f} %" if 0 < value < 9.95 else f"{value:.0f} %"
 
@@ -41,12 +41,12 @@ def seconds(value: float) -> str:
 
 
 def stopwatch(value: float) -> str:
-    """0.04 -> "0.0 s", 1.93 -> "1.9 s", 125 -> "2 min 05 s"; for times that run on a screen."""
+    """0.04 -> "0.0 s", 1.93 -> "1.9 s", 125 -> "2 min 05 s". For a running clock."""
     return f"{value:.1f} s" if value < 60 else f"{int(value // 60)} min {int(value % 60):02} s"
 
 
 def size(count: float) -> str:
-    """1234567 -> "1.2 MB": bytes in powers of a thousand, as disks and networks are sold."""
+    """1234567 -> "1.2 MB": bytes in powers of 1,000."""
     value = float(count)
     for unit in _DECIMAL_UNITS:
         if value < 999.5 or unit == _DECIMAL_UNITS[-1]:
@@ -56,7 +56,7 @@ def size(count: float) -> str:
 
 
 def number(value: float) -> str:
-    """133009.4 -> "133,009"; small rates keep a decimal: 3.21 -> "3.2"."""
+    """133009.4 -> "133,009". Small rates have one decimal: 3.21 -> "3.2"."""
     return f"{value:,.1f}" if 0 < value < 10 else f"{value:,.0f}"
 
 
@@ -71,7 +71,7 @@ def listed(items: list[str] | tuple[str, ...]) -> str:
 
 
 def short_path(path: str | Path) -> str:
-    """Relative to the working directory where that is shorter, so that it can be read and pasted."""
+    """Return the path relative to the working directory if that is shorter."""
     if "://" in str(path):
         return str(path)
     relative = os.path.relpath(path)

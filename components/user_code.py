@@ -1,10 +1,10 @@
-"""A user's own functions, named in options as `package.module:function` or `path/to/file.py:function`.
+"""A user's functions, named in options as `package.module:function` or `path/to/file.py:function`.
 
-`package.module.function`, as TFX writes it, names one as well. `user_modules` loads files, each once a process.
+`package.module.function`, TFX's notation, works too. `user_modules` loads files, each once in a process.
 
-Sources make the digest that a function gets in cache keys. TFX gives a dotted function none at all: its pipelines go on
-with the cached result of a source that has been edited since. Imports are read, not executed, so that TensorFlow is not
-loaded for it.
+Cache keys contain a digest of the function's sources. TFX adds none for a dotted name, so that its pipelines reuse
+cached results after the source was edited. The digest parses imports without executing them, so TensorFlow is not
+imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.user_modules import LIBRARIES, fingerprint, import_file
 
 _HERE = Path(__file__).resolve().parent
-# Whose lines tell a user nothing: libraries, and this package itself.
+# Libraries and this package, whose lines do not help a user.
 _NOT_USERS = tuple(
     f"{Path(folder).resolve()}{os.sep}" for folder in (*map(Path, LIBRARIES), _HERE, _HERE.with_name("pipelines"))
 )
@@ -34,7 +34,7 @@ _NOT_USERS = tuple(
 
 @dataclass(frozen=True)
 class Reference:
-    """`module:function`; `file` is where the module's source is, empty where it has none (a built-in)."""
+    """A `module:function`. `file` is the module's source, or "" if it has none, such as a built-in module."""
 
     module: str
     function: str
@@ -46,17 +46,17 @@ class Reference:
 
 
 def resolve(text: str, option: str) -> Reference:
-    """Finds the module without importing it, so that a typo fails before TensorFlow is loaded.
+    """Find the module without importing it, so that a typo fails before TensorFlow is imported.
 
     Raises:
-      InfeedError: the text names no function, there is no such module, or it defines no such function.
+      InfeedError: the text names no function, or the module or function does not exist.
     """
     module, function = _parts(text)
     if not (module and function.isidentifier()) or (function == "py" and ":" not in text):
         raise InfeedError(
             f"{text!r} does not name a function",
             where=f"option {option}",
-            do='write "package.module:function", "package.module.function" or "path/to/file.py:function"',
+            do='use "package.module:function", "package.module.function" or "path/to/file.py:function"',
         )
     reference = Reference(module, function, _source_file(module, option))
     _check_defined(reference, option)
@@ -64,10 +64,10 @@ def resolve(text: str, option: str) -> Reference:
 
 
 def load(text: str, option: str) -> Callable[..., Any]:
-    """Imports the module and returns the function. Its errors, like those of the import, are translated.
+    """Import the module and return the function. Errors of both are translated.
 
     Raises:
-      InfeedError: as `resolve`, or the import fails.
+      InfeedError: see `resolve`, or the import failed.
     """
     reference = resolve(text, option)
     with translate_errors(option):
@@ -75,13 +75,13 @@ def load(text: str, option: str) -> Callable[..., Any]:
     function = getattr(module, reference.function, None)
     if not callable(function):
         raise _not_defined(reference, option)
-    return _telling(function, option)
+    return _with_translated_errors(function, option)
 
 
 def digest(text: str, option: str) -> str:
-    """A short fingerprint of the function's sources, for cache keys: what is edited must not be served from the cache.
+    """Return a short digest of the function's sources for cache keys, or "" for a function without sources.
 
-    Its sources are its file and those of the same project that it imports; it is empty for a function without any.
+    The sources are its file and the files of its project that it imports.
     """
     reference = resolve(text, option)
     return fingerprint(Path(reference.file), reference.module) if reference.file else ""
@@ -89,13 +89,14 @@ def digest(text: str, option: str) -> str:
 
 @contextmanager
 def translate_errors(option: str = "") -> Iterator[None]:
-    """Report an exception that goes through a user's file by the file, the line and the exception's own words.
+    """Convert an exception of a user's file in the body to an error with the file, the line and the message.
 
-    `sys.exit` would end a run with a code of the user's choice, as if the run were done, so it counts as an exception.
-    So does a KeyboardInterrupt that a line of the user raises; the one of Ctrl-C goes on.
+    `sys.exit` counts as an exception, because it would end the run with the user's exit code. So does a
+    KeyboardInterrupt
+    that the user's code raises. A KeyboardInterrupt of Ctrl-C is raised unchanged.
 
     Raises:
-      InfeedError: in place of any exception that went through such a file.
+      InfeedError: an exception passed through a user's file.
     """
     try:
         yield
@@ -109,7 +110,7 @@ def translate_errors(option: str = "") -> Iterator[None]:
         raise InfeedError(
             f"{type(error).__name__}: {words}" if words else type(error).__name__,
             where=f"{place}, option {option}" if option else place,
-            do="mend it there",
+            do="correct the code there",
         ) from error
 
 
@@ -118,7 +119,7 @@ def _is_raised_by_user(error: BaseException) -> bool:
     return _is_users(last.filename) and (last.line or "").startswith("raise")
 
 
-def _telling(function: Callable[..., Any], option: str) -> Callable[..., Any]:
+def _with_translated_errors(function: Callable[..., Any], option: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         with translate_errors(option):
@@ -128,23 +129,25 @@ def _telling(function: Callable[..., Any], option: str) -> Callable[..., Any]:
 
 
 def _place(error: BaseException) -> str | None:
-    """`model.py, line 7, in build_model: "x = y"`: the innermost place in a file of the user's."""
+    """Return the innermost place in a user's file, such as `model.py, line 7, in build_model: "x = y"`."""
     if isinstance(error, SyntaxError) and error.filename and _is_users(error.filename):
         return f"{error.filename}, line {error.lineno}: {(error.text or '').strip()!r}"
     return users_line(traceback.extract_tb(error.__traceback__))
 
 
 def users_line(frames: Sequence[Any]) -> str | None:
-    """`model.py, line 7, in build_model: "x = y"`: the innermost of some frames that is in a file of the user's."""
+    """Return the innermost frame of a user's file, such as `model.py, line 7, in build_model: "x = y"`."""
     for frame in reversed(frames):
         if _is_users(frame.filename):
-            line = frame.line or linecache.getline(frame.filename, frame.lineno).strip()  # TensorFlow's frames lack it
+            line = (
+                frame.line or linecache.getline(frame.filename, frame.lineno).strip()
+            )  # TensorFlow's frames have no line
             return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {line!r}"
     return None
 
 
 def _is_users(file: str) -> bool:
-    """Whether somebody's project holds the file, neither a library nor this package."""
+    """Return whether a file belongs to a user's project, not to a library or this package."""
     path = os.path.realpath(file)
     return os.path.isfile(path) and not path.startswith(_NOT_USERS)
 
@@ -158,7 +161,9 @@ def _source_file(module: str, option: str) -> str:
     if module.endswith(".py"):
         if not Path(module).is_file():
             raise InfeedError(
-                f"there is no file {module}", where=f"option {option}", do="check the path; it is taken as it stands"
+                f"there is no file {module}",
+                where=f"option {option}",
+                do="check the path, which is relative to the current folder",
             )
         return str(Path(module).resolve())
     try:
@@ -169,7 +174,7 @@ def _source_file(module: str, option: str) -> str:
         raise InfeedError(
             f"there is no module {module!r}",
             where=f"option {option}",
-            do="check the spelling, or install the package that holds it into this environment",
+            do="check the spelling, or install its package in this environment",
         )
     return spec.origin if spec.origin and spec.origin.endswith(".py") else ""
 
@@ -188,7 +193,7 @@ def _not_defined(reference: Reference, option: str) -> InfeedError:
     return InfeedError(
         f"{reference.module} defines no function {reference.function!r}",
         where=f"option {option}",
-        do=f"name one that it defines, or add it; it defines {', '.join(functions) or 'no function at all'}",
+        do=f"add it, or use one of {', '.join(functions)}" if functions else "add it",
     )
 
 
@@ -208,5 +213,5 @@ def _top_level_names(file: Path, *, functions_only: bool = False) -> set[str]:
         elif isinstance(node, ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
-            names.add("*")  # defined under a condition: only the import itself can tell
+            names.add("*")  # defined conditionally, which only importing can resolve
     return names

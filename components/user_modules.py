@@ -1,11 +1,11 @@
-"""Import a user's project in isolation: its files import each other by plain names.
+"""Import a user's project in isolation. Its files import each other by plain names.
 
-The files below one folder are the modules of a package with a name of its own, `infeed_project_` and a digest of the
-folder's path. A file has one name and is loaded once a process, however many options name its functions. It is loaded
-again, with the rest of its project, after one of the project's files has changed.
+The files below one folder are modules of a package named `infeed_project_` and a digest of the folder's path. A file is
+loaded once in a process, even if several options name its functions. The project is loaded again after one of its files
+has changed.
 
-Inside a project `import helpers` finds the project's `helpers.py` before an installed `helpers`. Outside, a project's
-`rich.py` hides nothing: Keras goes on importing the installed `rich`.
+Inside a project, `import helpers` finds the project's `helpers.py` before an installed `helpers`. Outside, a project's
+`rich.py` hides nothing: Keras still imports the installed `rich`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-# Without links, as the paths of sources are: often the folders of an environment are links themselves.
+# Resolved, because the folders of an environment are often links and the paths of sources are resolved too.
 LIBRARIES = frozenset(
     os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
 )
@@ -36,17 +36,17 @@ _lock = threading.RLock()
 
 
 def import_file(file: str) -> ModuleType:
-    """Return the module of a file, which is loaded unless it is there and its project is unchanged."""
+    """Return the module of a file. The file is loaded if it is new or its project has changed."""
     path = Path(file)
     with _lock:
         project = _project_of(path)
         project.forget_if_changed()
-        importlib.invalidate_caches()  # a file that was written a moment ago is found, too
+        importlib.invalidate_caches()  # so that a file written a moment ago is found
         return importlib.import_module(project.name_of(path))
 
 
 def fingerprint(file: Path, module: str) -> str:
-    """16 hexadecimal digits of the names and bytes of `own_sources`; the same wherever the project's folder lies."""
+    """Return 16 hexadecimal digits of the names and bytes of `own_sources`, independent of the project's folder."""
     home, sources = _home(file, module), hashlib.sha256()
     for source in sorted(own_sources(file, module)):
         sources.update(f"{source.relative_to(home)} {_digest(source)}\n".encode())
@@ -54,14 +54,14 @@ def fingerprint(file: Path, module: str) -> str:
 
 
 def own_sources(file: Path, module: str) -> set[Path]:
-    """The file, what it imports from its own project, what that imports, and so on. Imports are read, not executed.
+    """Return the file and all files of its project that it imports, directly or indirectly, without executing them.
 
     Args:
-      file: the source of `module`, an absolute path.
-      module: its name, "package.module", or a path to a file.
+      file: source of `module`, an absolute path.
+      module: name, "package.module", or a path to a file.
 
     Returns:
-      files below the folder from which `module` is imported; of an installed library those of its own package alone.
+      Files below the folder from which `module` is imported. For an installed library, only files of its package.
     """
     home = _home(file, module)
     folders = _folders(file, home) if module.endswith(".py") else [home]
@@ -82,11 +82,11 @@ class _Project:
     """A folder that files are imported from.
 
     Attributes:
-      home: the folder; parts of a module's name are names below it.
-      package: name of the package whose folder `home` is.
-      folders: where absolute imports look first: `home`, and the folders of named files.
+      home: the folder. Module names are relative to it.
+      package: name of the package whose folder is `home`.
+      folders: folders that absolute imports search first: `home` and the folders of named files.
       named: files that options name, by module.
-      loaded: digest of each loaded file, by module.
+      loaded: path and digest of each loaded file, by module.
     """
 
     home: Path
@@ -109,11 +109,11 @@ class _Project:
         self.loaded.clear()
 
     def find(self, name: str) -> str | None:
-        """The full name of a top-level module or package of the project; None if the project has none."""
+        """Return the full name of a top-level module or package of the project, or None."""
         for folder in self.folders:
             place = folder / name
             is_module = place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
-            # As Python has it, a folder without __init__.py is a package only if there is no other module of the name.
+            # As in Python, a folder without __init__.py is a package only if no other module has the name.
             if is_module or (_has_sources(place) and importlib.util.find_spec(name) is None):
                 return ".".join([self.package, *folder.relative_to(self.home).parts, name])
         return None
@@ -133,7 +133,7 @@ def _project_of(file: Path) -> _Project:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the packages of projects and the modules in them."""
+    """Finds the packages of projects and their modules."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -156,9 +156,9 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Runs a file of a project with an `import` statement that looks into the project first.
+    """Executes a file of a project with an `import` statement that searches the project first.
 
-    Bytecode is neither read nor written: Python takes it for current if a file is edited twice within a second.
+    Bytecode is neither read nor written, because Python considers it current if a file is edited twice within a second.
     """
 
     def __init__(self, fullname: str, path: str, project: _Project) -> None:
@@ -183,7 +183,7 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
-    """Python's `__import__` (https://docs.python.org/3/library/functions.html#import__) inside a project."""
+    """Implement `__import__` inside a project (https://docs.python.org/3/library/functions.html#import__)."""
     first, dot, rest = name.partition(".")
     top = project.find(first) if level == 0 else None
     if top is None:
@@ -193,7 +193,7 @@ def _import(
 
 
 def _home(file: Path, module: str) -> Path:
-    """The folder from which the module is imported: for a file, the first above it that is no package."""
+    """Return the folder from which the module is imported: for a file, the first parent that is not a package."""
     if not module.endswith(".py"):
         return file.parents[module.count(".") + (file.name == "__init__.py")]
     home = file.parent
@@ -203,7 +203,7 @@ def _home(file: Path, module: str) -> Path:
 
 
 def _folders(file: Path, home: Path) -> list[Path]:
-    """Where a named file's absolute imports look: beside the file, as for a script, then in `home`."""
+    """Return where absolute imports of a named file search: beside the file, as for a script, then in `home`."""
     return list(dict.fromkeys([file.parent, home]))
 
 
@@ -218,7 +218,7 @@ def _digest(file: Path) -> str:
 def _imported(source: Path, home: Path, folders: Sequence[Path]) -> Iterator[Path]:
     try:
         tree = ast.parse(source.read_bytes(), str(source))
-    except SyntaxError:  # the import itself reports it
+    except SyntaxError:  # importing the file reports the error
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -232,12 +232,12 @@ def _imported(source: Path, home: Path, folders: Sequence[Path]) -> Iterator[Pat
 
 
 def _first(bases: Sequence[Path], names: list[str]) -> list[Path]:
-    """What an import runs below the first folder that has the module."""
+    """Return the files that an import executes, below the first folder that has the module."""
     return next(filter(None, (list(_files(base, names)) for base in bases)), [])
 
 
 def _files(base: Path, names: list[str]) -> Iterator[Path]:
-    """Those of `a.py`, `a/__init__.py`, `a/b.py` and so on that exist: importing a.b runs all of them."""
+    """Yield the existing files of `a.py`, `a/__init__.py`, `a/b.py` and so on, all of which `import a.b` executes."""
     for depth in range(1, len(names) + 1):
         path = base.joinpath(*names[:depth])
         yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())

@@ -1,10 +1,9 @@
-"""TFRecord datasets on disk: the contract between writers and readers. Imports no Beam, TFX or TensorFlow.
+"""TFRecord datasets on disk: the contract between writers and readers. Does not import Beam, TFX or TensorFlow.
 
-names      folders and files            manifest   what a dataset holds
+names      folders and files            manifest   content of a dataset
 files      local and remote paths       records    TFRecord framing, gzip, checksums
-columns    Arrow type -> kind of list   schemas    several files -> one flat schema
-encode     rows -> tf.Example bytes     decode     tf.Example bytes -> values, for eyes
-splits     which splits, by which rule  assign     rows -> the number of their split
-row_filter which rows to keep           shards     how many files, and what goes into which
-options    what to do while ingesting
+columns    Arrow types -> list kinds    schemas    one flat schema for several files
+encode     rows -> tf.Example bytes     decode     tf.Example bytes -> Python values
+splits     split rules and assignment   shards     number of shards and assignment of records
+row_filter selection of rows            options    options of ingest
 """

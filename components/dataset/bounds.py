@@ -12,39 +12,37 @@ ALLOW = "allow_outside (--allow-outside)"
 
 
 class FolderBounds:
-    """Bounds of a data folder. The folder itself may be a link, because the user named it.
+    """The bounds of a data folder. The folder itself may be a link, because the user named it.
 
     Args:
-      root: local, or of a store, where there are no links.
-      allow: whether files outside are allowed.
+      root: local folder, or folder of a store, which has no links.
+      allow: whether files outside the folder are allowed.
     """
 
     def __init__(self, root: str, *, allow: bool = False) -> None:
         self._allow = allow
         self._is_local = _is_local(root)
         self._root = os.path.realpath(_inner(root)) if self._is_local else root.rstrip("/")
-        self._folders: dict[str, str] = {}  # a folder -> its real place: few folders hold many files
+        self._folders: dict[str, str] = {}  # folder -> real path, cached because few folders hold many files
 
     def outside(self, path: str) -> str:
-        """Where `path` leads, if that is outside of the folder and not allowed; empty otherwise."""
+        """Return the real path of `path` if it is outside the folder and not allowed, or ""."""
         if self._allow:
             return ""
         place = self._real(path) if self._is_local else _normal(path)
         return "" if place.startswith(self._root.rstrip("/") + "/") else place
 
     def check(self, path: str, allow: str = f"trust the folder: {ALLOW}") -> None:
-        """
-        Args:
-          allow: what the user can do to have the file read all the same.
+        """Raise InfeedError if a path leads outside the folder.
 
-        Raises:
-          InfeedError: the path leads outside.
+        Args:
+          allow: remedy that permits reading the file.
         """
         if place := self.outside(path):
             raise InfeedError(
-                f"a link that leads out of the folder of the data, to {place!r}",
+                f"the link leads out of the data folder, to {place!r}",
                 where=path,
-                do=f"put the file itself there, remove the link, or {allow}",
+                do=f"replace the link by the file, remove the link, or {allow}",
             )
 
     def _real(self, path: str) -> str:

@@ -1,7 +1,7 @@
-"""Verify files against the checksums of a manifest or a cache, once per version of a file.
+"""Verify files against the checksums of a manifest or a cache, once for each version of a file.
 
-A file is read to its end the first time, and again after any change of it. What was found right is kept in
-CACHE_DIR/verified-*.json, one file for each folder, and in this process where that cannot be written.
+A file is read when it is first verified and after each change. Results are cached in CACHE_DIR/verified-*.json, one
+file for each folder, and in memory if the folder cannot be written.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from infeed.components.dataset import files, records
 from infeed.components.dataset.files import FileStat
 from infeed.components.errors import InfeedError
 
-_THREADS = 8  # most threads wait for a store
+_THREADS = 8  # threads mostly wait for a store
 _DO = "write the dataset again: the file was damaged or replaced after it was written"
-_seen: set[tuple[str, str]] = set()  # (path, what it was found to be) in this process
+_seen: set[tuple[str, str]] = set()  # (path, mark) of the files verified in this process
 
 
 @dataclass(frozen=True)
 class Expected:
-    """A file as it was written: `crc32c` of its bytes on disk, in hex."""
+    """A file as written. `crc32c` is the checksum of its bytes on disk, in hex."""
 
     path: str
     bytes: int
@@ -47,13 +47,13 @@ class WrongFileError(InfeedError):
 
 
 def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:
-    """Compares every file with what is expected, unless that was done since it last changed.
+    """Compare each file with its expected size and checksum, unless it is unchanged since the last comparison.
 
     Args:
-      cache_dir: where to remember it beyond this process; None for nowhere.
+      cache_dir: where to cache results on disk. None for nowhere.
 
     Raises:
-      WrongFileError: a file is missing, or its size or checksum is another one.
+      WrongFileError: a file is missing or differs.
     """
     folders: dict[str, list[Expected]] = defaultdict(list)
     for one in expected:
@@ -63,7 +63,7 @@ def verify(expected: Sequence[Expected], cache_dir: str | None = None) -> None:
 
 
 def remember(written: Iterable[Expected], cache_dir: str) -> None:
-    """Notes files of one folder as right that this process has just written, so that they are not read back."""
+    """Record files that this process has just written as verified, so that they are not read back."""
     found = {one.path: _mark(one, files.stat(one.path)) for one in written}
     for folder in {posixpath.dirname(path) for path in found}:
         _write(_marks(cache_dir, folder), found)
@@ -79,23 +79,23 @@ def _verify_folder(expected: Iterable[Expected], marks: str | None) -> None:
 
 
 def _verified(one: Expected, kept: Mapping[str, str]) -> tuple[str, str]:
-    """(path, what it was found to be), read only where that is not known already."""
+    """Return (path, mark) of a file, reading it only if the mark is unknown."""
     try:
         stat = files.stat(one.path)
     except FileNotFoundError:
-        raise WrongFileError(one.path, "a file of the dataset is missing") from None
+        raise WrongFileError(one.path, "the file is missing") from None
     if stat.size != one.bytes:
-        raise WrongFileError(one.path, f"not the file that was written: {stat.size:,} bytes, expected {one.bytes:,}")
+        raise WrongFileError(one.path, f"the file has changed: {stat.size:,} bytes, expected {one.bytes:,}")
     mark = _mark(one, stat)
     if (one.path, mark) in _seen or kept.get(one.path) == mark:
         return one.path, mark
     if (found := records.file_crc32c(one.path)) != one.crc32c:
-        raise WrongFileError(one.path, f"not the file that was written: checksum {found}, expected {one.crc32c}")
+        raise WrongFileError(one.path, f"the file has changed: checksum {found}, expected {one.crc32c}")
     return one.path, mark
 
 
 def _read(path: str) -> dict[str, str]:
-    """Of a damaged file nothing is known, and everything is compared again."""
+    """Read cached marks. A damaged cache is empty, so every file is compared again."""
     try:
         return schema.read_json(dict[str, str], files.read_bytes(path))
     except (OSError, ValueError, InfeedError):
@@ -103,7 +103,7 @@ def _read(path: str) -> dict[str, str]:
 
 
 def _write(path: str, marks: Mapping[str, str]) -> None:
-    with suppress(OSError, InfeedError):  # then everything is compared again the next time
+    with suppress(OSError, InfeedError):  # without a cache, files are compared again next time
         files.write_bytes(path, json.dumps(marks).encode())
 
 

@@ -1,10 +1,10 @@
-"""Columns in files: written once, mapped into memory, kept for the next time that somebody reads the same data.
+"""A cache of columns in memory-mapped files, shared by runs that read the same data.
 
-FOLDER/KEY/columns.json    of each column its type, shape and number of values; of each file its size and checksum
-FOLDER/KEY/0.values        the values of column 0, end to end; of strings their bytes
-FOLDER/KEY/0.splits.0      of a ragged column, where each row begins and ends; strings have one level more
+FOLDER/KEY/columns.json    type, shape and number of values of each column; size and checksum of each file
+FOLDER/KEY/0.values        the values of column 0, concatenated; for strings, their bytes
+FOLDER/KEY/0.splits.0      row splits of a ragged column; strings have one more level
 
-An entry appears under its key only once it is whole; one that is not as it was written is written again.
+An entry appears under its key when it is complete. A damaged entry is written again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from infeed.components.errors import InfeedError
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _INDEX = "columns.json"
-_FILE = re.compile(r"columns\.json|\d+\.(values|splits\.\d+)|verified-[0-9a-f]{32}\.json")  # all that an entry holds
-# An entry that nobody has used for so long is removed when another is written.
+_FILE = re.compile(r"columns\.json|\d+\.(values|splits\.\d+)|verified-[0-9a-f]{32}\.json")  # the files of an entry
+# Entries unused for this long are removed when another is written.
 _MAX_AGE_SECONDS = 30 * 24 * 3600
 
 
 @dataclass(frozen=True)
 class ColumnFile:
-    """One file of a column, by the last part of its name, `values` or `splits.0`; `crc32c` is of its bytes, in hex."""
+    """A file of a column. `name` is `values` or `splits.0`, and `crc32c` is its checksum in hex."""
 
     name: str
     bytes: Count
@@ -52,9 +52,9 @@ class ColumnFile:
 
 @dataclass(frozen=True)
 class CachedColumn:
-    """One column on disk: so many values of a type, each of a shape, cut into rows by so many levels of splits.
+    """A column on disk: the type, shape and number of its values, and the levels of its row splits.
 
-    Strings have one level more, of their bytes; where `ragged` is False theirs are two, and a row's shape is `shape`.
+    Strings have one more level for their bytes. If `ragged` is False, rows have the fixed `shape`.
     """
 
     type: str
@@ -67,7 +67,7 @@ class CachedColumn:
 
 @dataclass(frozen=True)
 class ColumnIndex:
-    """What `columns.json` says; `about` is what the writer of the entry wants to know when it is opened."""
+    """The content of `columns.json`. `about` is extra data of the writer."""
 
     columns: tuple[CachedColumn, ...]
     crc32c: str
@@ -79,13 +79,13 @@ class ColumnIndex:
 
     @property
     def rows(self) -> int:
-        """Rows of the split."""
+        """Number of rows of the split."""
         first = self.columns[0]
         return first.levels[0] - 1 if first.levels else first.values
 
     @classmethod
     def read(cls, entry: Path) -> ColumnIndex:
-        """Raises OSError or ValueError where it is not what was written."""
+        """Read the index. Raises OSError or ValueError if it is damaged."""
         path = entry / _INDEX
         index = schema.read_json(cls, path.read_bytes())
         if not index.columns or _checksum(index.columns, index.about) != index.crc32c:
@@ -96,7 +96,7 @@ class ColumnIndex:
         (entry / _INDEX).write_text(json.dumps(asdict(self)))
 
     def files(self, entry: Path) -> list[Expected]:
-        """What each file of the entry has to be."""
+        """Return the expected size and checksum of each file of the entry."""
         return [
             Expected(f"{entry}/{number}.{file.name}", file.bytes, file.crc32c)
             for number, column in enumerate(self.columns)
@@ -115,17 +115,17 @@ def kept(
     write: Callable[[Path], ColumnIndex],
     opened: Callable[[Path, ColumnIndex], T],
     takes: float,
-    do: str = "free some space, or name another folder in cache_dir",
+    do: str = "free some space, or set cache_dir to another folder",
 ) -> T:
-    """What `opened` makes of FOLDER/KEY; where there is no such entry, or a damaged one, `write` makes it first.
+    """Open the cache entry FOLDER/KEY. If it is missing or damaged, write it first.
 
     Args:
-      folder: a local folder, made where it is missing. Old entries are removed where room is needed.
-      key: names the data and all that was done to it.
+      folder: local cache folder, created if missing. Old entries are removed to make room.
+      key: digest of the data and of its processing.
       write: writes the files of the columns into a folder and returns their index.
-      opened: maps what has been found to be as it was written.
-      takes: bytes of the entry, about.
-      do: what helps where it cannot be written.
+      opened: maps the verified files.
+      takes: approximate size of the entry in bytes.
+      do: remedy if the entry cannot be written.
 
     Raises:
       InfeedError: the entry cannot be written.
@@ -134,29 +134,29 @@ def kept(
     entry = home / key
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with FileLock(_lock_of(entry)):  # of several processes on one host, one writes
-            found = _found(entry, opened)
+        with FileLock(_lock_of(entry)):  # only one process of a host writes
+            found = _open_or_none(entry, opened)
             if found is None:
                 _clear(entry)
                 _make_room(home, takes)
                 _write(entry, write)
                 found = _open(entry, opened)
-            os.utime(entry)  # says when it was last used
+            os.utime(entry)  # records the last use
             return found
     except OSError as error:
         raise InfeedError(
-            f"the columns cannot be kept on disk: {error.strerror or error}", where=str(home), do=do
+            f"cannot write the column cache: {error.strerror or error}", where=str(home), do=do
         ) from error
 
 
-def _found(entry: Path, opened: Callable[[Path, ColumnIndex], T]) -> T | None:
-    """What is made of an entry, if there is one and it is as it was written."""
+def _open_or_none(entry: Path, opened: Callable[[Path, ColumnIndex], T]) -> T | None:
+    """Open an entry. Returns None if it is missing or damaged."""
     if not os.path.lexists(entry):
         return None
     try:
         return _open(entry, opened)
     except (OSError, TypeError, ValueError, InfeedError) as error:
-        _log.warning("what is kept in %s is damaged, so it is made again: %s", entry, error)
+        _log.warning("cache entry %s is damaged and will be written again: %s", entry, error)
         return None
 
 
@@ -179,10 +179,10 @@ def _write(entry: Path, write: Callable[[Path], ColumnIndex]) -> None:
 
 
 class FileWriter:
-    """Appends arrays to one file, and counts.
+    """Appends arrays to one file, and counts items and bytes.
 
     Args:
-      path: of the file, whose name is `NUMBER.` and that of the `ColumnFile`.
+      path: path of the file. The name is `NUMBER.` and the name of the `ColumnFile`.
     """
 
     def __init__(self, path: str) -> None:
@@ -191,34 +191,33 @@ class FileWriter:
         Path(path).touch(exist_ok=False)
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Items along the first axis."""
+        """Append items along the first axis."""
         data = values.tobytes()
         self._checksum.update(data)
-        with open(self._path, "ab") as file:  # not held open: there may be more of them than a process may have
+        with open(self._path, "ab") as file:  # reopened each time, because a process may not hold all files open
             file.write(data)
         self.bytes, self.items = self.bytes + len(data), self.items + len(values)
 
     def written(self) -> ColumnFile:
-        """What the file holds now."""
+        """Describe the file."""
         return ColumnFile(Path(self._path).name.partition(".")[2], self.bytes, self._checksum.digest().hex())
 
 
 def mapped(path: str, kind: str, values: int, shape: Sequence[int] = ()) -> npt.NDArray[Any]:
-    """[values, *shape], whose memory is the file's."""
+    """Return a memory-mapped array [values, *shape]."""
     if not values or 0 in shape:
-        return np.zeros((values, *shape), kind)  # nothing cannot be mapped
-    # What is read-only cannot be handed to other libraries without a copy; a page that nobody writes to stays the
-    # file's.
+        return np.zeros((values, *shape), kind)  # an empty file cannot be mapped
+    # Copy-on-write, because other libraries would copy a read-only array. Unmodified pages stay those of the file.
     return np.asarray(np.memmap(path, kind, mode="c", shape=(values, *shape)))
 
 
 def _lock_of(entry: Path) -> Path:
-    """The file that is locked while an entry is written, opened or removed; FOLDER/.x.KEY is one being written."""
+    """Return the lock file of an entry. An unfinished entry is named FOLDER/.x.KEY."""
     return entry.with_name(f".{entry.name.rpartition('.')[2]}.lock")
 
 
 def _clear(entry: Path) -> None:
-    """Removes an entry and what writers of it have left that were killed; the caller holds its lock."""
+    """Remove an entry and leftovers of killed writers. The caller must hold its lock."""
     for left in (entry, *entry.parent.glob(f".*.{entry.name}")):
         _remove(left)
 
@@ -231,20 +230,20 @@ def _remove(path: Path) -> None:
 
 
 def _make_room(home: Path, wanted: float) -> None:
-    """Removes what killed writers left and what is old, and what was used longest ago until there is room."""
+    """Remove leftovers, old entries, and then the least recently used entries until there is room."""
     used = {entry: entry.stat().st_mtime for entry in home.iterdir() if _is_ours(entry)}
     for entry in sorted(used, key=used.__getitem__):
-        is_left_over = entry.name.startswith(".")  # while its writer lives, it holds the lock
+        is_left_over = entry.name.startswith(".")  # a live writer holds the lock
         is_old = time.time() - used[entry] > _MAX_AGE_SECONDS
         if is_left_over or is_old or shutil.disk_usage(home).free < wanted:
             _remove_if_idle(entry)
 
 
 def _is_ours(entry: Path) -> bool:
-    """Whoever names a folder that holds other things as well keeps those."""
+    """Return whether a folder is a cache entry, so that other content of the cache folder is kept."""
     if not entry.is_dir():
         return False
-    # Not by the lock beside it: some versions of filelock remove that when it is given back.
+    # The lock file is no evidence, because some versions of filelock remove it on release.
     files = [file.name for file in entry.iterdir()]
     return bool(COUNTED.fullmatch(entry.name) or (files and all(map(_FILE.fullmatch, files))))
 

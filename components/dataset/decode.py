@@ -1,7 +1,7 @@
-"""Serialized tf.Examples and SequenceExamples -> Python values, for people to look at, without TensorFlow.
+"""Decode serialized tf.Examples and SequenceExamples to Python values, without TensorFlow.
 
-The messages are TensorFlow's own, described here once more, in a pool of their own: in the common one they would clash
-with TensorFlow's where that is imported as well.
+The messages equal TensorFlow's. They are defined in a separate descriptor pool, because they would clash with
+TensorFlow's in the default pool.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _MESSAGES = {
     "FeatureListPair": {"key": "bytes", "value": "FeatureList"},
     "FeatureLists": {"feature_list": "repeated FeatureListPair"},
     "SequenceExample": {"features": "Features", "feature_lists": "FeatureLists"},
-    # The same on the outside alone, unread within.
+    # The outer structure alone, without parsing its content.
     "SequenceExampleOutside": {"features": "repeated bytes", "feature_lists": "repeated bytes"},
 }
-_ONE_OF = "Feature"  # has one of its fields, and no other
+_ONE_OF = "Feature"  # a oneof of its fields
 _PACKAGE = "infeed.tensorflow"
 
 
 @dataclass(frozen=True)
 class DecodedFeature:
-    """The values of one feature: bytes, floats or ints; `type` is None where the record does not say which."""
+    """The values of a feature: bytes, floats or ints. `type` is None if the record does not define it."""
 
     type: ColumnType | None
     values: tuple[Any, ...]
@@ -46,17 +46,17 @@ class DecodedFeature:
 
 @dataclass(frozen=True)
 class Example:
-    """A record: its features, and those of each step where it is a SequenceExample."""
+    """The features of a record and, for a SequenceExample, the features of each step."""
 
     features: dict[str, DecodedFeature]
     steps: dict[str, tuple[DecodedFeature, ...]]
 
 
 def decode_example(record: bytes) -> Example:
-    """Features sorted by name.
+    """Decode a record. Features are sorted by name.
 
     Raises:
-      ValueError: not a serialized tf.Example or SequenceExample.
+      ValueError: the record is not a serialized tf.Example or SequenceExample.
     """
     try:
         # A tf.Example is a SequenceExample without steps, byte for byte.
@@ -70,10 +70,10 @@ def decode_example(record: bytes) -> Example:
 
 
 def rewrite_example(record: bytes) -> bytes:
-    """Write a tf.Example in the usual form: known fields in their order, numbers packed, each feature once.
+    """Rewrite a tf.Example in canonical form: known fields in order, packed numbers, each feature once.
 
     Raises:
-      ValueError: not a serialized tf.Example.
+      ValueError: the record is not a serialized tf.Example.
     """
     try:
         parsed = _parse("SequenceExample", record)
@@ -83,20 +83,21 @@ def rewrite_example(record: bytes) -> bytes:
     pairs, seen = parsed.features.feature, set[bytes]()
     for place in reversed(range(len(pairs))):
         pair = pairs[place]
-        if pair.key in seen:  # of a key that occurs twice in a protobuf map, the last value stays
+        if pair.key in seen:  # the last value of a repeated map key wins
             del pairs[place]
             continue
         seen.add(pair.key)
-        pair.key = pair.key  # a field that is left out becomes one that is empty
+        pair.key = pair.key  # an omitted field becomes an empty field
         pair.value.SetInParent()
     return bytes(parsed.SerializeToString())
 
 
 def is_example(record: bytes, *, sequence: bool) -> bool:
-    """Whether a record is a tf.Example or, with `sequence`, a SequenceExample.
+    """Return whether a record is a tf.Example or, with `sequence`, a SequenceExample.
 
-    Unknown fields beside the features are ignored, as TensorFlow does: a later version may have added them. A record of
-    unknown fields alone is refused, because arbitrary bytes often parse as those.
+    Unknown fields beside features are ignored, as in TensorFlow, because a later version may add them. A record of
+    unknown
+    fields alone is rejected, because arbitrary bytes often parse as such.
     """
     try:
         parsed = _parse("SequenceExampleOutside", record)
@@ -115,16 +116,16 @@ def _values_of(feature: Any) -> DecodedFeature:
 def _parse(name: str, record: bytes) -> Any:
     message = _message_class(name)()
     with warnings.catch_warnings():
-        # At a stray end of a group, protobuf 3 stops and only warns; later ones raise.
+        # protobuf 3 only warns at a stray end of a group. Later versions raise an error.
         warnings.simplefilter("ignore", RuntimeWarning)
         if message.ParseFromString(record) != len(record):
-            raise DecodeError("not all of it can be read")
+            raise DecodeError("trailing bytes cannot be parsed")
     return message
 
 
 @functools.cache
 def _message_class(name: str) -> Any:
-    """The class of a message, whose fields are attributes."""
+    """Return the class of a message."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto2")
     file.message_type.extend(_describe(message, fields.items()) for message, fields in _MESSAGES.items())
     pool = descriptor_pool.DescriptorPool()

@@ -1,8 +1,8 @@
-"""Serialized tf.Examples -> Arrow columns, all records at a time: the way back of `encode`.
+"""Decode serialized tf.Examples to Arrow columns, all records at once: the inverse of `encode`.
 
-The records are walked side by side: in each step NumPy reads the next field of every record that has one. That reads
-records in the usual form alone. Numbers that are not packed, a feature that occurs twice and unknown fields are valid
-too, and rare: `decode` first rewrites such records one by one.
+In each step, NumPy reads the next field of every record that has one. This supports only records in canonical form.
+Records with unpacked numbers, repeated features or unknown fields are valid but rare, and `decode` rewrites them one by
+one first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ Mask = npt.NDArray[np.bool_]
 _FIELD_1, _FIELD_2 = 0x0A, 0x12  # tags of length-delimited fields
 _KINDS: dict[int, ColumnType] = {0x0A: "bytes", 0x12: "float", 0x1A: "int"}
 _TYPES = {"bytes": pa.large_binary(), "float": pa.float32(), "int": pa.int64()}
-_MORE = 0x80  # bit of each byte of a varint but its last
-_LENGTH_BYTES = 5  # of the varint of a length: protobuf has no message above 2 GiB
+_MORE = 0x80  # continuation bit of a varint
+_LENGTH_BYTES = 5  # longest varint of a length, since protobuf messages are below 2 GiB
 _VARINT_BYTES = 10
-_WIDTH = 8  # bytes that are compared at once
-_ONES = np.array([(1 << 8 * size) - 1 for size in range(_WIDTH + 1)], np.uint64)  # the lowest bytes of a number
-_FEW_NAMES = 3  # at one place of all records, that are looked for one by one
+_WIDTH = 8  # bytes compared at once
+_ONES = np.array(
+    [(1 << 8 * size) - 1 for size in range(_WIDTH + 1)], np.uint64
+)  # masks of the lowest bytes of a number
+_FEW_NAMES = 3  # distinct names at one position that are compared one by one
 _MORES = np.array([sum(_MORE << 8 * place for place in range(size - 1)) for size in range(_WIDTH + 1)], np.uint64)
 _MORE_OF_EACH = np.uint64(0x8080808080808080)
-# How far the upper half of each pair moves down, and where the lower half lies.
+# (shift of the upper half of each pair, mask of the lower half)
 _FOLDS = [
     (np.uint64(1), np.uint64(0x007F007F007F007F)),
     (np.uint64(2), np.uint64(0x00003FFF00003FFF)),
@@ -43,15 +45,15 @@ _FOLDS = [
 
 
 def decode_columns(records: Sequence[bytes] | RecordBlock) -> dict[str, pa.Array]:
-    """A column of lists, [records], for each feature, sorted by name; null where a record lacks it.
+    """Return a column of lists for each feature, sorted by name. A row is null if the record lacks the feature.
 
-    Features without a kind are left out: they hold nothing, and nobody knows what they would hold.
+    Features without a kind are skipped, because they have no values.
 
     Args:
-      records: serialized tf.Examples, one by one or in a block
+      records: serialized tf.Examples, as a list or a block.
 
     Raises:
-      ValueError: a record is no tf.Example, or a feature is of two types.
+      ValueError: a record is not a tf.Example, or a feature has two types.
     """
     block = records if isinstance(records, RecordBlock) else RecordBlock.of(list(records))
     plain = np.ones(len(block), bool)
@@ -65,13 +67,13 @@ def decode_columns(records: Sequence[bytes] | RecordBlock) -> dict[str, pa.Array
         others = np.flatnonzero(~plain)
         usual = RecordBlock.of([rewrite_example(record) for record in block.payloads(others)])
         rewritten, unknown = _decode_together(usual, np.arange(len(others)))
-        assert not len(unknown), "records in the usual form are known"
+        assert not len(unknown), "rewritten records are canonical"
         columns = _merge((columns, len(rows)), (rewritten, len(others)), np.argsort(np.concatenate([rows, others])))
     return dict(sorted(columns.items()))
 
 
 def _merge(one: _Part, other: _Part, order: Ints) -> dict[str, pa.Array]:
-    """The rows of both parts, in this order."""
+    """Return the rows of both parts in this order."""
     merged = {}
     for name in one[0].keys() | other[0].keys():
         kinds = {columns[name].type for columns, _ in (one, other) if name in columns}
@@ -87,11 +89,11 @@ def _merge(one: _Part, other: _Part, order: Ints) -> dict[str, pa.Array]:
 
 @dataclass(frozen=True)
 class _Spans:
-    """Places in the buffer, of one thing for each of some rows.
+    """Byte ranges in the buffer, one for each of some rows.
 
     Attributes:
-      rows: int64 [n], ascending
-      starts, stops: int64 [n], `stops` behind the last byte
+      rows: int64 [n], ascending.
+      starts, stops: int64 [n], start and end offsets.
     """
 
     rows: Ints
@@ -103,7 +105,7 @@ class _Spans:
 
 
 def _decode_together(block: RecordBlock, rows: Ints) -> tuple[dict[str, pa.Array], Ints]:
-    """Columns of these rows, and which are written in a way that is not known here; then the columns mean nothing."""
+    """Return the columns of these rows, and the rows that are not canonical. If any, the columns are invalid."""
     data = np.frombuffer(block.data, np.uint8)
     features, unknown = _features(data, _Spans(np.arange(len(rows)), block.starts[rows], block.stops[rows]))
     if len(unknown):
@@ -119,7 +121,7 @@ def _decode_together(block: RecordBlock, rows: Ints) -> tuple[dict[str, pa.Array
 
 
 def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Spans], Ints]:
-    """Where the value of each feature lies, by name, and the rows that are not known here."""
+    """Return the ranges of the values of each feature, and the rows that are not canonical."""
     at, stops, known = _field(data, _FIELD_1, records.starts, records.stops)
     known = (known & (stops == records.stops)) | (records.starts == records.stops)
     rows = np.flatnonzero(known & (records.starts < records.stops) & (at < stops))
@@ -142,7 +144,7 @@ def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Spans], Ints]:
 
 
 def _in_rows(parts: list[_Spans]) -> _Spans:
-    """All of them, by row; where a row has several, in the order of the parts."""
+    """Merge ranges in the order of rows, and within a row in the order of the parts."""
     if len(parts) == 1:
         return parts[0]
     together = [np.concatenate(found) for found in zip(*((p.rows, p.starts, p.stops) for p in parts), strict=True)]
@@ -150,7 +152,7 @@ def _in_rows(parts: list[_Spans]) -> _Spans:
 
 
 def _by_name(data: Bytes, starts: Ints, stops: Ints) -> list[tuple[bytes, Ints]]:
-    """(name, places of those that have it): mostly all records, or nearly all, have the same one at the same place."""
+    """Group ranges by name. Usually nearly all records have the same name at the same position."""
     found, left = list[tuple[bytes, Ints]](), np.arange(len(starts))
     while len(left) and len(found) < _FEW_NAMES:
         name = data[starts[left[0]] : stops[left[0]]].tobytes()
@@ -165,7 +167,7 @@ def _by_name(data: Bytes, starts: Ints, stops: Ints) -> list[tuple[bytes, Ints]]
 
 
 def _column(data: Bytes, name: str, features: _Spans, rows: int) -> pa.Array | Ints:
-    """Lists [rows], or the rows that are not known here."""
+    """Return lists [rows], or the rows that are not canonical."""
     some = features.where(features.starts < features.stops)  # a feature without a kind has no bytes
     if not len(some.rows):
         return np.empty(0, np.int64)
@@ -183,7 +185,7 @@ def _column(data: Bytes, name: str, features: _Spans, rows: int) -> pa.Array | I
 
 
 def _values_of_kind(data: Bytes, kind: ColumnType, lists: _Spans) -> tuple[Ints, pa.Array, Mask]:
-    """How many values each list has, the values end to end, and which lists are known here."""
+    """Return the number of values of each list, the concatenated values, and which lists are canonical."""
     if kind == "bytes":
         return _byte_values(data, lists)
     filled = lists.starts < lists.stops
@@ -213,7 +215,7 @@ def _varints(data: Bytes, starts: Ints, stops: Ints) -> tuple[Ints, pa.Array, Ma
     upto = np.concatenate([[0], np.searchsorted(ends, cuts - 1, side="right")])
     whole = (stops == starts) | (data[np.maximum(stops - 1, 0)] < _MORE)
     if sizes.max(initial=0) > _VARINT_BYTES or not whole.all():
-        return np.diff(upto), pa.nulls(0), np.zeros(len(starts), bool)  # `decode` says what is wrong
+        return np.diff(upto), pa.nulls(0), np.zeros(len(starts), bool)  # `decode` reports the error
     values = np.zeros(len(ends), np.uint64)
     for place in range(int(sizes.max(initial=0))):
         longer = np.flatnonzero(sizes > place)
@@ -223,9 +225,9 @@ def _varints(data: Bytes, starts: Ints, stops: Ints) -> tuple[Ints, pa.Array, Ma
 
 
 def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
-    """int64 [n] where each list is one number of up to eight bytes; else None.
+    """Decode lists of one number of at most eight bytes each: int64 [n]. Returns None for any other lists.
 
-    The bytes of a varint have seven bits each, which move together in three steps: pairs, fours, all eight.
+    The seven payload bits of the bytes are merged in three steps: pairs, fours, all eight.
     """
     if sizes.min(initial=1) < 1 or sizes.max(initial=1) > _WIDTH:
         return None
@@ -257,9 +259,9 @@ def _byte_values(data: Bytes, lists: _Spans) -> tuple[Ints, pa.Array, Mask]:
 
 
 def _field(data: Bytes, tag: int, at: Ints, limits: Ints) -> tuple[Ints, Ints, Mask]:
-    """Where the content of the length-delimited field at `at` lies, and whether there is one, within its limit."""
+    """Return the content range of the length-delimited field at `at`, and whether the field is valid."""
     at = np.minimum(at, len(data) - len(PADDING))
-    heads = _words(data, "<u2")[at]  # the tag, and the first byte of the length
+    heads = _words(data, "<u2")[at]  # the tag and the first byte of the length
     if ((heads & (_MORE << 8 | 0xFF)) == tag).all():
         start = at + 2
         stops = start + (heads >> 8)
@@ -281,14 +283,14 @@ def _field(data: Bytes, tag: int, at: Ints, limits: Ints) -> tuple[Ints, Ints, M
 
 
 def _words(data: Bytes, dtype: str) -> npt.NDArray[Any]:
-    """The number that begins at each byte, whatever its place."""
+    """Return the number that starts at each byte offset."""
     width = np.dtype(dtype).itemsize
     words: npt.NDArray[Any] = np.ndarray((len(data) - width + 1,), dtype, data, strides=(1,))
     return words
 
 
 def _holds(data: Bytes, starts: Ints, stops: Ints, word: bytes) -> Mask:
-    """Which spans are just this word; eight bytes are looked at at once."""
+    """Return which ranges equal `word`, comparing eight bytes at once."""
     same: Mask = stops - starts == len(word)
     for place in range(0, len(word), _WIDTH):
         part = word[place : place + _WIDTH]
@@ -298,7 +300,7 @@ def _holds(data: Bytes, starts: Ints, stops: Ints, word: bytes) -> Mask:
 
 
 def _places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
-    """Where each of `counts` items of `width` bytes begins, list by list."""
+    """Return the start of each of `counts` items of `width` bytes, list by list."""
     if (counts == 1).all():
         return starts
     before = np.cumsum(counts) - counts
@@ -306,7 +308,7 @@ def _places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
 
 
 def _binary(data: Bytes, starts: Ints, stops: Ints) -> pa.Array:
-    """The bytes between, copied by Arrow: every other value of an array that has the gaps as values as well."""
+    """Copy byte ranges with Arrow: every other value of an array that also has the gaps as values."""
     offsets = np.stack([starts, stops], axis=1).reshape(-1)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     with_gaps = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
@@ -314,7 +316,7 @@ def _binary(data: Bytes, starts: Ints, stops: Ints) -> pa.Array:
 
 
 def _lists(values: pa.Array, counts: Ints, places: Ints, rows: int) -> pa.Array:
-    """A list for each row: of the rows at `places` as many values as `counts` says, of the others null."""
+    """Return a list for each row. Rows at `places` get `counts` values; other rows are null."""
     lengths, present = np.zeros(rows, np.int64), np.zeros(rows, bool)
     lengths[places], present[places] = counts, True
     offsets = pa.py_buffer(np.concatenate([[0], np.cumsum(lengths)]))

@@ -1,10 +1,9 @@
-"""Arrow record batches -> serialized tf.Examples, a column at a time.
+"""Encode Arrow record batches as serialized tf.Examples, column by column.
 
-Each column becomes the wire bytes of its map entry, row by row; one join over all columns, in protobuf's order of
-names, gives exactly the bytes of `tf.train.Example.SerializeToString(deterministic=True)`. No row is ever a Python
-object.
+Each column becomes the wire bytes of its map entries, and one join over all columns, in protobuf's order of names,
+yields the bytes of `tf.train.Example.SerializeToString(deterministic=True)`. No row becomes a Python object.
 
-The entry of one feature, from the outside in, each bracket preceded by its length in bytes:
+The entry of a feature, from the outside in, with the length in bytes before each bracket:
 
     0A [ 0A [name]  12 [ KIND [ values ] ] ]      KIND: 0A bytes_list, 12 float_list, 1A int64_list
 """
@@ -28,20 +27,20 @@ from infeed.components.errors import InfeedError
 Wrap = Callable[[bytes | None, int], bytes]
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
 _KIND_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int": b"\x1a"}
-_ABSENT = -1  # length of the values where a row has no list
+_ABSENT = -1  # length of the values of a row without a list
 _BITS_PER_BYTE = 7  # of a varint
-_CELLS = 1 << 16  # of columns that are encoded together
+_CELLS = 1 << 16  # cells of columns that are encoded together
 
 
 def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
-    """One serialized tf.Example a row.
+    """Return one serialized tf.Example for each row.
 
     Args:
-      batch: columns of the types that `columns` lists; names must differ.
-      empty_lists: a null becomes a present but empty list, as TFX's CsvExampleGen writes it, not a missing feature.
+      batch: columns of the types listed in `example_types`, with distinct names.
+      empty_lists: write null as an empty list, as TFX's CsvExampleGen does, rather than as a missing feature.
 
     Raises:
-      InfeedError: a type or a value that a tf.Example cannot hold, with its row in the batch and its column.
+      InfeedError: a tf.Example cannot hold a type or a value. The error names the row of the batch and the column.
     """
     groups = list(_groups(batch))
     encoded = [_encode_group(group, empty_lists) for group in groups]
@@ -55,18 +54,18 @@ def encode_examples(batch: pa.RecordBatch, *, empty_lists: bool = False) -> pa.L
 
 
 def encode_feature(column: pa.Array, name: str, *, empty_lists: bool = False) -> pa.LargeBinaryArray:
-    """One serialized tf.train.Feature a row, empty where it is missing: what TFX hashes to split by a feature."""
+    """Return one serialized tf.train.Feature for each row, the key that TFX hashes to split by a feature."""
     group = _Group([0], [name], [lambda head, length: head or b""], _without_dictionary(column))
     return _join(_encode_group(group, empty_lists))
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Columns of one type, end to end in one array: a table of many columns and few rows is encoded as a narrow one is.
+    """Concatenated columns of one type. Encoding groups makes wide tables of few rows as fast as narrow ones.
 
     Attributes:
-      places: of the columns in the record.
-      wraps: what each column's heads are wrapped into.
+      places: positions of the columns in the record.
+      wraps: functions that wrap the heads of each column.
     """
 
     places: list[int]
@@ -75,7 +74,7 @@ class _Group:
     cells: pa.Array
 
     def locate(self, row: int) -> tuple[str, int]:
-        """(column, row in it) of a row of `cells`."""
+        """Return (column, row of the batch) of a row of `cells`."""
         column, row = divmod(row, len(self.cells) // len(self.names))
         return self.names[column], row
 
@@ -95,15 +94,18 @@ def _groups(batch: pa.RecordBatch) -> Iterator[_Group]:
 
 
 def _without_dictionary(column: pa.Array) -> pa.Array:
-    """Values in place of a dictionary: a null may stand among its values as well."""
+    """Decode a dictionary, whose values may include null."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def in_protobuf_order(names: Iterable[str]) -> list[str]:
-    """The order of a map's keys in deterministic bytes, as the installed protobuf has it.
+    """Sort names in the deterministic map order of the installed protobuf.
 
-    All go by the bytes of the names. But where one name begins with another whole one, `label` and `label/text`, upb
-    (protobuf 4 and later) puts the longer first; and the bytes decide the split, so the order has to be TFX's own.
+    All versions sort by the bytes of the names. But if one name is a prefix of another, such as `label` and
+    `label/text`,
+    upb (protobuf 4 and later) sorts the longer first. The bytes of a record determine its split, so the order must be
+    that
+    of TFX.
     """
     after_any_byte = [256] if _longer_names_first() else []
     return sorted(names, key=lambda name: [*name.encode(), *after_any_byte])
@@ -113,14 +115,14 @@ def in_protobuf_order(names: Iterable[str]) -> list[str]:
 def _longer_names_first() -> bool:
     try:
         from google.protobuf import struct_pb2
-    except ImportError:  # ingest without TFX: there is no other writer to agree with
+    except ImportError:  # without protobuf there is no other writer to match
         return False
     probe = struct_pb2.Struct(fields={"a": struct_pb2.Value(), "ab": struct_pb2.Value()})
     return bool(probe.SerializeToString(deterministic=True)[3] == len("ab"))  # [3] is the first key's length
 
 
 def varint(value: int) -> bytes:
-    """Protobuf's variable-length integer, for a value of 0 or more."""
+    """Encode a non-negative integer as a protobuf varint."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -130,7 +132,7 @@ def varint(value: int) -> bytes:
 
 
 def _entry_of(name: bytes) -> Wrap:
-    """Wraps the head of a Feature, whose whole length is given, into the head of its map entry."""
+    """Return a function that wraps the head of a Feature, given its total length, into that of its map entry."""
     key = _FIELD_1 + varint(len(name)) + name
 
     def wrap(head: bytes | None, length: int) -> bytes:
@@ -143,7 +145,7 @@ def _entry_of(name: bytes) -> Wrap:
 
 
 def _encode_group(group: _Group, empty_lists: bool) -> list[pa.LargeBinaryArray]:
-    """[head, values] of all cells: joined, the wire bytes of the columns."""
+    """Return [head, values] of all cells. Joined, they are the wire bytes of the columns."""
     try:
         kind = example_types.kind_of(group.cells.type)
         values, lengths, head_of_values = _encode_values(group.cells)
@@ -154,7 +156,7 @@ def _encode_group(group: _Group, empty_lists: bool) -> list[pa.LargeBinaryArray]
         raise InfeedError(error.what, where=f"column {group.names[0]!r}", do=error.do) from error
 
     def head(wrap: Wrap, length: int) -> bytes:
-        if kind is None:  # a column without any value: its name stays, so that a schema knows it
+        if kind is None:  # keep the name of an empty column, so that a schema includes it
             return wrap(b"", 0)
         if length == _ABSENT and not empty_lists:
             return wrap(None, 0)
@@ -167,7 +169,7 @@ def _encode_group(group: _Group, empty_lists: bool) -> list[pa.LargeBinaryArray]
 
 
 def _heads(wraps: list[Wrap], lengths: Ints, head: Callable[[Wrap, int], bytes]) -> pa.LargeBinaryArray:
-    """The head of each cell, which depends on its column and its length: [columns x rows], column by column."""
+    """Return the head of each cell, column by column. The head depends on the column and the length."""
     if len(wraps) == 1:
         return by_length(lengths, partial(head, wraps[0]))
     span = int(lengths.max(initial=0)) + 1 - _ABSENT
@@ -181,13 +183,13 @@ def _heads(wraps: list[Wrap], lengths: Ints, head: Callable[[Wrap, int], bytes])
 
 
 def _lengths_of_rows(pieces: list[pa.LargeBinaryArray], rows: int) -> Ints:
-    """The bytes of each row in a group of columns."""
+    """Return the bytes of each row in a group of columns."""
     of_cells = sum(_lengths(piece) for piece in pieces)
     return np.asarray(of_cells).reshape(-1, rows).sum(axis=0) if rows else np.zeros(0, np.int64)
 
 
 def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callable[[int], bytes]]:
-    """The values of each row, end to end; their length, or _ABSENT; and what stands in front of so many bytes."""
+    """Return the concatenated values of each row, their length or _ABSENT, and a function that makes the prefix."""
     present = column.is_valid().to_numpy(zero_copy_only=False)
     if example_types.is_list(column.type):
         values = _regroup(_encode_items(column), example_types.item_counts(column))
@@ -201,14 +203,14 @@ def _encode_values(column: pa.Array) -> tuple[pa.LargeBinaryArray, Ints, Callabl
 
 def _values_head(column: pa.DataType) -> Callable[[int], bytes]:
     if example_types.kind_of(column) != "bytes":
-        return lambda length: _FIELD_1 + varint(length) if length > 0 else b""  # packed: one field for all values
+        return lambda length: _FIELD_1 + varint(length) if length > 0 else b""  # packed, one field for all values
     if example_types.is_list(column):
-        return lambda length: b""  # each value brings its own
+        return lambda length: b""  # each value has its own prefix
     return lambda length: _FIELD_1 + varint(length) if length >= 0 else b""
 
 
 def _encode_scalars(values: pa.Array) -> pa.LargeBinaryArray:
-    """Each value's own bytes; none where it is null."""
+    """Return the bytes of each value, empty for null."""
     if pa.types.is_large_binary(values.type):
         return values.fill_null(b"")
     present = values.is_valid().to_numpy(zero_copy_only=False)
@@ -219,7 +221,7 @@ def _encode_scalars(values: pa.Array) -> pa.LargeBinaryArray:
 
 
 def _encode_items(column: pa.Array) -> pa.LargeBinaryArray:
-    """The wire bytes of each item of a list column."""
+    """Return the wire bytes of each item of a list column."""
     items = example_types.items_of(column)
     unfit = example_types.find_invalid(items, in_list=True)
     if len(unfit):
@@ -232,7 +234,7 @@ def _encode_items(column: pa.Array) -> pa.LargeBinaryArray:
 
 
 def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:
-    unsigned = values.view(np.uint64)  # a negative number takes all ten bytes, as in protobuf
+    unsigned = values.view(np.uint64)  # as in protobuf, a negative number takes ten bytes
     sizes = np.ones(len(values), np.int64)
     for shift in range(_BITS_PER_BYTE, 64, _BITS_PER_BYTE):
         sizes += unsigned >> np.uint64(shift) != 0
@@ -246,7 +248,7 @@ def _encode_varints(values: Ints, present: npt.NDArray[np.bool_]) -> pa.LargeBin
 
 
 def _regroup(items: pa.LargeBinaryArray, counts: Ints) -> pa.LargeBinaryArray:
-    """Items of all rows -> one value a row: the same bytes, cut in fewer places."""
+    """Concatenate the items of each row without copying."""
     ends = np.concatenate([[0], np.cumsum(_lengths(items))])
     cuts = np.concatenate([[0], np.cumsum(counts)])
     return from_lengths(data_of(items), np.diff(ends[cuts]))

@@ -1,17 +1,17 @@
-"""Map of Arrow types to the three list kinds of tf.Example.
+"""Mapping of Arrow types to the three list kinds of tf.Example.
 
 | Arrow | tf.Example | value |
 |---|---|---|
-| int8 to int64, uint8 to uint64 | int | as it is; above 2^63 - 1 is an error |
+| int8 to int64, uint8 to uint64 | int | unchanged; an error above 2^63 - 1 |
 | bool | int | 0 or 1 |
 | date32, date64, timestamp | int | microseconds since the epoch |
 | float16, float32, float64, decimal | float | float32 |
-| string, binary, both large | bytes | as they are |
-| dictionary | as its values | |
-| list, large list, fixed-size list | as its items | any number of values |
-| null | no kind | always missing |
+| string, binary, both large | bytes | unchanged |
+| dictionary | kind of its values | |
+| list, large list, fixed-size list | kind of its items | any number of values |
+| null | none | always missing |
 
-Nested structs become columns first: see `schemas`.
+Nested structs are flattened to columns first; see `schemas`.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from infeed.components.errors import InfeedError
 
 INT64_MAX = (1 << 63) - 1
 _FLOAT32 = np.finfo(np.float32)
-_WHOLE_IN_FLOAT32 = 1 << 24  # up to here it holds every whole number
-# Beyond these a date or a time does not fit into microseconds.
+_WHOLE_IN_FLOAT32 = 1 << 24  # float32 represents every integer up to here
+# Largest dates and times that fit into int64 microseconds.
 _LIMITS = {"days": INT64_MAX // 86_400_000_000, "s": INT64_MAX // 1_000_000, "ms": INT64_MAX // 1_000}
 
 
 def kind_of(column: pa.DataType) -> ColumnType | None:
-    """The kind of list that holds a column of this type; None for Arrow's null type, which holds nothing.
+    """Return the list kind for a column type, or None for Arrow's null type.
 
     Raises:
-      InfeedError: a type that a tf.Example has no room for.
+      InfeedError: a tf.Example cannot hold the type.
     """
     item = item_type(column)
     if is_list(item):
         raise InfeedError(
-            f"a column of type {column}: a tf.Example has no lists of lists",
-            do="flatten it to one list a row, write it as text, such as JSON, or leave the column out",
+            f"a tf.Example cannot hold lists of lists: the type is {column}",
+            do="flatten the column to one list a row, write it as text such as JSON, or leave it out",
         )
     if types.is_integer(item) or types.is_boolean(item) or types.is_date(item) or types.is_timestamp(item):
         return "int"
@@ -55,13 +55,13 @@ def kind_of(column: pa.DataType) -> ColumnType | None:
     if types.is_null(item):
         return None
     raise InfeedError(
-        f"a column of type {column} has no place in a tf.Example",
-        do="cast it to a number, a date, text, bytes, or a list of those, or leave the column out",
+        f"a tf.Example cannot hold type {column}",
+        do="cast the column to a number, a date, text, bytes, or a list of them, or leave it out",
     )
 
 
 def describe(schema: pa.Schema, nulls: tuple[int, ...]) -> tuple[Column, ...]:
-    """The manifest's view of a schema; a column that was always null is left out of it, as it is out of the data."""
+    """Describe the columns of a schema for the manifest, without columns that are always null."""
     columns = []
     for column, missing in zip(schema, nulls, strict=True):
         kind = kind_of(column.type)
@@ -71,7 +71,7 @@ def describe(schema: pa.Schema, nulls: tuple[int, ...]) -> tuple[Column, ...]:
 
 
 def item_type(column: pa.DataType) -> pa.DataType:
-    """The type of one value: what a list or a dictionary holds, or the type itself."""
+    """Return the type of one value: the item type of a list or dictionary, or the type itself."""
     if is_list(column):
         column = column.value_type
     return column.value_type if types.is_dictionary(column) else column
@@ -82,15 +82,15 @@ def is_list(column: pa.DataType) -> bool:
 
 
 def items_of(column: pa.Array) -> pa.Array:
-    """The items of a list column's rows, end to end; any other column's rows are its items."""
+    """Return the concatenated items of a list column, or the column itself."""
     if not is_list(column.type):
         return column
-    some = column.null_count < len(column)  # Arrow 10 cannot flatten a fixed-size list column of nulls alone
+    some = column.null_count < len(column)  # Arrow 10 cannot flatten a fixed-size list column of only nulls
     return column.flatten() if some else pa.array([], column.type.value_type)
 
 
 def item_counts(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Items in each row of a list column; 0 where there is no list."""
+    """Return the number of items in each row of a list column, 0 for null."""
     if types.is_fixed_size_list(column.type):
         counts = column.is_valid().cast(pa.int64()).to_numpy() * column.type.list_size
     else:
@@ -99,19 +99,19 @@ def item_counts(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def rows_of(column: pa.Array, items: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """The rows that hold these items, by the items' places in `items_of(column)`."""
+    """Return the rows that hold the items at these indices of `items_of(column)`."""
     if not is_list(column.type):
         return np.asarray(items, np.int64)
     return np.searchsorted(np.cumsum(item_counts(column)), items, side="right").astype(np.int64)
 
 
 def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
-    """How many values of a column are changed by float32.
+    """Count the values of a column that float32 changes.
 
     Args:
-      decimals: they were written as decimals, hardly any of which is exactly a number of any float type. Then rounding
-        to the nearest does not count, but a whole number that becomes another, as a key beyond 2^24 does, and what is
-        too large or too small for float32.
+      decimals: the values were written as decimals, which are rarely exact in any float type. Then rounding to the
+        nearest
+        does not count. Changed integers, such as keys beyond 2^24, and values out of range do.
     """
     items = items_of(column)
     items = items.dictionary_decode() if types.is_dictionary(items.type) else items
@@ -126,21 +126,23 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
 
 
 def _beyond_rounding(doubles: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Of numbers that float32 changes, those that it changes by more than the last of its digits."""
+    """Return which of the changed numbers change by more than rounding."""
     sizes = np.abs(doubles)
     beyond: npt.NDArray[np.bool_] = sizes < _FLOAT32.tiny
     large = sizes > _WHOLE_IN_FLOAT32
-    if large.any():  # hardly ever
-        whole = (sizes < INT64_MAX) & (doubles == np.rint(doubles))  # above, integers are text and 1e30 a measurement
+    if large.any():  # rarely
+        whole = (sizes < INT64_MAX) & (
+            doubles == np.rint(doubles)
+        )  # larger integers are text, and 1e30 is a measurement
         beyond |= large & (whole | (sizes > _FLOAT32.max))
     return beyond
 
 
 def to_values(items: pa.Array) -> pa.Array:
-    """Items of any supported type -> int64, float32 or large_binary, nulls kept.
+    """Convert items of any supported type to int64, float32 or large_binary, with nulls.
 
     Raises:
-      UnfitError: a value that has no place in a tf.Example.
+      InvalidValueError: a tf.Example cannot hold a value.
     """
     if types.is_dictionary(items.type):
         items = items.dictionary_decode()
@@ -153,7 +155,7 @@ def to_values(items: pa.Array) -> pa.Array:
 
 
 class InvalidValueError(Exception):
-    """An item that tf.Example cannot hold. Callers that know the column and row raise an InfeedError instead."""
+    """A tf.Example cannot hold an item. Callers add the column and row in an InfeedError."""
 
     def __init__(self, what: str, *, item: int, do: str) -> None:
         super().__init__(what)
@@ -161,7 +163,7 @@ class InvalidValueError(Exception):
 
 
 def find_invalid(items: pa.Array, *, in_list: bool) -> npt.NDArray[np.int64]:
-    """The places of items that `to_values` or a list has no room for; nearly always none, and found in no time."""
+    """Return the indices of items that a tf.Example cannot hold. Fast if there are none."""
     unfit = _beyond(items)
     if in_list and items.null_count:
         unfit = np.union1d(unfit, _places(items.is_null()))
@@ -169,14 +171,14 @@ def find_invalid(items: pa.Array, *, in_list: bool) -> npt.NDArray[np.int64]:
 
 
 def explain_invalid(items: pa.Array, item: int) -> InvalidValueError:
-    """Why `find_unfit` found this item, and what to do."""
+    """Return the reason and the remedy for an item that `find_invalid` found."""
     if not items[item].is_valid:
-        return InvalidValueError("a null inside a list", item=item, do="drop it or replace it by a value")
+        return InvalidValueError("a list contains null", item=item, do="remove the null, or replace it by a value")
     if types.is_uint64(items.type):
         what = f"{items[item].as_py()} does not fit into a signed 64-bit integer"
         return InvalidValueError(what, item=item, do="read the column as text or as a float")
     what = f"{ticks(items)[item].as_py()} {_unit(items.type)} since the epoch does not fit into microseconds"
-    return InvalidValueError(what, item=item, do="replace it by a date that can be, or by a null")
+    return InvalidValueError(what, item=item, do="replace it by a valid date or by null")
 
 
 def _to_int64(items: pa.Array) -> pa.Array:
@@ -185,7 +187,7 @@ def _to_int64(items: pa.Array) -> pa.Array:
         raise explain_invalid(items, int(unfit[0]))
     if types.is_date(items.type) or types.is_timestamp(items.type):
         zone = getattr(items.type, "tz", None)
-        items = items.cast(pa.timestamp("us", zone), safe=False)  # finer than a microsecond is cut off
+        items = items.cast(pa.timestamp("us", zone), safe=False)  # fractions of a microsecond are truncated
     return items.cast(pa.int64())
 
 
@@ -200,14 +202,14 @@ def _beyond(items: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _unit(column: pa.DataType) -> str:
-    """What a date or a time counts in; empty for any other type."""
+    """Return the unit of a date or time type, or ""."""
     if types.is_date(column):
         return "days" if types.is_date32(column) else "ms"
     return str(column.unit) if types.is_timestamp(column) else ""
 
 
 def ticks(items: pa.Array) -> pa.Array:
-    """What dates and times are stored as: days, or units of their type, since the epoch, as int64."""
+    """Return dates and times as stored: int64 days or units since the epoch."""
     return items.cast(pa.int32() if types.is_date32(items.type) else pa.int64()).cast(pa.int64())
 
 
@@ -219,17 +221,17 @@ def _places(found: pa.BooleanArray) -> npt.NDArray[np.int64]:
 def _to_float32(items: pa.Array) -> pa.Array:
     if types.is_float32(items.type):
         return items
-    if types.is_float16(items.type):  # which Arrow does not cast
+    if types.is_float16(items.type):  # Arrow cannot cast float16
         halves = value_buffer(items, np.float16).astype(np.float32)
         return pa.array(halves, mask=items.is_null().to_numpy(zero_copy_only=False))
     doubles = items.cast(pa.float64())
-    with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 is infinity, as in protobuf
+    with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 become infinity, as in protobuf
         singles = value_buffer(doubles, np.float64).astype(np.float32)
     return pa.array(singles, mask=doubles.is_null().to_numpy(zero_copy_only=False))
 
 
 def value_buffer(items: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The value buffer of a fixed-width array, whatever stands where it is null."""
+    """Return the value buffer of a fixed-width array. Values of nulls are arbitrary."""
     if not len(items):
         return np.empty(0, dtype)
     return np.frombuffer(items.buffers()[1], dtype)[items.offset : items.offset + len(items)]

@@ -1,11 +1,11 @@
-"""The one place that touches a file system: thin over `pyarrow.fs`, which serves local, gs://, s3:// and hdfs:// paths.
+"""File access for local, gs://, s3:// and hdfs:// paths, a thin layer over `pyarrow.fs`.
 
-A path is a plain local path or a URI, always a `str`. Everything above this module handles paths with `join` and
-`name` only, so that what works on a laptop works on a bucket. Credentials and endpoints are found as the clients of
-each store find them; that includes AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL for S3, STORAGE_EMULATOR_HOST for Google's.
+A path is a `str`: a local path or a URI. Other modules handle paths only with `join` and `name`, so that they work on
+any store. Credentials and endpoints are found as the clients of each store find them, including AWS_ENDPOINT_URL_S3,
+AWS_ENDPOINT_URL, and STORAGE_EMULATOR_HOST.
 
-An object store has no folders and no rename: an object appears whole once its writer closes, so it is written under its
-own name; `rename` copies within the store and deletes.
+An object store has no folders and no rename. An object becomes visible when its writer closes it, so it is written
+under its final name. `rename` copies within the store and deletes.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ from infeed.components.errors import InfeedError
 
 _AWS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _ENDPOINTS = {"s3": _AWS, "minio": _AWS, "gs": ("STORAGE_EMULATOR_HOST",)}
-_PROTOCOLS = {"s3": "https", "minio": "http", "gs": "http"}  # of an endpoint that names none
-# Kubeflow's own store speaks S3's protocol; the address is the default of its launcher (objectstore/config.go).
+_PROTOCOLS = {"s3": "https", "minio": "http", "gs": "http"}  # default protocol of an endpoint
+# Kubeflow's store uses the S3 protocol. The address is the launcher's default (objectstore/config.go).
 _KUBEFLOW_STORE = "http://minio-service.kubeflow:9000"
-_ATTEMPTS = 10  # of a request to S3, with growing pauses: a store that is told to slow down needs half a minute
+_ATTEMPTS = 10  # attempts of an S3 request, with growing pauses: a throttled store needs half a minute
 _OBJECT_STORES = {"s3", "gcs", "abfs"}
-# Of Hadoop, Spark and its committers, and Dask: beside the data, and no data themselves.
-# And of Windows and macOS, which write them into folders of pictures and into archives.
+# Files of Hadoop, Spark, Dask, Windows and macOS that are not data.
 _MARKERS = {"_metadata", "_common_metadata", "_temporary", "Thumbs.db", "desktop.ini", "__MACOSX"}
 _MARKER_PREFIXES = ("_SUCCESS", "_committed_", "_started_")
 _UPLOAD_BYTES = 8 << 20
-_COPIES = 8  # files at the same time
-_DEEPEST = 100  # folders below a folder that is copied
+_COPIES = 8  # files copied in parallel
+_DEEPEST = 100  # depth of a copied folder
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -51,7 +50,7 @@ _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, *_NO_NAME
 
 @dataclass(frozen=True)
 class FileStat:
-    """A regular file: its full path, size in bytes and time of last change in nanoseconds since the epoch."""
+    """A regular file: full path, size in bytes, and modification time in nanoseconds since the epoch."""
 
     path: str
     size: int
@@ -60,7 +59,7 @@ class FileStat:
 
 @dataclass(frozen=True)
 class Irregular:
-    """A name that stands for no file: a link that leads nowhere, or else a pipe, a socket or a device."""
+    """A name that is not a regular file: a dangling link, a pipe, a socket or a device."""
 
     path: str
     is_link: bool
@@ -68,42 +67,42 @@ class Irregular:
     @property
     def what(self) -> str:
         if not self.is_link:
-            return "a pipe, a socket or a device, not a file"
-        return f"a link that leads nowhere: it points to {os.readlink(self.path)!r}"
+            return "this is a pipe, a socket or a device, not a file"
+        return f"the link is dangling: it points to {os.readlink(self.path)!r}"
 
 
 def path_text(path: str | os.PathLike[str], argument: str) -> str:
-    """A path as text.
+    """Return a path as text.
 
     Args:
-      argument: whose value it is, such as `infeed.load, where`.
+      argument: name of the argument, such as `infeed.load, where`.
 
     Raises:
-      InfeedError: it is neither text nor a path.
+      InfeedError: the value is neither text nor a path.
     """
     if not isinstance(path, str | os.PathLike):
         name = argument.rpartition(" ")[2]
-        raise InfeedError(f"{name} is {path!r}", where=argument, do="give a folder or a file, as text or a path")
+        raise InfeedError(f"{name} is {path!r}", where=argument, do="use a path, as str or os.PathLike")
     return os.fspath(path)
 
 
 def join(root: str, *names: str) -> str:
-    """`root/name/...`, for URIs and local paths alike."""
+    """Join path components of a local path or URI."""
     return posixpath.join(root, *names)
 
 
 def name(path: str) -> str:
-    """The last part of a path."""
+    """Return the last component of a path."""
     return posixpath.basename(path)
 
 
 def is_hidden(path: str) -> bool:
-    """True for what tools leave behind rather than what people mean as data: `.DS_Store`, `_SUCCESS`, `Thumbs.db`."""
+    """Return whether a name belongs to a tool rather than to the data: `.DS_Store`, `_SUCCESS`, `Thumbs.db`."""
     return name(path) in _MARKERS or name(path).startswith((".", *_MARKER_PREFIXES))
 
 
 def exists(path: str) -> bool:
-    """True for a file or a folder."""
+    """Return whether a file or folder exists."""
     return bool(_info(path).type != fs.FileType.NotFound)
 
 
@@ -112,7 +111,7 @@ def is_folder(path: str) -> bool:
 
 
 def stat(path: str) -> FileStat:
-    """Raises FileNotFoundError unless `path` is a regular file."""
+    """Return the stat of a regular file. Raises FileNotFoundError if it is not one."""
     info = _info(path)
     if info.type != fs.FileType.File:
         raise FileNotFoundError(path)
@@ -120,7 +119,7 @@ def stat(path: str) -> FileStat:
 
 
 def version(file: FileStat) -> str:
-    """Another one after every change of a file; of a local one also where its size and time of change stay."""
+    """Return a text that changes with the file. For local files it also covers the inode and change time."""
     system, inner = _resolve(file.path)
     if not _is_local(system):
         return f"{file.size} {file.mtime_ns}"
@@ -130,10 +129,10 @@ def version(file: FileStat) -> str:
 
 @contextmanager
 def unchanged(file: FileStat) -> Iterator[None]:
-    """For reading inside: what is read is the file as it was when it was found.
+    """Check before and after the body that a file is unchanged since it was found.
 
     Raises:
-      InfeedError: it has grown, was cut, written anew or removed, whatever that made of the reading.
+      InfeedError: the file has changed or vanished. Takes precedence over errors of the body.
     """
     _check_unchanged(file)
     try:
@@ -147,41 +146,42 @@ def unchanged(file: FileStat) -> Iterator[None]:
 def _check_unchanged(file: FileStat, error: Exception | None = None) -> None:
     now = _info(file.path)
     if now.type != fs.FileType.File:
-        what = "the file was removed while it was read, or cannot be seen from this machine"
-        do = "read a file that stays, from a place that all workers see: an object store or a network disk"
+        what = "the file was removed during the run, or is not visible from this machine"
+        do = "keep the file, in a place that all workers can read, such as an object store or a network disk"
     elif (now.size, now.mtime_ns or 0) != (file.size, file.mtime_ns):
-        what = f"the file changed while it was read: {file.size:,} bytes then, {now.size:,} now"
-        do = "wait until the file is written, or read a copy of it, and run again"
+        what = f"the file changed during the run: from {file.size:,} to {now.size:,} bytes"
+        do = "wait until the file is complete, or read a copy, and run again"
     else:
         return
     raise InfeedError(what, where=file.path, do=do) from error
 
 
 def list_files(folder: str, *, depth: int = 0) -> list[FileStat]:
-    """Regular files in `folder` and down to `depth` folders below it, sorted by path; empty where it does not exist."""
+    """Return regular files in `folder` and up to `depth` levels below, sorted by path. Empty if it does not exist."""
     return sorted(_walk(folder, depth), key=lambda found: found.path)
 
 
 def list_folders(folder: str) -> list[str]:
-    """Names of the folders directly inside `folder`, sorted."""
+    """Return the names of the folders directly in `folder`, sorted."""
     return sorted(info.base_name for info in _children(folder) if info.type == fs.FileType.Directory)
 
 
 def glob(root: str, pattern: str) -> list[FileStat]:
-    """Visible regular files under `root` whose relative path matches `pattern`, part by part; sorted by path.
+    """Return the visible regular files under `root` whose relative path matches `pattern`, sorted by path.
 
-    `*` stays within one part of the path, as in a shell; what `is_hidden` tells never matches. A file of the very name
-    is the only match, so that a name may hold brackets.
+    `*` does not match `/`, as in a shell, and hidden names never match. A file with exactly this name is the only
+    match, so
+    names may contain brackets.
     """
-    if (exact := _exact(root, pattern)) is not None:
+    if (exact := _stat_exact(root, pattern)) is not None:
         return [exact]
     found = [(path, info) for path, info in _matching(root, *pattern.split("/")) if info.type == fs.FileType.File]
     return sorted((FileStat(path, info.size, info.mtime_ns or 0) for path, info in found), key=lambda file: file.path)
 
 
 def find_irregular(root: str, pattern: str) -> list[Irregular]:
-    """What `glob` passes over although its name matches, sorted by path: dangling links, pipes, sockets, devices."""
-    if _exact(root, pattern) is not None:
+    """Return dangling links, pipes, sockets and devices that match a pattern and that `glob` skips."""
+    if _stat_exact(root, pattern) is not None:
         return []
     found = [(path, info.type) for path, info in _matching(root, *pattern.split("/")) if info.type != fs.FileType.File]
     return sorted(
@@ -190,9 +190,9 @@ def find_irregular(root: str, pattern: str) -> list[Irregular]:
 
 
 def relative(path: str, root: str) -> str:
-    """`path` seen from `root`."""
+    """Return `path` relative to `root`."""
     below = f"{root.rstrip('/')}/"
-    if path.startswith(below):  # nearly always, and forty times faster
+    if path.startswith(below):  # the fast path, forty times faster
         return path[len(below) :]
     return posixpath.relpath(path, root)
 
@@ -201,20 +201,19 @@ def relative(path: str, root: str) -> str:
 def open_input(
     path: str, *, mapped: bool = False, ahead: bool = False, stop: int | None = None
 ) -> Iterator[pa.NativeFile]:
-    """A seekable binary file.
+    """Open a seekable binary file.
 
     Args:
-      mapped: maps a local file into memory, so that a part of it is read without the rest; what is read stays valid
-        after the file is closed.
-      ahead: reads one of an object store in large ranges, the next ones ahead; for sequential reading.
-      stop: place to which it will be read, for `ahead`; None for the end.
+      mapped: memory-map a local file, so that parts can be read alone and remain valid after the file is closed.
+      ahead: read an object in large ranges with read-ahead, for sequential reading.
+      stop: offset up to which the file will be read, for `ahead`. None for the end.
 
     Raises:
-      InfeedError: it may not be read.
-      ReadFailedError: the store failed, now or while the file is read.
+      InfeedError: permission is denied.
+      ReadFailedError: the store failed, now or during reading.
     """
     system, inner = _resolve(path)
-    with _refusals(path), failed_reads(path):
+    with _permission_errors(path), failed_reads(path):
         opened = _open_local(inner, mapped) if _is_local(system) else system.open_input_file(inner)
     with opened as file:
         if _is_object_store(system):
@@ -226,22 +225,22 @@ def open_input(
 
 def _open_local(path: str, mapped: bool) -> pa.NativeFile:
     with _regular(path) as handle:
-        # The same file by its handle: under its name a pipe may lie by now, which would block.
+        # Reopen by the handle, because the name may now be a pipe, which would block.
         same = f"/proc/self/fd/{handle}"
         return (pa.memory_map if mapped else pa.OSFile)(same if os.path.exists(same) else path)
 
 
 @contextmanager
 def _regular(path: str) -> Iterator[int]:
-    """The handle of a file that is open for reading; a pipe is opened without waiting for its writer.
+    """Open a file for reading and yield its handle. Does not block on a pipe.
 
     Raises:
-      InfeedError: it is no regular file.
+      InfeedError: the path is not a regular file.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat_module.S_ISREG(os.fstat(handle).st_mode):
-            raise InfeedError("a pipe, a device or a folder, not a file", where=path, do="write its content to a file")
+            raise InfeedError("this is a pipe, a device or a folder, not a file", where=path, do="use a file")
         yield handle
     finally:
         os.close(handle)
@@ -249,38 +248,38 @@ def _regular(path: str) -> Iterator[int]:
 
 @contextmanager
 def open_output(path: str) -> Iterator[pa.NativeFile]:
-    """A binary file that appears under its name only once it is whole: a temporary name, then a rename.
+    """Open a binary file that becomes visible under its name when it is complete.
 
-    The folder is made where it is missing. When the body raises, nothing is left behind.
+    The folder is created if missing. If the body raises an error, no file is left.
 
     Raises:
-      InfeedError: there is no room left to write, or it is not allowed.
+      InfeedError: the disk is full, or permission is denied.
     """
     system, inner = _resolve(path)
     unfinished = inner
     if not _is_object_store(system):
-        with _refusals(path, _NOT_THERE):
+        with _permission_errors(path, _NOT_THERE):
             system.create_dir(posixpath.dirname(inner), recursive=True)
-        # A dot in front keeps the unfinished file out of every glob; the random part keeps two attempts apart.
+        # The dot hides the unfinished file from globs, and the random part separates concurrent attempts.
         unfinished = posixpath.join(posixpath.dirname(inner), f".{name(inner)}.{uuid.uuid4().hex}")
     try:
-        with _refusals(path, _NOT_THERE):
-            # Without compression, whatever the name. Google's client uploads each write by itself.
+        with _permission_errors(path, _NOT_THERE):
+            # Never compress, whatever the name. Google's client uploads each unbuffered write separately.
             buffer = _UPLOAD_BYTES if _is_object_store(system) else None
             stream = system.open_output_stream(unfinished, compression=None, buffer_size=buffer)
         with stream as file:
             yield file
         if unfinished != inner:
-            with _refusals(path, _NOT_THERE):
+            with _permission_errors(path, _NOT_THERE):
                 system.move(unfinished, inner)
     except BaseException as error:
         _delete_quietly(system, unfinished)
         if isinstance(error, OSError) and error.errno in _FULL:
-            do = "make room, or write to another place; nothing half-written was kept"
-            raise InfeedError(f"no room left to write: {os.strerror(error.errno)}", where=path, do=do) from error
-        if type(error) is OSError and error.errno is None:  # Arrow gives the errors of its clients no number
+            do = "free some space, or write to another place. No partial file is left"
+            raise InfeedError(f"cannot write: {os.strerror(error.errno)}", where=path, do=do) from error
+        if type(error) is OSError and error.errno is None:  # Arrow's clients raise OSError without a number
             do = "check the address, the network and the credentials of the store, and run again"
-            raise InfeedError(f"the file could not be written: {_first_line(error)}", where=path, do=do) from error
+            raise InfeedError(f"cannot write the file: {_first_line(error)}", where=path, do=do) from error
         raise
 
 
@@ -289,10 +288,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """The whole content of a small file."""
+    """Return the content of a small file."""
     if "://" not in path:
         # Three times faster than pyarrow on files of a few kilobytes.
-        with _refusals(path), _regular(path) as handle, open(handle, "rb", buffering=0, closefd=False) as local:
+        with (
+            _permission_errors(path),
+            _regular(path) as handle,
+            open(handle, "rb", buffering=0, closefd=False) as local,
+        ):
             return local.read()
     system, inner = _resolve(path)
     with failed_reads(path), system.open_input_stream(inner, compression=None) as file:
@@ -300,13 +303,13 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_bytes(path: str, content: bytes) -> None:
-    """Writes a small file under a temporary name, then renames it."""
+    """Write a small file under a temporary name, then rename it."""
     with open_output(path) as file:
         file.write(content)
 
 
 def rename(source: str, target: str) -> None:
-    """Moves one file, replacing `target`; the target's folder is made where it is missing."""
+    """Move a file, replacing `target`. The folder of the target is created if missing."""
     system, old = _resolve(source)
     _, new = _resolve(target)
     if not _is_object_store(system):
@@ -315,18 +318,18 @@ def rename(source: str, target: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Removes a file or a whole folder; nothing happens where there is none."""
+    """Remove a file or a folder, if it exists."""
     system, inner = _resolve(path)
     kind = _info(path).type
     if kind == fs.FileType.Directory:
-        with suppress(FileNotFoundError):  # after all that is inside, the folder: Google's store may have none
+        with suppress(FileNotFoundError):  # a folder of Google's store vanishes with its content
             system.delete_dir(inner)
     elif kind != fs.FileType.NotFound:
         system.delete_file(inner)
 
 
 def copy(source: str, target: str) -> None:
-    """Copy a file, or a folder with everything below it, within a store or between stores and this machine.
+    """Copy a file, or a folder with its content, within a store or between stores and this machine.
 
     Raises:
       FileNotFoundError: `source` does not exist.
@@ -339,12 +342,12 @@ def copy(source: str, target: str) -> None:
         _copy_file(source, target)
         return
     below = [relative(file.path, source) for file in list_files(source, depth=_DEEPEST)]
-    with ThreadPoolExecutor(_COPIES) as pool:  # a file takes a few round trips to a store
+    with ThreadPoolExecutor(_COPIES) as pool:  # each file takes several round trips
         list(pool.map(lambda name: _copy_file(join(source, name), join(target, name)), below))
 
 
 def _copy_file(source: str, target: str) -> None:
-    """Copy one file. pyarrow's copy of a folder leaves objects in a store that stand for folders."""
+    """Copy one file. pyarrow's copy of a folder would leave folder marker objects in a store."""
     one, old = _resolve(source)
     other, new = _resolve(target)
     if not _is_object_store(other):
@@ -358,12 +361,12 @@ def store_of(path: str) -> tuple[fs.FileSystem, str]:
 
 
 def absolute(path: str) -> str:
-    """The same place for who works in another folder; a URI stays as it is."""
+    """Return the absolute path of a local path. A URI is unchanged."""
     return path if "://" in path else os.path.abspath(path)
 
 
 def is_local(path: str) -> bool:
-    """Whether a path lies on this machine's own file system."""
+    """Return whether a path is on the local file system."""
     return _is_local(_resolve(path)[0])
 
 
@@ -383,7 +386,7 @@ def _resolve(path: str) -> tuple[fs.FileSystem, str]:
     return system, posixpath.join(base, below).rstrip("/") or base
 
 
-@functools.cache  # a client of a store takes a while to make
+@functools.cache  # creating a client is slow
 def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.FileSystem, str]:
     if endpoint is not None:
         protocol, _, host = endpoint.rpartition("://")
@@ -393,14 +396,15 @@ def _connect(scheme: str, authority: str, endpoint: str | None) -> tuple[fs.File
             return _client(scheme, "", "https", region=fs.resolve_s3_region(authority)), authority
         system, base = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
     except (OSError, ValueError) as error:
-        told = str(error).partition("\n")[0]
         do = "check the address, the network and the credentials"
-        raise InfeedError(f"cannot reach it: {told}", where=f"{scheme}://{authority}", do=do) from error
+        raise InfeedError(
+            f"cannot reach the store: {_first_line(error)}", where=f"{scheme}://{authority}", do=do
+        ) from error
     return system, base
 
 
 def _client(scheme: str, host: str, protocol: str, region: str | None = None) -> fs.FileSystem:
-    if scheme == "gs":  # an emulator asks for no credentials; its client tries again for a quarter of an hour
+    if scheme == "gs":  # an emulator needs no credentials
         return fs.GcsFileSystem(anonymous=True, endpoint_override=host, scheme=protocol)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or region
     retry = fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
@@ -417,13 +421,13 @@ def _is_local(system: fs.FileSystem) -> bool:
 
 def _info(path: str) -> fs.FileInfo:
     system, inner = _resolve(path)
-    with _refusals(path, _NO_NAME), failed_reads(path):
+    with _permission_errors(path, _NO_NAME), failed_reads(path):
         return system.get_file_info(inner)
 
 
 @contextmanager
-def _refusals(path: str, also: Set[int] = frozenset()) -> Iterator[None]:
-    """What the system does not allow, as an InfeedError; errors with the numbers `also`, too."""
+def _permission_errors(path: str, also: Set[int] = frozenset()) -> Iterator[None]:
+    """Convert permission errors, and errors with the numbers in `also`, to InfeedError."""
     try:
         yield
     except OSError as error:
@@ -431,17 +435,17 @@ def _refusals(path: str, also: Set[int] = frozenset()) -> Iterator[None]:
             raise
         do = "choose another place"
         if error.errno in _NOT_ALLOWED:
-            do = f"change its permissions, {do}, or run as somebody who may"
+            do = f"change its permissions, {do}, or run as another user"
         raise InfeedError(os.strerror(error.errno), where=path, do=do) from error
 
 
 def _children(folder: str) -> list[fs.FileInfo]:
     system, inner = _resolve(folder)
     if system.type_name != "gcs":
-        with _refusals(folder), failed_reads(folder):
+        with _permission_errors(folder), failed_reads(folder):
             found = list(system.get_file_info(fs.FileSelector(inner, allow_not_found=True)))
         return [*found, *_unlisted(inner, found)] if _is_local(system) else found
-    # Of Google's store Arrow lists a folder only where an object marks it, so this asks what lies in them.
+    # Arrow lists only folders with marker objects in Google's store, so list their content instead.
     below = system.get_file_info(fs.FileSelector(inner, allow_not_found=True, recursive=True))
     names = {info.path: info.path[len(inner) + 1 :].partition("/")[0] for info in below}
     files = [info for info in below if info.path == posixpath.join(inner, names[info.path])]
@@ -450,10 +454,10 @@ def _children(folder: str) -> list[fs.FileInfo]:
 
 
 def _unlisted(folder: str, listed: list[fs.FileInfo]) -> list[fs.FileInfo]:
-    """Links that lead nowhere, which Arrow leaves out of a folder's list.
+    """Return dangling links, which Arrow omits when listing a folder.
 
     Raises:
-      InfeedError: a name that is not UTF-8, which Arrow lists and cannot decode.
+      InfeedError: a name is not UTF-8, which Arrow cannot decode.
     """
     names = os.listdir(folder) if os.path.isdir(folder) else []
     for found in names:
@@ -471,7 +475,7 @@ def _is_utf8(name: str) -> bool:
 
 def _not_utf8(name: str, folder: str) -> InfeedError:
     shown = os.fsencode(posixpath.basename(name))
-    return InfeedError(f"a name that is not UTF-8: {shown!r}", where=folder, do="rename it")
+    return InfeedError(f"the name {shown!r} is not UTF-8", where=folder, do="rename the file")
 
 
 def _walk(folder: str, depth: int) -> Iterator[FileStat]:
@@ -483,14 +487,14 @@ def _walk(folder: str, depth: int) -> Iterator[FileStat]:
             yield from _walk(path, depth - 1)
 
 
-def _exact(root: str, pattern: str) -> FileStat | None:
+def _stat_exact(root: str, pattern: str) -> FileStat | None:
     path = join(root, pattern)
     info = _info(path) if not any(map(is_hidden, pattern.split("/"))) else None
     return FileStat(path, info.size, info.mtime_ns or 0) if info and info.type == fs.FileType.File else None
 
 
 def _matching(folder: str, part: str, *rest: str) -> Iterator[tuple[str, fs.FileInfo]]:
-    """Visible names that match, but folders; names on the way to a match are folders, unless they lead nowhere."""
+    """Yield visible names that match, except folders. Dangling links on the way to a match are included."""
     for info in _children(folder):
         if not fnmatch.fnmatchcase(info.base_name, part) or is_hidden(info.base_name):
             continue

@@ -1,6 +1,6 @@
-"""`input_profile.json`: what feeding cost a training, epoch by epoch. The Trainer writes it, InputReport reads it.
+"""`input_profile.json`: the cost of input in each epoch of a training. The Trainer writes it, InputReport reads it.
 
-Each class is one object of the file, and its fields are the object's members, in that order.
+Each class is one object of the file, and its fields are the object's members in order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from infeed.components.errors import InfeedError
 INPUT_PROFILE = "input_profile.json"
 FORMAT = 1
 
-# Waiting and lasting are read from two clocks, in the graph and in Python, which may disagree by a little.
+# Waits are measured in the graph and durations in Python. The two clocks may differ slightly.
 CLOCK_TOLERANCE = 1.05
 
 
@@ -30,18 +30,17 @@ class EpochProfile:
     """One pass over the training split.
 
     Attributes:
-      epoch: its number, counted from 0.
+      epoch: index of the epoch, from 0.
       steps: batches trained on.
-      seconds: wall-clock time of all steps, the waiting included, validation left out.
-      wait_seconds: the part of `seconds` in which training stood still until a batch was there, and in which ready
-        batches were handed over.
+      seconds: wall-clock time of all steps, including waits and excluding validation.
+      wait_seconds: part of `seconds` in which training waited for a batch or for its transfer.
       examples: records trained on, over all replicas.
-      examples_per_second: the rate at which they were.
-      peak_memory_bytes: most memory the process held until the end of this epoch; None where it is unknown.
-      workers_wait_seconds: of each worker, where there are several; `wait_seconds` is the largest of them, for all wait
-        for the one that waits.
-      outside_seconds: the part of `seconds` between calls of the training function: callbacks, and Keras' own Python.
-      callback_seconds: the part of `outside_seconds` in the batch hooks of each callback, by the name of its class.
+      examples_per_second: examples divided by seconds.
+      peak_memory_bytes: peak memory of the process until the end of this epoch. None if unknown.
+      workers_wait_seconds: waits of each worker, if there are several. `wait_seconds` is their maximum, because every
+        worker waits for the slowest.
+      outside_seconds: part of `seconds` between calls of the training function: callbacks and Keras' Python code.
+      callback_seconds: part of `outside_seconds` in the batch hooks of each callback, by class name.
     """
 
     epoch: int
@@ -66,13 +65,13 @@ class EpochProfile:
         outside: float = 0.0,
         of_callbacks: Mapping[str, float] | None = None,
     ) -> EpochProfile:
-        """An epoch that ends now, in the process that trained.
+        """Return the profile of an epoch that ends now, in the process that trained.
 
         Args:
-          waited: seconds of waiting of each worker, by the clocks in their graphs.
-          batch_size: records in a global batch.
+          waited: seconds that each worker waited, by the clock in its graph.
+          batch_size: records of a global batch.
           outside: seconds between calls of the training function.
-          of_callbacks: the part of these in each callback.
+          of_callbacks: part of `outside` in each callback.
         """
         examples = steps * batch_size
         rate = examples / seconds if seconds else 0.0
@@ -84,15 +83,16 @@ class EpochProfile:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The same training step on one batch that stays in memory: what training reaches when input is free.
+    """The rate of the same training step on a constant batch in memory, the limit if input were free.
 
     Attributes:
-      steps: how many were made.
-      seconds: wall-clock time of all of them.
-      examples_per_second: the rate at which their examples were trained on.
-      floor_seconds: seconds a step that count as waiting although the batch is there: what handing it over takes. The
+      steps: number of steps.
+      seconds: wall-clock time of all steps.
+      examples_per_second: examples divided by seconds.
+      floor_seconds: seconds of a step that count as waiting although the batch is ready: the cost of handing it over.
+        The
         median of several turns.
-      floor_spread_seconds: half the range of the middle half of these turns.
+      floor_spread_seconds: half the interquartile range of these turns.
     """
 
     steps: int
@@ -104,7 +104,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class StepSummary:
-    """One step of the input pipeline: its name, what it does, and why it stands where it does."""
+    """One step of the input pipeline: its name, its effect, and the reason for it."""
 
     name: str
     does: str
@@ -113,13 +113,13 @@ class StepSummary:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """How training was fed, in words.
+    """The input pipeline of a training in words.
 
     Attributes:
       tier: where epochs after the first are read from.
-      reason: why that one.
-      steps: of the input pipeline, in order.
-      left_out: corrupt records that were, each in words; in the file only where there are any.
+      reason: why this tier was chosen.
+      steps: steps of the input pipeline, in order.
+      left_out: skipped corrupt records, each in words. Written only if there are any.
     """
 
     tier: str
@@ -134,21 +134,20 @@ class PlanSummary:
 
 @dataclass(frozen=True)
 class InputProfile:
-    """All of `input_profile.json`.
+    """The content of `input_profile.json`.
 
     Attributes:
-      format: of the file; another one has other members.
-      strategy: the tf.distribute strategy by its name in the Trainer's options.
-      replicas: devices that trained side by side, over all hosts.
+      format: version of the file format.
+      strategy: tf.distribute strategy, as in the Trainer's options.
+      replicas: devices that trained, over all hosts.
       hosts: machines that trained.
-      batch_size: records in a global batch, over all replicas.
-      steps_per_epoch: batches in an epoch.
-      epochs: at least one, in order.
-      ceiling: the rate on constant data; None where the Trainer did not measure it.
+      batch_size: records of a global batch, over all replicas.
+      steps_per_epoch: batches of an epoch.
+      epochs: the epochs in order, at least one.
+      ceiling: the rate on constant data. None if the Trainer did not measure it.
       plan: the input pipeline.
       bytes: size of the training split on disk.
-      handover_seconds: where there is no ceiling, its floor: seconds a step that count as waiting although the batch is
-        there; in the file only where it was measured.
+      handover_seconds: without a ceiling, its `floor_seconds`. Written only if measured.
     """
 
     format: int = field(default=FORMAT, kw_only=True)
@@ -164,33 +163,33 @@ class InputProfile:
     handover_seconds: float = 0.0
 
     def waited(self, epoch: EpochProfile) -> float:
-        """Seconds in which training waited for input: what lies above the floor, which batches that are there take."""
+        """Return the seconds that training waited for input, above the cost of handing over ready batches."""
         return max(0.0, min(epoch.wait_seconds, epoch.seconds) - epoch.steps * self.floor_seconds)
 
     @property
     def workers_waited(self) -> tuple[float, ...]:
-        """The same of each worker over all steady epochs; empty where one process trained."""
+        """Seconds that each worker waited over all steady epochs. Empty for a single process."""
         columns = zip(*(epoch.workers_wait_seconds for epoch in self.steady_epochs), strict=True)
         floor = self.floor_seconds * sum(epoch.steps for epoch in self.steady_epochs)
         return tuple(max(0.0, sum(column) - floor) for column in columns)
 
     @property
     def floor_seconds(self) -> float:
-        """Seconds a step that handing over a batch takes; 0 where the Trainer did not measure it."""
+        """Seconds of a step to hand over a batch. 0 if not measured."""
         return self.ceiling.floor_seconds if self.ceiling else self.handover_seconds
 
     @property
     def steady_epochs(self) -> tuple[EpochProfile, ...]:
-        """The epochs after the first, which fills caches and traces graphs; the first if it is the only one."""
+        """The epochs after the first, which fills caches and traces graphs. A single epoch is kept."""
         return self.epochs[1:] or self.epochs
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Most memory the training process held; None where it is unknown."""
+        """Peak memory of the training process. None if unknown."""
         return max((e.peak_memory_bytes for e in self.epochs if e.peak_memory_bytes is not None), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The file's content as plain data."""
+        """Return the content of the file as plain data."""
         profile = schema.to_plain(self)
         if not self.plan.left_out:
             del profile["plan"]["left_out"]
@@ -199,15 +198,15 @@ class InputProfile:
         return profile
 
     def write(self, folder: str) -> None:
-        """Writes `input_profile.json` into a folder of any kind of store."""
+        """Write `input_profile.json` into a folder."""
         files.write_bytes(files.join(folder, INPUT_PROFILE), json.dumps(self.to_dict(), indent=1).encode())
 
 
 def read_profile(path: str) -> InputProfile:
-    """Reads one input profile.
+    """Read an input profile.
 
     Raises:
-      InfeedError: there is no such file, it is not JSON, it is of another format, or a value is missing or impossible.
+      InfeedError: the file does not exist, is not JSON, has another format, or has a missing or invalid value.
     """
     try:
         profile = schema.read_json(InputProfile, files.read_bytes(path), partial(_check_format, path))
@@ -216,35 +215,35 @@ def read_profile(path: str) -> InputProfile:
         raise InfeedError(
             f"the model run has no {files.name(path)}",
             where=path,
-            do="pass the model_run of infeed's Trainer; a run_fn of your own has to read its training data by "
-            "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor, or there is nothing to report",
+            do="pass the model_run of infeed's Trainer. A custom run_fn must read its training data by "
+            "infeed.components.datasets(fn_args, ...) or fn_args.data_accessor",
         ) from error
     except ValueError as error:  # not JSON, not UTF-8, or not a profile
         raise InfeedError(
-            f"the input profile cannot be read: {error}",
+            f"cannot read the input profile: {error}",
             where=path,
-            do="run the Trainer again; if it wrote this file, that is a fault worth reporting",
+            do="run the Trainer again. If the Trainer wrote this file, please report a bug",
         ) from error
     return profile
 
 
 def _check_format(path: str, given: Any) -> None:
     if not isinstance(given, dict):
-        raise ValueError(f"it holds a {type(given).__name__}, not an object")
+        raise ValueError(f"the content is a {type(given).__name__}, not an object")
     if given.get("format") != FORMAT:
         raise InfeedError(
-            f"the input profile has format {given.get('format')!r}; this version reads format {FORMAT}",
+            f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}",
             where=path,
-            do="run Trainer and InputReport from the same version of tfx-infeed",
+            do="use the same version of tfx-infeed for Trainer and InputReport",
         )
 
 
 def _check(profile: InputProfile) -> None:
-    """Raises ValueError for numbers that nothing can be concluded from.
+    """Raise ValueError for impossible numbers.
 
-    Not when the profile is made: a training that measured nonsense is not to fail at its end for that.
+    Profiles are checked when read, not when made, so that a wrong measurement does not fail a finished training.
     """
-    _require(bool(profile.epochs), "epochs", "there is no epoch")
+    _require(bool(profile.epochs), "epochs", "there are no epochs")
     workers = len(profile.epochs[0].workers_wait_seconds)
     for epoch in profile.epochs:
         seconds, waited = epoch.seconds, epoch.wait_seconds
@@ -270,6 +269,6 @@ def _require(holds: bool, where: str, what: str) -> None:
 
 
 def _peak_memory() -> int:
-    """The process' largest resident set so far, in bytes; getrusage counts kilobytes, on macOS bytes."""
+    """Return the peak resident memory of the process in bytes. getrusage counts kilobytes, on macOS bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

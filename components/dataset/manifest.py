@@ -1,4 +1,4 @@
-"""`manifest.json`: what a dataset holds, written last, so that a dataset that has one is whole."""
+"""`manifest.json`: the content of a dataset. It is written last, so a dataset with a manifest is complete."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ _CRC32C = re.compile("[0-9a-f]{8}")
 
 
 def _created_by() -> str:
-    """`tfx-infeed 0.1.0`."""
     return f"tfx-infeed {metadata.version('tfx-infeed')}"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One feature. `shape` is `(1,)` for one value a row, `(n,)` for n, None where the number varies."""
+    """A feature. `shape` is `(1,)` for one value a row, `(n,)` for n, and None for a varying number."""
 
     name: str
     type: ColumnType
@@ -40,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file; `file` is relative to the dataset's root, `crc32c` is of the file as it lies on disk, in hex."""
+    """A file. `file` is relative to the root of the dataset, and `crc32c` is the checksum on disk, in hex."""
 
     file: str
     records: Count
@@ -48,13 +47,13 @@ class Shard:
     crc32c: str
 
     def expected(self, root: str) -> Expected:
-        """What the file has to be in the dataset at `root`."""
+        """Return the expected size and checksum of the file in the dataset at `root`."""
         return Expected(files.join(root, self.file), self.bytes, self.crc32c)
 
 
 @dataclass(frozen=True)
 class Split:
-    """One split; `bytes` is the size of its files on disk, `reason` why there are so many of them."""
+    """A split. `bytes` is the size of its files on disk, and `reason` explains their number."""
 
     records: Count
     bytes: Count
@@ -82,7 +81,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Rejected:
-    """Rows set aside, and the file that says which and why."""
+    """The number of rejected rows, and the file that lists them with reasons."""
 
     rows: Count = 0
     file: str | None = None
@@ -90,7 +89,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Balanced:
-    """Records that class balancing wrote once more, and rows that it left out."""
+    """Records that class balancing repeated, and rows that it dropped."""
 
     repeated: Count = 0
     dropped: Count = 0
@@ -101,7 +100,7 @@ class Balanced:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The whole of a dataset. `schema` is empty for a dataset that somebody else wrote; `filtered` counts rows.
+    """The content of a dataset. `schema` is empty for a dataset of another writer.
 
     Every row is accounted for: rows_read + repeated == records + rejected + filtered + dropped.
     """
@@ -120,20 +119,20 @@ class Manifest:
     rows_read: Count
 
     def write(self, root: str) -> None:
-        """Writes `ROOT/manifest.json` under a temporary name, then renames it.
+        """Write `ROOT/manifest.json` under a temporary name, then rename it.
 
         Raises:
-          ValueError: where the rows read are not the rows written, rejected and filtered: a bug, never bad input.
+          ValueError: the row counts do not add up, which is a bug.
         """
         self._check_every_row_is_accounted_for()
         files.write_bytes(files.join(root, names.MANIFEST), self.to_json().encode())
 
     @classmethod
     def read(cls, root: str) -> Manifest:
-        """Reads `ROOT/manifest.json`.
+        """Read `ROOT/manifest.json`.
 
         Raises:
-          InfeedError: where there is none, or it was written by a later version, cut short or tampered with.
+          InfeedError: the file does not exist, is damaged, or was written by a later version.
         """
         path = files.join(root, names.MANIFEST)
         try:
@@ -142,19 +141,21 @@ class Manifest:
                 _check_shard_names(name, split)
             return found
         except FileNotFoundError:
-            raise InfeedError("no manifest.json", where=root, do="point at a finished dataset") from None
+            raise InfeedError(
+                "there is no manifest.json", where=root, do="use the folder of a complete dataset"
+            ) from None
         except ValueError as error:
-            raise InfeedError(f"unreadable manifest: {error}", where=path, do="write the dataset again") from error
+            raise InfeedError(f"cannot read the manifest: {error}", where=path, do="write the dataset again") from error
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1)
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
-        """Trusts nothing: every value is of its type and range, every file in its place, and all counts add up.
+        """Parse a manifest, and check types, ranges, file names and sums of all values.
 
         Raises:
-          ValueError: with the place of the value at fault.
+          ValueError: a value is invalid. The error names its place.
         """
         found = schema.read_json(cls, text, _check_header)
         _check_names_and_sums(found)
@@ -177,15 +178,15 @@ def _fingerprint(root: str, found: list[FileStat]) -> str:
 
 
 def _check_header(given: Any) -> None:
-    """Raises ValueError for another version, and for what a file has to say itself."""
+    """Raise ValueError for another format version, an incomplete dataset, or a missing required field."""
     fields = given if isinstance(given, dict) else {"format": None}
     version, complete = fields.get("format", FORMAT), fields.get("complete", True)
     if type(version) is not int or type(complete) is not bool:
-        return  # `read_json` says what is wrong
+        return  # `read_json` reports the error
     if version != FORMAT:
-        raise ValueError(f"format {version}, this version reads {FORMAT}")
+        raise ValueError(f"format is {version}, but this version reads {FORMAT}")
     if not complete:
-        raise ValueError("not complete")
+        raise ValueError("the dataset is not complete")
     for name in ("format", "complete", "created_by", "rejected", "filtered"):
         if name not in fields:
             raise ValueError(f"{name} is missing")
@@ -193,32 +194,32 @@ def _check_header(given: Any) -> None:
 
 def _check_names_and_sums(manifest: Manifest) -> None:
     if not manifest.splits:
-        raise ValueError("no split")
+        raise ValueError("there are no splits")
     if manifest.rejected.file is not None and not names.is_file_name(manifest.rejected.file):
-        raise _refusal(("rejected", "file"), manifest.rejected.file, "is no plain file name")
+        raise _invalid_value(("rejected", "file"), manifest.rejected.file, "is not a plain file name")
     for name, split in manifest.splits.items():
         place = ("splits", name)
         for number, shard in enumerate(split.shards):
             _check_shard((*place, "shards", number), name, shard)
         if split != Split.of(split.shards, split.reason):
-            raise _refusal(place, f"{split.records} records, {split.bytes} bytes", "is not the sum of its shards")
+            raise _invalid_value(place, f"{split.records} records, {split.bytes} bytes", "is not the sum of its shards")
         if len({shard.file for shard in split.shards}) < len(split.shards):
-            raise _refusal(place, len(split.shards), "shards, and one of them is named twice")
+            raise _invalid_value(place, len(split.shards), "shards, one of which is listed twice")
 
 
 def _check_shard(place: tuple[Any, ...], split: str, shard: Shard) -> None:
     folder = f"{names.split_folder(split)}/"
     if "/" in split or not shard.file.startswith(folder) or not names.is_file_name(shard.file[len(folder) :]):
-        raise _refusal((*place, "file"), shard.file, "is no file in the folder of its split")
+        raise _invalid_value((*place, "file"), shard.file, "is not a file in the folder of its split")
     if not _CRC32C.fullmatch(shard.crc32c):
-        raise _refusal((*place, "crc32c"), shard.crc32c, "is no checksum of 8 hexadecimal digits")
+        raise _invalid_value((*place, "crc32c"), shard.crc32c, "is not a checksum of 8 hexadecimal digits")
 
 
-def _refusal(place: tuple[Any, ...], value: object, why: str) -> ValueError:
+def _invalid_value(place: tuple[Any, ...], value: object, why: str) -> ValueError:
     return ValueError(schema.sentence(place, value, why))
 
 
 def _check_shard_names(name: str, split: Split) -> None:
-    """What we write is named by rule, so that a shard that the manifest leaves out is noticed."""
+    """Check the naming scheme of our shards, so that a shard missing from the manifest is noticed."""
     if not names.are_shard_names([files.name(shard.file) for shard in split.shards]):
-        raise ValueError(f"splits.{name}: the names are not those of {len(split.shards)} shards")
+        raise ValueError(f"splits.{name}: the file names do not match {len(split.shards)} shards")

@@ -19,8 +19,8 @@ STATISTICS = "statistics-"  # and the name of a split
 PREFIX = "data_tfrecord"
 SPLIT_FOLDER = "Split-"
 GZIP_SUFFIX = ".gz"
-FEATURE_INPUTS = "feature_inputs.json"  # of a transform graph: feature -> the raw columns that it depends on
-UNFINISHED = ".ingest"  # beside the splits while they are written; a dot keeps it out of every reader's glob
+FEATURE_INPUTS = "feature_inputs.json"  # of a transform graph: feature -> raw columns that it depends on
+UNFINISHED = ".ingest"  # beside the splits during ingest. The dot hides it from the globs of readers
 
 
 def split_folder(split: str) -> str:
@@ -44,14 +44,14 @@ def is_statistics(file: str) -> bool:
 
 
 def shard_name(index: int, count: int, gzip: bool, prefix: str = PREFIX) -> str:
-    """`data_tfrecord-00000-of-00012.gz`; readers tell compression from the suffix."""
+    """Return the name of a shard, `data_tfrecord-00000-of-00012.gz`. The suffix determines the compression."""
     if not 0 <= index < count:
         raise ValueError(f"shard {index} of {count}: the index must be in [0, {count})")
     return f"{prefix}-{index:05d}-of-{count:05d}{GZIP_SUFFIX if gzip else ''}"
 
 
 def are_shard_names(found: Collection[str]) -> bool:
-    """Whether these are the names that `shard_name` gives all shards of one split, each once."""
+    """Return whether these are exactly the names that `shard_name` gives the shards of one split."""
     return any(
         sorted(found) == sorted(shard_name(index, len(found), gzip) for index in range(len(found)))
         for gzip in (False, True)
@@ -59,5 +59,5 @@ def are_shard_names(found: Collection[str]) -> bool:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether it names a file within a folder that readers see: no path, not hidden, nothing a terminal obeys."""
+    """Return whether readers see a file of this name: no path, not hidden, only printable characters."""
     return bool(name) and name.isprintable() and "/" not in name and not files.is_hidden(name)

@@ -1,4 +1,4 @@
-"""Options of ingestion, the same for every source."""
+"""Options of ingest that apply to every source."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Balance:
     """Balance the classes of a column in the chosen splits. Rows without a label are unchanged.
 
     Attributes:
-      label: the column whose values are balanced.
-      splits: splits to balance; do not balance evaluation splits.
-      sampling: "over" repeats rows until every label is as frequent as the most frequent one; "under" drops rows until
-        every label is as rare as the rarest. Which rows depends on `shuffle_seed`.
+      label: column whose values are balanced.
+      splits: splits to balance. Do not balance evaluation splits.
+      sampling: "over" repeats rows until every label is as frequent as the most frequent one. "under" drops rows until
+        every label is as rare as the rarest. `shuffle_seed` determines which rows.
     """
 
     label: str
@@ -39,32 +39,36 @@ class Balance:
 
 @dataclass(frozen=True)
 class IngestOptions:
-    """How rows become shards.
+    """Options of ingest.
 
     Attributes:
-      shards: how many shards a split gets.
-      compression: "gzip" names files `.gz`; "none" trades disk for the CPU time of every later reader.
-      level: of gzip; 0 to 3 are isal's, 4 to 9 zlib's. isal's 1 takes a sixteenth of the time of zlib's 6 and gives
-        files about a fifth larger.
-      shuffle_seed: rows are shuffled over the whole split, the same way for any number of workers; None keeps the
-        order of the input.
-      split_by: how rows go to splits; None leaves it to TFX's hash of the record.
-      fractions: columns of whole numbers that are written as numbers with fractions.
-      words: boolean columns that are written as the words true and false; the others become 1 and 0.
-      required: columns without which a row is a bad row: a null, a NaN or an infinite number there, or an empty list.
-      columns: what to write; None writes all. The filter, the splits and the balance may use others.
-      filter: rows to keep: an expression such as `fare > 0 and company in ["A", "B"]`, or `package.module:function`
-        from a record batch to a boolean array. A null does not pass.
-      balance: over- or under-sampling by label.
-      on_bad_row: "fail" at the first row that cannot be read, or "reject" it into `rejected.jsonl`.
-      bad_row_limit: more rejected rows than this are an error.
-      compat: "tfx" writes an empty cell as a present but empty list, byte for byte as TFX's CsvExampleGen does;
-        "none" leaves the feature out, which is what `FixedLenFeature` with a default needs.
-      block_bytes: how much input is held at a time, in bytes.
-      max_row_mb: a row or picture that decodes to more megabytes is an error, or a bad row where it is a whole file;
-        readers use a few times as much memory.
-      allow_outside: whether links and lists of pictures in the data may lead to files outside of its folder.
-      statistics: whether what is known of the columns is counted on the way, into `statistics-SPLIT.json`.
+      shards: bounds of the number of shards of a split.
+      compression: "gzip" writes `.gz` files. "none" takes more disk and saves CPU time of every reader.
+      level: gzip level. 0 to 3 use isal, 4 to 9 zlib. Level 1 takes a sixteenth of the time of zlib's 6 and writes
+        about a
+        fifth larger files.
+      shuffle_seed: seed of the shuffle over the whole split, equal for any number of workers. None keeps the input's
+        order.
+      split_by: rule that assigns rows to splits. None uses TFX's hash of the record.
+      fractions: integer columns to write as floats.
+      words: boolean columns to write as the words true and false. Other boolean columns become 1 and 0.
+      required: columns whose value is required. A row with a null, NaN, infinity or empty list there is a bad row.
+      columns: columns to write. None writes all. The filter, the splits and the balance may use other columns.
+      filter: rows to keep: an expression such as `fare > 0 and company in ["A", "B"]`, or `package.module:function`,
+        which
+        maps a record batch to a boolean array. A null does not pass.
+      balance: oversampling or undersampling by label.
+      on_bad_row: "fail" stops at the first bad row. "reject" writes bad rows to `rejected.jsonl`.
+      bad_row_limit: maximum number of rejected rows.
+      compat: "tfx" writes an empty cell as an empty list, byte for byte like TFX's CsvExampleGen. "none" omits the
+        feature,
+        as `FixedLenFeature` with a default requires.
+      block_bytes: bytes of input to hold in memory at a time.
+      max_row_mb: maximum size of a decoded row or image in megabytes. Larger rows are errors, larger files bad rows.
+        Readers
+        use a few times as much memory.
+      allow_outside: whether links and image lists in the data may lead to files outside its folder.
+      statistics: whether to gather column statistics into `statistics-SPLIT.json`.
     """
 
     shards: ShardOptions = field(default_factory=ShardOptions)
@@ -95,7 +99,7 @@ class IngestOptions:
         at_least(self, 1, "max_row_mb")
         if self.columns is not None:
             named_once = 0 < len(self.columns) == len(set(self.columns))
-            require(named_once, self, "columns", "name one or more, each once, or leave it None for all")
+            require(named_once, self, "columns", "use one or more distinct names, or None for all")
         self._check_that_strata_are_shuffled()
 
     @property
@@ -104,11 +108,11 @@ class IngestOptions:
 
     @property
     def strata(self) -> tuple[str | None, str | None]:
-        """The column that splits are stratified by, and the one that is balanced."""
+        """The columns of the stratified split and of the balance."""
         by_label = self.split_by.column if isinstance(self.split_by, ByLabel) else None
         return by_label, self.balance.label if self.balance else None
 
     def _check_that_strata_are_shuffled(self) -> None:
         if self.shuffle_seed is None and any(self.strata):
-            what = "rows of a label are divided at random, but shuffle_seed is None, which keeps the input's order"
-            raise refused(self, "shuffle_seed", "give a shuffle_seed, or leave out ByLabel and balance", what)
+            what = "shuffle_seed is None, but rows of a label are divided at random"
+            raise refused(self, "shuffle_seed", "set a shuffle_seed, or leave out ByLabel and balance", what)

@@ -1,7 +1,7 @@
-"""A file of an object store, read from its beginning on in large ranges, the next ones while the last is used.
+"""Read a file of an object store sequentially in large ranges, with read-ahead.
 
-A range takes some tens of milliseconds whatever its size, and decoders ask for kilobytes at a time. So the file is cut
-into blocks; while they are asked for one after the other, the next ones are on their way.
+A request takes tens of milliseconds at any size, and decoders read kilobytes at a time. So the file is divided into
+blocks, and while blocks are read in order, the next ones are requested in advance.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import pyarrow as pa
 from infeed.components.dataset.read_errors import read_failed
 
 BLOCK_BYTES = 8 << 20
-HEAD_BYTES = 64 << 10  # read first and by itself: often only the beginning is looked at
-_AHEAD = 3  # blocks that are asked for before they are needed
+HEAD_BYTES = 64 << 10  # read separately, because often only the start of a file is needed
+_AHEAD = 3  # blocks requested in advance
 _KEPT = _AHEAD + 2
-_HEAD = -1  # in place of a block's number
-# Of all files of this process; a thread only waits.
+_HEAD = -1  # block number of the head
+# Shared by all files of the process. The threads only wait.
 _threads = ThreadPoolExecutor(16, thread_name_prefix="read-ahead")
 
 
 class StoreFile(io.BufferedIOBase):
-    """A seekable binary file of an object store that is read in the ranges asked for.
+    """A seekable binary file of an object store, read in the requested ranges.
 
     Args:
-      file: read by its `read_at` alone, by several threads at once.
-      path: for errors.
+      file: file to read by `read_at`, from several threads.
+      path: path for errors.
     """
 
     def __init__(self, file: pa.NativeFile, path: str) -> None:
@@ -51,11 +51,11 @@ class StoreFile(io.BufferedIOBase):
         return self._at
 
     def size(self) -> int:
-        """Bytes of the file."""
+        """Return the size of the file in bytes."""
         return self._size
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """So many bytes, fewer at the end only."""
+        """Return `size` bytes, fewer only at the end."""
         left = max(0, self._size - self._at)
         data = self._range(self._at, left if size is None or size < 0 else min(size, left))
         self._at += len(data)
@@ -68,7 +68,7 @@ class StoreFile(io.BufferedIOBase):
         """Read a range.
 
         Raises:
-          ReadFailedError: the store failed. A decoder reports broken content as OSError, so this is another class.
+          ReadFailedError: the store failed. Decoders raise OSError for corrupt content, so this is a separate class.
         """
         try:
             return bytes(self._file.read_at(size, start)) if size else b""
@@ -79,10 +79,10 @@ class StoreFile(io.BufferedIOBase):
 
 
 class RangeReader(StoreFile):
-    """A file of an object store that is read in large ranges, and ahead.
+    """A file of an object store, read in large ranges with read-ahead.
 
     Args:
-      stop: place that is not likely to be read, nor what follows it; None for the end.
+      stop: offset after which reads are unlikely. None for the end.
     """
 
     def __init__(self, file: pa.NativeFile, path: str, stop: int | None = None) -> None:
@@ -92,7 +92,7 @@ class RangeReader(StoreFile):
         self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """So many bytes, fewer at the end only."""
+        """Return `size` bytes, fewer only at the end."""
         stop = self._size if size is None or size < 0 else min(self._at + size, self._size)
         pieces = []
         while self._at < stop:
@@ -109,22 +109,22 @@ class RangeReader(StoreFile):
         super().close()
 
     def _block_at(self, at: int, stop: int) -> tuple[int, bytes]:
-        """(where it begins, bytes) of the block that holds a place."""
+        """Return (start offset, content) of the block at an offset."""
         if stop <= HEAD_BYTES:
-            return 0, self._ask(_HEAD).result()
+            return 0, self._request(_HEAD).result()
         number = at // BLOCK_BYTES
-        wanted = self._ask(number)
+        wanted = self._request(number)
         if number == self._last + 1:
             for following in range(number + 1, min(number + 1 + _AHEAD, -(-self._stop // BLOCK_BYTES))):
-                self._ask(following)
+                self._request(following)
         self._last = number
         return number * BLOCK_BYTES, wanted.result()
 
-    def _ask(self, number: int) -> Future[bytes]:
-        """Keeps the block among those used last, and asks for it where it is not there."""
+    def _request(self, number: int) -> Future[bytes]:
+        """Request a block unless it is cached, and mark it as recently used."""
         if number not in self._blocks:
             start, size = (0, HEAD_BYTES) if number == _HEAD else (number * BLOCK_BYTES, BLOCK_BYTES)
-            # Not behind the end: some servers take that amiss.
+            # Stop at the end of the file, because some servers reject ranges beyond it.
             self._blocks[number] = _threads.submit(self._range, start, min(size, self._size - start))
         self._blocks.move_to_end(number)
         while len(self._blocks) > _KEPT:

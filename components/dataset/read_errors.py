@@ -1,7 +1,7 @@
-"""Reads that fail and may succeed later: which errors these are, and further attempts.
+"""Transient read errors: classification and retries.
 
-A client of an object store repeats its requests for half a minute or more. An error that outlives these attempts still
-says nothing about the file, so whoever reads the file tries again before the whole job fails.
+The client of an object store retries requests for half a minute or more. An error that outlives these retries still
+does not mean that the file is bad, so readers retry the file before the job fails.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from infeed.components.errors import InfeedError, ReadFailedError
 
 A = TypeVar("A")
 ATTEMPTS = 3
-PAUSE = 2.0  # seconds before the second attempt; the third waits twice as long
+PAUSE = 2.0  # seconds before the second attempt, twice as many before the third
 _NUMBERS = {
     *(errno.EIO, errno.EREMOTEIO, errno.ESTALE, errno.EAGAIN, errno.ETIMEDOUT, errno.EPIPE),
     *(errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ENOTCONN),
     *(errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET),
 }
-_TOO_MANY, _TIMED_OUT, _SERVER = 429, 408, 500  # HTTP's
-# Base classes in botocore, aiohttp, requests, httpx, and urllib3 that are no OSErrors or have no error number.
+_TOO_MANY, _TIMED_OUT, _SERVER = 429, 408, 500  # HTTP status codes
+# Errors of botocore, aiohttp, requests, httpx, and urllib3 that are not OSErrors or have no error number.
 _CLASSES = {"HTTPClientError", "ClientConnectionError", "ClientPayloadError", "ConnectionError", "Timeout"}
 _CLASSES |= {"TransportError", "IncompleteReadError", "IncompleteRead", "ProtocolError", "HTTPError"}
 _log = logging.getLogger(__name__)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same read may succeed later: a lost connection, a timeout, an error of the server."""
+    """Return whether a retry may succeed: after a lost connection, a timeout, or a server error."""
     if isinstance(error, ReadFailedError | ConnectionError | TimeoutError):
         return True
     if (status := _http_status(error)) is not None:
         return status >= _SERVER or status in (_TOO_MANY, _TIMED_OUT)
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _NUMBERS
-    if type(error) is OSError:  # Arrow gives the errors of its clients no number
+    if type(error) is OSError:  # Arrow's clients raise OSError without a number
         return True
     return not _CLASSES.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
 
 @contextmanager
 def failed_reads(where: str) -> Iterator[None]:
-    """Raise ReadFailedError, which names the file, for transient errors inside."""
+    """Convert transient errors of the body to ReadFailedError with the name of the file."""
     try:
         yield
     except InfeedError:
@@ -57,25 +57,25 @@ def failed_reads(where: str) -> Iterator[None]:
 
 
 def read_failed(error: BaseException, where: str) -> ReadFailedError:
-    """The error of a read that failed."""
-    told = str(error).partition("\n")[0] or type(error).__name__
-    do = "run again once the store answers, check its credentials, or exclude the file by the pattern of the input"
-    return ReadFailedError(f"the file could not be read: {told}", where=where, do=do)
+    """Return the error of a failed read."""
+    reason = str(error).partition("\n")[0] or type(error).__name__
+    do = "run again when the store is available, check its credentials, or exclude the file by the input pattern"
+    return ReadFailedError(f"cannot read the file: {reason}", where=where, do=do)
 
 
 def tried_again(read: Callable[[], A]) -> A:
-    """Call `read` again if it raises ReadFailedError, after a growing pause.
+    """Call `read`, and retry after ReadFailedError with growing pauses.
 
     Raises:
-      ReadFailedError: the last attempt failed as well.
+      ReadFailedError: the last attempt failed.
     """
     for attempt in range(1, ATTEMPTS):
         try:
             return read()
         except ReadFailedError as error:
             pause = PAUSE * attempt
-            told = (attempt, ATTEMPTS, error.where, error.what, pause)
-            _log.warning("attempt %d of %d to read %s: %s; the next attempt starts in %g s", *told)
+            values = (attempt, ATTEMPTS, error.where, error.what, pause)
+            _log.warning("attempt %d of %d to read %s failed: %s. Retrying in %g s", *values)
         time.sleep(pause)
     try:
         return read()
@@ -85,7 +85,7 @@ def tried_again(read: Callable[[], A]) -> A:
 
 
 def _http_status(error: Any) -> int | None:
-    """The HTTP status in an error of botocore, gcsfs, aiohttp, google-api-core, or urllib; None if there is none."""
+    """Return the HTTP status in an error of botocore, gcsfs, aiohttp, google-api-core or urllib, or None."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")

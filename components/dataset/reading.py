@@ -1,7 +1,7 @@
-"""Read the manifest of any TFRecord dataset, verify its files and inspect its examples.
+"""Read the manifest of any TFRecord dataset, verify its files, and inspect its examples.
 
-A dataset lies in Split-* folders, or, as TFDS and many others write it, in one folder or file. What a split is called
-stands in the names of its files there, before the suffix: `mnist-train.tfrecord-00000-of-00001`.
+A dataset has Split-* folders or, as TFDS writes it, is one folder or file whose file names contain the name of the
+split before the suffix: `mnist-train.tfrecord-00000-of-00001`.
 
 shown = infeed.inspect("data")
 shown.manifest.splits["train"].records, shown.examples[0].features["fare"].values
@@ -28,7 +28,7 @@ from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.dataset.ranges import MapFn
 from infeed.components.errors import InfeedError
 
-COUNTED = re.compile("counted-[0-9a-f]{32}")  # folders of `cache_dir` that hold the count of a dataset
+COUNTED = re.compile("counted-[0-9a-f]{32}")  # folders of `cache_dir` with the counts of a dataset
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"(?P<stem>.*?)([-.]?\d+-of-\d+)?[._]tfrecords?([-.]\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
 
@@ -39,17 +39,18 @@ def manifest_of(root: str, cache_dir: str | None = None, map_fn: MapFn = map) ->
 
 
 def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: MapFn = map) -> dict[str, Manifest]:
-    """Return the manifests of TFRecord datasets by root. Any tool may have written the datasets.
+    """Return the manifests of TFRecord datasets of any writer, by root.
 
-    One without a manifest is counted once by walking its record framing; the count is kept in `cache_dir`, keyed by the
-    place, names, sizes and times of its files, and never written into the dataset. A count that is damaged is made
-    again, and so is one that could not be kept.
+    A dataset without a manifest is counted once from its record framing. The count is cached in `cache_dir` under the
+    place, names, sizes and times of its files, and never written into the dataset. A damaged count is replaced.
 
     Args:
-      map_fn: counts the files of all of them in one call, such as `Engine.map`; by default one by one in this process.
+      map_fn: counts the files of all datasets in one call, such as `Engine.map`. Defaults to counting sequentially in
+        this
+        process.
 
     Raises:
-      InfeedError: where a root holds no split, is not finished, or a file is truncated or corrupt.
+      InfeedError: a root has no split or is not complete, or a file is truncated or corrupt.
     """
     found = {root: _known_manifest(root, cache_dir) for root in dict.fromkeys(roots)}
     uncounted = [one for one in found.values() if isinstance(one, _Uncounted)]
@@ -63,7 +64,9 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
         return Manifest.read(root)
     if files.exists(files.join(root, names.UNFINISHED)):
         raise InfeedError(
-            "a dataset that is not finished", where=root, do="wait for its writer, or write it again if that was killed"
+            "the dataset is not complete",
+            where=root,
+            do="wait for its writer, or write it again if the writer was killed",
         )
     folders = {folder: files.list_files(files.join(root, folder)) for folder in _split_folders(root)}
     found = [file for inside in folders.values() for file in inside]
@@ -73,15 +76,15 @@ def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
         for folder, inside in folders.items()
     }
     cached = files.join(cache_dir, f"counted-{_version_of(root, found)}") if cache_dir is not None else None
-    kept = _kept_count(files.join(cached, names.MANIFEST), source) if cached else None
+    kept = _cached_count(files.join(cached, names.MANIFEST), source) if cached else None
     return kept or _Uncounted(root, by_split, source, cached)
 
 
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
-    """The folder and what its TFRecord files hold, counted by walking their framing; None where there is none.
+    """Return the folder of flat TFRecord files and a manifest counted from their framing. None if there are none.
 
     Args:
-      path: a folder, whose TFRecord files are looked at and no others, or one such file.
+      path: a folder, of which only TFRecord files are read, or one TFRecord file.
 
     Raises:
       InfeedError: a file is truncated or corrupt.
@@ -93,10 +96,10 @@ def flat_manifest(path: str) -> tuple[str, Manifest] | None:
 
 
 def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
-    """The folder, and the TFRecord files of each split that lie in it side by side, by path; as `flat_manifest`."""
+    """Return the folder, and the TFRecord files of each split in it, sorted by path; see `flat_manifest`."""
     if files.exists(path) and not files.is_folder(path):
         root = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
-        found = files.glob(root, files.name(path))  # nothing where it is a device or a pipe
+        found = files.glob(root, files.name(path))  # empty for a device or a pipe
     else:
         root, found = path, files.glob(path, "*")
     by_split: dict[str, list[FileStat]] = {}
@@ -107,17 +110,17 @@ def flat_files(path: str) -> tuple[str, dict[str, list[FileStat]]]:
 
 
 def check_listed(folder: str, listed: Set[str]) -> None:
-    """A split's folder holds the files of the manifest and no others, which other readers would take for data.
+    """Check that the folder of a split holds exactly the files of the manifest, because other readers read every file.
 
     Raises:
-      InfeedError: with the name of the first that is missing or too many.
+      InfeedError: a file is missing or not listed. The error names the first.
     """
     there = {files.name(file.path) for file in files.list_files(folder) if not files.is_hidden(file.path)}
-    for found, what in ((listed - there, "missing"), (there - listed, "not of this dataset")):
+    for found, what in ((listed - there, "missing"), (there - listed, "unknown")):
         if found:
             more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
             raise InfeedError(
-                f"{min(found)}{more} {'is' if len(found) == 1 else 'are'} {what}: manifest.json tells of other files",
+                f"{min(found)}{more} {'is' if len(found) == 1 else 'are'} {what} according to manifest.json",
                 where=folder,
                 do="write the dataset again, into a new folder",
             )
@@ -129,26 +132,26 @@ def expected_file(path: str) -> Expected | None:
 
 
 def listed_files(folder: str) -> set[str]:
-    """Names of the files that a manifest lists in the folder of a split; none where there is no manifest."""
+    """Return the names of the files that a manifest lists in the folder of a split. Empty without a manifest."""
     return {files.name(path) for path in _expected_in(folder)}
 
 
-def _kept_count(path: str, source: Source) -> Manifest | None:
-    """An earlier count of the same files, where there is one that can be read."""
+def _cached_count(path: str, source: Source) -> Manifest | None:
+    """Return a cached count of the same files. None if there is none or it is damaged."""
     try:
         kept = Manifest.from_json(files.read_bytes(path))
         if kept.source != source:
-            raise ValueError("it is of other files")
+            raise ValueError("the count belongs to other files")
     except ValueError as error:
-        _log.warning("the count kept in %s is damaged, so the records are counted again: %s", path, error)
+        _log.warning("the cached count %s is damaged, counting records again: %s", path, error)
         return None
     except OSError:
-        return None  # there is none, or no folder to keep one in
+        return None  # there is no cached count, or no cache folder
     return kept
 
 
 def _version_of(root: str, found: list[FileStat]) -> str:
-    """Another one for every dataset, and after every change of a file of it."""
+    """Return a digest that changes with the dataset and with each of its files."""
     lines = [os.path.abspath(root) if files.is_local(root) else root]
     lines += sorted(f"{files.relative(file.path, root)}\t{files.version(file)}" for file in found)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
@@ -159,8 +162,8 @@ class _Uncounted:
     """A dataset without a manifest.
 
     Attributes:
-      by_split: the files of each split.
-      cached: folder in which its count is kept; None: nowhere.
+      by_split: files of each split.
+      cached: folder that caches the count. None for no cache.
     """
 
     root: str
@@ -168,12 +171,14 @@ class _Uncounted:
     source: Source
     cached: str | None = None
 
-    def counting(self) -> list[_Counting]:
-        """The files that are to be counted."""
-        return [_Counting(self.root, file.path, file.size) for of_split in self.by_split.values() for file in of_split]
+    def counting(self) -> list[_FileToCount]:
+        """Return the files to count."""
+        return [
+            _FileToCount(self.root, file.path, file.size) for of_split in self.by_split.values() for file in of_split
+        ]
 
     def manifest(self, counted: Iterator[Shard]) -> Manifest:
-        """Takes the counts of its files, made by walking the framing of each."""
+        """Make the manifest from the counts of the files."""
         splits = {
             split: Split.of(tuple(itertools.islice(counted, len(of_split))))
             for split, of_split in self.by_split.items()
@@ -187,8 +192,8 @@ class _Uncounted:
 
 
 @dataclass(frozen=True)
-class _Counting:
-    """A file that is to be counted; `bytes` tells engines its size."""
+class _FileToCount:
+    """A file to count. Engines use `bytes` as its size."""
 
     root: str
     path: str
@@ -199,7 +204,7 @@ class _Counting:
         return self.path
 
 
-def _count_file(file: _Counting) -> Shard:
+def _count_file(file: _FileToCount) -> Shard:
     return Shard(
         file=files.relative(file.path, file.root),
         records=records.count_records(file.path),
@@ -213,9 +218,9 @@ def _split_folders(root: str) -> list[str]:
     folders = [folder for folder in inside if folder.startswith(names.SPLIT_FOLDER)]
     if not folders:
         raise InfeedError(
-            "not a TFRecord dataset: no Split-* folder",
+            "this is not a TFRecord dataset: there is no Split-* folder",
             where=root,
-            do="point at the folder that holds Split-train and its like, such as an Examples artifact",
+            do="use a folder with Split-* folders, such as an Examples artifact",
         )
     return folders
 
@@ -223,7 +228,7 @@ def _split_folders(root: str) -> list[str]:
 def _expected_in(folder: str) -> Mapping[str, Expected]:
     root, name = posixpath.split(folder)
     if not name.startswith(names.SPLIT_FOLDER):
-        return {}  # a manifest.json there would be somebody else's
+        return {}  # a manifest.json there would not be ours
     try:
         version = files.version(files.stat(files.join(root, names.MANIFEST)))
     except FileNotFoundError:
@@ -233,7 +238,7 @@ def _expected_in(folder: str) -> Mapping[str, Expected]:
 
 @functools.lru_cache(maxsize=64)  # a worker reads many files of a split
 def _expected_of(folder: str, version: str) -> Mapping[str, Expected]:
-    del version  # of the manifest: another one is read anew
+    del version  # part of the cache key: a changed manifest is read again
     root = posixpath.dirname(folder)
     shards = (shard.expected(root) for split in Manifest.read(root).splits.values() for shard in split.shards)
     return {expected.path: expected for expected in shards if posixpath.dirname(expected.path) == folder}
@@ -248,13 +253,13 @@ def _split_of(file: FileStat, root: str) -> str:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A dataset as `inspect` found it.
+    """The result of `inspect`.
 
     Attributes:
-      root: the folder that shards are relative to.
-      manifest: what lies there; its schema is empty for a dataset that somebody else wrote.
-      split: whose examples are shown.
-      examples: the first ones; none where the records are no tf.Examples.
+      root: folder that shard paths are relative to.
+      manifest: content of the dataset. The schema is empty for a dataset of another writer.
+      split: split of the examples.
+      examples: the first examples. Empty if the records are not tf.Examples.
     """
 
     root: str
@@ -264,30 +269,30 @@ class Inspection:
 
 
 def inspect(where: str | os.PathLike[str], split: str | None = None, examples: int = 2) -> Inspection:
-    """Looks at what `ingest` wrote, an Examples artifact, a folder of TFRecord files, or one such file.
+    """Inspect a dataset: an output of `ingest`, an Examples artifact, a folder of TFRecord files, or one TFRecord file.
 
     Args:
-      split: whose examples to show; by default the first.
-      examples: how many.
+      split: split to show examples of. Defaults to the first.
+      examples: number of examples to show.
 
     Raises:
-      InfeedError: there is no dataset or no such split, or a file is damaged.
+      InfeedError: the dataset or split does not exist, or a file is damaged.
     """
     place = files.path_text(where, "infeed.inspect, where")
     found = open_dataset(place)
     if found is None:
-        do = "point at a folder that holds Split-train and its like, or at TFRecord files"
-        raise InfeedError("not a TFRecord dataset", where=place, do=do)
+        do = "use a folder with Split-* folders, or TFRecord files"
+        raise InfeedError("this is not a TFRecord dataset", where=place, do=do)
     root, manifest = found
     name = split or next(iter(manifest.splits))
     return Inspection(root, manifest, name, tuple(first_examples(root, manifest, name, examples)))
 
 
 def open_dataset(where: str) -> tuple[str, Manifest] | None:
-    """The folder that shards are relative to, and what they hold; None where there is something else.
+    """Return the folder that shard paths are relative to, and the manifest. None if the path is not a dataset.
 
     Raises:
-      InfeedError: there is nothing, or the dataset is not finished or damaged.
+      InfeedError: the path does not exist, or the dataset is not complete or damaged.
     """
     if not files.exists(where):
         raise InfeedError("no such file or folder", where=where, do="check the path")
@@ -300,9 +305,9 @@ def open_dataset(where: str) -> tuple[str, Manifest] | None:
 
 
 def first_examples(root: str, manifest: Manifest, split: str, count: int) -> list[Example]:
-    """At most so many; none where the records are no tf.Examples, which are counted and not shown."""
+    """Return up to `count` examples. Empty if the records are not tf.Examples."""
     if split not in manifest.splits:
-        raise InfeedError(f"no split {split!r}", where=root, do=f"choose one of {', '.join(manifest.splits)}")
+        raise InfeedError(f"there is no split {split!r}", where=root, do=f"use one of {', '.join(manifest.splits)}")
     shards = (shard.expected(root) for shard in manifest.splits[split].shards)
     first = itertools.islice(itertools.chain.from_iterable(map(_records, shards)), count)
     try:

@@ -1,7 +1,8 @@
-"""TFRecord files: framed with masked crc32c, written whole or not at all, and read by a reader that names a bad record.
+"""Read and write TFRecord files. Files are written atomically, and errors name the bad record.
 
-A record on disk: length (8 bytes, little endian), masked crc32c of those, the payload, masked crc32c of the payload.
-Many records are framed at once, as arrays: what depends on a length alone is made once for each length that occurs.
+A record on disk is its length (8 bytes, little endian), the masked crc32c of the length, the payload, and the masked
+crc32c of the payload. Records are framed many at once, as arrays: bytes that depend only on the length are computed
+once for each distinct length.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from infeed.components.dataset import files, names
 from infeed.components.errors import InfeedError
 
 Ints = npt.NDArray[np.int64]
-_COUNTABLE = 1 << 16  # a range of lengths up to here is counted, at a tenth of what sorting them costs
+_COUNTABLE = 1 << 16  # up to this range, counting lengths is ten times faster than sorting
 FRAMING_BYTES = 16
 _HEADER_BYTES = 12
 _CRC_BYTES = 4
@@ -46,16 +47,16 @@ class Written:
 
 
 def frame_records(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Payloads -> the same payloads as they stand in a TFRecord file, one value a record."""
+    """Add the TFRecord framing to payloads, one value for each record."""
     headers = by_length(pc.binary_length(payloads).to_numpy(zero_copy_only=False), _header)
     return pc.binary_join_element_wise(headers, payloads, _footers(payloads), pa.scalar(b"", pa.large_binary()))
 
 
 def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_level: int | None) -> Written:
-    """Writes framed records, array after array, and renames the file to `path` once it is whole.
+    """Write framed records to a file atomically.
 
     Args:
-      gzip_level: 0 to 3 are isal's (1 is its fast default), 4 to 9 zlib's; None writes without compression.
+      gzip_level: 0 to 3 use isal (1 is its fast default), 4 to 9 zlib. None writes without compression.
     """
     size, checksum = 0, google_crc32c.Checksum()
     with files.open_output(path) as file:
@@ -67,15 +68,15 @@ def write_records(path: str, framed: Iterable[pa.LargeBinaryArray], *, gzip_leve
 
 
 def read_records(path: str, most_bytes: int | None = None, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-    """The payloads of one file, both checksums verified; `.gz` in the name means gzip, as it does to TensorFlow.
+    """Yield the payloads of a file, with both checksums verified. As in TensorFlow, a name ending in `.gz` means gzip.
 
     Args:
-      most_bytes: a longer record is an error, found before memory is taken for it.
-      start: number of the first record, from 0; those before it are skipped, not verified.
-      stop: number behind the last record; None for the end of the file.
+      most_bytes: maximum length of a record, checked before allocating memory.
+      start: index of the first record. Earlier records are skipped without verification.
+      stop: index after the last record. None for the end of the file.
 
     Raises:
-      InfeedError: a truncated or corrupt file, with its name and the record's number, from 0.
+      InfeedError: the file is truncated or corrupt. The error names the file and the index of the record.
     """
     for number, payload in enumerate(scan_records(path, most_bytes, start, stop), start):
         if payload is None:
@@ -86,10 +87,10 @@ def read_records(path: str, most_bytes: int | None = None, start: int = 0, stop:
 def scan_records(
     path: str, most_bytes: int | None = None, start: int = 0, stop: int | None = None
 ) -> Iterator[bytes | None]:
-    """As `read_records`, but goes on after a record whose payload is corrupt; None stands in its place.
+    """Yield payloads like `read_records`, but None for a record with a corrupt payload.
 
     Raises:
-      InfeedError: what follows cannot be read at all: a truncated file, or a corrupt length.
+      InfeedError: the rest cannot be read: the file is truncated, or a length is corrupt.
     """
     with open_framing(path) as file:
         for number, payload, crc in _framed(file, path, most_bytes):
@@ -100,11 +101,11 @@ def scan_records(
 
 
 def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple[int, bytes, bytes]]:
-    """(number, payload, checksum) of each record."""
+    """Yield (index, payload, checksum) of each record."""
     for number, length in _lengths(file, path):
         if most_bytes is not None and length > most_bytes:
             raise InfeedError(
-                f"a record of {length >> 20:,} MB",
+                f"the record has {length >> 20:,} MB",
                 where=f"{path}, record {number}",
                 do="write smaller records, or raise max_row_mb (--max-row-mb)",
             )
@@ -115,13 +116,13 @@ def _framed(file: BinaryIO, path: str, most_bytes: int | None) -> Iterator[tuple
 
 
 def read_range(path: str, start: int, stop: int | None, most_bytes: int | None = None) -> Iterator[bytes]:
-    """The payloads between two bytes of a file that is not compressed, at both of which a record begins.
+    """Yield the payloads between two offsets of an uncompressed file, both of which are starts of records.
 
     Args:
       stop: None for the end of the file.
 
     Raises:
-      InfeedError: as `read_records`, but records are counted from `start`; or no record begins at `stop`.
+      InfeedError: see `read_records`, except that records are counted from `start`; or no record starts at `stop`.
     """
     place = start
     with files.open_input(path, ahead=True) as raw:
@@ -135,20 +136,20 @@ def read_range(path: str, start: int, stop: int | None, most_bytes: int | None =
             yield payload
             place += FRAMING_BYTES + len(payload)
     if stop is not None and place != stop:
-        raise InfeedError(f"no record begins at byte {stop}", where=path, do=_REMEDY)
+        raise InfeedError(f"no record starts at byte {stop}", where=path, do=_REMEDY)
 
 
 def find_record(path: str, offset: int) -> int:
-    """Where the first whole record begins at a byte of a file that is not compressed, or behind it.
+    """Return the offset of the first complete record of an uncompressed file at or after an offset.
 
-    Both its checksums are right: within a record that is so by chance once in 2^64 bytes, unless its payload holds
-    TFRecords itself.
+    Both checksums of the record match. Inside a record that happens by chance once in 2^64 bytes, unless its payload
+    contains TFRecords.
     """
     with files.open_input(path) as file:
         size = file.size()
         for start in range(offset, size, _CHUNK):
             file.seek(start)
-            data = file.read(_CHUNK + _HEADER_BYTES - 1)  # to the end of a header that begins at the last byte
+            data = file.read(_CHUNK + _HEADER_BYTES - 1)  # up to the end of a header that starts at the last byte
             for place in _possible_lengths(data, size - start):
                 if _is_header(data[place : place + _HEADER_BYTES]) and _is_record(file, start + place):
                     return int(start + place)
@@ -167,7 +168,7 @@ def _is_record(file: pa.NativeFile, place: int) -> bool:
 
 
 def _possible_lengths(data: bytes, left: int) -> list[int]:
-    """The places in `data` where a length stands that is no more than is left of the file."""
+    """Return the offsets in `data` where a valid length may start: at most the rest of the file."""
     count = len(data) - _HEADER_BYTES + 1
     if count <= 0:
         return []
@@ -176,10 +177,10 @@ def _possible_lengths(data: bytes, left: int) -> list[int]:
 
 
 def count_records(path: str) -> int:
-    """Number of records, by walking the framing; payloads are skipped, not verified.
+    """Count records from their framing, without verifying payloads.
 
     Raises:
-      InfeedError: a truncated or corrupt file, with its name and the record's number, from 0.
+      InfeedError: the file is truncated or corrupt. The error names the file and the index of the record.
     """
     count = 0
     with open_framing(path) as file:
@@ -191,7 +192,7 @@ def count_records(path: str) -> int:
 
 
 def file_crc32c(path: str) -> str:
-    """crc32c of a file's bytes as they lie on disk, in hex."""
+    """Return the crc32c of a file's bytes on disk, in hex."""
     checksum = google_crc32c.Checksum()
     with files.open_input(path, ahead=True) as file:
         while chunk := file.read(_CHUNK):
@@ -200,7 +201,7 @@ def file_crc32c(path: str) -> str:
 
 
 def data_of(array: pa.LargeBinaryArray) -> memoryview:
-    """The values of an array without nulls, end to end, without a copy."""
+    """Return the concatenated values of an array without nulls, without a copy."""
     if not len(array):
         return memoryview(b"")
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
@@ -208,33 +209,33 @@ def data_of(array: pa.LargeBinaryArray) -> memoryview:
 
 
 def values_of(array: pa.LargeBinaryArray) -> Iterator[bytes]:
-    """The values of an array without nulls, one by one, at a third of what Arrow's scalars cost."""
+    """Yield the values of an array without nulls, three times faster than Arrow's scalars."""
     data, lengths = bytes(data_of(array)), pc.binary_length(array).to_numpy(zero_copy_only=False)
     ends = np.cumsum(lengths)
     return (data[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True))
 
 
 def by_length(lengths: Ints, make: Callable[[int], bytes]) -> pa.LargeBinaryArray:
-    """`make(length)` for each row: [n], without nulls."""
+    """Return `make(length)` for each row: [n], without nulls."""
     distinct, which = _distinct(lengths)
     made = pa.array([make(int(length)) for length in distinct], pa.large_binary())
     return made.take(pa.array(which))
 
 
 def fixed_width(data: bytes, width: int, count: int) -> pa.LargeBinaryArray:
-    """`count` values of `width` bytes each, end to end in `data`."""
+    """Return `count` values of `width` bytes each, concatenated in `data`."""
     offsets = np.arange(count + 1, dtype=np.int64) * width
     return pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def from_lengths(data: bytes | bytearray | memoryview, lengths: Ints) -> pa.LargeBinaryArray:
-    """Values of these lengths, end to end in `data`, without a copy."""
+    """Return values of these lengths, concatenated in `data`, without a copy."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return pa.Array.from_buffers(pa.large_binary(), len(lengths), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _distinct(lengths: Ints) -> tuple[Ints, Ints]:
-    """The lengths that occur, and which of them each row has."""
+    """Return the distinct lengths, and the index of each row's length."""
     low = int(lengths.min(initial=0))
     size = int(lengths.max(initial=0)) - low + 1
     if size > _COUNTABLE:
@@ -260,7 +261,7 @@ def _footers(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
 
 
 def mask_checksums(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Checksums as TFRecords hold them."""
+    """Mask checksums as in TFRecords."""
     rotated = (crc >> np.uint32(15)) | (crc << np.uint32(17))
     return rotated + np.uint32(_MASK_DELTA)
 
@@ -284,20 +285,20 @@ def _chunks(arrays: Iterable[pa.LargeBinaryArray]) -> Iterator[bytes]:
     for array in arrays:
         data = data_of(array)
         for start in range(0, len(data), _CHUNK):
-            yield bytes(data[start : start + _CHUNK])  # the checksum's C code takes nothing but bytes
-        del array, data  # before the next one is read
+            yield bytes(data[start : start + _CHUNK])  # google_crc32c accepts only bytes
+        del array, data  # free memory before the next array is made
 
 
 @contextmanager
 def open_framing(path: str) -> Iterator[BinaryIO]:
-    """The bytes of a file, decompressed where its name ends in `.gz`."""
+    """Open a file, decompressed if its name ends in `.gz`."""
     with files.open_input(path, ahead=True) as file:
         raw = igzip.IGzipFile(fileobj=file, mode="rb") if path.endswith(names.GZIP_SUFFIX) else file
         yield cast(BinaryIO, io.BufferedReader(raw, _CHUNK))
 
 
 def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
-    """(number, payload length) of each record; the caller reads the payload and its checksum before the next."""
+    """Yield (index, payload length) of each record. The caller reads the payload and its checksum in between."""
     number = 0
     while header := read_from(file, _HEADER_BYTES, path):
         length, crc = header[:8], header[8:]
@@ -312,10 +313,10 @@ def _lengths(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
 
 
 def read_from(file: BinaryIO, size: int, path: str) -> bytes:
-    """So many bytes, or what is left.
+    """Return `size` bytes, or the rest of the file.
 
     Raises:
-      InfeedError: they cannot be decompressed.
+      InfeedError: the file cannot be decompressed.
     """
     try:
         return file.read(size) if size <= _CHUNK else b"".join(_read_in_steps(file, size))
@@ -325,29 +326,29 @@ def read_from(file: BinaryIO, size: int, path: str) -> bytes:
 
 
 def _read_in_steps(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """As much as there is: a forged length may be more than fits into memory."""
+    """Read in chunks, because a forged length may exceed memory."""
     while size > 0 and (chunk := file.read(min(size, _CHUNK))):
         size -= len(chunk)
         yield chunk
 
 
 def _count_readable(path: str) -> int:
-    """Records in front of the place where decompression fails."""
+    """Count the records before the point where decompression fails."""
     count, pending = 0, bytearray()
-    for data in _decompress_what_can_be(path):
+    for data in _decompress_prefix(path):
         pending += data
         while len(pending) >= (size := FRAMING_BYTES + int.from_bytes(pending[:8], "little")):
             count, pending = count + 1, pending[size:]
     return count
 
 
-def _decompress_what_can_be(path: str) -> Iterator[bytes]:
-    """In small steps: of a step that fails, nothing comes out."""
+def _decompress_prefix(path: str) -> Iterator[bytes]:
+    """Decompress in small steps, because a failing step yields nothing."""
     decompressor: Any = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
     with files.open_input(path, ahead=True) as file, suppress(*_BAD_GZIP):
         while chunk := file.read(_SMALL_CHUNK):
             while chunk:
                 yield decompressor.decompress(chunk)
                 chunk = decompressor.unused_data
-                if decompressor.eof:  # one gzip file behind another is a gzip file
+                if decompressor.eof:  # a gzip file may have several members
                     decompressor = isal_zlib.decompressobj(wbits=_GZIP_WINDOW)

@@ -1,8 +1,8 @@
-"""A row filter: an Arrow expression written as text, or the user's own function.
+"""Row filters: an Arrow expression in Python syntax, or a user's function.
 
-The text is a small part of Python, read and never run: comparisons, `and`, `or`, `not`, `in`, `is None`, column names
-(or `field("a/b")` for a name that is not a Python name), numbers, texts, True, False, and `time("2020-01-31")`, which
-dates and timestamps compare with.
+The expression is parsed and never executed. It supports comparisons, `and`, `or`, `not`, `in`, `is None`, column names
+(`field("a/b")` for a name that is not a Python name), numbers, strings, True, False, and `time("2020-01-31")`, which
+compares with dates and timestamps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from infeed.components import user_code
 from infeed.components.errors import InfeedError
 
 _DEEPEST = 100
-_SHOWN = 200  # characters of a filter, in an error
+_SHOWN = 200  # characters of a filter in an error
 _FUNCTION = re.compile(r"[\w./-]+:\w+")
 _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -31,75 +31,73 @@ _COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_EXAMPLE = (
-    'write it like `fare > 0 and company in ["A", "B"] and tip is not None`, or name a function "module:function"'
-)
+_EXAMPLE = 'use an expression such as `fare > 0 and company in ["A", "B"] and tip is not None`, or "module:function"'
 
 
 def passes(batch: pa.RecordBatch, text: str) -> pa.BooleanArray:
-    """Whether each row passes; False, never null, where a null leaves it undecided.
+    """Return for each row whether it passes the filter. A null result counts as False.
 
     Raises:
-      InfeedError: the filter cannot be read, names a column that is not there, or gives anything but booleans.
+      InfeedError: the filter cannot be parsed, names an unknown column, or does not return booleans.
     """
     kept = _call(batch, text) if is_function(text) else _evaluate(batch, text)
     if not pa.types.is_boolean(kept.type) or len(kept) != batch.num_rows:
         raise InfeedError(
-            f"{len(kept)} values of type {kept.type} for {batch.num_rows} rows",
+            f"the filter returned {len(kept)} values of type {kept.type} for {batch.num_rows} rows",
             where=f"filter {text!r}",
-            do="give one boolean a row",
+            do="return one boolean for each row",
         )
     return kept.fill_null(False)
 
 
 def is_function(text: str) -> bool:
-    """Whether a filter names a function."""
+    """Return whether a filter names a function."""
     return bool(_FUNCTION.fullmatch(text))
 
 
 @functools.cache
 def parse(text: str) -> pc.Expression:
-    """Raises InfeedError on what is not an expression of the kind that this module's head describes."""
+    """Parse a filter. Raises InfeedError if the syntax is not supported; see the module's docstring."""
     try:
         body = ast.parse(text.strip(), mode="eval").body
         _check_depth(body)
         return _translate(body)
     except (SyntaxError, RecursionError, MemoryError, _UnknownError, pa.ArrowInvalid) as error:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        raise InfeedError(f"cannot read the filter: {error}", where=f"filter {shown!r}", do=_EXAMPLE) from error
+        raise InfeedError(f"cannot parse the filter: {error}", where=f"filter {shown!r}", do=_EXAMPLE) from error
 
 
 def _check_depth(body: ast.expr) -> None:
-    """Arrow evaluates an expression by recursion, which a deep one ends by a signal."""
+    """Limit the depth, because Arrow evaluates expressions recursively and a deep one crashes the process."""
     level: list[ast.AST] = [body]
     for _ in range(_DEEPEST):
         level = [inner for node in level for inner in ast.iter_child_nodes(node)]
         if not level:
             return
-    raise _UnknownError(f"nested more than {_DEEPEST} deep")
+    raise _UnknownError(f"it is nested deeper than {_DEEPEST} levels")
 
 
 class _UnknownError(Exception):
-    """A piece of Python that has no meaning here."""
+    """Python syntax that filters do not support."""
 
 
 def _evaluate(batch: pa.RecordBatch, text: str) -> pa.Array:
-    from pyarrow import dataset  # brings pandas, which takes most of a second
+    from pyarrow import dataset  # imports pandas, which takes most of a second
 
     expression = parse(text)
     try:
         table = dataset.dataset(_with_times(batch)).to_table(columns={"kept": expression})
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
-        told = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         names = ", ".join(batch.schema.names[:10])
         raise InfeedError(
-            f"the filter does not fit: {told}", where=f"filter {text!r}", do=f"columns: {names}"
+            f"the filter does not fit the data: {reason}", where=f"filter {text!r}", do=f"use the columns {names}"
         ) from error
     return table["kept"].combine_chunks() if batch.num_rows else pa.array([], table.schema.field("kept").type)
 
 
 def _with_times(batch: pa.RecordBatch) -> pa.Table:
-    """Dates as timestamps: Arrow 10 compares no other dates with those."""
+    """Convert dates to timestamps, because Arrow 10 cannot compare other dates with timestamps."""
     table = pa.Table.from_batches([batch])
     for number, column in enumerate(batch.schema):
         if pa.types.is_date(column.type):
@@ -159,7 +157,7 @@ def _time(text: str) -> pa.Scalar:
             return pc.cast(pa.scalar(text), kind)
         except pa.ArrowInvalid:  # noqa: PERF203 (at most twice)
             continue
-    raise _UnknownError(f"`{text}` is no time such as 2020-01-31T12:00:00, or 2020-01-31T12:00:00Z")
+    raise _UnknownError(f"`{text}` is not a time such as 2020-01-31T12:00:00 or 2020-01-31T12:00:00Z")
 
 
 def _constant(node: ast.expr) -> Any:

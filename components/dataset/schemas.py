@@ -1,4 +1,4 @@
-"""One flat schema for many files: structs become columns, and files that differ a little are read as one.
+"""Unify the schemas of several files into one flat schema, in which nested fields are columns.
 
     {"trip": {"fare": 1.5, "tips": null}}  ->  trip.fare = 1.5, trip.tips = null
 
@@ -29,14 +29,14 @@ class FileSchema:
 
 
 def flatten_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of `flatten_batch`; what the file says beside names and types is left out."""
+    """Return the schema of `flatten_batch`, without metadata."""
     while any(types.is_struct(field.type) for field in schema):
         schema = pa.schema([inner for field in schema for inner in field.flatten()])
     return pa.schema([(field.name, field.type) for field in schema])
 
 
 def flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A column for every field of a nested struct, named with dots."""
+    """Replace structs by a column for each nested field, with a dotted name."""
     while any(types.is_struct(field.type) for field in batch.schema):
         table = pa.Table.from_batches([batch]).flatten()
         arrays = [one.chunk(0) if one.num_chunks else pa.array([], one.type) for one in table.columns]
@@ -45,20 +45,20 @@ def flatten_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def is_nested(column: pa.DataType) -> bool:
-    """Whether the rows of a flat column hold lists of objects or of lists."""
+    """Return whether a flat column holds lists of objects or lists of lists."""
     return example_types.is_list(column) and _is_composite(column.value_type)
 
 
 def flatten_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A flat batch with a list column for each field of the objects in lists, named with dots.
+    """Replace lists of objects by a list column for each field, with a dotted name.
 
-    A list of lists becomes one list. What is null within a list is left out of it.
+    A list of lists becomes one list. Nulls inside lists are dropped.
 
         {"items": [{"price": 2}, {"price": 3, "tags": ["a", "b"]}]}  ->  items.price = [2, 3], items.tags = ["a", "b"]
     """
     while any(is_nested(field.type) for field in batch.schema):
         named = zip(batch.schema.names, batch.columns, strict=True)
-        columns = [pair for name, column in named for pair in _unpacked(name, column)]
+        columns = [pair for name, column in named for pair in _unnest(name, column)]
         batch = pa.RecordBatch.from_arrays([array for _, array in columns], names=[name for name, _ in columns])
     return batch
 
@@ -67,8 +67,8 @@ def _is_composite(item: pa.DataType) -> bool:
     return bool(types.is_struct(item)) or example_types.is_list(item)
 
 
-def _unpacked(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """The columns that take the place of one: itself, one for each field of its objects, or the lists in it joined."""
+def _unnest(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield the columns that replace a column: itself, its fields, or its joined lists."""
     if not is_nested(column.type):
         yield name, column
         return
@@ -84,22 +84,21 @@ def _unpacked(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _lists(values: pa.Array, bounds: npt.NDArray[np.int64], missing: pa.BooleanArray) -> pa.Array:
-    """Row i holds the values from bounds[i] to bounds[i + 1] that are not null; a row that is `missing` is null."""
+    """Return lists of the non-null values from bounds[i] to bounds[i + 1]. Rows in `missing` are null."""
     kept = np.concatenate([[0], np.cumsum(values.is_valid().to_numpy(zero_copy_only=False))])
     offsets = pa.array(kept[bounds], pa.int64(), mask=np.append(missing.to_numpy(zero_copy_only=False), False))
     return pa.LargeListArray.from_arrays(offsets, values.drop_null())
 
 
 def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda name: True) -> pa.Schema:
-    """The flat schema that all files can be read with: columns that a file lacks are null there.
+    """Return the flat schema that all files can be read with. Columns that a file lacks are null there.
 
     Args:
-      found: the schema of each file.
-      wanted: whether a column, by its flat name, is read at all; what the others hold does not matter.
+      found: schema of each file.
+      wanted: returns whether a column, by its flat name, is read. Other columns are ignored.
 
     Raises:
-      InfeedError: a type without a place in a tf.Example, a name that stands twice in a file, or two files whose types
-        of a column do not go together; each with the files.
+      InfeedError: a tf.Example cannot hold a type, a name occurs twice, or the types of two files conflict.
     """
     merged: dict[str, tuple[pa.DataType, str]] = {}
     for one in found:
@@ -119,7 +118,7 @@ def unify(found: Sequence[FileSchema], wanted: Callable[[str], bool] = lambda na
 
 
 def fill(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A flat batch with the columns and types of `schema`; a column that it lacks is null."""
+    """Convert a flat batch to `schema`. Columns that it lacks are null."""
     if batch.schema.equals(schema, check_metadata=False):
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     places = {name: place for place, name in enumerate(batch.schema.names)}
@@ -139,7 +138,7 @@ def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
 def _check(flat: pa.Schema, path: str) -> None:
     twice = sorted(name for name, count in Counter(flat.names).items() if count > 1)
     if twice:
-        raise InfeedError(f"column {twice[0]!r} stands there twice", where=path, do="give each column its own name")
+        raise InfeedError(f"column {twice[0]!r} occurs twice", where=path, do="give each column its own name")
     for field in flat:
         _check_type(field, path)
 
@@ -152,7 +151,7 @@ def _check_type(field: pa.Field, path: str) -> None:
 
 
 def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """A type that holds the values of both without loss; None where there is none."""
+    """Return a type that holds the values of both without loss, or None."""
     if one == other or types.is_null(other):
         return one
     if types.is_null(one):
@@ -162,12 +161,12 @@ def _common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if (types.is_float32(one) and types.is_float64(other)) or (types.is_float64(one) and types.is_float32(other)):
         return pa.float64()
     for text, large in ((_TEXT, pa.large_string()), (_BINARY, pa.large_binary())):
-        if _plain(one) in text and _plain(other) in text:
+        if _without_dictionary(one) in text and _without_dictionary(other) in text:
             return large
     return None
 
 
-def _plain(column: pa.DataType) -> pa.DataType:
+def _without_dictionary(column: pa.DataType) -> pa.DataType:
     return column.value_type if types.is_dictionary(column) else column
 
 

@@ -1,4 +1,4 @@
-"""How many shards a split gets, and which records go into which: arithmetic only."""
+"""Choose the number of shards of a split, and assign records to shards."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 from infeed.components.checks import at_least, refused
 from infeed.components.units import size
 
-MIN_BYTES = 10_000_000  # smaller files cost more to open than to read
-TARGET_BYTES = 128 << 20  # what object stores and TensorFlow's performance guide both ask for
-READERS_PER_HOST = 10  # what a parallel interleave keeps open at a time
+MIN_BYTES = 10_000_000  # opening a smaller file takes longer than reading it
+TARGET_BYTES = 128 << 20  # recommended by object stores and TensorFlow's performance guide
+READERS_PER_HOST = 10  # files that a parallel interleave keeps open
 
 
 @dataclass(frozen=True)
 class ShardOptions:
-    """Bounds of the shard rule, in bytes of records before compression; `count` overrides the rule."""
+    """Bounds of the shard rule, in bytes of records before compression. `count` overrides the rule."""
 
     count: int | None = None
     min_bytes: int = MIN_BYTES
@@ -30,12 +30,12 @@ class ShardOptions:
         at_least(self, 1, "count", "min_bytes", "target_bytes", "readers_per_host", "hosts")
         if self.min_bytes > self.target_bytes:
             what = f"min_bytes is {self.min_bytes}, more than target_bytes, which is {self.target_bytes}"
-            raise refused(self, "min_bytes", "give a min_bytes no larger than target_bytes", what)
+            raise refused(self, "min_bytes", "use a min_bytes of at most target_bytes", what)
 
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """A number of shards, at least 1, and why."""
+    """A number of shards, at least 1, and the reason."""
 
     count: int
     reason: str
@@ -43,7 +43,7 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class Part:
-    """A run of records, and how many bytes they take together."""
+    """A run of records and their size in bytes."""
 
     records: int
     bytes: int
@@ -51,13 +51,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Deal:
-    """Which records go into which of some windows; over all windows, every record exactly once.
+    """The assignment of records to windows. Every record belongs to exactly one window.
 
     Attributes:
-      windows: how many there are.
-      bytes: of all records together.
-      interleave: True deals records out one by one, so that every part reaches every window, as a shuffle wants, and no
-        window has two records more than another; False gives each window a run of the input, of about as many bytes.
+      windows: number of windows.
+      bytes: size of all records.
+      interleave: True deals records one by one, so that every part reaches every window and sizes differ by at most one
+        record, as a shuffle requires. False gives each window a run of the input of about equal bytes.
     """
 
     windows: int
@@ -65,15 +65,15 @@ class Deal:
     interleave: bool
 
     def bounds(self, part: Part, before: Part, windows: range) -> npt.NDArray[np.int64]:
-        """Return where the windows begin in a part: the number of the first record of each, and the end of the last.
+        """Return the start of each window in a part, and the end of the last.
 
         Args:
-          part: some records that follow one another.
-          before: all records before them.
-          windows: neighboring ones.
+          part: consecutive records.
+          before: all records before the part.
+          windows: neighboring windows.
 
         Returns:
-          int64 [len(windows) + 1], from 0 to the number of the part's records.
+          int64 [len(windows) + 1], record indices from 0 to the number of records of the part.
         """
         limits = range(windows.start, windows.stop + 1)
         if self.interleave:
@@ -88,23 +88,25 @@ class Deal:
         return range(before.bytes * self.windows // self.bytes, min(stop, self.windows))
 
     def _dealt(self, records: int, limits: range) -> npt.NDArray[np.int64]:
-        """How many of `records` records go to the windows before each limit when they are dealt out one by one."""
+        """Return how many of the first `records` records go to windows before each limit, dealt one by one."""
         rounds, left_over = divmod(records, self.windows)
         numbers = np.arange(limits.start, limits.stop, dtype=np.int64)
         before: npt.NDArray[np.int64] = rounds * numbers + np.minimum(left_over, numbers)
         return before
 
     def _within(self, part: Part, before: int, limit: int) -> int:
-        """How many of a part's records lie in the windows before `limit`, taken as all of one size."""
+        """Return how many of a part's records belong to windows before `limit`, assuming equal sizes."""
         numerator = part.records * (limit * self.bytes - before * self.windows)
         return min(max(numerator // max(part.bytes * self.windows, 1), 0), part.records)
 
 
 def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardPlan:
-    """The number of shards for one split.
+    """Choose the number of shards of a split.
 
-    As many as keep each at or under `target_bytes`; at least `readers_per_host * hosts` where that leaves each at
-    `min_bytes` or more; then a multiple of `hosts`; never more than there are records, and at least 1.
+    The rule uses the smallest number that keeps each shard at or below `target_bytes`. If shards stay at `min_bytes` or
+    more, it uses at least `readers_per_host * hosts`. The number is rounded up to a multiple of `hosts`, and is at
+    least 1
+    and at most the number of records.
     """
     if options.count is not None:
         return _at_most(records, options.count, f"{options.count} asked for")

@@ -1,12 +1,12 @@
-"""Which split a row belongs to: TFX's own rule, by hash buckets, or one of four others.
+"""Assign rows to splits, by TFX's hash buckets or by one of four other rules.
 
-`Buckets` names the splits and their shares. Without more, TFX's rule applies to the record or to one feature. A
-`SplitBy` says otherwise:
+`Buckets` names the splits and their shares. By default, TFX's rule hashes the record or one feature. A `SplitBy`
+selects another rule:
 
-    ByColumns    hash of some columns and a salt: rows that agree in them stay together
-    ByLabel      stratified: each label is divided by the shares, not in the mean but each time
-    ByTime       the splits in order, cut at given times
-    ByName       a column holds the name of the split
+    ByColumns    hash of some columns and a salt: rows with equal values stay together
+    ByLabel      stratified: each label is divided exactly by the shares
+    ByTime       the splits in order, divided at given times
+    ByName       a column names the split
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from infeed.components.dataset.encode import encode_examples, encode_feature
 from infeed.components.dataset.records import values_of
 from infeed.components.errors import InfeedError
 
-_WORD_BITS = 32  # a word of the hash; remainder * 2^32 stays within 64 bits
+_WORD_BITS = 32  # bits of a word of the hash, so that remainder * 2^32 fits into 64 bits
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """Splits by name with their shares: `{"train": 2, "eval": 1}` sends two records of three to train.
+    """The splits and their shares: `{"train": 2, "eval": 1}` assigns two thirds of the records to train.
 
     Attributes:
       shares: (name, number of buckets) of each split, in order.
-      feature: hash this feature's value, not the whole record, so that equal values stay together.
+      feature: feature to hash instead of the whole record, so that equal values stay together.
     """
 
     shares: tuple[tuple[str, int], ...]
@@ -47,16 +47,16 @@ class Buckets:
     def __post_init__(self) -> None:
         names = [name for name, _ in self.shares]
         if not names or len(set(names)) < len(names) or not all(names):
-            raise InfeedError(f"splits named {names}", where="splits", do="give each split a name of its own")
+            raise InfeedError(f"the splits are named {names}", where="splits", do="give each split its own name")
         if any("/" in name for name in names):
             raise InfeedError(
-                f"splits named {names}", where="splits", do="leave / out of their names: each is a folder"
+                f"the splits are named {names}", where="splits", do="remove / from the names, which are folder names"
             )
         for name, share in self.shares:
             if share < 1:
-                raise InfeedError(f"{share} buckets for split {name!r}", where="splits", do="give 1 or more")
+                raise InfeedError(f"split {name!r} has {share} buckets", where="splits", do="use 1 or more")
         if (total := sum(share for _, share in self.shares)) > 1 << _WORD_BITS:
-            raise InfeedError(f"{total} buckets in all", where="splits", do=f"give at most {1 << _WORD_BITS}")
+            raise InfeedError(f"there are {total} buckets", where="splits", do=f"use at most {1 << _WORD_BITS}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,11 +65,11 @@ class Buckets:
 
 @dataclass(frozen=True)
 class ByColumns:
-    """Splits by the hash of some columns' values: groups that must not be torn apart. A null is a value like others.
+    """Split by the hash of some columns, so that groups stay together. A null is a value like any other.
 
     Attributes:
-      columns: rows that agree in all of these are in one split.
-      salt: another salt gives another division.
+      columns: columns that identify a group.
+      salt: text added to the hash. Another salt divides differently.
     """
 
     columns: tuple[str, ...]
@@ -79,12 +79,12 @@ class ByColumns:
     def __post_init__(self) -> None:
         as_tuples(self, "columns")
         if not self.columns:
-            raise refused(self, "columns", "name one or more", "no columns to split by")
+            raise refused(self, "columns", "use one or more columns", "columns is empty")
 
 
 @dataclass(frozen=True)
 class ByLabel:
-    """Stratified: the rows of each value of `column` are divided by the shares; an odd one goes to an earlier split."""
+    """Stratified split: the rows of each value of `column` are divided by the shares, remainders to earlier splits."""
 
     column: str
     how: Literal["label"] = field(default="label", kw_only=True)
@@ -92,11 +92,11 @@ class ByLabel:
 
 @dataclass(frozen=True)
 class ByTime:
-    """The first split takes what is before the first cut, the next what is before the second, the last the rest.
+    """Split by time: the first split takes values before the first cut, the last split those from the last cut on.
 
     Attributes:
-      column: dates, timestamps, numbers, or text that sorts by time, such as ISO dates; without nulls.
-      cuts: one fewer than there are splits, ascending, written as the column's values are.
+      column: dates, timestamps, numbers, or text that sorts by time, such as ISO dates, without nulls.
+      cuts: ascending limits, one fewer than splits, in the format of the column's values.
     """
 
     column: str
@@ -106,7 +106,7 @@ class ByTime:
 
 @dataclass(frozen=True)
 class ByName:
-    """A column of text holds the name of each row's split."""
+    """Split by a text column that names the split of each row."""
 
     column: str
     how: Literal["name"] = field(default="name", kw_only=True)
@@ -116,31 +116,31 @@ SplitBy = ByColumns | ByLabel | ByTime | ByName
 
 
 def check_splits(buckets: Buckets, split_by: SplitBy | None) -> None:
-    """Raises InfeedError where the rule and the splits do not fit together."""
+    """Raise InfeedError if the rule does not fit the splits."""
     if split_by is not None and buckets.feature is not None:
         raise InfeedError(
-            f"split by feature {buckets.feature!r} and by {split_by.how}", where="splits", do="choose one of the two"
+            f"split by feature {buckets.feature!r} and by {split_by.how}", where="splits", do="use only one of the two"
         )
     if isinstance(split_by, ByTime) and len(split_by.cuts) != len(buckets.names) - 1:
         raise InfeedError(
             f"{len(split_by.cuts)} cuts for the splits {', '.join(buckets.names)}",
             where=f"split by column {split_by.column!r}",
-            do="give one cut fewer than there are splits",
+            do="use one cut fewer than splits",
         )
 
 
 def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | ByTime | ByName) -> Numbers:
-    """The index into `buckets.names` of each row.
+    """Return the index into `buckets.names` of each row.
 
     Raises:
-      InfeedError: no such column, one of the wrong type, or a value that belongs to no split.
+      InfeedError: the column does not exist or has the wrong type, or a value belongs to no split.
     """
     if isinstance(split_by, ByColumns):
         return assign_splits(values_of(_group_keys(batch, split_by)), buckets)
     where = f"split by column {split_by.column!r}"
     values = column_of(batch, split_by.column, where)
     if values.is_null(nan_is_null=True).true_count:
-        raise InfeedError("an empty value", where=where, do="filter such rows out, or choose another column")
+        raise InfeedError("a value is empty", where=where, do="filter out such rows, or use another column")
     if isinstance(split_by, ByTime):
         return _by_time(values, split_by.cuts, where)
     return _by_name(values, buckets.names, where)
@@ -149,12 +149,13 @@ def assign_rows(batch: pa.RecordBatch, buckets: Buckets, split_by: ByColumns | B
 def assign_by_record(
     batch: pa.RecordBatch, examples: pa.LargeBinaryArray, buckets: Buckets, *, empty_lists: bool
 ) -> Numbers:
-    """The index into `buckets.names` of each row, as TFX's CsvExampleGen has it.
+    """Return the index into `buckets.names` of each row, by the rule of TFX's CsvExampleGen.
 
-    TFX hashes its own bytes, with an empty list for a null; splits go by these even where others are written.
+    TFX hashes records that have an empty list for a null. The split follows these bytes even if other bytes are
+    written.
 
     Args:
-      examples: what `encode_examples(batch, empty_lists=empty_lists)` gave.
+      examples: result of `encode_examples(batch, empty_lists=empty_lists)`.
     """
     keys = list(values_of(examples))
     missing = [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns if column.null_count]
@@ -167,39 +168,39 @@ def assign_by_record(
 
 
 def assign_by_feature(batch: pa.RecordBatch, feature: str, buckets: Buckets) -> Numbers:
-    """The index into `buckets.names` of each row, as TFX has it where it splits by a feature.
+    """Return the index into `buckets.names` of each row, by TFX's rule for a partition feature.
 
     Raises:
-      InfeedError: no such column, one of the wrong type, or a null, where TFX would fail as well.
+      InfeedError: the column does not exist, has the wrong type, or has a null, for which TFX fails too.
     """
     where = f"split by feature {feature!r}"
     column = column_of(batch, feature, where)
     if example_types.kind_of(column.type) not in ("int", "bytes"):
-        raise InfeedError(f"a column of type {column.type}", where=where, do="choose a column of integers or text")
+        raise InfeedError(f"the type is {column.type}", where=where, do="use a column of integers or text")
     if column.null_count:
-        raise InfeedError("an empty value", where=where, do="choose a column without empty values")
+        raise InfeedError("a value is empty", where=where, do="use a column without empty values")
     return assign_splits(values_of(encode_feature(column, feature)), buckets)
 
 
 def assign_splits(keys: Iterable[bytes], buckets: Buckets) -> npt.NDArray[np.int64]:
-    """The index into `buckets.names` of each key.
+    """Return the index into `buckets.names` of each key.
 
-    sha256 of the key as one big-endian integer, modulo the total of buckets, then the split whose range it falls into:
-    with deterministic tf.Example bytes as keys, exactly the split that TFX's ExampleGen gives.
+    The sha256 of the key as a big-endian integer, modulo the number of buckets, selects the split. For deterministic
+    tf.Example bytes, the result equals that of TFX's ExampleGen.
     """
     limits = np.cumsum([share for _, share in buckets.shares])
     return np.searchsorted(limits, _remainders(_digests(keys), int(limits[-1])), side="right")
 
 
 def _digests(keys: Iterable[bytes]) -> npt.NDArray[np.uint64]:
-    """sha256 of each key as eight 32-bit words, the most significant first: [n, 8]."""
+    """Return the sha256 of each key as eight 32-bit words, most significant first: [n, 8]."""
     sha256 = hashlib.sha256
     digests = b"".join([sha256(key).digest() for key in keys])
     return np.frombuffer(digests, ">u4").reshape(-1, 256 // _WORD_BITS).astype(np.uint64)
 
 
 def _remainders(words: npt.NDArray[np.uint64], divisor: int) -> npt.NDArray[np.int64]:
-    """Long division of each row of words, all rows at once: [n]."""
+    """Divide each row of words by long division, all rows at once: [n]."""
     remainders = np.zeros(len(words), np.uint64)
     for word in words.T:
         remainders = ((remainders << np.uint64(_WORD_BITS)) + word) % np.uint64(divisor)
@@ -207,15 +208,15 @@ def _remainders(words: npt.NDArray[np.uint64], divisor: int) -> npt.NDArray[np.i
 
 
 def column_of(batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
-    """Raises InfeedError where there is no such column."""
+    """Return a column. Raises InfeedError if it does not exist."""
     if name not in batch.schema.names:
         names = ", ".join(batch.schema.names[:10])
-        raise InfeedError(f"no such column: {name!r}", where=where, do=f"choose one of {names}")
+        raise InfeedError(f"there is no column {name!r}", where=where, do=f"use one of {names}")
     return batch.column(batch.schema.get_field_index(name))
 
 
 def _group_keys(batch: pa.RecordBatch, split_by: ByColumns) -> pa.LargeBinaryArray:
-    """Salt and values end to end; each value brings its own length, so that no two groups run into each other."""
+    """Join salt and values. Each value has a length prefix, so that distinct groups have distinct keys."""
     where = f"split by columns {', '.join(split_by.columns)}"
     features = [encode_feature(column_of(batch, name, where), name) for name in split_by.columns]
     salt, nothing = (pa.scalar(text, pa.large_binary()) for text in (split_by.salt.encode(), b""))
@@ -224,9 +225,9 @@ def _group_keys(batch: pa.RecordBatch, split_by: ByColumns) -> pa.LargeBinaryArr
 
 def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
     values = _comparable(values)
-    limits = [_cut(cut, values.type, where) for cut in cuts]
+    limits = [_parse_cut(cut, values.type, where) for cut in cuts]
     if any(pc.less(after, before).as_py() for before, after in itertools.pairwise(limits)):
-        raise InfeedError(f"cuts {', '.join(cuts)} are not in order", where=where, do="give the earliest first")
+        raise InfeedError(f"the cuts {', '.join(cuts)} are not ascending", where=where, do="sort them")
     passed = np.zeros(len(values), np.int64)
     for limit in limits:
         passed += pc.greater_equal(values, limit).to_numpy(zero_copy_only=False)
@@ -234,7 +235,7 @@ def _by_time(values: pa.Array, cuts: tuple[str, ...], where: str) -> Numbers:
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """The same values in a type that Arrow reads from text."""
+    """Convert values to a type that Arrow can parse from text."""
     if pa.types.is_dictionary(values.type):
         return values.dictionary_decode()
     if pa.types.is_date(values.type):
@@ -242,11 +243,11 @@ def _comparable(values: pa.Array) -> pa.Array:
     return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values
 
 
-def _cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:
+def _parse_cut(text: str, to: pa.DataType, where: str) -> pa.Scalar:
     try:
         return pc.cast(pa.scalar(text), to)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InfeedError(f"cut {text!r} does not read as {to}", where=where, do="write it as the column has it") from (
+        raise InfeedError(f"cut {text!r} is not of type {to}", where=where, do="use the format of the column") from (
             error
         )
 
@@ -256,9 +257,9 @@ def _by_name(values: pa.Array, names: tuple[str, ...], where: str) -> Numbers:
     if numbers.null_count:
         stranger = values.filter(numbers.is_null())[0].as_py()
         raise InfeedError(
-            f"no split named {stranger!r}",
+            f"there is no split {stranger!r}",
             where=where,
-            do=f"name it beside {', '.join(names)}, or filter such rows out",
+            do=f"add the split to {', '.join(names)}, or filter out such rows",
         )
     return np.asarray(numbers, np.int64)
 
@@ -267,4 +268,4 @@ def _texts(values: pa.Array, where: str) -> pa.Array:
     try:
         return values.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InfeedError(f"a column of type {values.type}", where=where, do="choose a column of text") from error
+        raise InfeedError(f"the type is {values.type}", where=where, do="use a column of text") from error

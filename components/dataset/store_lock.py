@@ -25,15 +25,15 @@ _SETTLES = 1.0  # seconds until two concurrent writers read the same text
 
 @contextmanager
 def alone_on_store(path: str, *, where: str, do: str) -> Iterator[None]:
-    """Hold the lock inside; the object is removed in the end.
+    """Hold the lock inside the body, and remove the lock object afterwards.
 
     Args:
-      path: of the object.
+      path: path of the lock object.
       where: folder that the lock protects, for the error.
-      do: what the user of the second process can do.
+      do: remedy for the user of the other process.
 
     Raises:
-      InfeedError: another process holds the lock, and the error names it.
+      InfeedError: another process holds the lock. The error names it.
     """
     _refuse_if(_is_held(path), path, where, do)
     mine = json.dumps({**this_process(), "token": uuid.uuid4().hex}).encode()
@@ -61,12 +61,12 @@ def _is_held(path: str) -> bool:
 def _refuse_if(held: bool, path: str, where: str, do: str) -> None:
     if held:
         owner = ""
-        with suppress(OSError):  # it may have ended meanwhile
+        with suppress(OSError):  # the owner may have released the lock meanwhile
             owner = owner_of(files.read_bytes(path))
-        raise InfeedError(f"another process is writing there{owner}", where=where, do=do)
+        raise InfeedError(f"another process is writing to it{owner}", where=where, do=do)
 
 
 def _renew(path: str, mine: bytes, ended: threading.Event) -> None:
     while not ended.wait(_EVERY):
-        with suppress(OSError, InfeedError):  # it is tried again, three times before the lock is stale
+        with suppress(OSError, InfeedError):  # retried three times before the lock is stale
             files.write_bytes(path, mine)

@@ -1,8 +1,8 @@
-"""One way to run a function over the shards of a dataset: in this process, on several, or on a Beam runner.
+"""Run a function over the shards of a dataset: in this process, on several processes, or on a Beam runner.
 
     with choose(work, beam_args, ...) as engine:
-        counted = engine.reduce(count, shards, merge)  # a partial of each shard, merged as a tree of neighbors
+        counted = engine.reduce(count, shards, merge)  # one partial result for each shard, merged as a tree
         written = list(engine.map(partial(write, counted=counted), shards))  # in the order of the shards
 
-`engine` holds the interface and the tree, `processes` and `on_beam` the other two engines, `choice` the rule.
+`engine` has the interface and the tree, `processes` and `on_beam` the other engines, and `choice` the choice.
 """

@@ -1,4 +1,4 @@
-"""Which engine does a piece of work, and why: the one rule for all components and commands."""
+"""Choose the engine for a piece of work. All components and commands use this rule."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do.
+    """A description of the work.
 
     Attributes:
       does: verb for the log, such as "evaluates".
-      items: how many there are.
-      bytes: on disk, of all items together.
-      bytes_per_process: of which a further process takes as long as it takes to start.
-      memory_per_process: bytes that a process holds at most.
-      noun: of an item.
-      alone: why this has to be done in one process, if it has to; empty otherwise.
+      items: number of items.
+      bytes: size of all items on disk.
+      bytes_per_process: bytes that take as long to process as a process takes to start.
+      memory_per_process: maximum memory of a process in bytes.
+      noun: name of an item.
+      alone: why the work must be done in one process, or "".
     """
 
     does: str
@@ -50,12 +50,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The way to a Beam runner.
+    """Access to a Beam runner.
 
     Attributes:
-      options: Beam's options, of which `--runner` names it.
-      make_pipeline: returns a pipeline on it.
-      shared: folder that all workers see.
+      options: Beam's options. `--runner` names the runner.
+      make_pipeline: returns a pipeline on the runner.
+      shared: folder that all workers can access.
     """
 
     options: Sequence[str]
@@ -64,26 +64,27 @@ class Cluster:
 
 
 def choose(work: Work, cluster: Cluster | None = None, processes: int | None = None) -> Engine:
-    """Return the engine for some work, and log it with the reason.
+    """Return the engine for some work, and log the choice with the reason.
 
-    A runner that is not local is always used. Otherwise as many processes as pay do the work, unless the options
-    (`--direct_num_workers`) or the caller say how many.
+    A runner that is not local is always used. Otherwise the number of processes follows from the work, unless the
+    options
+    (`--direct_num_workers`) or the caller set it.
 
     Args:
-      cluster: Beam's options and what belongs to them; None where there are none.
-      processes: that the caller asks for.
+      cluster: Beam's options. None if there are none.
+      processes: number of processes that the caller requests.
 
     Raises:
-      InfeedError: an option of Beam's that cannot be.
+      InfeedError: an option of Beam is invalid.
     """
     named = Named.of(cluster.options if cluster else ())
     if cluster and named.is_cluster:
         engine: Engine = OnBeam(cluster.make_pipeline, cluster.shared, named.runner)
-        reason = "--runner names it"
+        reason = "--runner selects it"
     else:
         count, reason = _processes(work, processes or named.workers)
         engine = Processes(count) if count > 1 else Here()
-    # TFX shows warnings of its nodes, and nothing less; a program that calls a function of ours is not to be warned.
+    # TFX shows only warnings of its nodes. Programs that call our functions should see no warning.
     _log.log(logging.WARNING if cluster else logging.INFO, "%s, %s: %s", work, engine.place, reason)
     progress.place(engine.place if not isinstance(engine, Here) else "")
     return engine
@@ -98,11 +99,11 @@ class HasBytes(Protocol):
 
 @dataclass(frozen=True)
 class ChosenMap:
-    """Like `map`, over items of known sizes; each call chooses its engine.
+    """A function like `map` over items of known sizes. Each call chooses its engine.
 
     Attributes:
-      does, bytes_per_process: as those of `Work`.
-      cluster, processes: as the arguments of `choose`.
+      does, bytes_per_process: see `Work`.
+      cluster, processes: see `choose`.
     """
 
     does: str
@@ -112,11 +113,11 @@ class ChosenMap:
 
     @property
     def is_on_cluster(self) -> bool:
-        """Whether each call runs on the Beam runner that the options name."""
+        """Whether calls run on the Beam runner that the options name."""
         return self.cluster is not None and Named.of(self.cluster.options).is_cluster
 
     def __call__(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
-        """Yield `function(item)` for each item, in their order; see `Engine.map`."""
+        """Yield `function(item)` for each item in order; see `Engine.map`."""
         if there := list(items):
             work = Work(self.does, len(there), sum(item.bytes for item in there), self.bytes_per_process)
             with choose(work, self.cluster, self.processes) as engine:
@@ -124,17 +125,17 @@ class ChosenMap:
 
 
 def _processes(work: Work, asked: int | None) -> tuple[int, str]:
-    """How many, and why."""
+    """Return the number of processes, and the reason."""
     if work.alone:
         return 1, work.alone
     if asked:
-        return min(asked, max(1, work.items)), f"--direct_num_workers or the caller asks for {asked}"
+        return min(asked, max(1, work.items)), f"--direct_num_workers or the caller requests {asked}"
     fit = machine.memory_bytes() // work.memory_per_process
     limits = {
-        "as many as there are items": work.items,
-        "one a core": machine.cpus(),
+        "one for each item": work.items,
+        "one for each core": machine.cpus(),
         f"each takes up to {size(work.memory_per_process)} of memory": fit,
-        f"a process pays from {size(work.bytes_per_process)} on": work.bytes // work.bytes_per_process,
+        f"each needs at least {size(work.bytes_per_process)} of input": work.bytes // work.bytes_per_process,
     }
     reason = min(limits, key=lambda one: limits[one])
     return max(1, limits[reason]), reason

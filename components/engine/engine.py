@@ -1,4 +1,4 @@
-"""The interface of all engines, the tree in which they merge, and the engine that is this process."""
+"""The interface of engines, the tree that merges results, and the engine that runs in this process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 A = TypeVar("A")
 B = TypeVar("B")
 S = TypeVar("S")
-FAN_IN = 16  # results that are merged at a time
+FAN_IN = 16  # results merged at a time
 
 
 class Engine(abc.ABC):
-    """Runs functions over items; a context manager, which frees its workers on leaving.
+    """Runs functions over items. A context manager that frees its workers on exit.
 
-    Functions and items of engines other than `Here` must pickle. Items are small, such as a path and a range of
-    records; what is read and written goes through files that every worker sees.
+    Functions and items of engines other than `Here` must be picklable. Items are small, such as a path and a range of
+    records. Data travels through files that every worker can access.
 
     Attributes:
       place: where the work is done, such as "on 4 processes".
@@ -30,23 +30,23 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
-        """Yield `function(item)` for each item, in the order of the items.
+        """Yield `function(item)` for each item in order.
 
         Raises:
-          InfeedError: the first error of a worker, as the worker raised it; or a worker was killed twice at one item.
+          InfeedError: the first error of a worker, or a worker was killed twice at one item.
         """
 
     def reduce(self, function: Callable[[A], B], items: Iterable[A], merge: Callable[[B, B], B], /) -> B:
-        """Merge `function(item)` of all items, neighbors with neighbors, in the order of the items.
+        """Merge `function(item)` of all items as a tree of neighbors, in order.
 
-        The tree is the same in every engine, so the result is the same to the last bit, even where `merge` rounds.
+        The tree is the same in every engine, so results are bit-identical even if `merge` rounds.
 
         Args:
-          merge: merges two neighbors; may change and return the first.
+          merge: merges two neighbors. May modify and return the first.
 
         Raises:
           ValueError: there are no items.
-          InfeedError: as `map`.
+          InfeedError: see `map`.
         """
         tree = Tree(merge)
         for result in self.map(function, items):
@@ -62,7 +62,7 @@ class Engine(abc.ABC):
 
 
 class Here(Engine):
-    """This process."""
+    """The engine that runs in this process."""
 
     place = "in this process"
 
@@ -71,7 +71,7 @@ class Here(Engine):
 
 
 class Tree(Generic[B]):
-    """Merges results as they come: FAN_IN neighbors into one, FAN_IN of those into one, and so on.
+    """Merges results as they arrive: FAN_IN neighbors into one, FAN_IN of those into one, and so on.
 
     Holds at most FAN_IN results of each level.
     """
@@ -81,7 +81,7 @@ class Tree(Generic[B]):
         self._levels: list[list[B]] = [[]]
 
     def add(self, result: B, level: int = 0) -> None:
-        """Take the next result."""
+        """Add the next result."""
         if level == len(self._levels):
             self._levels.append([])
         self._levels[level].append(result)
@@ -107,13 +107,13 @@ class Tree(Generic[B]):
 
 @dataclass(frozen=True)
 class WithSetUp(Generic[S, A, B]):
-    """A function of an item and of something that each worker makes once, such as a loaded model.
+    """A function of an item and of an object that each worker creates once, such as a loaded model.
 
-    A worker holds one set-up at a time.
+    A worker holds one such object at a time.
 
     Attributes:
-      function: (what `set_up` made, item) -> result.
-      set_up: called in the worker, before its first item.
+      function: (result of `set_up`, item) -> result.
+      set_up: called in the worker before its first item.
     """
 
     function: Callable[[S, A], B]
@@ -129,5 +129,5 @@ class WithSetUp(Generic[S, A, B]):
         return self.function(made, item)
 
 
-_held: dict[str, Any] = {}  # the set-up of this process
+_held: dict[str, Any] = {}  # result of `set_up` in this process
 _lock = threading.Lock()

@@ -1,9 +1,9 @@
-"""The engine of a Beam runner: each call of `map` or `reduce` is one pipeline.
+"""The engine that uses a Beam runner. Each call of `map` or `reduce` is one pipeline.
 
-Beam carries items and numbers. A result travels as a file in a folder that all workers share, so that no element grows
-with the input: Flink refuses an element that its sort buffer cannot hold, some ten megabytes. A file appears whole
-under the number of its item, so an item that is tried again replaces it, and an item that is finished is not done
-again. The files are pickles, each signed with a key that only this job knows.
+Beam transports only items and numbers. Results travel as files in a shared folder, so that no element grows with the
+input: Flink rejects elements larger than its sort buffer, about ten megabytes. Each file is written atomically under
+the number of its item, so a retry replaces it and a finished item is not repeated. The files are pickles signed with a
+key of this job.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 B = TypeVar("B")
-_READERS = 32  # threads: an object store takes tens of milliseconds for a small file
+_READERS = 32  # threads. A small read from an object store takes tens of milliseconds
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
-_SHARE = "write to a place that all workers share, such as gs://, s3:// or a network disk"
+_SHARE = "write to storage that all workers share, such as gs://, s3://, or a network disk"
 
 
 class OnBeam(Engine):
-    """The runner that Beam's options name.
+    """The engine of the runner that Beam's options name.
 
     Args:
       make_pipeline: returns a pipeline on that runner.
-      shared: folder that this process and all workers see; a folder of its own in it is removed in the end.
-      runner: its name or class.
+      shared: folder that this process and all workers can access. The engine uses a temporary subfolder.
+      runner: name or class of the runner.
     """
 
     def __init__(self, make_pipeline: Callable[[], beam.Pipeline], shared: str, runner: str) -> None:
@@ -55,7 +55,7 @@ class OnBeam(Engine):
         if not numbered:
             return
         with self._results() as results:
-            with _raising_of(results, self.runner), self._make_pipeline() as pipeline:
+            with _worker_errors(results, self.runner), self._make_pipeline() as pipeline:
                 _spread(pipeline, _Call(function, results), numbered)
             yield from results.read_all(len(numbered))
 
@@ -67,7 +67,7 @@ class OnBeam(Engine):
             raise ValueError("there are no items to merge")
         with self._results() as results:
             level, count = 0, len(numbered)
-            with _raising_of(results, self.runner), self._make_pipeline() as pipeline:
+            with _worker_errors(results, self.runner), self._make_pipeline() as pipeline:
                 done = _spread(pipeline, _Call(function, results), numbered)
                 while count > 1:
                     level, count = level + 1, math.ceil(count / FAN_IN)
@@ -90,9 +90,9 @@ class OnBeam(Engine):
 
 
 def _spread(pipeline: beam.Pipeline, call: _Call, numbered: list[tuple[int, Any]]) -> Any:
-    """Root -> numbers of the items that are done.
+    """Return the numbers of finished items.
 
-    Spreads by key: `Reshuffle` of the Dask runner spreads nothing.
+    Distributes items by key, because the Dask runner ignores `Reshuffle`.
     """
     import apache_beam as beam
 
@@ -103,7 +103,7 @@ def _spread(pipeline: beam.Pipeline, call: _Call, numbered: list[tuple[int, Any]
 
 @dataclass(frozen=True)
 class _Results:
-    """Files of results: `0-7` is that of item 7, `1-0` the merge of the first FAN_IN of level 0."""
+    """Result files: `0-7` holds the result of item 7, and `1-0` the merge of the first FAN_IN results of level 0."""
 
     folder: str
     key: bytes = field(repr=False)
@@ -115,22 +115,23 @@ class _Results:
         self._write(self._path(level, number), result)
 
     def read(self, level: int, number: int) -> Any:
-        """
+        """Read a result.
+
         Raises:
-          InfeedError: the worker wrote to a disk that this process does not see, or somebody changed the file.
+          InfeedError: the file is missing, because a worker wrote to another disk, or its signature is wrong.
         """
         return self._read(self._path(level, number))
 
     def read_all(self, count: int) -> Iterator[Any]:
-        """Yield the results of the items, in their order; at most `_READERS` are in memory."""
+        """Yield the results of the items in order. At most `_READERS` are in memory."""
         with ThreadPoolExecutor(_READERS) as readers:
             for first in range(0, count, _READERS):
                 numbers = range(first, min(count, first + _READERS))
                 yield from readers.map(functools.partial(self.read, 0), numbers)
 
     def write_error(self, number: int, error: Exception) -> None:
-        """Keep an error as it was raised: many runners hand on nothing but its text."""
-        with suppress(Exception):  # an error that does not pickle, or a store that fails; the runner has its text
+        """Store an error as raised, because many runners preserve only its text."""
+        with suppress(Exception):  # not picklable, or the store fails. The runner still has the text
             self._write(files.join(self.folder, f"error-{number}"), error)
 
     def error(self) -> Exception | None:
@@ -150,17 +151,17 @@ class _Results:
         try:
             content = files.read_bytes(path)
         except FileNotFoundError as error:
-            raise InfeedError("the result of a worker is not here", where=path, do=_SHARE) from error
+            raise InfeedError("the result of a worker is missing", where=path, do=_SHARE) from error
         pickled = content[_SIGNATURE_BYTES:]
         if not hmac.compare_digest(hmac.digest(self.key, pickled, "sha256"), content[:_SIGNATURE_BYTES]):
-            do = "keep others from writing there, and run again"
-            raise InfeedError("the result of a worker was changed", where=path, do=do)
+            do = "keep other programs from writing there, and run again"
+            raise InfeedError("the result of a worker was modified", where=path, do=do)
         return pickle.loads(pickled)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """(number, its items) -> the number, once the result is written."""
+    """Apply the function to an item, and return its number once the result is written."""
 
     function: Callable[[Any], Any]
     results: _Results
@@ -180,7 +181,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Merge:
-    """(number of a group, its members) -> the number, once the merge is written."""
+    """Merge the results of a group, and return its number once the merge is written."""
 
     merge: Callable[[Any, Any], Any]
     results: _Results
@@ -198,8 +199,8 @@ def _with_neighbors(number: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _raising_of(results: _Results, runner: str) -> Iterator[None]:
-    """Inside, the error of a worker is raised as the worker raised it, without what Beam wraps round it."""
+def _worker_errors(results: _Results, runner: str) -> Iterator[None]:
+    """Replace Beam's error by the error that a worker raised."""
     try:
         with telling_failures(runner):
             yield

@@ -1,4 +1,4 @@
-"""The engine of several processes of this machine."""
+"""The engine that uses several processes of this machine."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from infeed.components.errors import InfeedError
 
 A = TypeVar("A")
 B = TypeVar("B")
-_Future = Future[tuple[Any, dict[str, int]]]  # of the result, and of what the worker has counted for `progress`
-_AHEAD = 4  # items a process that are given out before the oldest result is taken: bounds the results in memory
+_Future = Future[tuple[Any, dict[str, int]]]  # (result, counts for `progress`)
+_AHEAD = 4  # items submitted for each process before the oldest result is consumed, which bounds memory
 
 
 class Processes(Engine):
     """Several processes, started at the first call of `map`.
 
-    Leaving by an error or by Ctrl-C kills the processes; if this process is killed, they end by themselves. If one
-    dies, the items that it may have died of are tried again, each alone; results that are there are kept.
+    An error or Ctrl-C kills the processes. If this process is killed, they exit. If a process dies, the items that may
+    have
+    killed it are retried one by one, and finished results are kept.
     """
 
     def __init__(self, count: int) -> None:
@@ -57,16 +58,16 @@ class Processes(Engine):
         try:
             result, counts = future.result()
         except BrokenProcessPool:
-            result, counts = self._again(function, item)
+            result, counts = self._retry_alone(function, item)
         for what, more in counts.items():
             progress.count(what, more)
         return result  # type: ignore[no-any-return]
 
-    def _again(self, function: Callable[[A], B], item: A) -> tuple[Any, dict[str, int]]:
+    def _retry_alone(self, function: Callable[[A], B], item: A) -> tuple[Any, dict[str, int]]:
         try:
             return self._alone.submit(function, item).result()
         except BrokenProcessPool as error:
-            do = "most often memory ran out: use fewer processes or smaller blocks, then run again"
+            do = "use fewer processes or smaller blocks, and run again: the usual cause is a lack of memory"
             where = str(getattr(item, "place", ""))
             raise InfeedError("a worker process was killed", where=where, do=do) from error
 
@@ -76,7 +77,7 @@ class Processes(Engine):
 
 
 class _Pool:
-    """A ProcessPoolExecutor that is made when it is needed, and made again after one of its processes has died."""
+    """A ProcessPoolExecutor that is created on demand, and again after one of its processes died."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -84,7 +85,7 @@ class _Pool:
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, function: Callable[[A], B], item: A) -> _Future:
-        call = pickle.dumps((function, item))  # what cannot be read again is an error of the call, not the worker's end
+        call = pickle.dumps((function, item))  # a call that cannot be unpickled is an error, not the death of a worker
         if self._pool is not None:
             with suppress(BrokenProcessPool):
                 return self._pool.submit(_call, call)
@@ -100,9 +101,9 @@ class _Pool:
 
 
 class _Workers(SpawnContext):
-    """Starts the processes of one pool and knows them: the caller may have other children, which are not ours to kill.
+    """Starts and tracks the processes of one pool. Other children of the caller must not be killed.
 
-    Spawned, not forked: threads of Arrow, of TensorFlow and of clients of object stores do not survive a fork.
+    Processes are spawned, not forked, because threads of Arrow, TensorFlow and store clients do not survive a fork.
     """
 
     def __init__(self) -> None:
@@ -116,7 +117,7 @@ class _Workers(SpawnContext):
 
 
 class _Worker(SpawnProcess):
-    """A process that does not run the caller's main file: that file may run a pipeline without asking for its name."""
+    """A process that does not run the caller's main file, which may lack an `if __name__ == "__main__"` guard."""
 
     def start(self) -> None:
         main = sys.modules["__main__"]
@@ -131,14 +132,14 @@ def _call(call: bytes) -> tuple[Any, dict[str, int]]:
     function, item = pickle.loads(call)
     with progress.counting() as counts:
         result = function(item)
-        result = list(result) if isinstance(result, Iterator) else result  # a generator cannot be sent
+        result = list(result) if isinstance(result, Iterator) else result  # generators cannot be pickled
     return result, dict(counts)
 
 
 def _prepare(processes: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
     threads = str(max(1, machine.cpus() // processes))
-    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):  # else each process has as many threads as cores
+    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):  # by default each process starts a thread for each core
         os.environ.setdefault(name, threads)
     parent = multiprocessing.parent_process()
     if parent is not None:

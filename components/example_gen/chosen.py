@@ -1,4 +1,4 @@
-"""The rows that pass the filter and hold what is required, and the columns that are written."""
+"""Apply the row filter, required columns, and the choice of columns of an ingest."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from infeed.components.dataset.row_filter import passes
 from infeed.components.dataset.splits import column_of
 from infeed.components.example_gen.inputs import BadRow, BadRows, FilePart, text_of
 
-MISSING = "no value, and one is required"
+MISSING = "a required value is missing"
 
 
 def choose_rows(batch: pa.RecordBatch, options: IngestOptions, place: str, bad_rows: BadRows) -> pa.RecordBatch:
-    """The rows that pass the filter; those of them without a required value are reported as bad rows.
+    """Return the rows that pass the filter, and report those that lack a required value as bad rows.
 
     Args:
-      batch: all columns, those that are not written among them.
-      options: the filter, and the required columns.
-      place: the file, for the report.
+      batch: all columns of the input, including columns that are not written.
+      options: the filter and the required columns.
+      place: the input file, for the report.
 
     Raises:
-      InfeedError: no such column, a filter that does not fit, or a bad row where none is allowed.
+      InfeedError: a column is missing, the filter does not fit, or a bad row is not allowed.
     """
     if options.filter is not None:
         kept = passes(batch, options.filter)
@@ -40,7 +40,7 @@ def choose_rows(batch: pa.RecordBatch, options: IngestOptions, place: str, bad_r
 
 
 def choose_columns(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBatch:
-    """The columns that are written, in the order of the options."""
+    """Return the columns to write, in the order of the options."""
     if options.columns is None:
         return batch
     kept = [column_of(batch, name, "columns to keep") for name in options.columns]
@@ -48,17 +48,17 @@ def choose_columns(batch: pa.RecordBatch, options: IngestOptions) -> pa.RecordBa
 
 
 def chosen_schema(schema: pa.Schema, options: IngestOptions) -> pa.Schema:
-    """The columns that are written."""
+    """Return the schema of the columns to write."""
     return schema if options.columns is None else pa.schema([schema.field(name) for name in options.columns])
 
 
 def place_of(payload: object) -> str:
-    """The file that a task reads, as far as one is known."""
+    """Return the path of the file that a task reads, if known."""
     return payload.file.path if isinstance(payload, FilePart) else "the input"
 
 
 def _is_missing(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Whether each row holds nothing: null, an empty list, or a number that is not finite."""
+    """Return for each row whether it is null, an empty list, or a non-finite number."""
     missing = column.is_null()
     if example_types.is_list(column.type):
         missing = pc.or_(missing, pc.fill_null(pc.equal(pc.list_value_length(column), 0), True))

@@ -1,8 +1,7 @@
-"""Records on their way through a Beam runner: in chunks of a megabyte at most, each with its place.
+"""Records on their way through a Beam runner, in chunks of at most one megabyte.
 
-A runner puts the chunks of a shard together in any order, and may be able to hold only small ones: Flink refuses an
-element of more than some ten megabytes. The shard's writer puts them on its own disk, whatever their number, and reads
-them window by window in their order.
+A runner delivers the chunks of a shard in any order and may limit their size: Flink rejects elements of more than
+about ten megabytes. The writer of a shard spools the chunks to local disk and reads them window by window, in order.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _SCHEMA = pa.schema([("record", pa.large_binary())])
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of what one spill gives to one shard.
+    """A piece of the records that one spill contributes to one shard.
 
     Attributes:
-      spill: its number among those of the split, in the order of the input.
-      piece: the number of this piece.
-      counts: how many of the records belong to each window of the shard.
-      data: the piece of the records, as a stream of Arrow's.
+      spill: index of the spill among those of its split, in input order.
+      piece: index of this piece.
+      counts: number of records in each window of the shard.
+      data: this piece of the records' Arrow IPC stream.
     """
 
     spill: int
@@ -44,10 +43,10 @@ class Chunk:
 
 
 def chunks_of(plan: SplitPlan, number: int, spill: PlacedSpill) -> Iterator[tuple[int, Chunk]]:
-    """(index of the shard, chunk) of all records of one spill.
+    """Yield (shard index, chunk) for all records of one spill.
 
     Args:
-      number: of the spill, among those of its split.
+      number: index of the spill among those of its split.
     """
     for shard, counts, records in deal_spill(plan, spill):
         sink = pa.BufferOutputStream()
@@ -59,10 +58,10 @@ def chunks_of(plan: SplitPlan, number: int, spill: PlacedSpill) -> Iterator[tupl
 
 
 def windows_of(task: ShardTask, chunks: Iterable[Chunk]) -> Iterator[pa.LargeBinaryArray]:
-    """The records of each window of a shard, in the order of the input.
+    """Yield the records of each window of a shard, in input order.
 
     Args:
-      chunks: all of the shard, in any order; some may come twice, from a worker that was tried again.
+      chunks: all chunks of the shard, in any order. Retries of a worker may repeat some.
     """
     with tempfile.NamedTemporaryFile(suffix=".chunks") as disk:
         places = _spool(chunks, disk)
@@ -72,7 +71,7 @@ def windows_of(task: ShardTask, chunks: Iterable[Chunk]) -> Iterator[pa.LargeBin
 
 @dataclass(frozen=True)
 class _Place:
-    """Where on the disk all pieces of a part lie, and how many of its records belong to each window."""
+    """The location of a part on disk, and the number of its records in each window."""
 
     start: int
     size: int
@@ -80,7 +79,7 @@ class _Place:
 
 
 def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[_Place]:
-    """Put the chunks on the disk, the pieces of a part together; return the parts in the order of the input."""
+    """Write the chunks to disk, contiguous for each part, and return the parts in input order."""
     pieces: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     counts: dict[int, tuple[int, ...]] = {}
     for chunk in chunks:
@@ -90,17 +89,17 @@ def _spool(chunks: Iterable[Chunk], disk: IO[bytes]) -> list[_Place]:
     found = []
     for spill in sorted(pieces):
         places = [place for _, place in sorted(pieces[spill].items())]
-        start = places[0][0] if _are_together(places) else _put_together(places, disk)
+        start = places[0][0] if _are_contiguous(places) else _copy_contiguous(places, disk)
         found.append(_Place(start, sum(size for _, size in places), counts[spill]))
     return found
 
 
-def _are_together(places: Sequence[tuple[int, int]]) -> bool:
+def _are_contiguous(places: Sequence[tuple[int, int]]) -> bool:
     return all(start + size == next_start for (start, size), (next_start, _) in itertools.pairwise(places))
 
 
-def _put_together(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
-    """Append a copy of all pieces; return where it begins."""
+def _copy_contiguous(places: Sequence[tuple[int, int]], disk: IO[bytes]) -> int:
+    """Append a contiguous copy of all pieces and return its offset."""
     copied = disk.seek(0, os.SEEK_END)
     at = copied
     for start, size in places:

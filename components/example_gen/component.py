@@ -1,7 +1,7 @@
-"""ExampleGens of files, one a format, that stand where TFX's do: same arguments, driver, spans, caching and splits.
+"""ExampleGens of files, one for each format.
 
-Each has the output `examples`: an Examples artifact, with manifest.json beside the splits. What their arguments have in
-common, `FileExampleGen` says.
+They take the arguments of TFX's own ExampleGens and support their spans, caching, and splits. Each has the output
+`examples`, an Examples artifact with manifest.json beside the splits. `FileExampleGen` documents the common arguments.
 """
 
 import os
@@ -28,30 +28,31 @@ from infeed.components.example_gen.sources.parquet import ParquetOptions
 
 
 class FileExampleGen(component.FileBasedExampleGen):
-    """What every ExampleGen of files is: a subclass names its format, or an executor of its own.
+    """Base of all ExampleGens of files. A subclass names its format or its own executor.
 
     Args:
       input_base: folder of the files.
-      input_config: splits and patterns of the input, with {SPAN}, {VERSION} and dates; default: every file, one split;
-        of formats whose files lie in class folders, `*/*`, or `*` where no folder holds files.
-      output_config: hash buckets; default: train 2, eval 1 where the input is one split.
-      custom_config: refused: `options` and `source` take its place.
-      range_config: which span to take; default: the latest.
-      output_data_format: what the records are, where the executor writes more than tf.Examples.
+      input_config: splits and file patterns, which may contain {SPAN}, {VERSION}, and dates. Defaults to all files in
+        one
+        split. Formats with class folders default to `*/*`, or `*` if no subfolder holds files.
+      output_config: hash buckets. Defaults to train 2, eval 1 if the input is one split.
+      custom_config: not supported. Use `options` and `source`.
+      range_config: the span to read. Defaults to the latest.
+      output_data_format: payload format, if the executor writes more than tf.Examples.
       output_file_format: FORMAT_TFRECORDS_GZIP.
-      custom_executor_spec: a BeamExecutorSpec of a FileExecutor, in place of the class's own.
+      custom_executor_spec: BeamExecutorSpec of a FileExecutor that replaces the default executor.
       options: shards, compression, shuffle, bad rows.
-      format: what the files are, by the name that `infeed ingest --format` knows; default: the class's own.
-      source: the format's own options, such as CsvOptions, or a mapping of them; an executor of your own finds what the
-        mapping holds, of JSON's types, in `Request.source`.
-      fingerprint: of what the input depends on beside the files that the patterns find, which is all TFX's cache sees.
+      format: format of the files, as `infeed ingest --format` names them. Defaults to the format of the class.
+      source: options of the format, such as CsvOptions, or a mapping. A custom executor reads the mapping from
+        `Request.source`; its values are JSON types.
+      fingerprint: fingerprint of inputs other than the matched files. TFX's cache key covers only the files.
 
     Raises:
-      InfeedError: an argument of TFX's FileBasedExampleGen that means something else here, with what to write instead.
+      InfeedError: an argument of TFX's FileBasedExampleGen is not supported here. The error names the replacement.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
-    FORMAT = ""  # of a subclass
+    FORMAT = ""  # set by subclasses
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class FileExampleGen(component.FileBasedExampleGen):
         asked = custom_config, output_data_format, output_file_format
         check_arguments(type(self).__name__, runs, *asked, format=format)
         if format and not is_dataclass(source):
-            defaults = options_of(format, source or {})  # a wrong option is an error already here
+            defaults = options_of(format, source or {})  # so that a wrong option fails early
             source = source or defaults
         super().__init__(
             input_base=input_base,
@@ -88,13 +89,13 @@ class FileExampleGen(component.FileBasedExampleGen):
 
 
 class CsvExampleGen(FileExampleGen):
-    """CSV files -> sharded tf.Examples.
+    """Convert CSV files to sharded tf.Examples.
 
-    The types of columns and the splits are those of TFX's CsvExampleGen. An empty cell becomes a missing feature; with
-    `IngestOptions(compat="tfx")` it becomes a present but empty list and every record is TFX's, byte for byte.
+    Column types and splits are those of TFX's CsvExampleGen. An empty cell becomes a missing feature. With
+    `IngestOptions(compat="tfx")` an empty cell becomes an empty list, and records equal TFX's byte for byte.
 
     Args:
-      csv: how the files are written.
+      csv: options of the CSV reader.
     """
 
     FORMAT = "csv"
@@ -112,12 +113,12 @@ class CsvExampleGen(FileExampleGen):
 
 
 class JsonlExampleGen(FileExampleGen):
-    """JSON Lines files, one object a line -> sharded tf.Examples.
+    """Convert JSON Lines files, one object a line, to sharded tf.Examples.
 
-    Objects inside objects become columns named with dots, lists become lists; null is a missing feature.
+    Nested objects become columns with dotted names, lists become lists, and null becomes a missing feature.
 
     Args:
-      jsonl: how the files are written.
+      jsonl: options of the JSON Lines reader.
     """
 
     FORMAT = "jsonl"
@@ -135,13 +136,13 @@ class JsonlExampleGen(FileExampleGen):
 
 
 class TextExampleGen(FileExampleGen):
-    """Text files -> sharded tf.Examples, one a line or one a file.
+    """Convert text files to sharded tf.Examples, one for each line or each file.
 
-    Features: text, filename and, where the pattern ranges over folders, label (the number of the class among all
-    classes, sorted) and label/text.
+    Features: text, filename and, if the pattern covers class folders, label (index of the class in sorted order) and
+    label/text.
 
     Args:
-      text: a line or a file an example, and the encoding.
+      text: options of the text reader.
     """
 
     FORMAT = "text"
@@ -159,9 +160,9 @@ class TextExampleGen(FileExampleGen):
 
 
 class BinaryExampleGen(FileExampleGen):
-    """Any files -> sharded tf.Examples that hold each file's bytes.
+    """Convert files of any kind to sharded tf.Examples that hold their bytes.
 
-    Features: data, filename and, where the pattern ranges over folders, label and label/text, as of TextExampleGen.
+    Features: data, filename and, if the pattern covers class folders, label and label/text as in TextExampleGen.
     """
 
     FORMAT = "binary"
@@ -178,16 +179,15 @@ class BinaryExampleGen(FileExampleGen):
 
 
 class ImageExampleGen(FileExampleGen):
-    """Images -> sharded tf.Examples that keep each file's own bytes, or hold its pixels.
+    """Convert images to sharded tf.Examples that hold the encoded files or the pixels.
 
-    The folder holds one folder of PNG or JPEG files per class, or one CSV with the columns path and label, or images
-    without classes. Features: image/encoded and image/format, or image/raw; image/height, image/width, image/channels,
-    image/filename; and, where there are classes, label (the number of the class among all classes, sorted) and
-    label/text.
+    The input folder holds one folder of PNG or JPEG files per class, one CSV with the columns path and label, or
+    unlabeled images. Features: image/encoded and image/format, or image/raw; image/height, image/width, image/channels,
+    image/filename; and, if there are classes, label (index of the class in sorted order) and label/text.
 
     Args:
-      input_config: default: the one CSV, `*/*`, or `*` where no folder holds files.
-      images: what is written of an image.
+      input_config: defaults to the CSV, `*/*`, or `*` if no subfolder holds files.
+      images: options of the image reader.
     """
 
     FORMAT = "images"
@@ -214,13 +214,13 @@ class ImageExampleGen(FileExampleGen):
 
 
 class ParquetExampleGen(FileExampleGen):
-    """Parquet files -> sharded tf.Examples, by the arguments of TFX's FileBasedExampleGen.
+    """Convert Parquet files to sharded tf.Examples. Takes the arguments of TFX's FileBasedExampleGen.
 
-    Every value survives, 0, 0.0, False, "" and bytes that are no text among them; a null is a missing feature. Nested
-    structs become columns named with dots; columns that one file lacks are null there.
+    Every value is preserved, including 0, 0.0, False, "", and bytes that are not valid text. A null becomes a missing
+    feature. Nested structs become columns with dotted names. A column that a file lacks is null in its rows.
 
     Args:
-      parquet: which columns are read at all.
+      parquet: options of the Parquet reader.
     """
 
     FORMAT = "parquet"
@@ -254,23 +254,23 @@ class ParquetExampleGen(FileExampleGen):
 
 
 class AvroExampleGen(FileExampleGen):
-    """Avro files -> sharded tf.Examples, by the arguments of FileExampleGen.
+    """Convert Avro files to sharded tf.Examples. Takes the arguments of FileExampleGen.
 
-    A union of null and a type is that type with nulls, records within records become columns named with dots, and
-    arrays become lists; bytes stay bytes.
+    A union of null and a type becomes a nullable column, nested records become columns with dotted names, arrays become
+    lists, and bytes stay bytes.
     """
 
     FORMAT = "avro"
 
 
 class TFRecordExampleGen(FileExampleGen):
-    """TFRecord files -> the same records, split and sharded anew.
+    """Split and shard the records of TFRecord files anew.
 
-    Nothing is parsed: each record's bytes are written as they were read, and their hash decides the split. Files whose
-    names end in .gz are gzip.
+    Records are copied without parsing, and the hash of their bytes determines the split. Files whose names end in .gz
+    are read as gzip.
 
     Args:
-      payload_format: what the records are: FORMAT_TF_EXAMPLE, FORMAT_TF_SEQUENCE_EXAMPLE or FORMAT_PROTO.
+      payload_format: FORMAT_TF_EXAMPLE, FORMAT_TF_SEQUENCE_EXAMPLE, or FORMAT_PROTO.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(TFRecordExecutor)
@@ -289,32 +289,32 @@ class TFRecordExampleGen(FileExampleGen):
 
 
 class ImportExampleGen(TFRecordExampleGen):
-    """TFRecordExampleGen by the name that TFX gives it."""
+    """Alias of TFRecordExampleGen under the name that TFX uses."""
 
 
 def _fingerprint(of_input: str | None, options: IngestOptions | None) -> str | None:
-    """Of all that TFX's cache does not see: the source of a filter that is a function as well."""
+    """Extend a fingerprint with the source code of a filter function, which TFX's cache key does not cover."""
     if not options or not options.filter or not is_function(options.filter):
         return of_input
     return " ".join(filter(None, [of_input, user_code.digest(options.filter, "filter")]))
 
 
 def _class_folders(format: str, input_base: Any) -> example_gen_pb2.Input | None:
-    """One split of the files that lie in class folders; None, TFX's default of all files, of formats without those."""
+    """Return one split of the files in class folders, or None for formats without class folders."""
     if format not in FORMATS or not FORMATS[format].folders:
         return None
-    # A folder that is not there yet, or is a RuntimeParameter, is taken for one of class folders.
+    # Assume class folders if the folder does not exist yet or is a RuntimeParameter.
     pattern = default_pattern(format, input_base) if _is_here(input_base) else folders.CLASS_FOLDERS
     return utils.make_default_input_config(pattern)
 
 
 def _fingerprint_of_named(input_base: Any, input_config: Any) -> str | None:
-    """Of the images that a CSV names, as they are now."""
+    """Return the fingerprint of the images that a CSV names."""
     if not _is_here(input_base) or not isinstance(input_config, example_gen_pb2.Input):
         return None
     try:
         return fingerprint_of_named(input_base, [split.pattern for split in input_config.splits])
-    except InfeedError:  # which the executor tells, if it is still so when the node runs
+    except InfeedError:  # the executor reports the error when the node runs
         return None
 
 

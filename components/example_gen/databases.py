@@ -1,6 +1,6 @@
-"""ExampleGens for databases: what they are asked for is a query or a table, not files.
+"""ExampleGens of databases, which read queries or tables instead of files.
 
-Each has the output `examples`: an Examples artifact, with manifest.json beside the splits.
+Each has the output `examples`, an Examples artifact with manifest.json beside the splits.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from infeed.components.example_gen.sources.sql.reader import SqlOptions
 
 
 class Driver(driver.QueryBasedDriver):
-    """Asks the database what has changed, so that a cached result is not taken for ever."""
+    """Query the database for its fingerprint, so that the cache is invalidated when the data changes."""
 
     def resolve_exec_properties(
         self, exec_properties: dict[str, Any], pipeline_info: Any, component_info: Any
@@ -31,24 +31,26 @@ class Driver(driver.QueryBasedDriver):
 
 
 class SqlExampleGen(component.QueryBasedExampleGen):
-    """Rows of any database with a SQLAlchemy or ADBC driver -> sharded tf.Examples.
+    """Convert rows of a database with a SQLAlchemy or ADBC driver to sharded tf.Examples.
 
-    The connection string is read from the environment, by the driver and by each worker, and stands nowhere else. A
-    null is a missing feature; every other value survives.
+    The driver and each worker read the connection string from the environment. The connection string is stored nowhere
+    else. A null becomes a missing feature; every other value is preserved.
 
-    A second run takes the first one's result as long as the query, the number of rows and the smallest and largest key
-    of `partition_column` are the same; rows changed in place go unnoticed, so change the query's text then, by a
-    comment. Kubeflow Pipelines does not ask the database and goes by the query's text alone.
+    The cache key holds the query, the number of rows, and the smallest and largest value of `partition_column`. Rows
+    changed in place go unnoticed. To read them again, change the text of the query, for example with a comment.
+    Kubeflow
+    Pipelines caches by the text of the query alone.
 
     Args:
-      connection_env: name of the environment variable that holds the database's URL: `postgresql+psycopg://...`, by
-        SQLAlchemy, or `postgresql+adbc://...`, by ADBC, which is faster.
-      query: what to read, or
-      table: its name, `schema.table` where it is in another schema, or
-      input_config: several of either, each a split of its own.
-      partition_column, partitions: as in SqlOptions. The rows of each range are counted before and after, and a table
-        that changes meanwhile is an error.
-      output_config: hash buckets; default: train 2, eval 1 where the input is one split.
+      connection_env: environment variable that holds the database's URL. `postgresql+psycopg://...` uses SQLAlchemy,
+        and
+        `postgresql+adbc://...` uses ADBC, which is faster.
+      query: query to read. Give exactly one of `query`, `table`, and `input_config`.
+      table: table to read, `schema.table` if it is in another schema.
+      input_config: several queries or tables, one for each split.
+      partition_column, partitions: see SqlOptions. The reader counts the rows of each range before and after reading,
+        and raises an error if the table changed meanwhile.
+      output_config: hash buckets. Defaults to train 2, eval 1 if the input is one split.
       range_config: a static range, for queries with TFX's span macros.
       options: shards, compression, shuffle.
     """
@@ -78,21 +80,21 @@ class SqlExampleGen(component.QueryBasedExampleGen):
 
 
 class BigQueryExampleGen(component.QueryBasedExampleGen):
-    """BigQuery's tables, or the results of queries -> sharded tf.Examples, by the Storage Read API.
+    """Convert BigQuery tables or query results to sharded tf.Examples, by the Storage Read API.
 
-    All workers see the table as it was when the reading began. Credentials are the machine's own. A second run takes
-    the first one's result as long as the query and the tables that it reads are unchanged; a query that depends on the
-    time of day needs another text. Kubeflow Pipelines goes by the query's text alone.
+    All workers read the same snapshot of the table. Credentials are those of the machine. The cache key holds the query
+    and the state of the tables that it reads. Change the text of a query that depends on the time of day. Kubeflow
+    Pipelines caches by the text of the query alone.
 
     Args:
-      query: what to read, or
-      input_config: several queries or tables, each a split of its own, or
-      table: the name of one, `project.dataset.table`.
-      output_config: hash buckets; default: train 2, eval 1 where the input is one split.
+      query: query to read. Give exactly one of `query`, `table`, and `input_config`.
+      input_config: several queries or tables, one for each split.
+      table: table to read, `project.dataset.table`.
+      output_config: hash buckets. Defaults to train 2, eval 1 if the input is one split.
       range_config: a static range, for queries with TFX's span macros.
-      custom_executor_spec: a BeamExecutorSpec of a subclass of Executor.
-      custom_config: refused: `options` and `bigquery` take its place.
-      bigquery: who pays, which columns and rows to read, how many streams.
+      custom_executor_spec: BeamExecutorSpec of a subclass of Executor.
+      custom_config: not supported. Use `options` and `bigquery`.
+      bigquery: billing project, columns, row filter, number of streams.
       options: shards, compression, shuffle.
     """
 
@@ -127,7 +129,7 @@ def _input_config(query: str | None, table: str | None, input_config: Any) -> An
     given = [one for one in (query, table, input_config) if one is not None]
     if len(given) != 1:
         raise InfeedError(
-            f"{len(given)} of query, table and input_config", where="what to read", do="give exactly one of them"
+            f"{len(given)} of query, table and input_config are given", where="query", do="give exactly one of them"
         )
     if input_config is not None:
         return input_config

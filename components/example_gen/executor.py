@@ -1,6 +1,6 @@
-"""Executors: one typed request out of TFX's untyped properties, one opened input, one engine.
+"""Executors of the ExampleGens: parse TFX's properties into one request, open the input, and run the ingest.
 
-`check_arguments` refuses those of TFX's ExampleGens that mean something else here, with what to write instead.
+`check_arguments` rejects arguments of TFX's ExampleGens that are not supported here and names the replacement.
 """
 
 import abc
@@ -35,7 +35,7 @@ from infeed.components.example_gen.sources.tfrecord import check_examples
 from infeed.components.example_gen.transforms import run_pipeline
 
 Artifacts = dict[str, list[types.Artifact]]
-_IN_PLACE_OF = {  # executors that people give to TFX's FileBasedExampleGen
+_IN_PLACE_OF = {  # executors of TFX -> our component for the same format
     "tfx.components.example_gen.custom_executors.parquet_executor": "ParquetExampleGen",
     "tfx.components.example_gen.custom_executors.avro_executor": "AvroExampleGen",
     "tfx.components.example_gen.csv_example_gen.executor": "CsvExampleGen",
@@ -45,13 +45,13 @@ _IN_PLACE_OF = {  # executors that people give to TFX's FileBasedExampleGen
 
 @dataclass(frozen=True)
 class Request:
-    """What the component was asked for.
+    """The parsed exec properties of an ExampleGen.
 
     Attributes:
-      format: a name in `formats.FORMATS`; empty where the executor opens its source itself.
-      patterns: split -> pattern under `input_base`, or query; the split is None where `buckets` splits the rows.
-      splits: all that are written, those that the input has as they are after those of the buckets.
-      source: the source's own options, of JSON's types.
+      format: a name in `formats.FORMATS`. Empty if the executor opens its source itself.
+      patterns: split -> file pattern under `input_base`, or query. The key is None if `buckets` splits the rows.
+      splits: all splits to write. Splits of the input that stay whole follow those of the buckets.
+      source: options of the format, as JSON types.
     """
 
     format: str
@@ -68,16 +68,17 @@ class Request:
     def of(
         cls, exec_properties: Mapping[str, Any], payload_formats: Sequence[int] = (example_gen_pb2.FORMAT_TF_EXAMPLE,)
     ) -> "Request":
-        """Raises InfeedError on a payload that is not one of `payload_formats`."""
+        """Raise InfeedError if the payload format is not one of `payload_formats`."""
         properties = standard_component_specs
-        input_config = _proto(exec_properties[properties.INPUT_CONFIG_KEY], example_gen_pb2.Input())
-        output_config = _proto(exec_properties[properties.OUTPUT_CONFIG_KEY], example_gen_pb2.Output())
+        input_config = _from_json(exec_properties[properties.INPUT_CONFIG_KEY], example_gen_pb2.Input())
+        output_config = _from_json(exec_properties[properties.OUTPUT_CONFIG_KEY], example_gen_pb2.Output())
         buckets = _buckets(output_config.split_config)
         patterns, splits = _splits(input_config, output_config, buckets)
         custom = _unpack(exec_properties.get(properties.CUSTOM_CONFIG_KEY))
+        input_base = exec_properties.get(properties.INPUT_BASE_KEY, "")
         return cls(
             format=custom.get("format", ""),
-            input_base=_input_base(exec_properties),
+            input_base=files.absolute(input_base) if input_base else "",  # workers may run in another folder
             patterns=patterns,
             splits=splits,
             buckets=buckets,
@@ -89,15 +90,15 @@ class Request:
 
 
 class Executor(EngineExecutor):
-    """Writes an Examples artifact as TFX's ExampleGens do, with a manifest beside its splits.
+    """Write an Examples artifact as TFX's ExampleGens do, with a manifest beside its splits.
 
-    What it reads is of the format that the component names. A subclass may override `open`, as `FileExecutor` does.
+    The component names the format of the input. A subclass may override `open`, as `FileExecutor` does.
     """
 
     PAYLOAD_FORMATS: Sequence[int] = (example_gen_pb2.FORMAT_TF_EXAMPLE,)
 
     def open(self, request: Request) -> OpenedSource:
-        """Finds and checks the input; raises InfeedError before anything long starts."""
+        """Find and check the input. Raises InfeedError before any long work starts."""
         place = (request.format, request.input_base, request.patterns)
         return open_patterns(*place, request.options, request.source, sampled=True)
 
@@ -106,26 +107,28 @@ class Executor(EngineExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
         _ingest(self.open(request), request, self.cluster(artifact))
-        _describe(artifact, request)
+        artifact.split_names = artifact_utils.encode_split_names(list(request.splits))
+        examples_utils.set_payload_format(artifact, request.payload_format)
+        examples_utils.set_file_format(artifact, write_split.to_file_format_str(request.file_format))
         _record_input(artifact, exec_properties)
 
 
 class FileExecutor(Executor, abc.ABC):
-    """A source of one's own: all it takes is a name and a function that reads a file."""
+    """Base of executors that read a custom format: a name, and a function that reads one file."""
 
     KIND: str
 
     @staticmethod
     @abc.abstractmethod
     def read(path: str) -> Iterable[pa.RecordBatch]:
-        """The rows of one file, in batches that each fit into memory, of the types that docs/types.md lists."""
+        """Yield the rows of one file, in batches that fit into memory, of the types listed in docs/types.md."""
 
     def open(self, request: Request) -> OpenedSource:
         return open_files(self.KIND, request.input_base, request.patterns, self.read)
 
 
 class TFRecordExecutor(Executor):
-    """TFRecord files in, their records untouched, whatever they hold."""
+    """Import TFRecord files and copy their records unchanged."""
 
     PAYLOAD_FORMATS = (
         example_gen_pb2.FORMAT_TF_EXAMPLE,
@@ -136,9 +139,9 @@ class TFRecordExecutor(Executor):
     def open(self, request: Request) -> OpenedSource:
         if request.buckets and request.buckets.feature:
             raise InfeedError(
-                "records are imported unread, but are to be split by a feature in them",
+                "imported records are not parsed, so a feature cannot split them",
                 where=f"partition_feature_name={request.buckets.feature!r}",
-                do="leave it out, and records are split by the hash of their bytes",
+                do="leave it out to split records by the hash of their bytes",
             )
         opened = super().open(request)
         if request.payload_format != example_gen_pb2.FORMAT_PROTO:
@@ -150,10 +153,10 @@ class TFRecordExecutor(Executor):
 def pack(
     format: str, options: IngestOptions, source: Any = None, fingerprint: str | None = None
 ) -> example_gen_pb2.CustomConfig:
-    """Typed options -> the one proto that TFX carries for us; `Request.of` reads it, but for the fingerprint.
+    """Pack typed options into TFX's custom_config. `Request.of` reads all but the fingerprint.
 
     Args:
-      source: the source's own options, as a dataclass or of JSON's types.
+      source: options of the format, as a dataclass or as JSON types.
     """
     own = schema.to_plain(source) if is_dataclass(source) else dict(source or {})
     fields: dict[str, Any] = {"format": format, "options": schema.to_plain(options), "source": own}
@@ -173,15 +176,16 @@ def check_arguments(
     *,
     format: str,
 ) -> None:
-    """
+    """Reject arguments that this component does not support.
+
     Args:
-      component: name of the component's class.
-      executor_spec: what will run: the component's own, or the custom_executor_spec that was given.
-      format: of the input.
+      component: class name of the component.
+      executor_spec: the executor spec that will run, default or custom.
+      format: format of the input.
 
     Raises:
-      InfeedError: an executor that is none of ours, a custom_config, a format that the executor does not write, or none
-        to open the input by.
+      InfeedError: the executor is not ours, custom_config is given, the executor does not write the payload format, or
+        there is no format to open the input.
     """
     _check_custom_config(component, custom_config)
     executor = _executor(component, executor_spec)
@@ -190,14 +194,14 @@ def check_arguments(
         raise InfeedError(
             f"format is {format!r}" if format else "neither a format nor an executor is given",
             where=component,
-            do=f"give format=, one of {', '.join(FORMATS)}, or custom_executor_spec=BeamExecutorSpec(X), X being a"
-            " FileExecutor of infeed.components",
+            do=f"set format to one of {', '.join(FORMATS)}, or use custom_executor_spec=BeamExecutorSpec(X) with a"
+            " FileExecutor X of infeed.components",
         )
 
 
 def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
-    # A function of the user's own may be one that other processes cannot import.
-    alone = "" if request.format else "an executor of one's own reads the source"
+    # Other processes may be unable to import a user's executor.
+    alone = "" if request.format else "a custom executor reads the source"
     with choose(replace(work_of(opened), alone=alone), cluster) as engine:
 
         def attempt(source: OpenedSource) -> None:
@@ -212,14 +216,8 @@ def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
         settled(opened, attempt)
 
 
-def _describe(artifact: types.Artifact, request: Request) -> None:
-    artifact.split_names = artifact_utils.encode_split_names(list(request.splits))
-    examples_utils.set_payload_format(artifact, request.payload_format)
-    examples_utils.set_file_format(artifact, write_split.to_file_format_str(request.file_format))
-
-
 def _record_input(artifact: types.Artifact, exec_properties: Mapping[str, Any]) -> None:
-    """Record span and fingerprint as TFX's driver does, if they are known and no driver has recorded them."""
+    """Record span and fingerprint as TFX's driver does, unless a driver has recorded them already."""
     name = utils.FINGERPRINT_PROPERTY_NAME
     if exec_properties.get(name) and not artifact.has_custom_property(name):
         artifact.set_string_custom_property(name, exec_properties[name])
@@ -229,10 +227,11 @@ def _record_input(artifact: types.Artifact, exec_properties: Mapping[str, Any]) 
 def _splits(
     input_config: example_gen_pb2.Input, output_config: example_gen_pb2.Output, buckets: Buckets | None
 ) -> tuple[dict[str | None, str], tuple[str, ...]]:
-    """The patterns, None being the split that the buckets divide, and the names of all splits that are written.
+    """Return the pattern of each input split and the names of all splits to write. The key None is the divided split.
 
-    TFX divides the rows of one input split only. Of several, the buckets divide the one that is called as one of them,
-    such as train into train and eval, and the others stay as they are.
+    TFX divides the rows of a single input split only. If the input has several splits, the buckets divide the split
+    that
+    shares a name with a bucket, such as train into train and eval. The other splits stay whole.
     """
     if not buckets or len(input_config.splits) < 2:
         names = tuple(utils.generate_output_split_names(input_config, output_config))
@@ -242,10 +241,10 @@ def _splits(
         (divided if split.name in buckets.names else whole).append(split.name)
     if len(divided) != 1 or len(set(whole)) < len(whole):
         raise InfeedError(
-            f"the splits of the output, {', '.join(buckets.names)}, divide {len(divided)} of those of the input,"
-            f" {', '.join(split.name for split in input_config.splits)}",
+            f"the output splits {', '.join(buckets.names)} divide {len(divided)} of the input splits"
+            f" {', '.join(split.name for split in input_config.splits)}, not one",
             where="output_config",
-            do="give one split of the input the name of one of the output, which its rows are divided into",
+            do="give the input split to divide the name of an output split",
         )
     patterns = {None if split.name in divided else split.name: split.pattern for split in input_config.splits}
     return patterns, (*buckets.names, *whole)
@@ -263,38 +262,32 @@ def _payload_format(exec_properties: Mapping[str, Any], allowed: Sequence[int]) 
     if asked not in allowed:
         name = example_gen_pb2.PayloadFormat.Name
         raise InfeedError(
-            f"output_data_format is {name(asked)}", do=f"choose of {', '.join(name(one) for one in allowed)}"
+            f"output_data_format is {name(asked)}", do=f"use one of {', '.join(name(one) for one in allowed)}"
         )
     return int(asked)
-
-
-def _input_base(exec_properties: Mapping[str, Any]) -> str:
-    """As workers find it whatever folder they work in; a query has none."""
-    base: str = exec_properties.get(standard_component_specs.INPUT_BASE_KEY, "")
-    return files.absolute(base) if base else base
 
 
 def _unpack(custom_config: str | None) -> dict[str, Any]:
     if not custom_config:
         return {}
     text = wrappers_pb2.StringValue()
-    if not _proto(custom_config, example_gen_pb2.CustomConfig()).custom_config.Unpack(text):
-        raise InfeedError("custom_config of another component", do="give options= to the component instead")
+    if not _from_json(custom_config, example_gen_pb2.CustomConfig()).custom_config.Unpack(text):
+        raise InfeedError("custom_config was made by another component", do="use options= of this component")
     unpacked: dict[str, Any] = json.loads(text.value)
     return unpacked
 
 
-def _proto(text: str, message: Any) -> Any:
+def _from_json(text: str, message: Any) -> Any:
     return proto_utils.json_to_proto(text, message)
 
 
 def _check_custom_config(component: str, custom_config: Any) -> None:
     if custom_config is not None:
         raise InfeedError(
-            "custom_config is given, in which this component keeps its own options",
+            "custom_config is given, but this component stores its own options there",
             where=component,
-            do="write options=IngestOptions(...) for how rows are written; an executor of your own gets what"
-            " FileExampleGen(source={...}) is given as Request.source",
+            do="use options=IngestOptions(...). A custom executor reads the mapping given as"
+            " FileExampleGen(source={...}) from Request.source",
         )
 
 
@@ -305,29 +298,29 @@ def _executor(component: str, spec: Any) -> type[Executor]:
     name = f"{found.__module__}.{found.__name__}" if isinstance(found, type) else type(spec).__name__
     ours = _IN_PLACE_OF.get(getattr(found, "__module__", ""))
     advice = (
-        f"write {ours}(...) of infeed.components without custom_executor_spec"
+        f"use {ours}(...) of infeed.components without custom_executor_spec"
         if ours
-        else "give custom_executor_spec=BeamExecutorSpec(X), X being a FileExecutor of infeed.components;"
-        " an executor of TFX goes to TFX's own component, whose Examples all others take"
+        else "use BeamExecutorSpec(X), where X is a FileExecutor of infeed.components,"
+        " or TFX's own component, whose Examples our other components accept"
     )
-    raise InfeedError(f"custom_executor_spec {name} is no executor of infeed", where=component, do=advice)
+    raise InfeedError(f"custom_executor_spec is {name}, which is not an executor of infeed", where=component, do=advice)
 
 
 def _check_formats(component: str, executor: type[Executor], output_data_format: int, file_format: int) -> None:
     if output_data_format not in executor.PAYLOAD_FORMATS:
         formats = ", ".join(example_gen_pb2.PayloadFormat.Name(one) for one in executor.PAYLOAD_FORMATS)
         raise InfeedError(
-            f"the format of records is {_name(example_gen_pb2.PayloadFormat, output_data_format)}",
+            f"the payload format is {_enum_name(example_gen_pb2.PayloadFormat, output_data_format)}",
             where=f"{component}, output_data_format or payload_format",
-            do=f"{component} writes {formats}; Parquet files are read by ParquetExampleGen",
+            do=f"use one of {formats}. ParquetExampleGen reads Parquet files",
         )
     if file_format != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
         raise InfeedError(
-            f"output_file_format is {_name(example_gen_pb2.FileFormat, file_format)}",
+            f"output_file_format is {_enum_name(example_gen_pb2.FileFormat, file_format)}",
             where=component,
-            do="leave it out: shards are TFRecords, gzip unless options=IngestOptions(compression='none') is given",
+            do="leave it out. To write uncompressed shards, use options=IngestOptions(compression='none')",
         )
 
 
-def _name(enum: Any, value: Any) -> str:
+def _enum_name(enum: Any, value: Any) -> str:
     return str(enum.Name(value)) if value in enum.values() else repr(value)

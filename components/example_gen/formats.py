@@ -1,4 +1,4 @@
-"""The table of formats, the one place that names them. Executors and the command line open their input by it."""
+"""The table of formats. Executors and the command line open their input through this module."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SOURCES = "infeed.components.example_gen.sources"
 _WILDCARDS = set("*?[")
 _TAB_SEPARATED = (".tsv", ".tsv.gz", ".tsv.zst", ".tab")
 _TFRECORDS = tuple(f"{name}{zipped}" for name in (".tfrecord", ".tfrecords", "_tfrecord") for zipped in ("", ".gz"))
-_NUMBER_OF_SHARD = re.compile(r"-\d+-of-\d+")  # which TFDS and TFX write behind the suffix or before it
+_NUMBER_OF_SHARD = re.compile(r"-\d+-of-\d+")  # TFDS and TFX put it before or after the suffix
 
-# Formats that are known and not read, by suffix, with what to do.
-_TO_JSONL = "write one object a line, such as by pandas' to_json(FILE, orient='records', lines=True), to a .jsonl file"
-_TO_PARQUET = "write it as Parquet, such as by pandas' to_parquet, or as CSV"
-_UNPACK = "unpack it; CSV, JSON Lines and text may be compressed by gzip or zstd"
-_TO_PNG = "convert the pictures to PNG or JPEG"
+# Suffixes of known formats that are not supported, with the remedy.
+_TO_JSONL = "convert it to JSON Lines, for example by pandas' to_json(FILE, orient='records', lines=True)"
+_TO_PARQUET = "convert it to Parquet, for example by pandas' to_parquet, or to CSV"
+_UNPACK = "extract it. CSV, JSON Lines, and text files may be compressed with gzip or zstd"
+_TO_PNG = "convert the images to PNG or JPEG"
 PICTURES = (".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".avif")
 NOT_READ = {
     ".json": _TO_JSONL,
@@ -45,18 +45,18 @@ NOT_READ = {
 
 @dataclass(frozen=True)
 class Format:
-    """How to open one kind of source; its module is imported when it is opened.
+    """A source format. Its module is imported when a source is opened.
 
     Attributes:
-      module: in `sources`.
-      open: the function `(root, patterns, options[, settings])` in it; for a database `(queries, options, settings)`,
-        and beside it `fingerprint(queries, settings)`.
-      sampled: like `open`, but takes types from a sample, which the tasks check; empty if there is none.
-      settings: the class of its own options in it, empty where it has none.
-      component: the ExampleGen of its own, by its name in `infeed.components`.
-      suffixes: of names that show the format.
-      folders: the module whose `default_pattern` finds the files of a folder, where classes may have folders.
-      is_query: the source is a query or a table, not a path.
+      module: module in `sources`.
+      open: name of its function `(root, patterns, options[, settings])`. For a database `(queries, options, settings)`,
+        beside a function `fingerprint(queries, settings)`.
+      sampled: like `open`, but infers types from a sample that the tasks verify. Empty if the format has none.
+      settings: class of the format's options in the module. Empty if the format has none.
+      component: name of its ExampleGen in `infeed.components`.
+      suffixes: file name suffixes that identify the format.
+      folders: module whose `default_pattern` finds the files in a folder that may have class folders.
+      is_query: whether the source is a query or a table rather than a path.
     """
 
     module: str
@@ -104,11 +104,11 @@ FORMATS = {
     "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True),
     "bigquery": Format("bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True),
 }
-_DEPTH = 3  # folders below that are looked into
+_DEPTH = 3  # levels of subfolders that format detection searches
 
 
 class UnknownFormatError(InfeedError):
-    """No file's name shows a format."""
+    """No file name identifies a format."""
 
 
 def open_source(
@@ -120,17 +120,17 @@ def open_source(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """Opens a folder, a file or a pattern with wildcards, or asks a database.
+    """Open a folder, a file, a glob pattern, or a database query.
 
     Args:
-      where: as in `options_of`.
-      sampled: the types may be those of a sample, which `settling.settled` checks; else they are of the whole input.
+      where: see `options_of`.
+      sampled: allow types inferred from a sample, which `settling.settled` verifies. Otherwise the whole input is read.
 
     Raises:
-      InfeedError: an unknown format or setting, or whatever opening the source finds wrong.
+      InfeedError: the format or a setting is unknown, or the source cannot be opened.
     """
     if kind not in FORMATS:
-        raise InfeedError(f"there is no format {kind!r}", where=source, do=f"use one of {', '.join(FORMATS)}")
+        raise InfeedError(f"format is {kind!r}, which is unknown", where=source, do=f"use one of {', '.join(FORMATS)}")
     found = FORMATS[kind]
     root, pattern = ("", source) if found.is_query else _locate(source, kind)
     given = {**default_settings(source, kind), **settings}
@@ -147,14 +147,14 @@ def open_patterns(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """Opens the files below `root` that the patterns find; of a database, what the queries in their place find.
+    """Open the files below `root` that match the patterns, or the queries of a database.
 
     Args:
-      where: as in `options_of`.
-      sampled: as in `open_source`.
+      where: see `options_of`.
+      sampled: see `open_source`.
 
     Raises:
-      InfeedError: an unknown setting, or whatever opening the source finds wrong.
+      InfeedError: a setting is unknown, or the source cannot be opened.
     """
     found = FORMATS[kind]
     own = options_of(kind, settings, where)
@@ -173,18 +173,18 @@ def open_patterns(
 
 
 def fingerprint_of(kind: str, queries: Patterns, settings: Mapping[str, Any]) -> str:
-    """Another one once a database would answer the queries otherwise, as far as it is known without reading all."""
+    """Return a fingerprint that changes with the results of the queries, as far as is known without reading all."""
     fingerprint: str = _member(FORMATS[kind], "fingerprint")(queries, options_of(kind, settings))
     return fingerprint
 
 
 def find_files(source: str, kind: str) -> list[files.FileStat]:
-    """The files that `open_source` reads, sorted by path; none where there are none."""
+    """Return the files that `open_source` reads, sorted by path."""
     return files.glob(*_locate(source, kind))
 
 
 def default_pattern(kind: str, folder: str) -> str:
-    """The pattern that finds the files of a folder: all of them, or, where classes have folders, those within these."""
+    """Return the pattern that matches the files of a folder, or of its class folders."""
     found = FORMATS[kind]
     if not found.folders:
         return "*"
@@ -193,24 +193,24 @@ def default_pattern(kind: str, folder: str) -> str:
 
 
 def options_of(kind: str, settings: Mapping[str, Any], where: str = "") -> Any:
-    """The format's own options, such as CsvOptions; None where it has none.
+    """Return the options of a format, such as CsvOptions, or None if the format has none.
 
     Args:
-      where: what the user wrote the settings in, `source_options` or `--set`; empty names the class.
+      where: where the user wrote the settings, `source_options` or `--set`. Empty for the class name.
 
     Raises:
-      InfeedError: an unknown setting, or one of another type or out of range.
+      InfeedError: a setting is unknown, has the wrong type, or is out of range.
     """
     found = FORMATS[kind]
     if found.settings:
         try:
             return schema.read(_member(found, found.settings), settings, where or found.settings, exact=True)
         except InfeedError as error:
-            json = '; --set takes JSON, such as header=false, names=["a", "b"] or size=[28, 28]'
+            json = '. --set accepts JSON, such as header=false, names=["a", "b"] or size=[28, 28]'
             do = error.do if where == "source_options" else f"{error.do}{json}"
             raise InfeedError(error.what, where=error.where.replace("--set.", "--set "), do=do) from error
     if settings:
-        raise InfeedError(f"no setting {min(settings)!r}", where=where or f"format {kind}", do="leave it out")
+        raise InfeedError(f"there is no setting {min(settings)!r}", where=where or f"format {kind}", do="leave it out")
     return None
 
 
@@ -219,25 +219,25 @@ def _member(of: Format, name: str) -> Any:
 
 
 def default_settings(source: str, kind: str) -> dict[str, Any]:
-    """What the names of files say of their settings: cells of a .tsv lie between tabs."""
+    """Return the settings that file names imply, such as tab as the delimiter of .tsv files."""
     if kind != "csv":
         return {}
-    names = [files.name(path).lower() for path in _names(source) if kind_of_name(path) == kind]
+    names = [files.name(path).lower() for path in _visible_files(source) if kind_of_name(path) == kind]
     return {"delimiter": "\t"} if names and all(name.endswith(_TAB_SEPARATED) for name in names) else {}
 
 
 def guess_format(source: str) -> str:
-    """The format that the names of files show.
+    """Infer the format from the names of the files.
 
     Raises:
-      InfeedError: nothing there, nothing known, a format that is not read, or several formats in one folder.
+      InfeedError: no file exists, or the names show no format, an unsupported format, or several formats.
     """
     shown = formats_shown(source)
     if not shown:
         if files.is_folder(source):
             check_irregular(source, {None: "*"}, "fail")
         raise UnknownFormatError(
-            "cannot tell the format", where=source, do=f"name it, such as --format csv; there are {', '.join(FORMATS)}"
+            "the format is unknown", where=source, do=f"set format (--format) to one of {', '.join(FORMATS)}"
         )
     if set(shown) == {"csv", "images"} and is_list_of_images(source):
         return "images"
@@ -246,29 +246,29 @@ def guess_format(source: str) -> str:
         raise InfeedError(
             f"files of several formats: {found}",
             where=source,
-            do=f"give a pattern that finds one of them, in quotes: '{_pattern_for(shown, source)}'",
+            do=f"give a pattern that matches one format, in quotes: '{_pattern_for(shown, source)}'",
         )
     (kind,) = shown
     if kind in NOT_READ:
-        raise InfeedError(f"{kind} files are not read", where=shown[kind], do=NOT_READ[kind])
+        raise InfeedError(f"{kind} files are not supported", where=shown[kind], do=NOT_READ[kind])
     return kind
 
 
 def formats_shown(source: str) -> dict[str, str]:
-    """Format, or suffix of one that is not read -> the first file whose name shows it.
+    """Map each format, or suffix of an unsupported format, to the first file that has it.
 
     Raises:
-      InfeedError: there is no such file or folder.
+      InfeedError: the file or folder does not exist.
     """
     shown: dict[str, str] = {}
-    for path in _names(source):
+    for path in _visible_files(source):
         if kind := kind_of_name(path):
             shown.setdefault(kind, path)
     return shown
 
 
 def kind_of_name(path: str) -> str:
-    """The format that a file's name shows, the suffix of one that is not read, or nothing."""
+    """Return the format of a file by its name, the suffix of an unsupported format, or ""."""
     name = _NUMBER_OF_SHARD.sub("", files.name(path)).lower()
     for kind, found in FORMATS.items():
         if found.suffixes and name.endswith(found.suffixes):
@@ -277,7 +277,7 @@ def kind_of_name(path: str) -> str:
 
 
 def is_list_of_images(source: str) -> bool:
-    """Whether a CSV, or the one in a folder, names pictures and their labels."""
+    """Return whether a CSV file, or the only CSV file of a folder, lists images with labels."""
     from infeed.components.example_gen.sources.images.reader import default_pattern, is_manifest
 
     if files.is_folder(source):
@@ -286,41 +286,41 @@ def is_list_of_images(source: str) -> bool:
 
 
 def is_pattern(source: str) -> bool:
-    """Whether a path has wildcards, and is not the name of something that holds such signs."""
+    """Return whether a path is a glob pattern rather than the name of an existing file."""
     return bool(_WILDCARDS & set(source)) and not files.exists(source)
 
 
 def _pattern_for(shown: Mapping[str, str], source: str) -> str:
-    """What finds the files of the first format that is read."""
+    """Return a pattern that matches the files of the first supported format."""
     kind = next((kind for kind in shown if kind in FORMATS), next(iter(shown)))
     name = _NUMBER_OF_SHARD.sub("*", files.name(shown[kind]))
     depth = files.relative(shown[kind], source).count("/")
     return files.join(source, *["*"] * depth, f"*{name[name.rindex('.') :]}")
 
 
-def _names(source: str) -> list[str]:
+def _visible_files(source: str) -> list[str]:
     if is_pattern(source):
-        return [file.path for file in files.glob(*_cut(source))] or [source]
+        return [file.path for file in files.glob(*_split_pattern(source))] or [source]
     if files.is_folder(source):
         below = (file.path for file in files.list_files(source, depth=_DEPTH))
         visible = [path for path in below if not any(map(files.is_hidden, files.relative(path, source).split("/")))]
-        return sorted(visible, key=lambda path: path.count("/"))  # what lies higher shows it first
+        return sorted(visible, key=lambda path: path.count("/"))  # files of higher folders determine the format first
     if not files.exists(source):
         raise InfeedError("no such file or folder", where=source, do="check the path")
     return [source]
 
 
 def _locate(source: str, kind: str) -> tuple[str, str]:
-    """(folder, pattern of the files below it)"""
+    """Return (folder, pattern of the files below it)."""
     if not files.is_folder(source):
-        return _cut(source)
+        return _split_pattern(source)
     pattern = default_pattern(kind, source)
     _check_depth(source, pattern)
     return source, pattern
 
 
-def _cut(source: str) -> tuple[str, str]:
-    """(folder, what follows it): the pattern from the first part that has wildcards, or else the name of the file."""
+def _split_pattern(source: str) -> tuple[str, str]:
+    """Split a path into (folder, rest). The rest starts at the first wildcard, or is the file name."""
     parts = source.split("/")
     wild = (number for number, _ in enumerate(parts) if is_pattern("/".join(parts[: number + 1])))
     cut = next(wild, len(parts) - 1)
@@ -328,13 +328,13 @@ def _cut(source: str) -> tuple[str, str]:
 
 
 def _check_depth(folder: str, pattern: str) -> None:
-    """Raises InfeedError where the files of a folder lie deeper than the pattern looks."""
-    if files.glob(folder, pattern) or not (names := _names(folder)):
+    """Raise InfeedError if the files of a folder are deeper than the pattern matches."""
+    if files.glob(folder, pattern) or not (names := _visible_files(folder)):
         return
     inside = files.relative(names[-1], folder)
     deeper = "/".join("*" for _ in inside.split("/"))
     raise InfeedError(
-        f"the files lie deeper: {inside}",
+        f"the files are in deeper folders, such as {inside}",
         where=folder,
-        do=f"give a pattern in quotes: '{files.join(folder, deeper)}', or one of the folders in it",
+        do=f"give a pattern in quotes: '{files.join(folder, deeper)}', or a subfolder",
     )

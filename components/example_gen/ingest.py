@@ -1,12 +1,12 @@
-"""Blocks of rows -> shards on disk, in plain functions; `transforms` gives the same steps to Beam.
+"""Write blocks of rows as shards, in plain functions. `transforms` runs the same steps on Beam.
 
-    spill_task     one task's rows: read, filter, encode, split; a spill file for each run of blocks and split
-    plan_shards    what each split holds and in how many shards, from the sizes of all spills; see `planning`
-    regroup        where there are many spills: their records put nearer to their shards; see `shuffle`
-    write_shard    its share of all records: shuffled, compressed, written
-    publish        renames the finished shards into their splits, then writes the manifest
+    spill_task     read, filter, encode, and split the rows of a task; write a spill file for each run and split
+    plan_shards    choose the number of shards of each split from the sizes of all spills; see `planning`
+    regroup        if there are many spills, move records closer to their shards; see `shuffle`
+    write_shard    shuffle, compress, and write the records of one shard
+    publish        move the finished shards into their splits, then write the manifest
 
-Nothing is visible under its final name before `publish`.
+Nothing has its final name before `publish`.
 """
 
 from __future__ import annotations
@@ -75,23 +75,23 @@ from infeed.components.example_gen.task_statistics import (
 
 A = TypeVar("A")
 B = TypeVar("B")
-# How the name of a temporary folder begins; then comes the process. Containers may share a folder, not their processes.
+# The process id follows. The host name matters because containers may share the folder but not their process ids.
 _SCRATCH = f"infeed-ingest-{socket.gethostname()}-"
-_REJECTS = "rejects"  # the folder of what each task set aside
+_REJECTS = "rejects"  # folder of the rejected rows of each task
 _OFFSETS = "lines.json"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every step needs to know.
+    """The plan of one ingest, shared by all steps.
 
     Attributes:
-      root: the dataset's folder.
-      source: without its tasks, which may be many and go to the workers one by one.
+      root: folder of the dataset.
+      source: the source without its tasks, which may be many and are sent to the workers one by one.
       splits: names of all splits, in order.
-      buckets: how rows are split by hash; None where every task brings its split.
-      local_scratch: a folder of this machine for what only the steps themselves read; empty where other machines read
-        it, too, or the dataset lies on this machine anyway.
+      buckets: hash buckets that split the rows. None if every task names its split.
+      local_scratch: local folder for intermediate files. Empty if other machines read them too, or if the dataset is
+        local.
     """
 
     root: str
@@ -111,10 +111,11 @@ class Job:
         buckets: Buckets | None,
         options: IngestOptions,
     ) -> Job:
-        """
+        """Create a job and check its options against an empty batch.
+
         Raises:
-          InfeedError: options that do not fit the source's schema or its splits.
-          OtherKindsError: they do not fit a schema that is one of a sample.
+          InfeedError: the options do not fit the source's schema or splits.
+          OtherKindsError: the options do not fit a schema that was inferred from a sample.
         """
         if not source.tasks:
             raise no_rows(source.place)
@@ -124,17 +125,17 @@ class Job:
         except InfeedError as error:
             if source.sample is None:
                 raise
-            raise OtherKindsError(None) from error  # with the types of all rows the options may well fit
+            raise OtherKindsError(None) from error  # the options may fit the types of all rows
         return job
 
     @property
     def temporary(self) -> str:
-        """Where shards lie until they are published."""
+        """Folder of the shards until they are published."""
         return files.join(self.root, names.UNFINISHED)
 
     @property
     def scratch(self) -> str:
-        """Where a step leaves what the next one reads: spills, statistics, rejected rows."""
+        """Folder of spills, statistics, and rejected rows, which the next steps read."""
         return self.local_scratch or self.temporary
 
     @property
@@ -143,35 +144,37 @@ class Job:
 
     @property
     def analyzed_splits(self) -> list[str]:
-        """The splits that column statistics are gathered of."""
+        """Splits whose column statistics are gathered."""
         return analyzed_splits(self.splits, self.written_schema, self.options, self.source.serialized)
 
 
 class MapFn(Protocol):
-    """Like `map`, as `Engine.map` is."""
+    """A function like `map`, such as `Engine.map`."""
 
     def __call__(self, function: Callable[[A], B], items: Sequence[A], /) -> Iterable[B]: ...
 
 
 class ProgressListener:
-    """Is told how far it is, from this process."""
+    """Callbacks for progress, called in this process."""
 
     def read(self, task: SpilledTask) -> None:
-        """A task is read and spilled."""
+        """Called when a task is read and spilled."""
 
     def write(self, shard: Shard, shards: int) -> None:
-        """One of `shards` is written."""
+        """Called when one of `shards` shards is written."""
 
 
 def ingest(
     tasks: Sequence[Task], job: Job, *, map_fn: MapFn = map, listener: ProgressListener | None = None
 ) -> Manifest:
-    """All steps, without Beam; what is written does not depend on `map_fn`."""
+    """Run all steps without Beam. The output does not depend on `map_fn`."""
     listener = listener or ProgressListener()
     with transaction(job), _scratch_here(job) as job:
-        plan = plan_shards(_listened(map_fn(partial(spill_task, job=job), tasks), listener), job)
+        plan = plan_shards(_report_reads(map_fn(partial(spill_task, job=job), tasks), listener), job)
         _regroup(plan, job, map_fn)
-        _merge_statistics(len(tasks), job, map_fn)
+        merge = partial(merge_statistics, temporary=job.scratch, splits=job.analyzed_splits)
+        for _ in map_fn(merge, statistics_groups(len(tasks))):
+            pass
         wanted, shards = shard_tasks(plan), []
         for shard in map_fn(partial(_write_shard, job=job), wanted):
             shards.append(shard)
@@ -181,7 +184,7 @@ def ingest(
 
 @contextmanager
 def _scratch_here(job: Job) -> Iterator[Job]:
-    """Keeps spills of a dataset on an object store off it: they are read in thousands of small ranges."""
+    """Keep spills on local disk if the dataset is on an object store, since they are read in many small ranges."""
     if files.is_local(job.root):
         yield job
         return
@@ -191,7 +194,7 @@ def _scratch_here(job: Job) -> Iterator[Job]:
 
 
 def remove_left_scratch() -> list[str]:
-    """Remove the temporary folders of processes that were killed; return their paths."""
+    """Remove temporary folders of killed processes and return their paths."""
     left = []
     for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*-*"):
         process = folder.name.removeprefix(_SCRATCH).partition("-")[0]
@@ -201,14 +204,14 @@ def remove_left_scratch() -> list[str]:
     return left
 
 
-def _listened(tasks: Iterable[SpilledTask], listener: ProgressListener) -> Iterator[SpilledTask]:
+def _report_reads(tasks: Iterable[SpilledTask], listener: ProgressListener) -> Iterator[SpilledTask]:
     for one in tasks:
         listener.read(one)
         yield one
 
 
 def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
-    """All levels of the shuffle; the files of a level are removed once the next one is there."""
+    """Run all levels of the shuffle, and remove the files of a level once the next is complete."""
     for level in itertools.count(1):
         wanted = [task for split in plan.splits for task in shuffle.regroupings(split, level)]
         if not wanted:
@@ -220,15 +223,9 @@ def _regroup(plan: WritePlan, job: Job, map_fn: MapFn) -> None:
                 files.remove(shuffle.level_folder(job.scratch, level - 1, split.split))
 
 
-def _merge_statistics(tasks: int, job: Job, map_fn: MapFn) -> None:
-    merge = partial(merge_statistics, temporary=job.scratch, splits=job.analyzed_splits)
-    for _ in map_fn(merge, statistics_groups(tasks)):
-        pass
-
-
 @contextmanager
 def transaction(job: Job) -> Iterator[None]:
-    """What is written inside becomes a whole dataset or, where it fails, nothing; an earlier one is cleared first."""
+    """Clear the output folder first, and again if the body fails. The body publishes the dataset."""
     _clear(job)
     try:
         yield
@@ -239,7 +236,7 @@ def transaction(job: Job) -> Iterator[None]:
 
 
 def _clear(job: Job) -> None:
-    """The manifest goes first, and what it described is marked unfinished, so that nothing half-cleared looks whole."""
+    """Remove a dataset. A marker makes it unfinished first, so that a partly removed dataset never looks complete."""
     if files.exists(files.join(job.root, names.MANIFEST)):
         files.write_bytes(files.join(job.temporary, "clearing"), b"")
     for file in files.list_files(job.root):
@@ -251,36 +248,38 @@ def _clear(job: Job) -> None:
 
 
 def _check_options(job: Job) -> None:
-    """Tries every option on a batch without rows, so that a wrong name fails before anything is read."""
+    """Apply every option to an empty batch, so that a wrong name fails before rows are read."""
     if job.buckets is not None:
         check_splits(job.buckets, job.options.split_by)
     elif job.options.split_by is not None:
         raise InfeedError(
-            f"split by {job.options.split_by.how}, but the input is split already",
+            f"split_by is {job.options.split_by.how}, but the input is split already",
             where=f"splits {', '.join(job.splits)}",
             do="give one input split, or leave out split_by",
         )
     strangers = set(job.options.balance.splits) - set(job.splits) if job.options.balance else set()
     if strangers:
         raise InfeedError(
-            f"no split named {min(strangers)!r}", where="balance", do=f"choose one of {', '.join(job.splits)}"
+            f"there is no split {min(strangers)!r}", where="balance", do=f"use one of {', '.join(job.splits)}"
         )
-    rows = choose_rows(_no_rows(job.source.schema), job.options, "", BadRows())
+    schema = job.source.schema
+    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    rows = choose_rows(empty, job.options, "", BadRows())
     _process(rows, None if job.buckets else job.splits[0], job)
 
 
 def _prefer_mimalloc() -> None:
-    """Unless the user has chosen: older versions of Arrow take jemalloc, with which ingest takes a quarter more CPU.
+    """Use mimalloc unless the user chose an allocator. With jemalloc, ingest takes 25 % more CPU.
 
-    Not by the variable that Arrow reads: TFX's libraries hold an Arrow of their own, which has no mimalloc and says so.
+    The environment variable would also affect the Arrow inside TFX's libraries, which lacks mimalloc and warns.
     """
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
-        with suppress(NotImplementedError):  # built without it
+        with suppress(NotImplementedError):  # this build of Arrow lacks mimalloc
             pa.set_memory_pool(pa.mimalloc_memory_pool())
 
 
 def spill_task(task: Task, job: Job) -> SpilledTask:
-    """Read one task, and spill its rows run by run; a further attempt after a transient error writes the same files."""
+    """Read one task and spill its rows. A retry after a transient error writes the same files."""
     _prefer_mimalloc()
     return tried_again(partial(_spill_task, task, job))
 
@@ -292,7 +291,7 @@ def _spill_task(task: Task, job: Job) -> SpilledTask:
             spilling.add(batch)
             counted += batch.num_rows
             progress.count("rows read", batch.num_rows)
-            del batch  # a block of one large row takes as much as the next one
+            del batch  # free the block before reading the next
     except AstrayError:
         spilling.bad_rows.found = Findings(astray=True)
     except ReadFailedError:
@@ -307,7 +306,7 @@ def _read(task: Task, job: Job, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
 
 
 class _Spilling:
-    """What is found and spilled of a task, block after block."""
+    """The state of spilling one task, block by block."""
 
     def __init__(self, task: Task, job: Job) -> None:
         self.bad_rows = BadRows(job.options.on_bad_row, job.options.bad_row_limit, relative=True)
@@ -319,7 +318,7 @@ class _Spilling:
         self._analysis = TaskAnalysis(job.analyzed_splits, empty_lists=job.options.compat == "tfx")
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next block."""
+        """Add the next block."""
         unread = self.bad_rows.take()
         chosen = choose_rows(batch, self._job.options, place_of(self._task.payload), self.bad_rows)
         incomplete = self.bad_rows.take()
@@ -333,7 +332,7 @@ class _Spilling:
     def _take(self, chosen: pa.RecordBatch) -> None:
         made = _process(chosen, self._task.split, self._job)
         written, by_split, strata, framed = made.written, made.rows, made.strata, frame_records(made.examples)
-        del made  # its examples take as much as the records
+        del made  # free the examples, which are as large as the records
         self._analysis.add(written, by_split)
         self._nulls = self._nulls + [column.null_count for column in written.columns]
         decimals = self._job.source.decimals
@@ -343,7 +342,7 @@ class _Spilling:
         self._run.add(framed, by_split, strata)
 
     def finish(self) -> SpilledTask:
-        """Spill what is left, and leave statistics and rejected rows where `publish` finds them."""
+        """Spill the remaining rows, and write statistics and rejected rows for `publish`."""
         unread = self.bad_rows.take()
         self._rejected += unread
         self._spill()
@@ -382,16 +381,12 @@ def _process(batch: pa.RecordBatch, split: str | None, job: Job) -> ProcessedBat
     return process_batch(batch, split, buckets=job.buckets, options=job.options, serialized=job.source.serialized)
 
 
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-
-
 def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
-    """Plan from the sizes of all spills, and list each split's spills where `shuffle` finds them.
+    """Plan from the sizes of all spills, and list the spills of each split for `shuffle`.
 
     Raises:
-      OtherKindsError: the types of the source are those of a sample, and the tasks found others.
-      InfeedError: nothing to write, or too many labels.
+      OtherKindsError: the types were inferred from a sample, and the tasks found others.
+      InfeedError: there is nothing to write, or there are too many labels.
     """
     tasks = sorted(limited(tasks, job.options), key=lambda task: task.order)
     if job.source.sample is not None:
@@ -404,7 +399,7 @@ def plan_shards(tasks: Iterable[SpilledTask], job: Job) -> WritePlan:
 
 
 def _with_lines(tasks: Sequence[SpilledTask], job: Job) -> list[SpilledTask]:
-    """The tasks with the lines of their bad rows, and for `publish` a list of what is to be added to those in files."""
+    """Return the tasks with file line numbers of bad rows, and write the line offsets for `publish`."""
     offsets = line_offsets((task.order, task.found) for task in tasks)
     if any(task.rejected for task in tasks):
         files.write_bytes(files.join(job.scratch, _OFFSETS), json.dumps(list(offsets.items())).encode())
@@ -412,10 +407,10 @@ def _with_lines(tasks: Sequence[SpilledTask], job: Job) -> list[SpilledTask]:
 
 
 def write_shard(task: ShardTask, windows: Iterable[pa.LargeBinaryArray], job: Job) -> Shard:
-    """Write one whole shard into the temporary folder, a window of records at a time.
+    """Write one complete shard into the temporary folder, window by window.
 
     Args:
-      windows: the records of each, in the order of the input.
+      windows: the records of each window, in input order.
     """
     split, count = task.plan.split, 0
     name = names.shard_name(task.index, task.plan.shards.count, gzip=job.options.gzip_level is not None)
@@ -439,15 +434,15 @@ def _write_shard(task: ShardTask, job: Job) -> Shard:
 
 
 def _seed(job: Job, *place: int) -> tuple[int, ...] | None:
-    """A seed of its own for every place where rows are shuffled."""
+    """Return the seed of one place where rows are shuffled, or None to keep the order."""
     return None if job.options.shuffle_seed is None else (job.options.shuffle_seed, *place)
 
 
 def publish(shards: Iterable[Shard], plan: WritePlan, tasks: int, job: Job) -> Manifest:
-    """Moves finished shards to where readers look, then writes the manifest.
+    """Move finished shards to their final names, then write the manifest.
 
     Args:
-      tasks: how many have left statistics.
+      tasks: number of tasks that wrote statistics.
     """
     shards = sorted(shards, key=lambda shard: shard.file)
     for shard in shards:

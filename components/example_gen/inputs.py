@@ -1,7 +1,7 @@
-"""What a source gives to ingest: tasks that read typed batches, and the rows that no typed row can be made of.
+"""The interface between a source and ingest: tasks that read typed batches, and bad rows.
 
-Of files: patterns -> files -> what is seen in them -> tasks. The first bad row is an error, or up to a limit of them
-are set aside in a file, each with its reason.
+A bad row has no typed representation. The first bad row is an error, unless bad rows up to a limit are rejected:
+written to a file with their reasons.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from infeed.components.errors import InfeedError
 from infeed.components.units import counted
 
 _SHOWN = 300  # characters of a bad row
-_NO_TEXT = re.compile("not .* text")  # the reason of a row that is none in the encoding
+_NO_TEXT = re.compile("not .* text")  # matches the reason of a row that the encoding cannot decode
 _TOO_LARGE = "more than max_row_mb"
 A = TypeVar("A")
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
-Patterns = Mapping[str | None, str]  # split -> pattern under the root; the split is None where rows are split by hash
+Patterns = Mapping[str | None, str]  # split -> pattern below the root. The key is None if rows are split by hash
 
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that no typed row can be made of.
+    """A row that cannot be converted to the schema.
 
     Attributes:
-      file: path of the file, or whatever else the source calls the place.
-      line: number of the line or row in it, from 1; None where there is none.
-      column: the column at fault; None where it is the whole row.
-      reason: what is wrong, as an error message says it.
-      text: the row as it stands there, or as much of it as helps.
+      file: path of the file, or the source's name for the place.
+      line: line or row number in the file, from 1. None if unknown.
+      column: column with the error. None if the whole row is bad.
+      reason: what is wrong, as an error message states it.
+      text: the raw row, possibly shortened.
     """
 
     file: str
@@ -52,7 +52,7 @@ class BadRow:
 
     @property
     def remedy(self) -> str:
-        """The option that helps, as an error continues its list of what to do; empty where none does."""
+        """The option that helps, as a continuation of an error's remedy. Empty if none does."""
         if _NO_TEXT.fullmatch(self.reason):
             return ", name its encoding, such as --set encoding=latin-1"
         return ", raise max_row_mb (--max-row-mb)" if _TOO_LARGE in self.reason else ""
@@ -64,18 +64,18 @@ class BadRow:
 
 
 class AstrayError(Exception):
-    """A task began to read within a row: its rows are no rows, and an error in them is none."""
+    """A task started reading in the middle of a row, so its rows and errors are meaningless."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a task found in its part of an input that was opened by a sample.
+    """What a task found in its part of an input whose types were inferred from a sample.
 
     Attributes:
-      kinds: the kinds of the columns, in JSON's types, as the format's own `Sample.merge` reads them.
+      kinds: kinds of the columns as JSON types, in the form that the format's `Sample.merge` reads.
       lines: number of line ends.
-      line: number of the first line; None if only the tasks before know it, and bad rows are counted from 1.
-      astray: what was read means nothing: the part begins or ends within a row, or only its order tells what is bad.
+      line: number of the first line. None if it depends on the tasks before; bad rows then count from 1.
+      astray: the result is meaningless: the part starts or ends within a row, or only reading in order finds bad rows.
     """
 
     kinds: Any = None
@@ -85,15 +85,15 @@ class Findings:
 
 
 class BadRows:
-    """What a source reports its bad rows to, and what else it found; one for each task.
+    """Collects the bad rows and findings of one task.
 
     Args:
-      relative: leave the lines of bad rows as the task counts them; `Findings.line` says from where.
+      relative: keep the line numbers as the task counts them. `Findings.line` gives the offset.
 
     Attributes:
-      found: set by the source once a task is read.
-      lines_before: counts the lines before a task if it does not know them, and raises AstrayError if it begins within
-        a row; set by the source.
+      found: findings, set by the source once a task is read.
+      lines_before: counts the lines before a task that does not know them, and raises AstrayError if the task starts
+        within a row. Set by the source.
     """
 
     def __init__(self, on_bad_row: OnBadRow = "fail", limit: int = 0, *, relative: bool = False) -> None:
@@ -104,10 +104,10 @@ class BadRows:
         self.lines_before: Callable[[], int] | None = None
 
     def report(self, row: BadRow) -> None:
-        """Keeps a row for the reject file; the caller goes on with the next.
+        """Keep a row for the reject file. The caller continues with the next row.
 
         Raises:
-          InfeedError: where bad rows are not allowed, or there are more than the limit.
+          InfeedError: bad rows are not allowed, or exceed the limit.
         """
         self._reported += 1
         if not self._relative or self._on_bad_row == "fail" or self._reported > self._limit:
@@ -116,52 +116,52 @@ class BadRows:
             raise InfeedError(
                 row.reason,
                 where=row.where,
-                do=f"mend the row{row.remedy}, or set bad rows aside: --on-bad-row reject, "
+                do=f"correct the row{row.remedy}, or reject bad rows: --on-bad-row reject, "
                 "IngestOptions(on_bad_row='reject')",
             )
         check_limit(self._reported, self._limit, row.where)
         self._kept.append(row)
 
     def _located(self, row: BadRow) -> BadRow:
-        """The row with the number of its line in the file."""
+        """Return the row with its line number in the file."""
         if self.lines_before is None:
             return row
         before = self.lines_before()
         return row if row.line is None else dataclasses.replace(row, line=row.line + before)
 
     def take(self) -> tuple[BadRow, ...]:
-        """The rows kept since the last call."""
+        """Return the rows kept since the last call."""
         taken, self._kept = tuple(self._kept), []
         return taken
 
 
 def too_large(most_mb: int) -> str:
-    """How the reason of a row ends that takes more than `most_mb` megabytes."""
+    """Return the end of the reason for a row larger than `most_mb` megabytes."""
     return f"{_TOO_LARGE}, which is {most_mb}"
 
 
 def check_limit(rows: int, limit: int, where: str) -> None:
-    """Raises InfeedError where `rows` bad ones are more than `limit`."""
+    """Raise InfeedError if the number of bad rows exceeds the limit."""
     if rows > limit:
         raise InfeedError(
             f"more than {limit} bad rows",
             where=f"the last at {where}",
-            do=f"mend the input, check the options of its format, or raise bad_row_limit: --bad-row-limit {10 * rows}",
+            do=f"correct the input, check the format's options, or raise bad_row_limit: --bad-row-limit {10 * rows}",
         )
 
 
 def check_any_good(bad: Sequence[BadRow]) -> None:
-    """Raise InfeedError where these are bad rows of an input that has no good ones."""
+    """Raise InfeedError if there are bad rows. Call it for an input without good rows."""
     if bad:
         raise InfeedError(
-            f"every row is rejected; of the first: {bad[0].reason}",
+            f"every row is rejected, the first because: {bad[0].reason}",
             where=bad[0].where,
-            do=f"mend the input{bad[0].remedy}, or give the other options of its format",
+            do=f"correct the input{bad[0].remedy}, or change the format's options",
         )
 
 
 def to_jsonl(rows: Iterable[BadRow]) -> bytes:
-    """One JSON object a line."""
+    """Serialize bad rows as JSON Lines."""
     return "".join(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n" for row in rows).encode()
 
 
@@ -174,11 +174,11 @@ def conform(
     first_row: int = 1,
     convert: Convert | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Flattens structs, adds the columns that a file lacks, casts, and reports each row that a tf.Example cannot hold.
+    """Flatten structs, add missing columns, cast to the schema, and report rows that a tf.Example cannot hold.
 
     Args:
-      first_row: the number in `file`, from 1, of the first row of `batches`.
-      convert: changes a flat batch, and says which rows have cells that it cannot change: row -> (column, reason).
+      first_row: row number in `file`, from 1, of the first row of `batches`.
+      convert: converts a flat batch, and returns the cells that it cannot convert: row -> (column, reason).
     """
     for batch in batches:
         flat = schemas.flatten_batch(batch)
@@ -200,7 +200,7 @@ def _drop_unfit(
 
 
 def _unfit_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, tuple[str, str]]]:
-    """(row in the batch, (column, reason)) of every value without a place in a tf.Example."""
+    """Yield (row of the batch, (column, reason)) for every value that a tf.Example cannot hold."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         items = example_types.items_of(column)
         unfit = example_types.find_invalid(items, in_list=example_types.is_list(column.type))
@@ -209,13 +209,13 @@ def _unfit_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, tuple[str, str]]]:
 
 
 def text_of(row: pa.RecordBatch) -> str:
-    """The cells of a row, for the reject file."""
-    cells = {name: _plain(column) for name, column in zip(row.schema.names, row.columns, strict=True)}
+    """Format the cells of a row for the reject file."""
+    cells = {name: _to_python(column) for name, column in zip(row.schema.names, row.columns, strict=True)}
     return json.dumps(cells, default=str, ensure_ascii=False)[:_SHOWN]
 
 
-def _plain(cell: pa.Array) -> Any:
-    """The one value of an array; of dates that Python has no year for, the numbers that they are stored as."""
+def _to_python(cell: pa.Array) -> Any:
+    """Return the value of a one-element array. Dates beyond Python's range are returned as stored integers."""
     try:
         return cell[0].as_py()
     except (OverflowError, ValueError):
@@ -224,7 +224,7 @@ def _plain(cell: pa.Array) -> Any:
 
 @dataclass(frozen=True)
 class Task:
-    """A unit of reading: its place in the input, what `OpenedSource.read` takes, its split if the input has some."""
+    """A unit of reading: its position in the input, the argument of `OpenedSource.read`, and its split if known."""
 
     order: int
     payload: Any
@@ -232,9 +232,9 @@ class Task:
 
 
 class Read(Protocol):
-    """`Task.payload` -> record batches of the source's schema, in order; picklable, since workers call it.
+    """Read the payload of a task as record batches of the source's schema, in order. Must be picklable.
 
-    A row that no typed row can be made of is reported to `bad_rows` and left out.
+    Implementations report bad rows to `bad_rows` and skip them.
     """
 
     def __call__(self, payload: Any, /, *, bad_rows: BadRows) -> Iterable[pa.RecordBatch]: ...
@@ -242,16 +242,16 @@ class Read(Protocol):
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """An opened source: everything that is known before the first row is read.
+    """A source before the first row is read.
 
     Attributes:
-      warnings: what was left out of it, for people.
-      serialized: the only column holds records that are written as they are.
+      warnings: notes for people about skipped parts.
+      serialized: the only column holds records that are written unchanged.
       decimals: floats were written as decimals; see `example_types.count_rounded`.
-      left_out: columns that have no place in a tf.Example, each with the reason and what to do.
-      sample: if the types are those of a sample, how to check them with what the tasks found.
-      place: the files or the query that it reads, for errors.
-      reopen: opens the source again with the kinds of columns that `sample` gives; None reads the whole input for them.
+      left_out: columns that a tf.Example cannot hold, with the reason and the remedy.
+      sample: if types were inferred from a sample, how to check them against the findings of the tasks.
+      place: the files or the query that the source reads, for errors.
+      reopen: opens the source again with the kinds that `sample` merged. None reads the whole input to infer them.
     """
 
     provenance: Source
@@ -269,9 +269,9 @@ class OpenedSource:
 
 @dataclass(frozen=True)
 class Sample:
-    """The kinds of columns in a sample, in JSON's types, and how to merge what all tasks found into such kinds.
+    """Column kinds inferred from a sample, as JSON types, and a function that merges the findings of all tasks.
 
-    `merge` returns None if only a reading in the order of the rows tells the kinds.
+    `merge` returns None if only reading the rows in order determines the kinds.
     """
 
     kinds: Any
@@ -279,7 +279,7 @@ class Sample:
 
 
 def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
-    """Follow the links among the files that patterns find; a file of the very name is what the user asks for.
+    """Check that links among the matched files stay inside `root`. A file named without wildcards may be anywhere.
 
     Raises:
       InfeedError: a link leads out of `root`.
@@ -292,22 +292,21 @@ def check_inside(root: str, patterns: Patterns, *, allow_outside: bool) -> None:
 
 
 def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tuple[list[Task], tuple[str, ...]]:
-    """Look for names that match and are no files.
+    """Find names that match and are not regular files.
 
     Returns:
-      A task for each dangling link, which reports it as a bad row; and a warning that names the pipes and devices.
+      A task for each dangling link, which reports the link as a bad row; and warnings about pipes and devices.
 
     Raises:
-      InfeedError: a dangling link, unless bad rows are rejected.
+      InfeedError: there is a dangling link, and bad rows are not rejected.
     """
     found = [(split, one) for split, pattern in patterns.items() for one in files.find_irregular(root, pattern)]
     links = [(split, one) for split, one in found if one.is_link]
     if links and on_bad_row == "fail":
         raise InfeedError(
-            links[0][1].what
-            + (f"; the same holds for {counted(len(links) - 1, 'other link')}" if len(links) > 1 else ""),
+            links[0][1].what + (f", and so are {counted(len(links) - 1, 'other link')}" if len(links) > 1 else ""),
             where=links[0][1].path,
-            do="fetch its content (git annex get, dvc pull), remove the link, or set such links aside: "
+            do="fetch its content (git annex get, dvc pull), remove the link, or reject dangling links: "
             "--on-bad-row reject",
         )
     parts = [
@@ -319,7 +318,7 @@ def check_irregular(root: str, patterns: Patterns, on_bad_row: OnBadRow) -> tupl
 
 
 def with_tasks(opened: OpenedSource, more: Sequence[Task], warnings: tuple[str, ...]) -> OpenedSource:
-    """The source with the findings of `check_irregular`."""
+    """Add the tasks and warnings of `check_irregular` to a source."""
     if not more and not warnings:
         return opened
     orders = range(len(opened.tasks), len(opened.tasks) + len(more))
@@ -336,7 +335,7 @@ def _read_or_report(payload: Any, read: Read, *, bad_rows: BadRows) -> Iterator[
 
 
 def reopenable(opened: OpenedSource, finish: Callable[[OpenedSource], OpenedSource]) -> OpenedSource:
-    """The source as `finish` changes it, now and each time that it is opened again."""
+    """Apply `finish` to the source, now and each time that it is reopened."""
     finished, reopen = finish(opened), opened.reopen
     if reopen is None:
         return finished
@@ -344,7 +343,7 @@ def reopenable(opened: OpenedSource, finish: Callable[[OpenedSource], OpenedSour
 
 
 def retyped(opened: OpenedSource, options: IngestOptions) -> OpenedSource:
-    """The source with `options.words` as text, true or false, and `options.fractions` as numbers with fractions."""
+    """Return the source with `options.words` as text or booleans and `options.fractions` as floats."""
     fields = [(field.name, _retyped(field, options)) for field in opened.schema]
     schema = pa.schema(fields)
     if schema.equals(opened.schema, check_metadata=False):
@@ -372,7 +371,9 @@ def find(root: str, patterns: Patterns) -> dict[str | None, list[files.FileStat]
             path = files.join(root, patterns[split])
             where = path + (f", split {split!r}" if split else "")
             if files.exists(path) and not files.is_folder(path):
-                raise InfeedError("a pipe or a device, not a file", where=where, do="write what it gives into a file")
+                raise InfeedError(
+                    "this is a pipe or a device, not a file", where=where, do="write its content to a file"
+                )
             raise InfeedError("no files found", where=where, do="check the folder and the pattern of input_config")
     return found
 
@@ -383,23 +384,23 @@ def all_files(found: Mapping[str | None, list[files.FileStat]]) -> list[files.Fi
 
 @dataclass(frozen=True)
 class FilePart:
-    """The file as it was found, and the piece of it that a task reads, as the format knows it.
+    """A file, and the piece of it that a task reads. The format defines the piece.
 
-    A bad row in place of the piece: the task reports it and reads nothing.
+    If the piece is a bad row, the task reports it and reads nothing.
     """
 
     file: files.FileStat
     piece: Any
 
 
-Seen = Sequence[tuple[str | None, files.FileStat, A]]  # of each file, with its split
+Seen = Sequence[tuple[str | None, files.FileStat, A]]  # (split, file, result) of each file
 
 
 def look(found: Mapping[str | None, list[files.FileStat]], at: Callable[[str], A]) -> Seen[A]:
-    """What `at` makes of each file's path.
+    """Apply `at` to the path of each file, for example to read its schema.
 
     Raises:
-      InfeedError: a file that is changed meanwhile.
+      InfeedError: a file changed meanwhile.
     """
     seen = list[tuple[str | None, files.FileStat, A]]()
     for split, matched in found.items():
@@ -412,10 +413,10 @@ def look(found: Mapping[str | None, list[files.FileStat]], at: Callable[[str], A
 def of_parts(
     kind: str, root: str, schema: pa.Schema, parts: Seen[Iterable[Any]], read: Read, **facts: Any
 ) -> OpenedSource:
-    """An input whose tasks read parts of files, and fail where a file is no longer the one that was looked at.
+    """Return a source whose tasks read parts of files, and fail if a file has changed since it was opened.
 
     Args:
-      parts: what `read` takes, several for each file.
+      parts: payloads of `read`, several for each file.
       facts: `decimals` and `left_out` of `OpenedSource`.
     """
     tasks = as_tasks((split, FilePart(file, piece)) for split, file, pieces in parts for piece in pieces)
@@ -431,10 +432,10 @@ def _read_part(part: FilePart, read: Read, *, bad_rows: BadRows) -> Iterator[pa.
 def open_files(
     kind: str, root: str, patterns: Patterns, read: Callable[[str], Iterable[pa.RecordBatch]]
 ) -> OpenedSource:
-    """Files of any format, given a function that reads one; its first batch tells the columns.
+    """Open files of any format, given a function that reads one file. The first batch determines the columns.
 
     Raises:
-      InfeedError: a type without a place in a tf.Example, files whose columns do not go together, no rows.
+      InfeedError: a tf.Example cannot hold a type, columns of files conflict, or there are no rows.
     """
     firsts = look(find(root, patterns), lambda path: next(iter(read(path)), None))
     seen = [schemas.FileSchema(file.path, first.schema) for _, file, first in firsts if first is not None]

@@ -1,8 +1,8 @@
-"""`infeed.ingest`, and what it needs beside the steps of `ingest`: an engine, and an OUTPUT that appears whole.
+"""The function `infeed.ingest`: choose an engine, run the ingest, and make the output visible atomically.
 
-OUTPUT is written beside, and takes the place of nothing but a dataset: in one step where the file system can exchange
-two names, elsewhere by three renames. A process that is killed between them leaves the old folder under a hidden name,
-from which `mend` puts it back.
+The output is written to a hidden folder next to its final place and may replace only a dataset. The two folders are
+exchanged atomically if the file system supports that, and otherwise by three renames. If the process is killed
+between the renames, the old folder has a hidden name, and `mend` restores it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from infeed.components.example_gen.settling import settled
 from infeed.components.locks import alone
 
 DEFAULT_SPLITS = {"train": 2, "eval": 1}
-BYTES_PER_PROCESS = 32 << 20  # of input: about 1.7 s of reading and writing CSV, where a process takes 0.8 s to start
+BYTES_PER_PROCESS = 32 << 20  # of input. Ingesting them as CSV takes about 1.7 s; a process takes 0.8 s to start
 _WAIT = "wait for it, or choose another OUTPUT"
-_HERE = -100  # AT_FDCWD: paths are as usual
+_HERE = -100  # AT_FDCWD: resolve relative paths as usual
 _EXCHANGE = 2  # RENAME_EXCHANGE
 _LOCK = ".ingest.lock"  # of a dataset on an object store
 _FILES = {names.MANIFEST, names.REJECTS, names.UNFINISHED}
@@ -48,30 +48,30 @@ def ingest(
     workers: int | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Writes a folder, a file or a pattern as sharded TFRecords, as the command `infeed ingest` does.
+    """Write a folder, a file, or a glob pattern as sharded TFRecords, like the command `infeed ingest`.
 
     Args:
-      source: what to read.
-      output: folder of the dataset; it appears whole.
-      format: of the source; by default the names of its files decide.
-      source_options: those of the format, by name.
-      splits: their names and shares; {"train": 2, "eval": 1} by default.
+      source: input path or pattern.
+      output: folder of the dataset. It becomes visible when complete.
+      format: format of the source. Inferred from file names by default.
+      source_options: options of the format, by name.
+      splits: names and shares of the splits. Defaults to {"train": 2, "eval": 1}.
       options: how records are written.
-      workers: processes; by default as many as pay.
-      overwrite: whether to replace the dataset at `output`.
+      workers: number of processes. Chosen from the size of the input by default.
+      overwrite: whether to replace a dataset at `output`.
 
     Returns:
-      What the dataset holds.
+      The manifest of the dataset.
 
     Raises:
-      InfeedError: an option, the source or its rows, or there is something at `output` already.
+      InfeedError: an option, the source, or a row is invalid, or `output` exists.
     """
     _check_kind("splits", splits, Mapping, 'give names and shares, such as {"train": 2, "eval": 1}')
     _check_kind("source_options", source_options, Mapping, 'give names and values, such as {"delimiter": ";"}')
     _check_kind("options", options, IngestOptions, "give IngestOptions(...)")
     _check_kind("workers", workers, int, "give a number of processes, or leave it out")
     if workers is not None and workers < 1:
-        raise InfeedError(f"workers is {workers}", where="infeed.ingest, workers", do="give 1 or more, or leave it out")
+        raise InfeedError(f"workers is {workers}", where="infeed.ingest, workers", do="use 1 or more, or leave it out")
     place, into = files.path_text(source, "infeed.ingest, source"), files.path_text(output, "infeed.ingest, output")
     options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SPLITS).items()))
     check_output(into, overwrite)
@@ -87,7 +87,7 @@ def ingest(
 
 
 def work_of(opened: OpenedSource) -> Work:
-    """What an engine for the tasks of a source is chosen for."""
+    """Describe the tasks of a source, for the choice of an engine."""
     return Work("reads", len(opened.tasks), opened.provenance.bytes, BYTES_PER_PROCESS, noun="task")
 
 
@@ -97,20 +97,22 @@ def _check_kind(argument: str, given: object, kind: type, do: str) -> None:
 
 
 def check_output(output: str, overwrite: bool) -> None:
-    """Raises InfeedError where OUTPUT holds anything but a dataset, or one that is not to be replaced."""
+    """Raise InfeedError if OUTPUT is not a dataset, or is a dataset that must not be replaced."""
     if not files.exists(output):
         return
     if not files.is_folder(output):
-        raise InfeedError("OUTPUT is a file", where=output, do="choose another: a dataset is a folder")
+        raise InfeedError("OUTPUT is a file", where=output, do="choose a folder")
     inside = files.list_folders(output) + [files.name(file.path) for file in files.list_files(output)]
     inside = [name for name in inside if name != _LOCK]
     strangers = [name for name in inside if not _is_ours(name)]
     if strangers:
-        do = "choose another OUTPUT; --overwrite replaces datasets, and nothing else"
-        raise InfeedError(f"{min(strangers)!r} lies there, which is no part of a dataset", where=output, do=do)
+        do = "choose another OUTPUT. --overwrite replaces only datasets"
+        raise InfeedError(
+            f"the folder contains {min(strangers)!r}, which is not part of a dataset", where=output, do=do
+        )
     if inside and not overwrite:
-        do = "choose another OUTPUT, or give --overwrite (of infeed.ingest overwrite=True)"
-        raise InfeedError("there is something already", where=output, do=do)
+        do = "choose another OUTPUT, or use --overwrite (infeed.ingest: overwrite=True)"
+        raise InfeedError("OUTPUT exists", where=output, do=do)
 
 
 def _is_ours(name: str) -> bool:
@@ -119,13 +121,14 @@ def _is_ours(name: str) -> bool:
 
 @contextmanager
 def unfinished(output: str, overwrite: bool) -> Iterator[str]:
-    """Yields where to write until all is done: on a store, OUTPUT, which is unfinished until it has its manifest.
+    """Yield the folder to write to. It becomes OUTPUT when the body succeeds.
 
-    A local OUTPUT is written beside, under a hidden name, and takes its place in the end. From the check of what lies
-    there to the end nobody else writes to the same OUTPUT.
+    A local OUTPUT is written under a hidden name next to it. On a store, the folder is OUTPUT itself, unfinished until
+    it
+    has a manifest. A lock keeps other processes from writing to the same OUTPUT.
 
     Raises:
-      InfeedError: another process is writing there, something is there already, or it is not allowed.
+      InfeedError: another process is writing to OUTPUT, OUTPUT exists, or permission is denied.
     """
     if not files.is_local(output):
         with alone_on_store(files.join(output, _LOCK), where=output, do=_WAIT):
@@ -137,8 +140,8 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
         folder.mkdir(exist_ok=True)
         try:
             yield str(folder)
-            check_output(output, overwrite)  # who takes no lock may have written there
-            with _told(output):
+            check_output(output, overwrite)  # a program that ignores the lock may have written there
+            with _os_errors(output):
                 put_folder(str(folder), str(path))
         finally:
             files.remove(str(folder))
@@ -146,9 +149,9 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
 
 @contextmanager
 def _locked(output: str) -> Iterator[tuple[Path, Path]]:
-    """(OUTPUT, the folder in which it is written), where what a killed process left at OUTPUT is set right."""
-    path = Path(os.path.realpath(output))  # a link stays, and leads to the new dataset
-    with _told(output):
+    """Lock OUTPUT, repair it after a killed run, and yield (OUTPUT, the folder to write to)."""
+    path = Path(os.path.realpath(output))  # keep a symbolic link, and replace its target
+    with _os_errors(output):
         _make_folder(path.parent)
     lock = path.with_name(f".{path.name}.lock")
     with alone(lock, doing="another process is writing there", where=output, do=_WAIT):
@@ -157,13 +160,13 @@ def _locked(output: str) -> Iterator[tuple[Path, Path]]:
 
 
 def clean(output: str) -> list[str]:
-    """Remove what processes that were killed have left of OUTPUT: temporary files, and shards without a manifest.
+    """Remove temporary files and incomplete shards that killed processes left at OUTPUT.
 
     Returns:
-      What was removed. A whole dataset stays.
+      The removed paths. A complete dataset is kept.
 
     Raises:
-      InfeedError: another process is writing there, or something else than a dataset lies there.
+      InfeedError: another process is writing to OUTPUT, or OUTPUT is not a dataset.
     """
     check_output(output, overwrite=True)
     removed, left = steps.remove_left_scratch(), list[str]()
@@ -200,34 +203,34 @@ def _make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _told(output: str) -> Iterator[None]:
-    """What the system does not allow, as an InfeedError."""
+def _os_errors(output: str) -> Iterator[None]:
+    """Convert an OSError to an InfeedError."""
     try:
         yield
     except OSError as error:
-        do = "choose another OUTPUT, or change the permissions"
-        raise InfeedError(f"cannot write there: {error.strerror}", where=output, do=do) from error
+        do = "choose another OUTPUT, or change its permissions"
+        raise InfeedError(f"cannot write: {error.strerror}", where=output, do=do) from error
 
 
 def put_folder(source: str, target: str) -> None:
-    """Gives a folder another name. What had it is removed afterwards, and is under one of the two names until then.
+    """Rename a folder, replacing the target atomically if the file system can. The old target is removed afterwards.
 
     Raises:
-      OSError: it cannot be done; whatever had the name still has it.
+      OSError: the folder cannot be renamed. The target is unchanged.
     """
     if not os.path.lexists(target):
         os.rename(source, target)
         return
     try:
         _exchange(source, target)
-    except OSError:  # of a kernel or a file system that cannot
+    except OSError:  # the kernel or the file system does not support it
         _exchange_by_renames(source, target)
     files.remove(source)
 
 
 def mend(target: str) -> None:
-    """Sets right what a process left that was killed between two renames; nobody else may be at it."""
-    between = _between(target)
+    """Restore a folder after a process was killed between two renames. The caller must hold the lock."""
+    between = _backup_path(target)
     if os.path.lexists(between):
         if os.path.lexists(target):
             files.remove(between)
@@ -236,9 +239,9 @@ def mend(target: str) -> None:
 
 
 def _exchange(one: str, other: str) -> None:
-    """Both names change hands at once; nobody ever sees one of them missing."""
+    """Swap two paths atomically."""
     library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, "renameat2"):  # glibc has it since 2.28
+    if not hasattr(library, "renameat2"):  # glibc older than 2.28
         raise OSError("no renameat2")
     if library.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), ctypes.c_uint(_EXCHANGE)):
         number = ctypes.get_errno()
@@ -246,7 +249,7 @@ def _exchange(one: str, other: str) -> None:
 
 
 def _exchange_by_renames(one: str, other: str) -> None:
-    between = _between(other)
+    between = _backup_path(other)
     os.rename(other, between)
     try:
         os.rename(one, other)
@@ -256,6 +259,6 @@ def _exchange_by_renames(one: str, other: str) -> None:
     os.rename(between, one)
 
 
-def _between(target: str) -> str:
+def _backup_path(target: str) -> str:
     folder, last = os.path.split(os.path.abspath(target))
     return os.path.join(folder, f".{last}.replaced")

@@ -1,10 +1,10 @@
-"""From the sizes of all spills: what each split holds, in how many shards, and what became of every row.
+"""Plan the output from the sizes of all spills: splits, shards, and the fate of every row.
 
-Labels are divided, repeated and dropped here as well, on sizes alone: a `Spill` holds the records of one run, split
-and stratum in shuffled order, so any run of it is a random sample. Shares are rounded over all spills of a label
-together, not in each.
+Stratified splits and balancing are planned here too, from sizes alone. A `Spill` holds the records of one run, split
+and stratum in shuffled order, so any slice of it is a random sample. Shares are rounded over all spills of a label
+together.
 
-What is planned from grows with the tasks: a summary of each, and a line of `Spills` for each run, split and label.
+Memory grows with the tasks: a summary of each, and a row of `Spills` for each run, split and label.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _INT64 = 1 << 63
 
 @dataclass(frozen=True)
 class SpilledTask:
-    """What became of the rows of one task.
+    """The outcome of one task.
 
     Attributes:
-      order: of the task.
-      rows: of the input, whatever became of them.
-      rejected: how many were set aside; the task has left them in a file.
-      first_rejected, last_rejected: the first and the last rejected row; None if there are none.
-      nulls: how many each written column has.
-      rounded: how many values of each written column are changed by float32.
-      spills: in the order of the input.
-      found: what the source found in the task, if its types are those of a sample.
+      order: index of the task.
+      rows: rows read, including filtered and rejected rows.
+      rejected: number of rejected rows, which the task wrote to a file.
+      first_rejected, last_rejected: the first and the last rejected row, or None.
+      nulls: number of nulls in each written column.
+      rounded: number of values that float32 changes, in each written column.
+      spills: the spills in input order.
+      found: findings of the source, if its types were inferred from a sample.
     """
 
     order: int
@@ -59,12 +59,12 @@ class SpilledTask:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """What a split holds, and how it is written.
+    """The content of a split, and how it is written.
 
     Attributes:
-      spills: how many hold its records.
+      spills: number of spills with its records.
       interleave: whether records are shuffled.
-      shards: their number, with the reason.
+      shards: number of shards, with the reason.
     """
 
     split: str
@@ -76,23 +76,23 @@ class SplitPlan:
 
     @property
     def windows_of_shard(self) -> int:
-        """As many as keep each small."""
+        """Number of windows of a shard, chosen so that each window fits into memory."""
         return max(1, math.ceil(self.bytes / self.shards.count / WINDOW_BYTES))
 
     @property
     def windows(self) -> int:
-        """Of all shards."""
+        """Number of windows of all shards."""
         return self.shards.count * self.windows_of_shard
 
     @property
     def deal(self) -> Deal:
-        """How the records go into the windows."""
+        """How records are distributed over the windows."""
         return Deal(self.windows, self.bytes, self.interleave)
 
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What became of all rows, and the plan of every split."""
+    """The fate of all rows, and the plan of every split."""
 
     rows: int
     filtered: int
@@ -112,7 +112,7 @@ class ShardTask:
 
     @property
     def windows(self) -> range:
-        """Those of all windows of the split that make this shard."""
+        """The windows of the split that make up this shard."""
         first = self.index * self.plan.windows_of_shard
         return range(first, first + self.plan.windows_of_shard)
 
@@ -124,16 +124,16 @@ def plan_writes(
     options: IngestOptions,
     place: str = "",
 ) -> tuple[WritePlan, dict[str, Spills]]:
-    """What each split holds, and in how many shards.
+    """Plan the content and number of shards of each split.
 
     Args:
-      place: of the input, for errors.
+      place: the input, for errors.
 
     Returns:
-      The plan, and the spills of each split in the order of the input.
+      The plan, and the spills of each split in input order.
 
     Raises:
-      InfeedError: no rows at all, none left to write, or more bad ones than the limit.
+      InfeedError: there are no rows, no rows are left to write, or there are more bad rows than the limit.
     """
     tasks = sorted(tasks, key=lambda task: task.order)
     rejected = sum(task.rejected for task in tasks)
@@ -147,8 +147,8 @@ def plan_writes(
         filtered=filtered,
         rejected=rejected,
         balanced=balanced,
-        nulls=_sums(task.nulls for task in tasks),
-        rounded=_sums(task.rounded for task in tasks),
+        nulls=_column_sums(task.nulls for task in tasks),
+        rounded=_column_sums(task.rounded for task in tasks),
         splits=tuple(_plan_split(split, found, options) for split, found in spills.items()),
     )
     return plan, spills
@@ -159,7 +159,7 @@ def shard_tasks(plan: WritePlan) -> list[ShardTask]:
 
 
 def no_rows(place: str) -> InfeedError:
-    """The error of an input that has no rows at all."""
+    """Return the error for an input without rows."""
     return InfeedError("no rows in the input", where=place, do="check the input's path and pattern")
 
 
@@ -170,17 +170,17 @@ def _check_any_left(rows: int, filtered: int, rejected: int, bad: Sequence[BadRo
         check_any_good(bad)
     if rows == filtered + rejected:
         raise InfeedError(
-            f"no rows left of {rows}: {filtered} filtered out, {rejected} rejected",
+            f"none of {rows} rows are left: {filtered} filtered out, {rejected} rejected",
             where=place,
             do="check the filter",
         )
 
 
 def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[SpilledTask]:
-    """Yield the tasks as they come, with labels that are in memory once.
+    """Yield the tasks with their labels interned, so that each label is in memory once.
 
     Raises:
-      InfeedError: more labels, or more spills, than the planner has memory for.
+      InfeedError: there are more labels or spills than the planner supports.
     """
     if not any(options.strata):
         yield from tasks
@@ -197,7 +197,7 @@ def limited(tasks: Iterable[SpilledTask], options: IngestOptions) -> Iterator[Sp
 def _plan_splits(
     spills: Spills, splits: Sequence[str], buckets: Buckets | None, options: IngestOptions
 ) -> tuple[dict[str, Spills], Balanced]:
-    """Split -> what it holds, once labels are divided and balanced."""
+    """Map each split to its spills, after labels are divided and balanced."""
     by_split = {split: spills.of_split(split) for split in splits}
     if buckets is not None and isinstance(options.split_by, ByLabel):
         for split, divided in divide_by_label(spills.of_split(None), buckets).items():
@@ -211,9 +211,12 @@ def _plan_splits(
 
 
 def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
-    """Split -> parts of spills of no split yet, every label divided by the shares.
+    """Divide the spills of each label between the splits, according to their shares.
 
-    The first split takes its share, rounded up, of each label; the second its share of the rest, and so on.
+    The first split receives its share of each label, rounded up. The second receives its share of the rest, and so on.
+
+    Returns:
+      Split -> parts of the spills.
     """
     before = _counted_before(spills.labels(0)[0], spills.records)
     start, left, divided = np.zeros_like(before), sum(share for _, share in buckets.shares), dict[str, Spills]()
@@ -226,10 +229,13 @@ def divide_by_label(spills: Spills, buckets: Buckets) -> dict[str, Spills]:
 
 
 def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
-    """The segments of one split with every label as often as any other, and how many records that adds or drops.
+    """Oversample or undersample the spills of one split so that all labels are equally frequent.
+
+    Returns:
+      The spills, and how many records are repeated and dropped.
 
     Raises:
-      InfeedError: a rare label would be repeated more often than can be planned.
+      InfeedError: rare labels would need too many repetitions.
     """
     numbers, labels = spills.labels(1)
     counts = np.zeros(len(labels), np.int64)
@@ -248,9 +254,9 @@ def balance_labels(spills: Spills, options: Balance) -> tuple[Spills, Balanced]:
 
 
 def _repeated(spills: Spills, times: Ints, more: Ints, where: str) -> Spills:
-    """Each segment so many times, and then its first `more` records."""
+    """Repeat each spill `times` times, then append its first `more` records."""
     copies = times + (more > 0)
-    do = "drop rows instead of repeating rare ones (balance_by under), or filter the rarest labels out"
+    do = "drop frequent rows instead of repeating rare ones (balance_by under), or filter out the rarest labels"
     check_count(int(copies.sum()), where, do)
     repeated = spills.take(np.repeat(np.arange(len(spills)), copies))
     stop = repeated.records.copy()
@@ -259,7 +265,7 @@ def _repeated(spills: Spills, times: Ints, more: Ints, where: str) -> Spills:
 
 
 def _counted_before(labels: npt.NDArray[np.int32], records: Ints) -> Ints:
-    """How many records of its label come before each segment."""
+    """Return the number of records of the same label before each spill."""
     order = np.argsort(labels, kind="stable")
     labels, sums = labels[order], np.cumsum(records[order]) - records[order]
     first = np.flatnonzero(np.diff(labels, prepend=-1))
@@ -269,7 +275,7 @@ def _counted_before(labels: npt.NDArray[np.int32], records: Ints) -> Ints:
 
 
 def _share_of(records: Ints, share: Ints | int, whole: Ints | int) -> Ints:
-    """Exactly `records` * `share` / `whole`, rounded up; `share` is at most `whole`."""
+    """Return `records` * `share` / `whole` exactly, rounded up. `share` must not exceed `whole`."""
     largest = int(records.max(initial=0)) * int(np.max(share, initial=0))
     exact = records if largest < _INT64 else records.astype(object)
     return np.asarray(-(-exact * share // whole), np.int64)
@@ -281,5 +287,5 @@ def _plan_split(split: str, spills: Spills, options: IngestOptions) -> SplitPlan
     return SplitPlan(split, records, size, len(spills), options.shuffle_seed is not None, shards)
 
 
-def _sums(counts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+def _column_sums(counts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(sum(of_column) for of_column in zip(*counts, strict=True))

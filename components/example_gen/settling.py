@@ -1,7 +1,7 @@
-"""What a source that was opened by a sample leaves to its tasks: the kinds of the columns, and the numbers of lines.
+"""Verify the column kinds of a source that was opened from a sample, and correct line numbers of bad rows.
 
-Once all tasks are read, `check_found` compares what they found with the sample. If the two differ, nothing is written,
-and `settled` starts again with the kinds of the whole input: the result is the same as if these were known from the
+`check_found` compares the findings of all tasks with the sample. If they differ, nothing is written, and `settled`
+starts again with the kinds of the whole input. The result equals that of an input whose kinds were known from the
 start.
 """
 
@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class OtherKindsError(Exception):
-    """The kinds of the columns are not those of the sample.
+    """The column kinds of the input differ from those of the sample.
 
     Args:
-      kinds: what `OpenedSource.reopen` takes.
+      kinds: argument of `OpenedSource.reopen`.
     """
 
     def __init__(self, kinds: Any) -> None:
@@ -33,7 +33,7 @@ class OtherKindsError(Exception):
 
 
 def settled(opened: OpenedSource, attempt: Callable[[OpenedSource], A]) -> A:
-    """Calls `attempt` with the source, and again if it raises OtherKindsError, with the kinds that this names."""
+    """Call `attempt` with the source. If it raises OtherKindsError, reopen the source and retry."""
     try:
         return attempt(opened)
     except OtherKindsError as error:
@@ -44,23 +44,23 @@ def settled(opened: OpenedSource, attempt: Callable[[OpenedSource], A]) -> A:
 
 
 def check_found(found: Sequence[Findings], sample: Sample) -> None:
-    """Compares the kinds of all tasks, in their order, with those of the sample.
+    """Compare the kinds that all tasks found, in order, with those of the sample.
 
     Raises:
-      OtherKindsError: they differ.
+      OtherKindsError: the kinds differ.
     """
     if any(one.astray for one in found):
         raise OtherKindsError(None)
     merged = sample.merge(found)
-    if json.dumps(merged) != json.dumps(sample.kinds):  # which compares the order of columns, too
+    if json.dumps(merged) != json.dumps(sample.kinds):  # unlike ==, this compares the order of columns
         raise OtherKindsError(merged)
 
 
 def line_offsets(findings: Iterable[tuple[int, Findings | None]]) -> dict[int, int]:
-    """Map the number of a task to what to add to the lines of its bad rows.
+    """Map the index of a task to the offset of the line numbers of its bad rows. Zero offsets are omitted.
 
     Args:
-      findings: (number, findings) of each task, in the order of the tasks.
+      findings: (index, findings) of each task, in order.
     """
     offsets, after = dict[int, int](), 0
     for order, found in findings:
@@ -71,13 +71,13 @@ def line_offsets(findings: Iterable[tuple[int, Findings | None]]) -> dict[int, i
 
 
 def with_lines(task: SpilledTask, offset: int) -> SpilledTask:
-    """The task, its bad rows with the numbers of their lines in the file."""
+    """Add the line offset to the bad rows of a task."""
     first, last = (row and shifted(row, offset) for row in (task.first_rejected, task.last_rejected))
     return dataclasses.replace(task, first_rejected=first, last_rejected=last)
 
 
 def shift_lines(rows: bytes, offset: int) -> bytes:
-    """Bad rows as `inputs.to_jsonl` writes them, with the numbers of their lines in the file."""
+    """Add the line offset to serialized bad rows."""
     if not offset:
         return rows
     found = [BadRow(**json.loads(row)) for row in rows.decode().removesuffix("\n").split("\n")]
@@ -85,7 +85,7 @@ def shift_lines(rows: bytes, offset: int) -> bytes:
 
 
 def shifted(row: BadRow, offset: int) -> BadRow:
-    """Return the row with its line moved by `offset`."""
+    """Add the line offset to a bad row."""
     return row if row.line is None else dataclasses.replace(row, line=row.line + offset)
 
 
@@ -97,9 +97,9 @@ def _reason(before: OpenedSource, after: OpenedSource) -> str:
         if types.get(field.name) != str(field.type)
     ]
     if not wider:
-        return "the input is looked through by one process first, since parts of it do not show how to read them"
+        return "one process scans the input first, because parts of it cannot be read independently"
     more = f" and {len(wider) - 5} more" if len(wider) > 5 else ""
     return (
-        f"the input is read again, since a sample did not show the types of all columns: {', '.join(wider[:5])}{more}; "
-        "to read it once, give their types (for CSV: types)"
+        f"reading the input again, because the types differ from a sample: {', '.join(wider[:5])}{more}. "
+        "Set the types (CSV: types) to read it once"
     )

@@ -1,15 +1,16 @@
-"""The shuffle: from the spills of all tasks to the records of each window, with work that grows with the records alone.
+"""The shuffle: distribute the records of all spills over the windows of all shards.
 
-A shard takes some records of every spill: a range of each, once all shards are read from all spills. Those ranges are
-as many as the square of the input, and grow small. Where they are too many or too small, the spills are regrouped
-first. A window is a part of a shard that fits into memory, and a stripe is a run of neighboring windows: one task reads
-what neighboring spills hold of a stripe, some `_GROUP_BYTES`, and writes it as one file, window by window. Where more
-than `_FAN` files still make a window, those files are regrouped in the same way into narrower stripes, level after
-level. A level reads and writes every record once, in ranges of a megabyte or more. It adds a sixth to the CPU
-time of ingest from CSV, as much as ranges of some 20 kB.
+Each shard takes a range of records from every spill. The number of ranges grows with the square of the input, and
+their size shrinks. If ranges become too many or too small, the spills are regrouped first.
 
-Regrouping changes no order. A window holds what the first spill gives it, then what the second does, and so on, on
-every level; a Beam runner, which groups by key instead, puts it in the same order.
+A window is a part of a shard that fits into memory. A stripe is a run of neighboring windows. One task reads the
+records of a stripe from neighboring spills, about `_GROUP_BYTES`, and writes them to one file, window by window. If
+more than `_FAN` files still contribute to a window, they are regrouped into narrower stripes, level after level. Each
+level reads and writes every record once, in ranges of at least a megabyte. A level adds about a sixth to the CPU time
+of ingesting CSV, which equals the cost of ranges of 20 kB.
+
+Regrouping keeps the order: a window holds the records of the first spill, then those of the second, and so on. A Beam
+runner groups by key instead and restores the same order.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from infeed.components.example_gen.planning import SplitPlan
 from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import ROWS_OF_CHUNK
 
-_MOST_RANGES = 100_000  # of all shards, that are read from the spills
-_LEAST_BYTES = 64 << 10  # of such a range, on average
-_FEW = 8  # ranges a spill or a shard, which are read whatever their size
-_FAN = 64  # stripes that one is divided into, and files that make a window in the end
-_GROUP_BYTES = 128 << 20  # of records, which a regrouping task holds twice
+_MOST_RANGES = 100_000  # ranges that all shards may read from the spills
+_LEAST_BYTES = 64 << 10  # average size of a range
+_FEW = 8  # ranges per spill or shard that are read regardless of size
+_FAN = 64  # stripes per wider stripe, and files per window after the last level
+_GROUP_BYTES = 128 << 20  # of records. A regrouping task holds two copies
 _SCHEMA = pa.schema([("record", pa.large_binary())])
 Chunks = list[pa.LargeBinaryArray]
 
 
 @dataclass(frozen=True)
 class PlacedSpill:
-    """A spill of a split, and what comes before it in the order of the input."""
+    """A spill of a split, and the total size of the spills before it."""
 
     path: str
     start: int
@@ -50,7 +51,7 @@ class PlacedSpill:
 
 @dataclass(frozen=True)
 class Level:
-    """How the records of a split lie after regrouping: so many stripes, each in so many files."""
+    """The layout of a split after regrouping: the number of stripes, and of files per stripe."""
 
     stripes: int
     groups: int
@@ -58,7 +59,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Regrouping:
-    """A task: one stripe of one group of neighboring files of the level before; `level` counts from 1."""
+    """A task that writes one stripe from one group of files of the previous level. `level` counts from 1."""
 
     plan: SplitPlan
     level: int
@@ -67,12 +68,12 @@ class Regrouping:
 
 
 def level_folder(folder: str, level: int, split: str) -> str:
-    """Where a level of a split lies; level 0 is its spills."""
+    """Return the folder of a level of a split. Level 0 holds the spills."""
     return files.join(folder, f"level-{level}", split)
 
 
 def levels_of(plan: SplitPlan) -> list[Level]:
-    """The levels of regrouping that a split takes; none where its ranges are few or large."""
+    """Return the levels of regrouping that a split needs. Empty if its ranges are few or large."""
     ranges = plan.spills * plan.shards.count
     are_few = ranges <= _FEW * (plan.spills + plan.shards.count)
     if not plan.interleave or are_few or (ranges <= _MOST_RANGES and plan.bytes >= ranges * _LEAST_BYTES):
@@ -86,7 +87,7 @@ def levels_of(plan: SplitPlan) -> list[Level]:
 
 
 def regroupings(plan: SplitPlan, level: int) -> list[Regrouping]:
-    """All tasks of one level, which can be done in any order; none where the split takes no such level."""
+    """Return the tasks of one level, in any order. Empty if the split does not need that level."""
     levels = levels_of(plan)
     if level > len(levels):
         return []
@@ -95,7 +96,7 @@ def regroupings(plan: SplitPlan, level: int) -> list[Regrouping]:
 
 
 def list_spills(folder: str, split: str, spills: Spills) -> None:
-    """Write down which spills hold a split, in the order of the input, for whoever reads windows."""
+    """Write the list of a split's spills, in input order, for the readers of windows."""
     paths = pa.array([path for _, path in spills.files], pa.string())
     columns = {
         "path": pa.DictionaryArray.from_arrays(pa.array(spills.file), paths),
@@ -104,16 +105,16 @@ def list_spills(folder: str, split: str, spills: Spills) -> None:
         "bytes": pa.array(spills.bytes),
     }
     table = pa.table(columns)
-    with files.open_output(_list(folder, split)) as file, pa.ipc.new_file(file, table.schema) as writer:
+    with files.open_output(_list_path(folder, split)) as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 
 
 @dataclass(frozen=True)
 class SpillTable:
-    """All spills of a split, in the order of the input, as columns: a worker needs few of them.
+    """The spills of a split as columns, in input order. A worker needs only few of them.
 
     Attributes:
-      records, bytes: int64 [n + 1], of all spills before each, and of all.
+      records, bytes: int64 [n + 1], cumulative sizes before each spill, and the total.
     """
 
     paths: pa.Array
@@ -123,8 +124,8 @@ class SpillTable:
 
     @classmethod
     def read(cls, folder: str, split: str) -> SpillTable:
-        """What `list_spills` has written down."""
-        with files.open_input(_list(folder, split), mapped=True) as file:
+        """Read the list that `list_spills` wrote."""
+        with files.open_input(_list_path(folder, split), mapped=True) as file:
             table = pa.ipc.open_file(file).read_all()
         numbers = [table.column(name).to_numpy() for name in ("start", "records", "bytes")]
         start, *sizes = (of_column.astype(np.int64, copy=False) for of_column in numbers)
@@ -141,12 +142,12 @@ class SpillTable:
         return PlacedSpill(self.paths[number].as_py(), int(self.starts[number]), part, before)
 
     def between(self, start: int, stop: int) -> range:
-        """The numbers of the spills that begin from byte `start` on, and before byte `stop`, of all records."""
+        """Return the indices of the spills that start in bytes `start` to `stop` of all records."""
         first, last = np.searchsorted(self.bytes[:-1], [start, stop]).tolist()
         return range(first, last)
 
     def reaching(self, plan: SplitPlan, windows: range) -> range:
-        """The numbers of the spills that may hold records of some windows."""
+        """Return the indices of the spills that may hold records of some windows."""
         if plan.interleave:
             return range(len(self))
         start, stop = (plan.bytes * limit // plan.windows for limit in (windows.start, windows.stop))
@@ -159,36 +160,38 @@ def regroup(task: Regrouping, folder: str) -> None:
     levels = levels_of(task.plan)
     windows = _stripe(task.plan.windows, levels[task.level - 1].stripes, task.stripe)
     if task.level == 1:
-        parts = _of_spills(task.plan, windows, _spills_of_group(task, levels[0].groups, folder))
+        parts = _read_spills(task.plan, windows, _spills_of_group(task, levels[0].groups, folder))
     else:
         above = levels[task.level - 2]
         members = range(task.group * _FAN, min((task.group + 1) * _FAN, above.groups))
-        parts = _of_files(task.plan, windows, task.level - 1, above, members, folder)
+        parts = _read_files(task.plan, windows, task.level - 1, above, members, folder)
     chunks, numbers = Chunks(), [np.empty(0, np.int64)]
     for of_part, counts in parts:
         chunks += of_part
         numbers.append(np.repeat(np.arange(len(windows)), counts))
-    _write_windows(_file(folder, task.plan.split, task.level, task.stripe, task.group), chunks, numbers, len(windows))
+    _write_windows(
+        _stripe_path(folder, task.plan.split, task.level, task.stripe, task.group), chunks, numbers, len(windows)
+    )
 
 
 def read_windows(plan: SplitPlan, windows: range, folder: str) -> Iterator[pa.LargeBinaryArray]:
-    """The records of neighboring windows, window by window, after all levels are done."""
+    """Yield the records of neighboring windows, once all levels are complete."""
     levels = levels_of(plan)
     if not levels:
         spills = SpillTable.read(folder, plan.split)
         reaching = (spills[number] for number in spills.reaching(plan, windows))
-        yield from joined(_of_spills(plan, windows, reaching), len(windows))
+        yield from joined(_read_spills(plan, windows, reaching), len(windows))
         return
     last = levels[-1]
     while windows:
         stripe = _stripe(plan.windows, last.stripes, _stripe_of(windows.start, plan.windows, last.stripes))
         here = range(windows.start, min(windows.stop, stripe.stop))
-        yield from joined(_of_files(plan, here, len(levels), last, range(last.groups), folder), len(here))
+        yield from joined(_read_files(plan, here, len(levels), last, range(last.groups), folder), len(here))
         windows = range(here.stop, windows.stop)
 
 
 def deal_spill(plan: SplitPlan, spill: PlacedSpill) -> Iterator[tuple[int, npt.NDArray[np.int64], pa.LargeBinaryArray]]:
-    """(shard, how many records each of its windows gets, those records) of one spill, for each shard that gets any."""
+    """Yield (shard, number of records in each of its windows, records) for each shard that the spill reaches."""
     size = plan.windows_of_shard
     reached = plan.deal.reached(spill.part, spill.before)
     shards = range(reached.start // size, -(-reached.stop // size))
@@ -202,47 +205,47 @@ def deal_spill(plan: SplitPlan, spill: PlacedSpill) -> Iterator[tuple[int, npt.N
 
 
 def concat(chunks: Chunks) -> pa.LargeBinaryArray:
-    """One array of all; a single one is not copied."""
+    """Concatenate arrays. A single array is not copied."""
     if len(chunks) == 1:
         return chunks[0]
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_binary())
 
 
 def _spills_of_group(task: Regrouping, groups: int, folder: str) -> Iterator[PlacedSpill]:
-    """Those that begin in the group's share of all bytes."""
+    """Yield the spills that start in the group's share of all bytes."""
     spills = SpillTable.read(folder, task.plan.split)
     start, stop = (-(-task.plan.bytes * number // groups) for number in (task.group, task.group + 1))
     return (spills[number] for number in spills.between(start, stop))
 
 
-def _of_spills(
+def _read_spills(
     plan: SplitPlan, windows: range, spills: Iterable[PlacedSpill]
 ) -> Iterator[tuple[Chunks, npt.NDArray[np.int64]]]:
-    """(records, how many of them belong to each window) of each spill that has any."""
+    """Yield (records, number of records in each window) for each spill that reaches the windows."""
     for spill in spills:
         bounds = plan.deal.bounds(spill.part, spill.before, windows)
         if bounds[0] < bounds[-1]:
             yield _rows_of(spill, int(bounds[0]), int(bounds[-1])), np.diff(bounds)
 
 
-def _of_files(
+def _read_files(
     plan: SplitPlan, windows: range, number: int, level: Level, groups: range, folder: str
 ) -> Iterator[tuple[Chunks, npt.NDArray[np.int64]]]:
-    """The same of some files of a level; the windows lie in one stripe of it."""
+    """Yield (records, number of records in each window) for files of a level. The windows must be in one stripe."""
     stripe = _stripe_of(windows.start, plan.windows, level.stripes)
     first = _stripe(plan.windows, level.stripes, stripe).start
     for group in groups:
-        with files.open_input(_file(folder, plan.split, number, stripe, group), mapped=True) as file:
+        with files.open_input(_stripe_path(folder, plan.split, number, stripe, group), mapped=True) as file:
             reader = pa.ipc.open_file(file)
             chunks = [reader.get_batch(window - first).column(0) for window in windows]
         yield chunks, np.array([len(chunk) for chunk in chunks], np.int64)
 
 
 def joined(parts: Iterable[tuple[Chunks, npt.NDArray[np.int64]]], windows: int) -> Iterator[pa.LargeBinaryArray]:
-    """The records of each window: those of the first part, then those of the second, and so on.
+    """Yield the records of each window: those of the first part, then of the second, and so on.
 
     Args:
-      parts: (records, how many of them belong to each window) of each.
+      parts: (records, number of records in each window) of each part.
     """
     found: list[Chunks] = [[] for _ in range(windows)]
     for chunks, counts in parts:
@@ -256,7 +259,7 @@ def joined(parts: Iterable[tuple[Chunks, npt.NDArray[np.int64]]], windows: int) 
 
 
 def _rows_of(spill: PlacedSpill, start: int, stop: int) -> Chunks:
-    """Records `start` to `stop`, not included, of a spill."""
+    """Read records `start` to `stop` of a spill."""
     start, stop, found = spill.start + start, spill.start + stop, Chunks()
     with files.open_input(spill.path, mapped=True, ahead=True) as file:
         reader = pa.ipc.open_file(file)
@@ -269,9 +272,9 @@ def _rows_of(spill: PlacedSpill, start: int, stop: int) -> Chunks:
 
 
 def _write_windows(path: str, chunks: Chunks, numbers: Sequence[npt.NDArray[np.int64]], windows: int) -> None:
-    """One batch for each window; `numbers` are those of the windows that the records belong to."""
+    """Write one batch for each window. `numbers` are the window indices of the records."""
     of_records = np.concatenate(numbers)
-    # Copy everything once: slices for each part and window could be a hundred thousand.
+    # One copy is cheaper than up to a hundred thousand slices.
     records = concat(chunks).take(pa.array(np.argsort(of_records, kind="stable")))
     ends = np.cumsum(np.bincount(of_records, minlength=windows)).tolist()
     with files.open_output(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
@@ -280,7 +283,7 @@ def _write_windows(path: str, chunks: Chunks, numbers: Sequence[npt.NDArray[np.i
 
 
 def _stripe(windows: int, stripes: int, number: int) -> range:
-    """The windows of one stripe; stripes of a level lie within those of the level before."""
+    """Return the windows of one stripe. Each stripe lies within one stripe of the previous level."""
     return range(windows * number // stripes, windows * (number + 1) // stripes)
 
 
@@ -288,9 +291,9 @@ def _stripe_of(window: int, windows: int, stripes: int) -> int:
     return ((window + 1) * stripes - 1) // windows
 
 
-def _list(folder: str, split: str) -> str:
+def _list_path(folder: str, split: str) -> str:
     return files.join(folder, f"spills-{split}.arrow")
 
 
-def _file(folder: str, split: str, level: int, stripe: int, group: int) -> str:
+def _stripe_path(folder: str, split: str, level: int, stripe: int, group: int) -> str:
     return files.join(level_folder(folder, level, split), f"{stripe:06d}-{group:06d}.arrow")

@@ -1,6 +1,6 @@
-"""The spills of many runs as columns: some 32 bytes for each run, split and label.
+"""The spills of many runs as columns, some 32 bytes for each run, split and label.
 
-`divide_by_label` and `balance_labels` work on whole columns. Paths and labels are stored once each.
+Paths and labels are stored once each. `divide_by_label` and `balance_labels` work on whole columns.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import numpy.typing as npt
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.spills import Label, Spill, Stratum
 
-MOST_LABELS = 100_000  # different ones in the input
+MOST_LABELS = 100_000  # distinct labels in the input
 MOST_SPILLS = 10_000_000  # of all runs, splits and labels
-_FEW_VALUES = "stratify or balance by a column of few values"
+_FEW_VALUES = "stratify or balance by a column with few distinct values"
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
 class Spills:
-    """Spills in the order of the input.
+    """Spills in input order.
 
     Attributes:
-      files: (split, path) of each file; the split is None until labels are divided.
-      strata: the labels of each stratum: of the stratified split, and of the balance.
-      file: number of each spill's file.
-      stratum: number of each spill's stratum.
+      files: (split, path) of each file. The split is None until labels are divided.
+      strata: the labels of each stratum, for the stratified split and for balancing.
+      file: index of each spill's file.
+      stratum: index of each spill's stratum.
       start, records, bytes: see `Spill`.
     """
 
@@ -43,7 +43,6 @@ class Spills:
 
     @classmethod
     def of(cls, spills: Iterable[Spill]) -> Spills:
-        """Return the columns of some spills."""
         files, strata = dict[tuple[str | None, str], int](), dict[Stratum, int]()
         rows = [
             (
@@ -60,7 +59,7 @@ class Spills:
 
     @classmethod
     def joined(cls, parts: Sequence[Spills]) -> Spills:
-        """Return all spills of the parts, one part after the other."""
+        """Concatenate spills."""
         if not parts:
             return cls.of([])
         strata = dict[Stratum, int]()
@@ -84,37 +83,37 @@ class Spills:
             yield Spill(split, path, start, records, size, self.strata[stratum])
 
     def of_split(self, split: str | None) -> Spills:
-        """Return the spills of the files of one split."""
+        """Return the spills of one split."""
         is_of_split = np.array([name == split for name, _ in self.files], bool)
         return self if is_of_split.all() else self.take(np.flatnonzero(is_of_split[self.file]))
 
     def take(self, numbers: Ints) -> Spills:
-        """Return the spills of these numbers, in this order."""
+        """Return the spills at these indices, in this order."""
         sizes = (column[numbers] for column in (self.start, self.records, self.bytes))
         return Spills(self.files, self.strata, self.file[numbers], self.stratum[numbers], *sizes)
 
     def cut(self, start: Ints, stop: Ints) -> Spills:
-        """Return records `start` to `stop` of each spill that has any there; their bytes are its average."""
+        """Return records `start` to `stop` of each spill, without empty ones. Bytes are estimated from the average."""
         kept = np.flatnonzero(start < stop)
         found, start, records = self.take(kept), start[kept], (stop - start)[kept]
         sizes = found.bytes * records // found.records
         return replace(found, start=found.start + start, records=records, bytes=sizes)
 
     def labels(self, number: int) -> tuple[Numbers, list[Label]]:
-        """Return the number of each spill's label, and all labels: 0 of the stratified split, 1 of the balance."""
+        """Return the label index of each spill, and all labels. 0 is the stratified split, 1 the balance."""
         labels = dict[Label, int]()
         of_stratum = [labels.setdefault(stratum[number], len(labels)) for stratum in self.strata]
         return np.array(of_stratum, np.int32)[self.stratum], list(labels)
 
 
 def check_labels(labels: int, where: str) -> None:
-    """Raise InfeedError if the input has too many labels."""
+    """Raise InfeedError if the input has too many distinct labels."""
     if labels > MOST_LABELS:
-        raise InfeedError(f"more than {MOST_LABELS} different labels in the input", where=where, do=_FEW_VALUES)
+        raise InfeedError(f"the input has more than {MOST_LABELS} distinct labels", where=where, do=_FEW_VALUES)
 
 
 def check_count(spills: int, where: str, do: str = _FEW_VALUES) -> None:
-    """Raise InfeedError if the planner would hold too many spills."""
+    """Raise InfeedError if there are more spills than the planner supports."""
     if spills > MOST_SPILLS:
-        what = f"{spills} runs of equal labels, and at most {MOST_SPILLS} can be planned"
+        what = f"the input has {spills} runs of equal labels, more than the maximum of {MOST_SPILLS}"
         raise InfeedError(what, where=where, do=do)

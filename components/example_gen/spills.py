@@ -1,9 +1,8 @@
-"""One record batch -> its rows encoded, each with its split and stratum; the rows of a few batches -> a spill.
+"""Encode record batches, assign each row its split and stratum, and write spills.
 
-A spill holds framed records of one run and one split, in an Arrow file beside the splits until the shards are written;
-a run is a few neighboring blocks of a task. Where rows are shuffled, each spill is, so that any part of it is a random
-sample of the run. `shuffle` deals the records of every spill out over all shards, and a shard shuffles once more what
-it gets.
+A run is a few neighboring blocks of a task. A spill holds the framed records of one run and split, in an Arrow file
+beside the splits until the shards are written. Each spill is shuffled, so any slice of it is a random sample of the
+run. `shuffle` distributes the records of every spill over all shards, and each shard is shuffled again.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import choose_columns
 
-_MOST_LABELS = 10_000  # in one block; each takes a segment of its own
-_CHUNK_BYTES = 1 << 18  # what is read of a spill, at least; on an object store a request each
+_MOST_LABELS = 10_000  # in one block. Each label becomes a spill
+_CHUNK_BYTES = 1 << 18  # smallest read from a spill, one request on an object store
 ROWS_OF_CHUNK = b"rows of a chunk"
-_RUN_BYTES = 32 << 20  # of rows in memory; records take two to three times as much, in up to three copies
-Label = Hashable  # None is no label
-Stratum = tuple[Label, Label]  # of the stratified split, and of the balance
+_RUN_BYTES = 32 << 20  # of rows in memory. Records take two to three times as much, in up to three copies
+Label = Hashable  # None: no label
+Stratum = tuple[Label, Label]  # labels for the stratified split and for balancing
 Seed = tuple[int, ...] | None  # None keeps the order
-RowsBySplit = Mapping[str | None, npt.NDArray[np.int64]]  # None where labels are divided once all are counted
+RowsBySplit = Mapping[str | None, npt.NDArray[np.int64]]  # the key is None until labels are divided
 
 
 @dataclass(frozen=True)
 class Strata:
-    """The stratum of each row, as a number from 0, and the labels that each number stands for."""
+    """The stratum index of each row, and the labels of each stratum."""
 
     numbers: npt.NDArray[np.int64]
     labels: Sequence[Stratum]
 
     @classmethod
     def none(cls, rows: int) -> Strata:
-        """One stratum of all rows."""
+        """Return one stratum that holds all rows."""
         return cls(np.zeros(rows, np.int64), [(None, None)])
 
     @classmethod
     def joined(cls, parts: Sequence[Strata]) -> Strata:
-        """Those of several blocks, one after the other."""
+        """Concatenate the strata of several blocks."""
         numbers: dict[Stratum, int] = {}
         joined = [np.empty(0, np.int64)]
         for part in parts:
@@ -59,7 +58,7 @@ class Strata:
 
 @dataclass(frozen=True)
 class ProcessedBatch:
-    """The rows that go on: as columns, as serialized examples, by split and by label."""
+    """The chosen rows as columns and as serialized examples, with their splits and strata."""
 
     written: pa.RecordBatch
     examples: pa.LargeBinaryArray
@@ -70,26 +69,26 @@ class ProcessedBatch:
 def process_batch(
     batch: pa.RecordBatch, split: str | None, *, buckets: Buckets | None, options: IngestOptions, serialized: bool
 ) -> ProcessedBatch:
-    """Selects columns, encodes and splits.
+    """Select columns, encode rows, and assign splits.
 
     Args:
       batch: the rows to write; see `choose_rows`.
-      split: of all rows, where the input is split; else `buckets` has the splits.
-      serialized: the only column holds finished records.
+      split: split of all rows, if the input is already split. Otherwise `buckets` assigns the splits.
+      serialized: the only column holds serialized records.
 
     Raises:
-      InfeedError: options that do not fit the batch, or a value that does not fit a tf.Example or the splits.
+      InfeedError: an option does not fit the batch, or a value fits neither a tf.Example nor the splits.
     """
     written = choose_columns(batch, options)
     examples = batch.column(0) if serialized else encode_examples(written, empty_lists=options.compat == "tfx")
     rows: RowsBySplit = {split: np.arange(len(examples))}
     if split is None and buckets is not None and not isinstance(options.split_by, ByLabel):
-        assigned = _assign(batch, written, examples, buckets, options)
+        assigned = _assign_splits(batch, written, examples, buckets, options)
         rows = {name: np.flatnonzero(assigned == number) for number, name in enumerate(buckets.names)}
     return ProcessedBatch(written, examples, rows, strata_of_rows(batch, options.strata))
 
 
-def _assign(
+def _assign_splits(
     batch: pa.RecordBatch,
     written: pa.RecordBatch,
     examples: pa.LargeBinaryArray,
@@ -104,41 +103,41 @@ def _assign(
 
 
 def strata_of_rows(batch: pa.RecordBatch, by: tuple[str | None, str | None]) -> Strata:
-    """The stratum of each row by the labels in up to two columns.
+    """Return the stratum of each row by the labels in up to two columns.
 
     Raises:
-      InfeedError: no such column, a list, or nearly as many labels as rows.
+      InfeedError: a column is missing or nested, or has nearly as many labels as rows.
     """
     if not any(by):
         return Strata.none(batch.num_rows)
-    (first, first_labels), (second, second_labels) = (_numbered(batch, name) for name in by)
+    (first, first_labels), (second, second_labels) = (_encode_labels(batch, name) for name in by)
     pairs, numbers = np.unique(first * len(second_labels) + second, return_inverse=True)
     if len(pairs) > _MOST_LABELS:
         raise InfeedError(
-            f"more than {_MOST_LABELS} different labels in one block",
+            f"one block has more than {_MOST_LABELS} distinct labels",
             where=label_columns(by),
-            do="stratify or balance by a column of few values",
+            do="stratify or balance by a column with few distinct values",
         )
     labels = [(first_labels[pair // len(second_labels)], second_labels[pair % len(second_labels)]) for pair in pairs]
     return Strata(numbers.reshape(-1), labels)
 
 
 def label_columns(by: tuple[str | None, str | None]) -> str:
-    """Return the columns that labels come from, as errors name them."""
+    """Name the label columns, for errors."""
     return f"column {' and '.join(repr(name) for name in by if name)}"
 
 
-def _numbered(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Label]]:
-    """Each row's label as a number, and the labels."""
+def _encode_labels(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.int64], list[Label]]:
+    """Return the label index of each row, and the labels."""
     if name is None:
         return np.zeros(batch.num_rows, np.int64), [None]
     column = splits.column_of(batch, name, "label")
     if pa.types.is_nested(column.type):
-        raise InfeedError(f"a column of type {column.type}", where=f"label {name!r}", do="choose one of single values")
+        raise InfeedError(f"the type is {column.type}", where=f"label {name!r}", do="choose a column of single values")
     if pa.types.is_null(column.type):
         return np.zeros(batch.num_rows, np.int64), [None]
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    # NaN is no label: no two of them are equal, so each block would have a label of its own.
+    # NaN is not a label: NaNs are never equal, so each block would get its own label.
     labels = [None if label != label else label for label in encoded.dictionary.to_pylist()] + [None]
     numbers = encoded.indices.cast(pa.int64()).fill_null(len(labels) - 1)
     return np.asarray(numbers, np.int64), labels
@@ -146,13 +145,13 @@ def _numbered(batch: pa.RecordBatch, name: str | None) -> tuple[npt.NDArray[np.i
 
 @dataclass(frozen=True)
 class Spill:
-    """Where some records of one run and split lie: a whole spill file, or one stratum of it.
+    """A run of records that share a split and a stratum: a spill file, or a part of one.
 
     Attributes:
-      split: None until all labels are counted, where splits are stratified.
-      start: the first record's number in the file.
-      bytes: of the records, not the file.
-      strata: the labels that these records share: of the stratified split, and of the balance.
+      split: None until all labels are counted, if splits are stratified.
+      start: index of the first record in the file.
+      bytes: size of the records, not of the file.
+      strata: the labels that the records share, for the stratified split and for balancing.
     """
 
     split: str | None
@@ -164,13 +163,13 @@ class Spill:
 
 
 class RunCutter:
-    """Tells where a run ends: before the block that would make it larger than `_RUN_BYTES`."""
+    """Cut the blocks of a task into runs of at most `_RUN_BYTES`."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def ends_before(self, block: pa.RecordBatch) -> bool:
-        """Return whether the blocks so far are a whole run. Call it once for each block of a task, in their order."""
+        """Return whether a run ends before this block. Call it once for each block, in order."""
         ends = self._bytes > 0 and self._bytes + block.nbytes > _RUN_BYTES
         self._bytes = block.nbytes + (0 if ends else self._bytes)
         return ends
@@ -186,7 +185,7 @@ class RunRecords:
         self._count = 0
 
     def add(self, framed: pa.LargeBinaryArray, rows: RowsBySplit, strata: Strata) -> None:
-        """Take the next block."""
+        """Add the next block."""
         for split, of_split in rows.items():
             if len(of_split):
                 self._rows[split].append(of_split + self._count)
@@ -195,7 +194,7 @@ class RunRecords:
         self._count += len(framed)
 
     def spill(self, path_of: Callable[[str | None], str], seed_of: Callable[[str | None], Seed]) -> Iterator[Spill]:
-        """Write the records of each split."""
+        """Write the spills of each split."""
         strata = Strata.joined(self._strata)
         if not self._rows:
             return
@@ -207,9 +206,9 @@ class RunRecords:
 def write_spill(
     path: str, split: str | None, framed: pa.LargeBinaryArray, rows: npt.NDArray[np.int64], seed: Seed, strata: Strata
 ) -> list[Spill]:
-    """Writes some rows of the framed records, shuffled by `seed`, those of a stratum together: one spill for each."""
+    """Write some rows of the framed records, shuffled by `seed` and grouped by stratum, and return the spills."""
     places = spill_order(rows, seed, strata)
-    records = framed.take(pa.array(places))  # the one copy: each more costs a tenth of all encoding
+    records = framed.take(pa.array(places))  # the only copy. Each further copy would cost a tenth of the encoding time
     chunk = max(1, len(records) * _CHUNK_BYTES // max(len(data_of(records)), 1))
     schema = pa.schema([("record", pa.large_binary())], metadata={ROWS_OF_CHUNK: str(chunk)})
     with files.open_output(path) as file, pa.ipc.new_file(file, schema) as writer:
@@ -218,7 +217,7 @@ def write_spill(
 
 
 def spill_order(rows: npt.NDArray[np.int64], seed: Seed, strata: Strata) -> npt.NDArray[np.int64]:
-    """The rows in the order of their spill file: shuffled by `seed`, those of a stratum together."""
+    """Return the rows in the order of their spill file: shuffled by `seed`, grouped by stratum."""
     order = rows if seed is None else rows[permutation(len(rows), seed)]
     return order[np.argsort(strata.numbers[order], kind="stable")]
 
@@ -233,6 +232,6 @@ def _spills_of(path: str, split: str | None, records: pa.LargeBinaryArray, strat
 
 
 def permutation(size: int, seed: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """A permutation of `size` rows that stays the same for ever: NumPy promises that of raw streams only."""
+    """Return a permutation that is stable across NumPy versions. NumPy guarantees only raw streams."""
     raw = np.random.PCG64(np.random.SeedSequence(seed)).random_raw(size)
     return np.argsort(raw, kind="stable")

@@ -1,4 +1,4 @@
-"""The rows of a split that `ByLabel` makes, found without writing anything, as ingest finds them."""
+"""Find the rows of one stratified split without writing, as ingest assigns them."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from infeed.components.example_gen.spill_columns import Spills
 from infeed.components.example_gen.spills import RunCutter, Spill, Strata, spill_order, strata_of_rows
 
 Rows = npt.NDArray[np.int64]
-Block = tuple[int, int]  # number of the task, and of the batch in it from 1
+Block = tuple[int, int]  # index of the task, number of the batch in it from 1
 
 
 def stratified_rows(
     source: OpenedSource, splits: int, buckets: Buckets, options: IngestOptions, split: str
 ) -> dict[Block, Rows]:
-    """Reads the labels of all rows.
+    """Return the rows of one split, by reading the labels of all rows.
 
     Args:
       source: the input.
-      splits: number of all splits that are written.
-      buckets: the shares of those that are divided by label.
+      splits: number of all splits.
+      buckets: shares of the splits that are divided by label.
       options: the label, the filter and the seed.
-      split: one of the buckets.
+      split: name of the split.
 
     Returns:
-      Block -> the numbers of the split's rows among those that are chosen of the block, ascending.
+      Block -> ascending indices of the split's rows among the chosen rows of the block.
     """
     runs: dict[str, _Run] = {}
     spills: list[Spill] = []
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     for task in (task for task in source.tasks if task.split is None):
-        for number, blocks in enumerate(_cut(source, task, options, bad_rows), start=1):
+        for number, blocks in enumerate(_runs_of_task(source, task, options, bad_rows), start=1):
             seed = None if options.shuffle_seed is None else (options.shuffle_seed, splits, task.order, number)
             strata = Strata.joined(list(blocks.values()))
             path = f"{task.order}-{number}"
@@ -55,7 +55,7 @@ def stratified_rows(
 
 @dataclass(frozen=True)
 class _Run:
-    """The rows of a spill in its order: the block that each is of, and its number there."""
+    """The rows of a spill in order: the block of each row, and its index in the block."""
 
     task: int
     blocks: Rows
@@ -68,13 +68,15 @@ class _Run:
         return cls(task, np.repeat(list(blocks), sizes)[order], numbers[order])
 
     def rows(self, start: int, stop: int) -> Iterator[tuple[Block, Rows]]:
-        """Some rows of the spill, block by block."""
+        """Yield rows `start` to `stop` of the spill, block by block."""
         blocks = self.blocks[start:stop]
         return (((self.task, block), self.numbers[start:stop][blocks == block]) for block in np.unique(blocks).tolist())
 
 
-def _cut(source: OpenedSource, task: Task, options: IngestOptions, bad_rows: BadRows) -> Iterator[dict[int, Strata]]:
-    """Number of the block -> its strata, for each run of a task, as ingest cuts them."""
+def _runs_of_task(
+    source: OpenedSource, task: Task, options: IngestOptions, bad_rows: BadRows
+) -> Iterator[dict[int, Strata]]:
+    """Yield the strata of each block, for each run of a task, as ingest cuts runs."""
     cutter, run = RunCutter(), dict[int, Strata]()
     for number, batch in enumerate(source.read(task.payload, bad_rows=bad_rows), start=1):
         chosen = choose_rows(batch, options, place_of(task.payload), bad_rows)

@@ -1,9 +1,8 @@
-"""Column statistics that are counted while rows are ingested: of each task, of groups of tasks, and of whole splits.
+"""Column statistics gathered during ingest: of each task, of groups of tasks, and of splits.
 
-Each task counts what it reads, and each split's file is the sum over the tasks, in their order. A split is the least
-that statistics are kept of, since rows are shuffled over all its shards. A split whose rows are chosen only after all
-are read, by label, has none; nor have records that are imported unread. Theirs are read from the shards when somebody
-asks.
+A split's statistics are the sum over its tasks, in order. Shards have no statistics of their own, because rows are
+shuffled over all shards of a split. Two kinds of splits get none during ingest: stratified splits, whose rows are
+chosen after reading, and imported records, which are not parsed. Their statistics are read from the shards on demand.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics, add, key_of
 from infeed.components.example_gen.spills import RowsBySplit
 
-_MAX_COLUMNS = 20_000  # of a wider table, statistics take more memory than its rows
+_MAX_COLUMNS = 20_000  # statistics of wider tables take more memory than the rows
 _FOLDER, _GROUPS = "statistics", "statistics-groups"
-_KEY = "task"  # of temporary files
-_GROUP = 64  # tasks at least: fewer are added up at once
+_KEY = "task"  # key of the temporary files
+_GROUP = 64  # smallest number of tasks that is worth a group
 
 
 def analyzed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOptions, serialized: bool) -> list[str]:
-    """The splits that statistics are gathered of."""
+    """Return the splits whose statistics are gathered."""
     if serialized or not options.statistics or isinstance(options.split_by, ByLabel) or len(schema) > _MAX_COLUMNS:
         return []
     balanced = options.balance.splits if options.balance else ()
@@ -38,11 +37,11 @@ def analyzed_splits(splits: Sequence[str], schema: pa.Schema, options: IngestOpt
 
 
 class TaskAnalysis:
-    """Statistics of the rows of one task, split by split.
+    """Gathers the statistics of one task, by split.
 
     Args:
-      splits: to be analyzed
-      empty_lists: a null is written as an empty list
+      splits: the splits to analyze.
+      empty_lists: whether nulls are written as empty lists.
     """
 
     def __init__(self, splits: Iterable[str], *, empty_lists: bool) -> None:
@@ -51,7 +50,7 @@ class TaskAnalysis:
         self._gatherers: dict[str, Gatherer] = defaultdict(Gatherer)
 
     def add(self, batch: pa.RecordBatch, by_split: RowsBySplit) -> None:
-        """Takes a block as it is written."""
+        """Add a block of written rows."""
         wanted = {split: rows for split, rows in by_split.items() if split in self._splits and len(rows)}
         if not wanted:
             return
@@ -62,14 +61,14 @@ class TaskAnalysis:
             self._gatherers[str(split)].add(len(rows), taken)
 
     def leave(self, temporary: str, order: int) -> None:
-        """Writes down what was found in the task of this number."""
+        """Write the statistics of the task with this index."""
         for split, gatherer in self._gatherers.items():
-            gatherer.statistics().write(files.join(temporary, _FOLDER, split, _file(order)), _KEY)
+            gatherer.statistics().write(files.join(temporary, _FOLDER, split, _file_name(order)), _KEY)
 
 
 @dataclass(frozen=True)
 class StatisticsGroup:
-    """Neighboring tasks whose statistics one worker adds up: from order `first` on, up to `stop`, not included."""
+    """Tasks `first` to `stop`, whose statistics one worker adds up."""
 
     number: int
     first: int
@@ -77,7 +76,7 @@ class StatisticsGroup:
 
 
 def statistics_groups(tasks: int) -> list[StatisticsGroup]:
-    """Return as many groups as each has tasks, so that no sum has many parts; none where the tasks are few."""
+    """Divide the tasks into groups of about the square root of their number. Empty if there are few tasks."""
     if tasks <= _GROUP:
         return []
     size = max(_GROUP, math.ceil(math.sqrt(tasks)))
@@ -85,26 +84,26 @@ def statistics_groups(tasks: int) -> list[StatisticsGroup]:
 
 
 def merge_statistics(group: StatisticsGroup, temporary: str, splits: Iterable[str]) -> None:
-    """Add up what the tasks of a group left."""
+    """Add up the statistics of a group's tasks."""
     for split in splits:
         folder = files.join(temporary, _FOLDER, split)
-        paths = [files.join(folder, _file(order)) for order in range(group.first, group.stop)]
-        add(_read(paths)).write(files.join(temporary, _GROUPS, split, _file(group.number)), _KEY)
+        paths = [files.join(folder, _file_name(order)) for order in range(group.first, group.stop)]
+        add(_read(paths)).write(files.join(temporary, _GROUPS, split, _file_name(group.number)), _KEY)
 
 
 def publish_statistics(temporary: str, root: str, tasks: int, splits: Iterable[tuple[str, Split]]) -> None:
-    """Add up what all tasks left, or all groups of them, in their order; write it beside the splits."""
+    """Add up the statistics of all tasks or groups, in order, and write them beside the splits."""
     groups = len(statistics_groups(tasks))
     folder, count = (_GROUPS, groups) if groups else (_FOLDER, tasks)
     for name, split in splits:
-        found = add(_read(files.join(temporary, folder, name, _file(number)) for number in range(count)))
+        found = add(_read(files.join(temporary, folder, name, _file_name(number)) for number in range(count)))
         found.collapse().write(names.statistics_file(root, name), key_of(split))
 
 
 def _read(paths: Iterable[str]) -> Iterator[TableStatistics]:
-    """Those that are there: a task leaves none of a split that it has no rows of."""
+    """Read the statistics that exist. A task writes none for a split without rows."""
     return (part for path in paths if (part := TableStatistics.read(path, _KEY)) is not None)
 
 
-def _file(number: int) -> str:
+def _file_name(number: int) -> str:
     return f"{number:08d}.json.zst"

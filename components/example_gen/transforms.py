@@ -1,9 +1,8 @@
-"""The steps of `ingest`, given to Beam: wiring, and what one step leaves for the next.
+"""Ingest on Beam: the pipeline, and the files that its steps exchange.
 
-Records travel by the runner's own shuffle, `GroupByKey`, in chunks whose key is their shard. All else that a step
-finds out lies in files of the job's temporary folder, so that no element of Beam's grows with the input: Flink refuses
-one that its sort buffer cannot hold, some ten megabytes. Each file has its task's own name and appears whole, so a
-task that is tried again replaces what it left.
+Records travel by `GroupByKey`, in chunks keyed by shard. All other results are files in the job's temporary folder,
+so no Beam element grows with the input: Flink rejects elements larger than its sort buffer, about ten megabytes. Each
+task writes its own file atomically, so a retry replaces the file.
 """
 
 import json
@@ -32,13 +31,13 @@ from infeed.components.example_gen.task_statistics import StatisticsGroup, merge
 
 _PLAN = "plan.json"
 _KINDS = "kinds.json"
-_ONE = (0, 1)  # done, under the one key that is summed up
-_READERS = 32  # threads: an object store takes tens of milliseconds for a small file, and as many at once as are asked
+_ONE = (0, 1)  # one finished item, under the single key that is summed
+_READERS = 32  # threads. Small reads from an object store take tens of milliseconds each, in parallel
 
 
 @dataclass(frozen=True)
 class SpillTask:
-    """A spill to deal out, and its number among those of its split."""
+    """A spill to distribute, and its index in the split."""
 
     plan: SplitPlan
     number: int
@@ -46,18 +45,18 @@ class SpillTask:
 
 
 Work = ShardTask | SpillTask | StatisticsGroup
-Place = tuple[str, int]  # of a shard: its split and its index
+Place = tuple[str, int]  # (split, index) of a shard
 
 
 def run_pipeline(tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], beam.Pipeline], runner: str = "") -> None:
-    """Everything from an empty folder to a whole dataset.
+    """Ingest all tasks into an empty folder by a Beam pipeline.
 
     Args:
-      runner: that the pipeline is made on; empty for a local one.
+      runner: name of the runner, for errors. Empty for a local runner.
 
     Raises:
-      InfeedError: where one was raised on a worker, or the runner failed.
-      OtherKindsError: the types of the source are those of a sample, and the tasks found others.
+      InfeedError: a worker raised one, or the runner failed.
+      OtherKindsError: the types were inferred from a sample, and the tasks found others.
     """
     with ingest.transaction(job):
         with telling_failures(runner), make_pipeline() as pipeline:
@@ -67,12 +66,11 @@ def run_pipeline(tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], be
 
 @dataclass
 class IngestTasks(beam.PTransform):
-    """Root -> the dataset's folder: reads, splits, shards and publishes everything that `tasks` name.
+    """Read, split, shard, and publish the input of `tasks`.
 
-    Elements are tasks, counts, and chunks of records.
-
-    Gathers and spreads by key alone: a side input would be computed anew on every worker of the Dask runner, whose
-    `Reshuffle` spreads nothing; and each step costs some 20 ms before its first element.
+    Elements are tasks, counts, and chunks of records. The transform gathers and distributes by key alone: the Dask
+    runner
+    computes a side input on every worker and ignores `Reshuffle`.
     """
 
     tasks: Sequence[Task]
@@ -103,7 +101,7 @@ def _plan(spilled: tuple[int, int], job: Job) -> Iterable[tuple[int, Work]]:
     _, tasks = spilled
     try:
         plan = ingest.plan_shards(left_tasks(tasks, job), job)
-    except OtherKindsError as error:  # runners hand on no more than the text of an exception
+    except OtherKindsError as error:  # runners preserve only the text of an exception
         _leave(job, _KINDS, error.kinds)
         return ()
     leave_plan(plan, job)
@@ -126,8 +124,7 @@ def _work(plan: WritePlan, tasks: int, job: Job) -> Iterator[Work]:
 
 
 def _deal(work: tuple[int, Iterable[Work]], job: Job) -> Iterator[tuple[Place, ShardTask | Chunk]]:
-    """The records of spills, to their shards; each shard gets its task as well, so that one without records is
-    written."""
+    """Yield the records of spills, keyed by shard. Each shard also gets its task, so that empty shards are written."""
     for task in work[1]:
         if isinstance(task, StatisticsGroup):
             merge_statistics(task, job.scratch, job.analyzed_splits)
@@ -154,60 +151,59 @@ def _publish(written: tuple[int, int], tasks: int, job: Job) -> str:
 
 
 def leave_task(task: SpilledTask, job: Job) -> None:
-    """Writes down what became of a whole task."""
+    """Write the outcome of a task."""
     _leave(job, f"tasks/{task.order:08d}.json", asdict(task))
 
 
 def left_tasks(tasks: int, job: Job) -> Iterator[SpilledTask]:
-    """What became of all `tasks`, in no order that means anything.
+    """Yield the outcomes of all tasks, in arbitrary order.
 
     Raises:
-      InfeedError: a worker wrote to a disk that is not seen from here.
+      InfeedError: a worker wrote to a disk that this process cannot read.
     """
     return (_task(fields) for fields in _left(files.join(job.temporary, "tasks"), tasks))
 
 
 def leave_plan(plan: WritePlan, job: Job) -> None:
-    """Writes down the plan; `plan_shards` has listed the spills."""
+    """Write the plan. `plan_shards` has listed the spills."""
     _leave(job, _PLAN, asdict(plan))
 
 
 def left_plan(job: Job) -> WritePlan:
-    """The plan."""
     fields = _read(files.join(job.temporary, _PLAN))
     splits = tuple(SplitPlan(**{**split, "shards": ShardPlan(**split["shards"])}) for split in fields["splits"])
     return WritePlan(**{**_with_tuples(fields), "balanced": Balanced(**fields["balanced"]), "splits": splits})
 
 
 def leave_shard(task: ShardTask, shard: Shard, job: Job) -> None:
-    """Writes down what a shard in the temporary folder holds."""
+    """Write the description of a finished shard."""
     _leave(job, f"shards/{task.plan.split}-{task.index:08d}.json", asdict(shard))
 
 
 def left_shards(shards: int, job: Job) -> list[Shard]:
-    """All `shards`, in no order that means anything.
+    """Return the descriptions of all shards, in arbitrary order.
 
     Raises:
-      InfeedError: a worker wrote to a disk that is not seen from here.
+      InfeedError: a worker wrote to a disk that this process cannot read.
     """
     return [Shard(**fields) for fields in _left(files.join(job.temporary, "shards"), shards)]
 
 
 def _leave(job: Job, name: str, fields: Any) -> None:
-    files.write_bytes(files.join(job.temporary, name), json.dumps(fields, default=_plain).encode())
+    files.write_bytes(files.join(job.temporary, name), json.dumps(fields, default=_jsonable).encode())
 
 
 def _left(folder: str, count: int) -> Iterator[Any]:
-    """What is written in the files of `folder`, of which there must be `count`."""
+    """Yield the contents of the files in `folder`, and check their number."""
     found = [file.path for file in files.glob(folder, "*.json")]
     if len(found) != count:
         raise InfeedError(
-            f"only {len(found)} of {count} results of the workers are here",
+            f"only {len(found)} of {count} worker results exist",
             where=folder,
-            do="write to a place that all workers share, such as gs://, s3:// or a network disk",
+            do="write to storage that all workers share, such as gs://, s3://, or a network disk",
         )
     with ThreadPoolExecutor(_READERS) as readers:
-        for first in range(0, len(found), _READERS):  # not all at once, which would all be parsed before their turn
+        for first in range(0, len(found), _READERS):  # in batches, so that only a few are in memory
             yield from readers.map(_read, found[first : first + _READERS])
 
 
@@ -215,8 +211,8 @@ def _read(path: str) -> Any:
     return json.loads(files.read_bytes(path))
 
 
-def _plain(value: object) -> Any:
-    """A column as a list; a label of another type as text, since labels are only compared with each other."""
+def _jsonable(value: object) -> Any:
+    """Convert a column to a list, and a label to text. Labels are only compared with each other."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -236,5 +232,5 @@ def _spills(fields: dict[str, Any]) -> Spills:
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """What a task and a plan have in common, as it was before it was JSON."""
+    """Restore the tuples that a task and a plan have in common."""
     return {**fields, "nulls": tuple(fields["nulls"]), "rounded": tuple(fields["rounded"])}

@@ -1,1 +1,1 @@
-"""StatisticsGen: what the columns of a dataset hold, in the form that TFX's SchemaGen and ExampleValidator read."""
+"""StatisticsGen and SchemaGen from column statistics, and comparison of two datasets."""

@@ -1,9 +1,9 @@
 """Compare the columns of two datasets to detect drift over time or skew between splits.
 
-As TensorFlow Data Validation measures it: numbers by the Jensen-Shannon divergence of two histograms, text by the
-largest difference of the share that a value has, the L-infinity distance. But TFDV lays ten buckets of one width over
-each side, whose bounds one far number moves, so that two samples of one table differ: here both sides are in the same
-buckets, of about equal counts. And of text it looks at the 1,000 most frequent values, this at all that are counted.
+The measures are those of TensorFlow Data Validation: the Jensen-Shannon divergence of two histograms for numbers, and
+the L-infinity distance, the largest difference of a value's share, for text. Two details differ. TFDV divides each side
+into ten buckets of equal width, so that one outlier changes all bounds; here both sides share buckets of about equal
+counts. TFDV compares the 1,000 most frequent texts, and this module all counted ones.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Measure = Literal["Jensen-Shannon", "L-infinity"]
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """From where on two columns differ too much.
+    """Thresholds of the comparison.
 
     Attributes:
-      jensen_shannon: largest divergence of numbers, from 0 to 1
-      l_infinity: largest difference of a value's share, from 0 to 1
+      jensen_shannon: largest divergence of numbers, from 0 to 1.
+      l_infinity: largest difference of a value's share, from 0 to 1.
     """
 
     jensen_shannon: float = 0.1
@@ -39,15 +39,15 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """One column, then and now.
+    """The change of one column.
 
     Attributes:
-      name: of the column
-      before, after: None where the column is not there
-      measure: how the distance is measured; None where it cannot be
-      distance: from 0, the same, to 1, nothing in common; None where one side has no values
-      threshold: the largest that is allowed
-      most: of text, the value whose share differs most
+      name: name of the column.
+      before, after: statistics. None if the column does not exist.
+      measure: measure of the distance. None if the columns cannot be compared.
+      distance: from 0, equal, to 1, disjoint. None if one side has no values.
+      threshold: largest allowed distance.
+      most: for text, the value whose share differs most.
     """
 
     name: str
@@ -60,7 +60,7 @@ class ColumnChange:
 
     @property
     def problem(self) -> str:
-        """What is wrong, in a few words; empty where nothing is."""
+        """What is wrong, in a few words, or ""."""
         if self.before is None:
             return "new"
         if self.after is None:
@@ -75,7 +75,7 @@ def compare(
     after: Mapping[str, ColumnStatistics],
     options: ComparisonOptions | None = None,
 ) -> list[ColumnChange]:
-    """Every column of either side, by name; those that no row has are not there."""
+    """Return the change of every column of either side, sorted by name. Columns that no row has are ignored."""
     options = options or ComparisonOptions()
     olds, news = ({name: one for name, one in side.items() if one.present} for side in (before, after))
     return [_change(name, olds.get(name), news.get(name), options) for name in sorted({*olds, *news})]
@@ -94,7 +94,7 @@ def _change(
 
 
 def l_infinity(before: ValueCounts, after: ValueCounts) -> tuple[float | None, Any]:
-    """The largest difference of a value's share of all values, and that value; None where neither side has values."""
+    """Return the largest difference of a value's share, and that value. None if neither side has values."""
     old, new = dict(before.items()), dict(after.items())
     olds, news = max(1, before.total), max(1, after.total)
     differences = {value: abs(new.get(value, 0) / news - old.get(value, 0) / olds) for value in {**old, **new}}

@@ -1,4 +1,4 @@
-"""StatisticsGen: TFX's component, argument for argument, from what ingest has counted; and what it executes."""
+"""StatisticsGen with the interface of TFX's, computed from the column statistics of ingest."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ FILE = "FeatureStats.pb"
 
 
 class StatisticsExecutor(EngineExecutor):
-    """Writes `Split-NAME/FeatureStats.pb` for each split; TFX's own executor does it where only TFDV's code can."""
+    """Write `Split-NAME/FeatureStats.pb` for each split, or fall back to TFX's executor."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """As TFX calls it."""
         self._log_startup(input_dict, output_dict, exec_properties)
         request = StatisticsRequest.of(exec_properties.get(STATS_OPTIONS), _schema(input_dict))
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES])
         reason = request.beyond or beyond(examples, exec_properties)
         if reason:
             arguments = input_dict, output_dict, exec_properties
-            self.leave_to_tfx("statistics_gen", "statistics are computed", reason, *arguments)
+            self.leave_to_tfx("statistics_gen", "computing statistics", reason, *arguments)
             return
         output = artifact_utils.get_single_instance(output_dict[STATISTICS])
         splits = _splits(examples, exec_properties)
@@ -57,7 +56,7 @@ def _schema(input_dict: Artifacts) -> schema_pb2.Schema | None:
 
 
 def beyond(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> str:
-    """Why only TFX's own executor can do it; empty where ours can."""
+    """Return why only TFX's own executor can compute the statistics, or ""."""
     if unread := unread_format([examples]):
         return unread
     if json_utils.loads(exec_properties.get(SAMPLE_RATES) or "null"):
@@ -66,26 +65,25 @@ def beyond(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> str:
 
 
 def _splits(examples: types.Artifact, exec_properties: Mapping[str, Any]) -> list[str]:
-    """
+    """Return the splits to describe.
+
     Raises:
-      InfeedError: `exclude_splits` is no list, or leaves nothing.
+      InfeedError: `exclude_splits` is not a list, or excludes all splits.
     """
     excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
     if not isinstance(excluded, list):
-        raise InfeedError(
-            f"exclude_splits is {excluded!r}", where="StatisticsGen", do="give a list of the names of splits"
-        )
+        raise InfeedError(f"exclude_splits is {excluded!r}", where="StatisticsGen", do="use a list of split names")
     names = artifact_utils.decode_split_names(examples.split_names)
     chosen = [name for name in names if name not in excluded]
     if not chosen:
         raise InfeedError(
-            f"no split is left of {', '.join(names) or 'none'}", where="exclude_splits", do="exclude fewer of them"
+            f"all splits are excluded: {', '.join(names) or 'none'}", where="exclude_splits", do="exclude fewer splits"
         )
     return chosen
 
 
 def _record(output: types.Artifact, examples: types.Artifact, splits: Sequence[str]) -> None:
-    """What TFX's executor says of its output, which those that read it look for."""
+    """Set the properties of the output that TFX's executor sets and that readers expect."""
     output.split_names = artifact_utils.encode_split_names(list(splits))
     output.span = examples.span
     output.set_string_custom_property("stats_dashboard_link", "")
@@ -97,13 +95,17 @@ class StatisticsGen(tfx.components.StatisticsGen):
 
         StatisticsGen(examples=example_gen.outputs["examples"])
 
-    The arguments and the output `statistics` are those of TFX's StatisticsGen. The figures come from the column
-    statistics that ingest leaves beside the manifest, so that no record is read. Examples that somebody else wrote are
-    read once, without Beam, and what was found is kept for the next time.
+    The arguments and the output `statistics` are those of TFX's StatisticsGen. The values come from the column
+    statistics
+    that ingest writes beside the manifest, so no record is read. Examples of another writer are read once, without
+    Beam, and
+    the statistics are cached.
 
-    Figures that cannot be had from there are computed by TFX's own executor on Beam, and the log says why: slices,
-    weights, samples, statistics of semantic domains, a smaller `epsilon`, and a schema with sparse, weighted, nested or
-    natural language features; records that are no tf.Examples, and splits by a pattern of file names.
+    The component falls back to TFX's own executor on Beam, and logs the reason, for slices, weights, samples,
+    statistics of
+    semantic domains, a smaller `epsilon`, a schema with sparse, weighted, nested or natural language features, records
+    that
+    are not tf.Examples, and splits by a file name pattern.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(StatisticsExecutor)

@@ -1,4 +1,4 @@
-"""SchemaGen: TFX's component, argument for argument, whose schema has the columns of all splits."""
+"""SchemaGen with the interface of TFX's, whose schema keeps the columns of all splits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from infeed.components.statistics.inference import keep_columns
 
 
 class SchemaExecutor(executor.Executor):
-    """Writes `schema.pbtxt` as TFX's executor does, and keeps the columns that a split does not hold."""
+    """Write `schema.pbtxt` as TFX's executor does, and keep columns that a split lacks."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """As TFX calls it."""
         super().Do(input_dict, output_dict, exec_properties)
         path = files.join(artifact_utils.get_single_uri(output_dict[SCHEMA]), executor.DEFAULT_FILE_NAME)
         excluded = json_utils.loads(exec_properties.get(EXCLUDE_SPLITS) or "null") or []
@@ -48,9 +47,9 @@ class SchemaGen(tfx.components.SchemaGen):
 
         SchemaGen(statistics=statistics.outputs["statistics"])
 
-    The arguments, the output `schema` and the inference are those of TFX's SchemaGen. TFX's own schema deprecates a
-    column that has no value in one of the later splits, and Transform and Trainer then have no such column. Here the
-    column stays, and a row may lack it.
+    The arguments, the output `schema` and the inference are those of TFX's SchemaGen. TFX's schema deprecates a column
+    that
+    has no value in a later split, so that Transform and Trainer lack it. This component keeps the column as optional.
     """
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(SchemaExecutor)

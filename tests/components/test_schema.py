@@ -53,25 +53,25 @@ def test_a_number_is_text_where_text_is_meant() -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "name": ({"nmae": 1}, r"no setting 'nmae'; did you mean 'name'\?\n  where: here\n  do:    use one of name, share"),
-    "text": ({"name": ["a"]}, r"name is \['a'\]\n  where: here\.name\n  do:    write text there"),
-    "no text": ({"name": True}, r"name is True\n  where: here\.name\n  do:    write text there"),
-    "number": ({"share": "half"}, r"share is 'half'\n  where: here\.share\n  do:    write a number there"),
-    "whole": ({"most": 1.5}, r"most is 1\.5\n  where: here\.most\n  do:    write a whole number there"),
-    "no whole": ({"most": True}, r"most is True(.|\n)*write a whole number there"),
-    "switch": ({"on": "yes please"}, r"on is 'yes please'(.|\n)*write true or false there"),
+    "text": ({"name": ["a"]}, r"name is \['a'\]\n  where: here\.name\n  do:    use text"),
+    "no text": ({"name": True}, r"name is True\n  where: here\.name\n  do:    use text"),
+    "number": ({"share": "half"}, r"share is 'half'\n  where: here\.share\n  do:    use a number"),
+    "whole": ({"most": 1.5}, r"most is 1\.5\n  where: here\.most\n  do:    use an integer"),
+    "no whole": ({"most": True}, r"most is True(.|\n)*use an integer"),
+    "switch": ({"on": "yes please"}, r"on is 'yes please'(.|\n)*use true or false"),
     "one of": (
         {"inner": {"size": 1, "kind": "oval"}},
         r"kind is 'oval'\n  where: here\.inner\.kind(.|\n)*round, square",
     ),
     "either": (
         {"shares": "same"},
-        r"shares is 'same'\n  where: here\.shares(.|\n)*write a mapping there: \{name: value\}, or 'equal'",
+        r"shares is 'same'\n  where: here\.shares(.|\n)*use a mapping: \{name: value\}, or 'equal'",
     ),
-    "mapping": ({"nodes": [1]}, r"nodes is \[1\]\n  where: here\.nodes\n  do:    write a mapping there"),
+    "mapping": ({"nodes": [1]}, r"nodes is \[1\]\n  where: here\.nodes\n  do:    use a mapping"),
     "inside": ({"nodes": {"a": {"size": "x"}}}, r"size is 'x'\n  where: here\.nodes\.a\.size"),
-    "list": ({"words": "--a"}, r"words is '--a'\n  where: here\.words\n  do:    write a list there"),
+    "list": ({"words": "--a"}, r"words is '--a'\n  where: here\.words\n  do:    use a list"),
     "a long value": ({"words": "x" * 10_000}, r"^words is '" + "x" * 199 + r"\.\.\.\n"),
-    "no mapping": ({"inner": 3}, r"3 holds no settings\n  where: here\.inner"),
+    "no mapping": ({"inner": 3}, r"3 is not a mapping of settings\n  where: here\.inner"),
 }
 
 

@@ -77,7 +77,7 @@ def test_a_reference_that_leads_nowhere_is_told_before_anything_is_imported(text
 
 
 def test_a_missing_function_is_told_with_those_that_are_there(file):
-    with pytest.raises(InfeedError, match=r"defines no function 'biuld'(.|\n)*it defines build"):
+    with pytest.raises(InfeedError, match=r"defines no function 'biuld'(.|\n)*build"):
         user_code.resolve(f"{file}:biuld", "model_fn")
 
 

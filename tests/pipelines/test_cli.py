@@ -91,7 +91,7 @@ def a_root_in_an_object_store(tmp_path):
         (no_images, "no images found", "{tmp}", "one folder of PNG or JPEG files per class"),
         (empty_class_folder, "class folder 'eel' is empty", "{tmp}/eel", "one folder of PNG or JPEG files per class"),
         (not_an_image, "not an image", "{tmp}/dog/notes.txt", "remove it"),
-        (no_rows, "a CSV with no rows", "{tmp}/data.csv", "at least one row"),
+        (no_rows, "the CSV file has no rows", "{tmp}/data.csv", "at least one row"),
         (
             no_such_label,
             "there is no column 'z' to learn",
@@ -125,7 +125,7 @@ def test_compiling_to_an_unknown_format_is_told_at_once(tmp_path):
 def test_the_same_as_json(tmp_path):
     result = infeed(*no_rows(tmp_path), "--json")
     assert result.exit_code == 2
-    assert json.loads(result.stdout)["error"]["what"] == "a CSV with no rows"
+    assert json.loads(result.stdout)["error"]["what"] == "the CSV file has no rows"
 
 
 def test_debug_shows_the_traceback(tmp_path):
@@ -182,7 +182,7 @@ def not_utf8(tmp_path):
 
 ODD = {
     "a loop of links": (loop, r"no (such file|dataset|template)"),
-    "no UTF-8": (not_utf8, r"a name that is not UTF-8: b'\\xff\.csv'"),
+    "no UTF-8": (not_utf8, r"b'\\xff\.csv' is not UTF-8"),
     "a device": (lambda tmp_path: Path("/dev/full"), r"error: "),
 }
 

@@ -1,1 +1,1 @@
-"""What is known of the columns of a dataset: statistics of parts that add up, and where they are kept."""
+"""Column statistics of datasets: gathered in parts, merged, and stored."""

@@ -1,6 +1,6 @@
-"""The cells of a column as statistics want them: a length for each row, and plain values end to end.
+"""The cells of a column in the form that statistics need: a length for each row, and the values concatenated.
 
-In JSON values are packed: little-endian bytes in base64, exact and a fraction of what numbers in words would take.
+In JSON, values are packed as little-endian bytes in base64, which is exact and smaller than decimal numbers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.records import data_of, values_of
 
 Ints = npt.NDArray[np.int64]
-MAX_BYTES = 1_024  # of a value that is counted
+MAX_BYTES = 1_024  # longer values are not counted
 MISSING = -1  # length of a row whose feature is missing
-NOT_UTF8 = b"\xff"  # a byte that no text has
+NOT_UTF8 = b"\xff"  # a byte that never occurs in UTF-8
 Values: TypeAlias = npt.NDArray[Any] | pa.LargeBinaryArray  # int64, float32 or bytes
 DTYPES: dict[str, npt.DTypeLike] = {"int": np.int64, "float": np.float32}
 
@@ -34,10 +34,11 @@ class Cells:
     """Rows of one column.
 
     Attributes:
-      lengths: int64 [rows], values of each row, or MISSING
-      values: int64, float32 or bytes [sum of the lengths]; bytes too long to be counted are empty, or
-        NOT_UTF8 where they are no text
-      byte_lengths: int64, of all values of a column of bytes, the long ones as well; else none
+      lengths: int64 [rows], number of values of each row, or MISSING.
+      values: int64, float32 or bytes [sum of the lengths]. Bytes too long to be counted are empty, or NOT_UTF8 if they
+        are
+        not text.
+      byte_lengths: int64, length of each value of a bytes column, including long ones. Empty for other columns.
     """
 
     kind: ColumnType
@@ -47,11 +48,11 @@ class Cells:
 
     @classmethod
     def of(cls, column: pa.Array, *, empty_lists: bool = False) -> Cells | None:
-        """None of a column of Arrow's null type, which is no feature.
+        """Return the cells of a column, or None for Arrow's null type, which is not a feature.
 
         Args:
-          column: [rows], of a type that `example_types` lists
-          empty_lists: a null is an empty list, as `compat="tfx"` writes it
+          column: [rows], of a type listed in `example_types`.
+          empty_lists: treat null as an empty list, as `compat="tfx"` writes it.
         """
         kind = example_types.kind_of(column.type)
         if kind is None:
@@ -67,11 +68,11 @@ class Cells:
 
     @property
     def nbytes(self) -> int:
-        """Memory that they take."""
+        """Memory of the arrays in bytes."""
         return int(self.lengths.nbytes + self.values.nbytes + self.byte_lengths.nbytes)
 
     def take(self, rows: Ints) -> Cells:
-        """Some of the rows."""
+        """Select rows."""
         if len(rows) == len(self.lengths) and (np.diff(rows) == 1).all():
             return self
         lengths = self.lengths[rows]
@@ -84,7 +85,7 @@ class Cells:
         return len(self.values) == len(self.lengths) and bool((self.lengths == 1).all())
 
     def _places(self, rows: Ints, taken: Ints) -> Ints:
-        """Where the values of these rows lie."""
+        """Return the indices of the values of these rows."""
         counts = np.maximum(self.lengths, 0)
         starts = (np.cumsum(counts) - counts)[rows]
         if (taken <= 1).all():
@@ -93,7 +94,7 @@ class Cells:
 
 
 def concat(parts: Sequence[Cells]) -> Cells:
-    """Rows of one column, one part behind the other."""
+    """Concatenate rows of one column."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -107,7 +108,7 @@ def concat(parts: Sequence[Cells]) -> Cells:
 
 
 def _present(column: pa.Array) -> Ints:
-    """1 where a row has a value, 0 where it has none; a dictionary may hold a null as well."""
+    """Return 1 for each row with a value and 0 for null. A dictionary may hold null as a value."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not column.null_count:
@@ -125,7 +126,7 @@ def _without_long(items: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, Ints
 
 
 def _stand_ins(items: pa.LargeBinaryArray, lengths: Ints, places: Ints) -> Iterator[bytes]:
-    """For each long value what tells whether it is text: of a picture the first bytes do, and none is copied."""
+    """Yield a replacement for each long value that records whether it is text, mostly from its first bytes."""
     data, stops = data_of(items), np.cumsum(lengths)
     for start, stop in zip((stops - lengths)[places].tolist(), stops[places].tolist(), strict=True):
         is_text = _is_utf8(data[start : min(start + _HEAD, stop)], whole=False) and _is_utf8(data[start:stop])
@@ -133,7 +134,7 @@ def _stand_ins(items: pa.LargeBinaryArray, lengths: Ints, places: Ints) -> Itera
 
 
 def are_utf8(values: pa.LargeBinaryArray) -> npt.NDArray[np.bool_]:
-    """Whether each value is text in UTF-8; at once where all of them are."""
+    """Return for each value whether it is valid UTF-8. Fast if all are."""
     try:
         values.cast(pa.large_string())
     except pa.ArrowInvalid:
@@ -149,33 +150,33 @@ def _is_utf8(value: bytes | memoryview, whole: bool = True) -> bool:
     return True
 
 
-_HEAD = 64  # bytes: the error of a decoder copies all that it was given
+_HEAD = 64  # bytes to try first, because a decoder's error copies its whole input
 _NO_INTS = np.empty(0, np.int64)
 
 
 def pack(array: npt.NDArray[Any]) -> str:
-    """Numbers -> text."""
+    """Encode numbers as text."""
     return base64.b64encode(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()).decode()
 
 
 def unpack(text: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The numbers again.
+    """Decode numbers from text.
 
     Raises:
-      ValueError: not base64, or not whole numbers of that size.
+      ValueError: the text is not base64, or its length does not fit the type.
     """
     wanted = np.dtype(dtype)
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"packed numbers cannot be read: {error}") from None
+        raise ValueError(f"cannot decode packed numbers: {error}") from None
     if len(data) % wanted.itemsize:
         raise ValueError(f"packed numbers of {wanted.itemsize} bytes each take {len(data)} bytes")
     return np.frombuffer(data, wanted.newbyteorder("<")).astype(wanted)
 
 
 def pack_values(values: Values) -> list[str]:
-    """Values of a column -> one text, or for bytes two: lengths, and all of them end to end."""
+    """Encode the values of a column as one text, or for bytes as two: lengths and concatenated values."""
     if isinstance(values, np.ndarray):
         return [pack(values)]
     lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -183,24 +184,24 @@ def pack_values(values: Values) -> list[str]:
 
 
 def unpack_values(texts: tuple[str, ...], kind: ColumnType) -> Values:
-    """The values again.
+    """Decode the values of a column.
 
     Raises:
-      ValueError: not what `pack_values` gives for a column of this type.
+      ValueError: the texts are not the result of `pack_values` for a column of this type.
     """
     if len(texts) != (2 if kind == "bytes" else 1):
-        raise ValueError(f"{len(texts)} packed texts of {kind}")
+        raise ValueError(f"a column of type {kind} has {len(texts)} packed texts")
     if kind != "bytes":
         return unpack(texts[0], DTYPES[kind])
     lengths, data = unpack(texts[0], np.int64), unpack(texts[1], np.uint8)
-    # One by one, so that no forged length overflows the sum.
+    # Check each length, so that a forged one cannot overflow the sum.
     if ((lengths < 0) | (lengths > len(data))).any() or int(lengths.sum()) != len(data):
-        raise ValueError("packed values are not as long as their lengths say")
+        raise ValueError("packed values do not match their lengths")
     return bytes_array(data.tobytes(), np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def bytes_array(data: bytes, offsets: npt.NDArray[np.int64]) -> pa.LargeBinaryArray:
-    """Values from `data`, cut at `offsets`: [n + 1]."""
+    """Return values cut from `data` at `offsets`: [n + 1]."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int64, copy=False)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 

@@ -1,4 +1,4 @@
-"""What is known of one column of a split: numbers that add up over parts of it, in any order."""
+"""Statistics of one column of a split, which can be merged over parts in any order."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Lengths:
-    """Of rows, how many values each has; of bytes, how many each value has.
+    """Statistics of lengths: of the number of values of rows, or of the number of bytes of values.
 
     Attributes:
-      number: of lengths that were measured
-      minimum, maximum: of all; 0 where there are none
-      total: sum of all
-      quantiles: of all
+      number: number of lengths.
+      minimum, maximum: 0 if there are none.
+      total: sum.
+      quantiles: quantile sketch.
     """
 
     number: int = 0
@@ -68,31 +68,31 @@ class Lengths:
 
     @property
     def mean(self) -> float:
-        """0 where there are none."""
+        """Mean length. 0 if there are none."""
         return self.total / max(1, self.number)
 
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """What is known of one feature over some rows. Adding two gives what is known of all rows of both.
+    """Statistics of one feature over some rows. Adding two objects merges their rows.
 
-    Whatever is said of numbers is said of the finite ones. -0.0 counts as 0.0.
+    Statistics of numbers cover only finite numbers. -0.0 counts as 0.0.
 
     Attributes:
-      name: of the column
-      type: what it is in a tf.Example
-      rows: how many there are, the feature in them or not
-      missing: rows without the feature
-      lengths: values of the rows that have it; 0 is an empty list
-      zeros: values that are 0, or empty bytes
-      invalid_utf8: values that are no text in UTF-8; 0 of numbers
-      nans, positive_infinities, negative_infinities: values that are no finite numbers
-      minimum, maximum: of the numbers; None of bytes, and where there are none
-      total: sum of the numbers, without rounding
-      squares: sum of their squares, without rounding
-      byte_lengths: of the values, for bytes
-      quantiles: of the numbers; without values for bytes
-      counts: how often each number, or each of the bytes, occurs
+      name: name of the column.
+      type: type in a tf.Example.
+      rows: number of rows, with or without the feature.
+      missing: rows without the feature.
+      lengths: number of values of rows with the feature. 0 is an empty list.
+      zeros: values equal to 0, or empty bytes.
+      invalid_utf8: values that are not valid UTF-8. 0 for numbers.
+      nans, positive_infinities, negative_infinities: number of non-finite values.
+      minimum, maximum: of numbers. None for bytes, and if there are no numbers.
+      total: exact sum of the numbers.
+      squares: exact sum of the squares.
+      byte_lengths: lengths of the values of a bytes column.
+      quantiles: quantile sketch of the numbers. Empty for bytes.
+      counts: number of occurrences of each value.
     """
 
     name: str
@@ -115,14 +115,14 @@ class ColumnStatistics:
 
     @classmethod
     def of(cls, name: str, column: pa.Array, *, empty_lists: bool = False) -> ColumnStatistics:
-        """Of the rows of one column.
+        """Compute the statistics of a column.
 
         Args:
-          column: [rows], of a type that `example_types` lists, but not Arrow's null type
-          empty_lists: a null is an empty list, as `compat="tfx"` writes it
+          column: [rows], of a type listed in `example_types` other than Arrow's null type.
+          empty_lists: treat null as an empty list, as `compat="tfx"` writes it.
 
         Raises:
-          ValueError: a column of nulls that has no type.
+          ValueError: the column has Arrow's null type.
         """
         cells = Cells.of(column, empty_lists=empty_lists)
         if cells is None:
@@ -131,7 +131,7 @@ class ColumnStatistics:
 
     @classmethod
     def of_cells(cls, name: str, cells: Cells) -> ColumnStatistics:
-        """The same of cells."""
+        """Compute the statistics of cells."""
         there = cells.lengths >= 0
         present = cells.lengths if there.all() else cells.lengths[there]
         of_rows = cls.none(name, cells.kind, len(cells.lengths))
@@ -141,19 +141,20 @@ class ColumnStatistics:
 
     @classmethod
     def none(cls, name: str, kind: ColumnType, rows: int = 0) -> ColumnStatistics:
-        """Of rows that all lack the feature."""
+        """Return the statistics of rows that all lack the feature."""
         no = dict.fromkeys(("zeros", "invalid_utf8", "nans", "positive_infinities", "negative_infinities"), 0)
         bounds = {"minimum": None, "maximum": None, "total": ExactSum(), "squares": ExactSum()}
         parts = {"lengths": Lengths(), "byte_lengths": Lengths(), "quantiles": QuantileSketch()}
         return cls(name, kind, rows, rows, **no, **bounds, **parts, counts=ValueCounts.none(kind))  # type: ignore[arg-type]
 
     def __add__(self, other: ColumnStatistics) -> ColumnStatistics:
-        """
+        """Merge the statistics of two sets of rows.
+
         Raises:
-          ValueError: another column, or one of another type.
+          ValueError: the columns have different names or types.
         """
         if (self.name, self.type) != (other.name, other.type):
-            raise ValueError(f"column {self.name!r} is {self.type}, and {other.name!r} is {other.type}")
+            raise ValueError(f"column {self.name!r} is {self.type}, but {other.name!r} is {other.type}")
         summed = {name: getattr(self, name) + getattr(other, name) for name in _SUMMED}
         return ColumnStatistics(
             name=self.name,
@@ -165,12 +166,12 @@ class ColumnStatistics:
 
     @property
     def present(self) -> int:
-        """Rows that have the feature."""
+        """Number of rows with the feature."""
         return self.rows - self.missing
 
     @property
     def values(self) -> int:
-        """All values of all rows, the ones that are not finite as well."""
+        """Number of values of all rows, including non-finite ones."""
         return self.lengths.total
 
     @property
@@ -179,17 +180,17 @@ class ColumnStatistics:
 
     @property
     def finite(self) -> int:
-        """Values that are finite numbers; 0 for bytes."""
+        """Number of finite numbers. 0 for bytes."""
         return 0 if self.type == "bytes" else self.values - self.nans - self.infinities
 
     @property
     def mean(self) -> float | None:
-        """Of the numbers; None where there are none."""
+        """Mean of the numbers. None if there are none."""
         return float(self.total.fraction / self.finite) if self.finite else None
 
     @property
     def variance(self) -> float | None:
-        """The mean of the squares less the square of the mean, computed without rounding; None without numbers."""
+        """Mean of the squares less the square of the mean, computed exactly. None if there are no numbers."""
         if not self.finite:
             return None
         mean = self.total.fraction / self.finite
@@ -197,12 +198,12 @@ class ColumnStatistics:
 
     @property
     def std(self) -> float | None:
-        """Of the population: the root of `variance`."""
+        """Population standard deviation."""
         variance = self.variance
         return None if variance is None else math.sqrt(variance)
 
     def collapse(self) -> ColumnStatistics:
-        """In a form whose size does not grow with the number of parts, for a file."""
+        """Return an equivalent object whose size does not grow with the number of merged parts."""
         lengths, byte_lengths = (
             dataclasses.replace(one, quantiles=one.quantiles.collapse()) for one in (self.lengths, self.byte_lengths)
         )
@@ -210,7 +211,7 @@ class ColumnStatistics:
         return dataclasses.replace(self, lengths=lengths, byte_lengths=byte_lengths, quantiles=quantiles)
 
     def plain(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """Return the statistics as JSON types."""
         found = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
         for name in ("total", "squares"):
             found[name] = {"units": str(found[name].units), "scale": found[name].scale}
@@ -223,10 +224,10 @@ class ColumnStatistics:
 
     @classmethod
     def from_json(cls, text: bytes) -> ColumnStatistics:
-        """Trusts nothing: each value is of its type and range, and the parts agree with each other.
+        """Parse statistics, and check types, ranges and consistency of all values.
 
         Raises:
-          ValueError: with what is wrong.
+          ValueError: a value is invalid.
         """
         return schema.read_json(StoredColumn, text).statistics()
 
@@ -238,7 +239,7 @@ class StoredSum:
 
     def sum(self) -> ExactSum:
         if self.scale not in (0, 149, 298) or len(self.units) > _DIGITS:
-            raise ValueError(f"a sum in units of 2^-{self.scale}, {len(self.units)} digits long")
+            raise ValueError(f"a sum has units of 2^-{self.scale} and {len(self.units)} digits")
         return ExactSum(int(self.units), self.scale)
 
 
@@ -261,7 +262,7 @@ class StoredLengths:
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """A column's statistics in a file; `statistics` gives them back."""
+    """The statistics of a column as stored in a file."""
 
     name: str
     type: ColumnType
@@ -282,9 +283,10 @@ class StoredColumn:
     counts: StoredCounts
 
     def statistics(self) -> ColumnStatistics:
-        """
+        """Decode and check the statistics.
+
         Raises:
-          ValueError: with what is wrong.
+          ValueError: a value is invalid.
         """
         dtype = np.int64 if self.type == "int" else np.float32
         plain = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
@@ -297,7 +299,7 @@ class StoredColumn:
 
 
 def _check(found: ColumnStatistics) -> None:
-    """Raises ValueError where the parts do not agree with each other."""
+    """Raise ValueError if the statistics are inconsistent."""
     counted = found.values if found.type == "bytes" else found.finite
     agree = (
         (found.lengths.number, found.present),
@@ -310,9 +312,9 @@ def _check(found: ColumnStatistics) -> None:
     )
     for one, other in agree:
         if one != other:
-            raise ValueError(f"column {found.name!r}: its counts do not agree: {one} and {other}")
+            raise ValueError(f"column {found.name!r}: the counts {one} and {other} are inconsistent")
     if found.squares.units < 0 or (found.variance or 0.0) < 0:
-        raise ValueError(f"column {found.name!r}: its sums cannot be")
+        raise ValueError(f"column {found.name!r}: the sums are impossible")
 
 
 def _of_numbers(values: Any) -> dict[str, Any]:
@@ -367,7 +369,7 @@ def _counted_lengths(lengths: Ints, low: int, high: int) -> tuple[Ints, Ints]:
 
 
 def _runs(ascending: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Ints]:
-    """The different values, and how often each occurs."""
+    """Return the distinct values and their counts."""
     starts = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))
     return ascending[starts], np.diff(np.append(starts, len(ascending)))
 
@@ -376,8 +378,8 @@ def _extreme(choose: Callable[..., float], one: float | None, other: float | Non
     return choose((value for value in (one, other) if value is not None), default=None)
 
 
-_COUNTABLE = 1 << 16  # a range of lengths up to here is counted, at a tenth of what sorting them costs
-_DIGITS = 4_000  # of a sum in a file; Python refuses to read more
+_COUNTABLE = 1 << 16  # up to this range, counting lengths is ten times faster than sorting
+_DIGITS = 4_000  # digits of a stored sum. Python refuses to parse more
 _SUMMED = [
     one.name for one in dataclasses.fields(ColumnStatistics) if one.name not in ("name", "type", "minimum", "maximum")
 ]

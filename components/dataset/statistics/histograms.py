@@ -1,8 +1,8 @@
-"""Histograms of a column's numbers, and how far two of them are apart, as TensorFlow Data Validation defines both.
+"""Histograms of a column's numbers, and their divergence, as defined by TensorFlow Data Validation.
 
-A column's numbers are a `Distribution`: ascending values, and how many numbers lie at or below each. It is exact where
-few values differ, and else stands on the quantile sketch, with the error of that. Infinite values are numbers here; NaN
-is counted beside them.
+A column's numbers are a `Distribution`: ascending values with cumulative counts. The distribution is exact if there are
+few distinct values, and otherwise approximated by the quantile sketch. Infinities count as numbers. NaN is counted
+separately.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from infeed.components.dataset.statistics.summaries import CAPACITY, QuantileSke
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
-BUCKETS = 10  # TFDV's own number
+BUCKETS = 10  # TFDV's default
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """`count` numbers above `low`, up to and with `high`; all of them equal where those two are."""
+    """`count` numbers above `low`, up to and including `high`. If both bounds are equal, all numbers equal them."""
 
     low: float
     high: float
@@ -32,7 +32,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Ascending buckets, the first of which holds its lower bound too, and the count of NaN."""
+    """Ascending buckets and the number of NaNs. The first bucket includes its lower bound."""
 
     buckets: tuple[Bucket, ...]
     nans: int = 0
@@ -43,9 +43,9 @@ class Distribution:
     """The numbers of a column.
 
     Attributes:
-      values: float64 [n], ascending, each once; may begin and end with an infinity
-      upto: int64 [n], how many numbers are at or below each
-      nans: how many are NaN, which are none of these
+      values: float64 [n], ascending and distinct, possibly with infinities at the ends.
+      upto: int64 [n], number of values at or below each.
+      nans: number of NaNs, which are not in `values`.
     """
 
     values: Floats
@@ -54,12 +54,13 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Floats, counts: Counts, *, below: int = 0, above: int = 0, nans: int = 0) -> Distribution:
-        """
+        """Create a distribution.
+
         Args:
-          values: finite, ascending, each once.
-          counts: int64 [n], how often each occurs.
-          below, above: how many are negative and positive infinity.
-          nans: how many are NaN.
+          values: finite, ascending and distinct.
+          counts: int64 [n], number of occurrences of each.
+          below, above: numbers of negative and positive infinities.
+          nans: number of NaNs.
         """
         ends = [([-np.inf], [below], below), (values, counts, len(values)), ([np.inf], [above], above)]
         parts = [(some, of_each) for some, of_each, there in ends if there]
@@ -70,17 +71,17 @@ class Distribution:
 
     @property
     def total(self) -> int:
-        """How many numbers there are, without NaN."""
+        """Number of values, without NaNs."""
         return int(self.upto[-1]) if len(self.upto) else 0
 
     @property
     def below(self) -> int:
-        """How many are negative infinity."""
+        """Number of negative infinities."""
         return int(self.rank(np.array([-np.inf]))[0])
 
     @property
     def above(self) -> int:
-        """How many are positive infinity."""
+        """Number of positive infinities."""
         return self.total - int(self.rank(np.array([np.finfo(np.float64).max]))[0])
 
     @property
@@ -89,19 +90,19 @@ class Distribution:
         return found
 
     def at(self, fractions: Sequence[float] | Floats) -> Floats:
-        """The values below which lie these fractions of all numbers; the least and the largest at 0 and 1."""
+        """Return the quantiles at these fractions. 0 and 1 give the smallest and the largest value."""
         ranks = np.minimum(np.floor(np.asarray(fractions) * self.total) + 1, self.total)
         found: Floats = self.values[np.searchsorted(self.upto, ranks)]
         return found
 
     def rank(self, values: Floats) -> Counts:
-        """How many numbers are at or below each of these."""
+        """Return the number of values at or below each of these."""
         found: Counts = np.concatenate([[0], self.upto])[np.searchsorted(self.values, values, side="right")]
         return found
 
 
 def numbers_of(column: ColumnStatistics) -> Distribution:
-    """The numbers of a column, lists and their rows as one; none of bytes."""
+    """Return the distribution of a column's numbers, with lists flattened. Empty for bytes."""
     if column.type == "bytes":
         return Distribution.of(np.empty(0), np.empty(0, np.int64))
     if column.counts.exact:
@@ -118,30 +119,30 @@ def numbers_of(column: ColumnStatistics) -> Distribution:
 
 
 def lengths_of(lengths: Lengths) -> Distribution:
-    """How many values the rows have that have any, or an empty list."""
+    """Return the distribution of the number of values of rows with the feature."""
     return Distribution.of(*_steps(lengths.quantiles, lengths.minimum, lengths.maximum))
 
 
 def _steps(sketch: QuantileSketch, least: float | None, largest: float | None) -> tuple[Floats, Counts]:
-    """What a sketch tells of its values: ascending ones, and how many lie above the one before, up to it."""
+    """Return ascending values of a sketch, and the number of values from each to the next."""
     if not sketch.total or least is None or largest is None:
         return np.empty(0), np.empty(0, np.int64)
     inner = sketch.at(np.arange(1, CAPACITY) / CAPACITY)
     values = np.unique([least, *inner, largest])
     upto = np.asarray(sketch.ranks(values.tolist()))
-    upto[0], upto[-1] = max(1, upto[0]), sketch.total  # a sketch may have lost its ends
+    upto[0], upto[-1] = max(1, upto[0]), sketch.total  # a sketch may have lost its extremes
     return values, np.diff(upto, prepend=0)
 
 
 def standard_histogram(numbers: Distribution, buckets: int = BUCKETS) -> Histogram:
-    """Buckets of one width from the least to the largest finite number, and one for each infinity that occurs."""
+    """Return buckets of equal width from the smallest to the largest finite number, and one for each infinity."""
     finite = numbers.finite
     if not len(finite):
         return _with_infinities(numbers, ())
     low, high = float(finite[0]), float(finite[-1])
     edges = np.linspace(low, high, buckets + 1) if low < high else np.array([low, high])
     ranks = numbers.rank(edges)
-    ranks[0] = numbers.below  # the first bucket holds its lower bound too
+    ranks[0] = numbers.below  # the first bucket includes its lower bound
     return _with_infinities(numbers, map(Bucket, edges[:-1].tolist(), edges[1:].tolist(), np.diff(ranks).tolist()))
 
 
@@ -152,7 +153,7 @@ def _with_infinities(numbers: Distribution, finite: Iterable[Bucket]) -> Histogr
 
 
 def common_histograms(first: Distribution, second: Distribution, buckets: int = 20) -> tuple[Histogram, Histogram]:
-    """Both in the same buckets, which end at quantiles of either; the least number of both is a bucket of its own."""
+    """Return both in common buckets that end at quantiles of either. The smallest number has its own bucket."""
     fractions = np.arange(buckets + 1) / buckets
     ends = [one.finite[[0, -1]] for one in (first, second) if len(one.finite)]
     inner = [one.at(fractions) for one in (first, second) if one.total]
@@ -162,7 +163,7 @@ def common_histograms(first: Distribution, second: Distribution, buckets: int = 
 
 
 def _up_to(numbers: Distribution, bounds: Floats) -> Histogram:
-    """The numbers at the lowest bound, then those from each bound to the next."""
+    """Count the numbers at the lowest bound, and from each bound to the next."""
     if not numbers.total:
         return Histogram((), numbers.nans)
     lows = [*bounds[:1], *bounds[:-1]]
@@ -171,20 +172,20 @@ def _up_to(numbers: Distribution, bounds: Floats) -> Histogram:
 
 
 def quantile_histogram(numbers: Distribution, buckets: int = BUCKETS) -> Histogram:
-    """Buckets of about one count each. Several with one upper bound share what lies in them, as in TFDV's."""
+    """Return buckets of about equal counts. Buckets with equal upper bounds share their count, as in TFDV."""
     if not numbers.total:
         return Histogram((), numbers.nans)
     bounds = numbers.at(np.arange(buckets + 1) / buckets)
     ranks = numbers.rank(bounds)
     counts = _shared(np.diff(ranks).astype(np.float64), bounds[1:])
     lows, highs = bounds[:-1], bounds[1:]
-    first = (lows == lows[0]) & (highs == highs[0])  # they hold the least number as well
+    first = (lows == lows[0]) & (highs == highs[0])  # they include the smallest number
     counts[first] += ranks[0] / first.sum()
     return Histogram(tuple(map(Bucket, lows.tolist(), highs.tolist(), counts.tolist())), numbers.nans)
 
 
 def _shared(counts: Floats, highs: Floats) -> Floats:
-    """Each count replaced by the mean of those whose buckets end at the same bound."""
+    """Replace each count by the mean of the buckets with the same upper bound."""
     _, which, sizes = np.unique(highs, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     shared: Floats = (np.bincount(which, weights=counts) / sizes)[which]
@@ -192,12 +193,13 @@ def _shared(counts: Floats, highs: Floats) -> Floats:
 
 
 def jensen_shannon(first: Histogram, second: Histogram) -> float | None:
-    """The Jensen-Shannon divergence, to base 2: 0 for equal shares, 1 for histograms that have nothing in common.
+    """Return the Jensen-Shannon divergence to base 2: 0 for equal shares, 1 for disjoint histograms.
 
     JSD(P, Q) = (KL(P, M) + KL(Q, M)) / 2 with M = (P + Q) / 2 (Lin, "Divergence measures based on the Shannon entropy",
-    1991). Both are cut at the bounds of both, with a bucket's numbers spread evenly over its width; a value that is a
-    bucket of its own stays one, and so does NaN, which TFDV forgets where the bounds differ, and takes for two values
-    where both have it. None where one of them has no buckets.
+    1991). Both histograms are divided at the bounds of both, assuming that the numbers of a bucket are spread evenly. A
+    bucket of a single value stays one, and so does NaN. TFDV drops NaN if the bounds differ, and counts it twice if
+    both
+    have it. Returns None if one histogram has no buckets.
     """
     if not (first.buckets and second.buckets):
         return None
@@ -209,7 +211,7 @@ def jensen_shannon(first: Histogram, second: Histogram) -> float | None:
 
 
 def _masses(histogram: Histogram, bounds: Floats, points: Sequence[float]) -> Floats:
-    """Counts between the bounds, then those at the points, then NaN."""
+    """Return the counts between the bounds, the counts at the points, and the number of NaNs."""
     wide = [bucket for bucket in histogram.buckets if bucket.low < bucket.high]
     between = np.zeros(max(len(bounds) - 1, 0))
     if wide:

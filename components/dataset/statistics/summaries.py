@@ -1,19 +1,16 @@
-"""What is kept of the numbers of a column, however many there are: their sum, exact, and their quantiles, in a bound.
+"""Summaries of a column's numbers in bounded memory: exact sums, and a quantile sketch.
 
-Both add up over parts of the rows in any order.
+Both can be merged over parts of the rows in any order.
 
-Sums are not rounded, so they are the same to the last bit however the values are divided. A float32 is a whole multiple
-of 2^-149 and its square one of 2^-298, so a sum of either is a whole number of those units, as a sum of integers is of
-ones. Python's integers hold them all, and adding two sums is adding two integers. NumPy does the work: values are
-binned by their exponent, and the 24-bit significands of a bin add up exactly in float64 as long as there are fewer than
-2^29 of them.
+Sums are exact, so they are bit-identical however the values are divided. A float32 is a multiple of 2^-149 and its
+square of 2^-298, so a sum is an integer in these units, and merging adds two Python integers. NumPy does the work:
+values are binned by exponent, and fewer than 2^29 of their 24-bit significands add up exactly in float64.
 
-Quantiles lie in sorted runs of at most 2,048 weighted values. A run that would be longer is cut into 2,048 parts of
-equal weight, each of which its middle value stands for: a rank is then wrong by half a part at most, which is counted,
-not guessed. Runs are joined in pairs of one height, like the bits of a counter, so that n runs are cut log2(n) times
-(Munro and Paterson, "Selection and sorting with limited storage", 1980). Nothing is random: the same runs in the same
-order give the same sketch. As long as there are at most 2,048 different values the sketch is exact, and the order does
-not matter to it either.
+Quantiles are kept in sorted runs of at most 2,048 weighted values. A longer run is cut into 2,048 parts of equal
+weight, each represented by its middle value. The error of a rank is at most half a part, and is tracked. Runs of equal
+height are joined in pairs, like the bits of a counter, so that n runs are cut log2(n) times (Munro and Paterson,
+"Selection and sorting with limited storage", 1980). The sketch is deterministic: equal runs in equal order give equal
+sketches. With at most 2,048 distinct values it is exact, and independent of the order.
 """
 
 from __future__ import annotations
@@ -31,14 +28,14 @@ from infeed.components.dataset.statistics.cells import pack, unpack
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-_FLOAT_SCALE = 149  # the least float32 above 0 is 2^-149
+_FLOAT_SCALE = 149  # the smallest positive float32 is 2^-149
 _FRACTION_BITS = 23
 _EXPONENTS = 255
 _HALF = 32  # bits of half an int64
 _LOW = (1 << _HALF) - 1
-_CHUNK = 1 << 24  # values at a time, of which no partial sum overflows; also bounds the memory
+_CHUNK = 1 << 24  # values at a time, so that no partial sum overflows and memory is bounded
 Numbers = npt.NDArray[Any]  # int64 or float32
-CAPACITY = 2048  # different values of a run
+CAPACITY = 2048  # distinct values of a run
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class ExactSum:
         return ExactSum((self.units << (scale - self.scale)) + (other.units << (scale - other.scale)), scale)
 
     def __float__(self) -> float:
-        """The nearest float64, as `math.fsum` gives it; infinite beyond its range."""
+        """Return the nearest float64, like `math.fsum`. Infinite if out of range."""
         try:
             return float(self.fraction)
         except OverflowError:
@@ -65,7 +62,7 @@ class ExactSum:
 
 
 def sums_of_ints(values: Ints) -> tuple[ExactSum, ExactSum]:
-    """The sum of the values, and the sum of their squares."""
+    """Return the sum of the values and the sum of their squares."""
     total = squares = 0
     for chunk in _chunks(values):
         total += _sum(chunk)
@@ -74,13 +71,13 @@ def sums_of_ints(values: Ints) -> tuple[ExactSum, ExactSum]:
 
 
 def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
-    """The sum of the values, all finite, and the sum of their squares."""
+    """Return the sum of finite values and the sum of their squares."""
     total = squares = 0
     for chunk in _chunks(values):
         exponents, significands = _split_floats(np.ascontiguousarray(chunk))
         sizes = np.abs(significands)
         total += _binned(exponents, significands, 1)
-        # A square has 48 bits: its upper and its lower half are summed apart.
+        # A square has 48 bits. Sum its upper and lower half separately.
         square = sizes * sizes
         upper = square >> 24
         squares += (_binned(exponents, upper, 2) << 24) + _binned(exponents, square - (upper << 24), 2)
@@ -88,17 +85,17 @@ def sums_of_floats(values: Floats) -> tuple[ExactSum, ExactSum]:
 
 
 def _split_floats(values: Floats) -> tuple[Ints, Ints]:
-    """value == significand * 2^(exponent - 149), the significand with its sign and below 2^24 in size."""
+    """Split floats into integers: value == significand * 2^(exponent - 149), with |significand| < 2^24."""
     bits = values.view(np.int32)
     exponents = (bits >> _FRACTION_BITS) & _EXPONENTS
     sizes = bits & ((1 << _FRACTION_BITS) - 1)
-    sizes |= (exponents > 0).astype(np.int32) << _FRACTION_BITS  # a normal number's leading 1 is not stored
+    sizes |= (exponents > 0).astype(np.int32) << _FRACTION_BITS  # the leading 1 of a normal number is implicit
     significands = np.where(bits < 0, -sizes, sizes).astype(np.int64)
     return np.maximum(exponents - 1, 0).astype(np.int64), significands
 
 
 def _binned(exponents: Ints, parts: Ints, power: int) -> int:
-    """The sum of `part * 2^(power * exponent)`."""
+    """Return the sum of `part * 2^(power * exponent)`."""
     sums = np.bincount(exponents, weights=parts)
     return sum(int(sums[exponent]) << (power * int(exponent)) for exponent in np.flatnonzero(sums))
 
@@ -125,13 +122,13 @@ def _chunks(values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Weighted values in ascending order, each once.
+    """Weighted values, ascending and distinct.
 
     Attributes:
-      values: int64 or float32 [n]
-      weights: int64 [n], how many values each stands for
-      error: by how much a rank, counted in this run, may differ from the true one
-      height: how many times runs were joined and cut
+      values: int64 or float32 [n].
+      weights: int64 [n], number of values that each represents.
+      error: maximum error of a rank in this run.
+      height: number of times that runs were joined and cut.
     """
 
     values: Numbers
@@ -144,10 +141,10 @@ class Run:
         return int(self.weights.sum())
 
     def cut(self) -> Run:
-        """The same in at most CAPACITY values."""
+        """Return an equivalent run of at most CAPACITY values."""
         if len(self.values) <= CAPACITY:
             return self
-        # The least and the greatest value stay as parts of their own.
+        # Keep the smallest and the largest value exactly.
         inner = 1 + np.arange(CAPACITY - 1, dtype=np.int64) * (self.total - 2) // (CAPACITY - 2)
         bounds = np.concatenate([[0], inner, [self.total]])
         weights = np.diff(bounds)
@@ -162,41 +159,41 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSketch:
-    """Where the values of a column lie.
+    """A sketch of the quantiles of a column.
 
     Attributes:
-      runs: no two of one height, the highest first
+      runs: runs of distinct heights, the highest first.
     """
 
     runs: tuple[Run, ...] = ()
 
     @classmethod
     def of(cls, values: Numbers, counts: Ints) -> QuantileSketch:
-        """Of ascending values, each once, and how often each occurs."""
+        """Create a sketch from ascending distinct values and their counts."""
         return cls((Run(values, counts).cut(),)) if len(values) else cls()
 
     def __add__(self, other: QuantileSketch) -> QuantileSketch:
-        """All values of both."""
+        """Merge two sketches."""
         by_height = dict[int, Run]()
         for run in sorted((*self.runs, *other.runs), key=lambda run: run.height):
             while (before := by_height.pop(run.height, None)) is not None:
                 run = _join([before, run])
-                # A join that cut nothing stays at its height, which is free now.
+                # A join without a cut keeps its height, which is free now.
             by_height[run.height] = run
         return QuantileSketch(tuple(by_height[height] for height in sorted(by_height, reverse=True)))
 
     @property
     def total(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return sum(run.total for run in self.runs)
 
     @property
     def error(self) -> float:
-        """Bound of the error of a rank, as a share of all values; 0 where the sketch is exact."""
+        """Maximum error of a rank, as a share of all values. 0 if the sketch is exact."""
         return sum(run.error for run in self.runs) / max(1, self.total)
 
     def at(self, fractions: Iterable[float]) -> list[Any]:
-        """The value below or at which lies each fraction of all values: NumPy's quantiles by `inverted_cdf`.
+        """Return the quantile at each fraction, like NumPy's quantiles with method `inverted_cdf`.
 
         Args:
           fractions: each from 0 to 1.
@@ -206,21 +203,21 @@ class QuantileSketch:
         """
         run = self._whole()
         if not len(run.values):
-            raise ValueError("no values, so no quantiles")
+            raise ValueError("there are no values, so there are no quantiles")
         upto = np.cumsum(run.weights)
         ranks = np.ceil(np.array(list(fractions), np.float64) * upto[-1]).clip(1, upto[-1])
         found: list[Any] = run.values[np.searchsorted(upto, ranks.astype(np.int64))].tolist()
         return found
 
     def ranks(self, values: Iterable[float]) -> list[int]:
-        """How many values are below or at each of these."""
+        """Return the number of values at or below each of these."""
         run = self._whole()
         upto = np.concatenate([[0], np.cumsum(run.weights)])
         found: list[int] = upto[np.searchsorted(run.values, list(values), side="right")].tolist()
         return found
 
     def collapse(self) -> QuantileSketch:
-        """In one run, which is what a file keeps; it costs half a part of error more."""
+        """Merge into one run, as stored in a file, at the cost of half a part of additional error."""
         return QuantileSketch((self._whole().cut(),)) if self.runs else self
 
     def plain(self) -> list[dict[str, Any]]:
@@ -232,7 +229,7 @@ class QuantileSketch:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run in a file; `run` gives it back."""
+    """A run as stored in a file."""
 
     values: str
     weights: str
@@ -240,15 +237,16 @@ class StoredRun:
     height: Count
 
     def run(self, dtype: npt.DTypeLike) -> Run:
-        """
+        """Decode and check the run.
+
         Raises:
-          ValueError: values that do not ascend, or weights below 1.
+          ValueError: the values are not ascending, or a weight is below 1.
         """
         found = Run(unpack(self.values, dtype), unpack(self.weights, np.int64), self.error, self.height)
         if len(found.values) != len(found.weights) or not 0 < len(found.values) <= CAPACITY:
             raise ValueError(f"a run has {len(found.values)} values and {len(found.weights)} weights")
         if not (found.values[1:] > found.values[:-1]).all() or not np.isfinite(found.values).all():
-            raise ValueError("the values of a run do not ascend")
+            raise ValueError("the values of a run are not ascending")
         if found.weights.min() < 1 or not self.error <= found.total:
             raise ValueError("a run has an impossible weight, error or height")
         return found
@@ -263,6 +261,6 @@ def _join(runs: Sequence[Run], cut: bool = True) -> Run:
 
 
 def _joined(values: Numbers, weights: Ints) -> tuple[Numbers, Ints]:
-    """Ascending values, those that are equal as one."""
+    """Merge equal neighbors of ascending values."""
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
     return values[starts], np.add.reduceat(weights, starts)

@@ -1,6 +1,6 @@
-"""Statistics of all columns of some rows: gathered from blocks in bounded memory, added up, stored, and found again.
+"""Statistics of all columns of some rows: gathered block by block in bounded memory, merged, stored, and looked up.
 
-`tables_of` is the one way to a dataset's, whoever wrote it: beside its manifest, else from a cache, else read.
+`tables_of` returns the statistics of any dataset: from beside its manifest, from a cache, or by reading the data.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ from infeed.components.errors import InfeedError
 
 FORMAT = 1
 _ZSTD = ".zst"
-_WAITING_BYTES = 16 << 20  # of cells
-_WIDE_WAITING_BYTES = 64 << 20  # where that is few rows: to look at a column takes some 0.3 ms, however few it has
+_WAITING_BYTES = 16 << 20  # bytes of cells to gather before computing statistics
+_WIDE_WAITING_BYTES = 64 << 20  # limit for few rows, because computing a column takes at least 0.3 ms
 _MANY_ROWS = 4_096
 CACHE_DIR = "~/.cache/tfx-infeed"
-READING_BYTES_PER_PROCESS = 32 << 20  # of compressed shards: read in 2.5 s, where a process takes 1 s to start
+READING_BYTES_PER_PROCESS = (
+    32 << 20
+)  # bytes of compressed shards. Reading them takes 2.5 s; a process takes 1 s to start
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TableStatistics:
-    """Rows, and what is known of each column that occurs in them.
+    """The number of rows, and the statistics of each column.
 
     Attributes:
-      rows: how many
-      columns: by name, sorted; each over all of the rows
-      untyped: names of features that records have without a type, as ExampleGens write a column that holds nothing
+      rows: number of rows.
+      columns: statistics over all rows by name, sorted.
+      untyped: names of features without a type, which ExampleGens write for columns without values.
     """
 
     rows: int = 0
@@ -61,7 +63,7 @@ class TableStatistics:
 
     @classmethod
     def of(cls, rows: int, cells: Mapping[str, Cells]) -> TableStatistics:
-        """Of the cells of each column, all of `rows` rows."""
+        """Compute the statistics of the cells of each column, all with `rows` rows."""
         return cls(rows, {name: ColumnStatistics.of_cells(name, of_column) for name, of_column in cells.items()})
 
     @property
@@ -70,10 +72,10 @@ class TableStatistics:
         return sorted(self.untyped - self.columns.keys())
 
     def __add__(self, other: TableStatistics) -> TableStatistics:
-        """A column that one of them lacks is missing in all of its rows.
+        """Merge two sets of rows. A column that one lacks is missing in all of its rows.
 
         Raises:
-          ValueError: a column is of one type here and of another there.
+          ValueError: a column has two types.
         """
         known = {**self.columns, **other.columns}
         columns = {name: self._column(one) + other._column(one) for name, one in known.items()}
@@ -83,15 +85,15 @@ class TableStatistics:
         return self.columns.get(known.name) or ColumnStatistics.none(known.name, known.type, self.rows)
 
     def collapse(self) -> TableStatistics:
-        """In a form whose size does not grow with the rows."""
+        """Return an equivalent object whose size does not grow with the rows."""
         return replace(self, columns={name: column.collapse() for name, column in self.columns.items()})
 
     def write(self, path: str, key: str) -> None:
-        """Writes it, whole or not at all.
+        """Write the statistics atomically.
 
         Args:
-          path: compressed by zstd, a quarter of the size, if it ends in .zst
-          key: what the rows are known by
+          path: path of the file. A path that ends in .zst is compressed to about a quarter.
+          key: key that identifies the rows.
         """
         columns = [column.plain() for column in self.columns.values()]
         plain = {"format": FORMAT, "key": key, "rows": self.rows, "columns": columns, "untyped": sorted(self.untyped)}
@@ -105,10 +107,10 @@ class TableStatistics:
 
     @classmethod
     def read(cls, path: str, key: str) -> TableStatistics | None:
-        """What was written; None where there is no such file, or it is of other rows.
+        """Read statistics. Returns None if the file does not exist or belongs to other rows.
 
         Raises:
-          InfeedError: the file was cut short, tampered with, or written by a later version.
+          InfeedError: the file is damaged or was written by a later version.
         """
         try:
             content = files.read_bytes(path)
@@ -121,18 +123,18 @@ class TableStatistics:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            do = "remove the file: the columns are then read again"
-            raise InfeedError(f"unreadable statistics: {error}", where=path, do=do) from error
+            do = "remove the file, so that the columns are read again"
+            raise InfeedError(f"cannot read the statistics: {error}", where=path, do=do) from error
 
 
 def add(parts: Iterable[TableStatistics]) -> TableStatistics:
-    """All of them, in this order."""
+    """Merge statistics in this order."""
     return functools.reduce(lambda one, other: one + other, parts, TableStatistics())
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """The statistics of a table in a file."""
+    """The statistics of a table as stored in a file."""
 
     format: Count
     key: str
@@ -144,7 +146,7 @@ class _Stored:
         columns = {column.name: column.statistics() for column in self.columns}
         found = TableStatistics(self.rows, columns, frozenset(self.untyped))
         if len(found.columns) < len(self.columns):
-            raise ValueError("a column stands there twice")
+            raise ValueError("a column occurs twice")
         for column in found.columns.values():
             if column.rows != self.rows:
                 raise ValueError(f"column {column.name!r} has {column.rows} rows of {self.rows}")
@@ -153,11 +155,11 @@ class _Stored:
 
 def _check_format(given: object) -> None:
     if isinstance(given, dict) and given.get("format") != FORMAT:
-        raise ValueError(f"format {given.get('format')!r}, this version reads {FORMAT}")
+        raise ValueError(f"format is {given.get('format')!r}, but this version reads {FORMAT}")
 
 
 class Gatherer:
-    """Takes blocks of rows, and puts small ones together before it looks at them."""
+    """Gathers statistics of blocks of rows. Small blocks are concatenated first."""
 
     def __init__(self) -> None:
         self._found = TableStatistics()
@@ -166,31 +168,31 @@ class Gatherer:
         self._bytes = 0
 
     def add(self, rows: int, cells: Mapping[str, Cells | None]) -> None:
-        """Takes the cells of `rows` rows; a column that is not there is missing in all of them.
+        """Add the cells of `rows` rows. A column that is absent is missing in all of them.
 
         Args:
-          cells: of each column; None for a column that has no type in these rows.
+          cells: cells of each column. None for a column without a type in these rows.
 
         Raises:
-          ValueError: a column is of another type than before.
+          ValueError: a column has another type than before.
         """
         self._untyped.update(name for name, column in cells.items() if column is None)
         typed = {name: column for name, column in cells.items() if column is not None}
         if self._waiting and _types(typed) != _types(self._waiting[0][1]):
-            self._look()
+            self._compute()
         self._waiting.append((rows, typed))
         self._bytes += sum(column.nbytes for column in typed.values())
         many = sum(of_block for of_block, _ in self._waiting) >= _MANY_ROWS
         if self._bytes > (_WAITING_BYTES if many else _WIDE_WAITING_BYTES):
-            self._look()
+            self._compute()
 
     def statistics(self) -> TableStatistics:
-        """Of all rows so far."""
+        """Return the statistics of all rows so far."""
         if self._waiting:
-            self._look()
+            self._compute()
         return replace(self._found, untyped=frozenset(self._untyped))
 
-    def _look(self) -> None:
+    def _compute(self) -> None:
         rows = sum(of_block for of_block, _ in self._waiting)
         blocks = [cells for _, cells in self._waiting]
         together = {name: concat([cells[name] for cells in blocks]) for name in blocks[0]}
@@ -209,18 +211,18 @@ def statistics_of(
     cache_dir: str = CACHE_DIR,
     map_fn: MapFn | None = None,
 ) -> dict[str, ColumnStatistics]:
-    """What is known of the columns of one split, by name; see `table_of`.
+    """Return the statistics of the columns of one split, by name; see `table_of`.
 
     Args:
-      columns: names of those that are wanted; None for all
+      columns: names of the columns. None for all.
 
     Raises:
-      InfeedError: no such column, or what `table_of` raises.
+      InfeedError: a column does not exist, or see `table_of`.
     """
     found = table_of(root, split, cache_dir, map_fn).columns
     wanted = list(found if columns is None else columns)
     if strangers := [name for name in wanted if name not in found]:
-        do = f"choose of {', '.join(map(repr, found))}"
+        do = f"use some of {', '.join(map(repr, found))}"
         raise InfeedError(f"there is no column {strangers[0]!r}", where=names.split_dir(root, split), do=do)
     return {name: found[name] for name in wanted}
 
@@ -236,17 +238,18 @@ def tables_of(
 ) -> list[TableStatistics]:
     """Return the statistics of some splits.
 
-    A dataset that carries no statistics, such as one that somebody else wrote, is read once; what was found of each
-    shard is kept in `cache_dir`, by the shard's checksum, and never written into the dataset.
+    A dataset without statistics is read once. The statistics of each shard are cached in `cache_dir` by the shard's
+    checksum, and never written into the dataset.
 
     Args:
-      places: (folder of a dataset, split) of each: any TFRecords of tf.Examples in Split-* folders
-      cache_dir: where statistics and counts of datasets without them are kept
-      map_fn: reads the shards of all splits in one call, and counts them in one before; such as `Engine.map`. By
-        default threads of this process do, one a core.
+      places: (folder of a dataset, split). Datasets may be any TFRecords of tf.Examples in Split-* folders.
+      cache_dir: cache of statistics and counts of datasets without them.
+      map_fn: counts and reads the shards of all splits, in one call each, such as `Engine.map`. Defaults to one thread
+        of
+        this process for each core.
 
     Raises:
-      InfeedError: no such split, a file that is damaged, or records that are no tf.Examples.
+      InfeedError: a split does not exist, a file is damaged, or records are not tf.Examples.
     """
     with _threads_unless(map_fn) as each:
         cache = str(Path(cache_dir).expanduser())
@@ -264,7 +267,7 @@ def tables_of(
 
 def _split_in(splits: Mapping[str, Split], root: str, split: str) -> Split:
     if split not in splits:
-        raise InfeedError(f"there is no split {split!r}", where=root, do=f"choose one of {', '.join(splits)}")
+        raise InfeedError(f"there is no split {split!r}", where=root, do=f"use one of {', '.join(splits)}")
     return splits[split]
 
 
@@ -278,7 +281,7 @@ def _threads_unless(map_fn: MapFn | None) -> Iterator[MapFn]:
 
 
 def stored_statistics(root: str, split: str) -> dict[str, ColumnStatistics] | None:
-    """What the writer of a dataset left of one split, by column; None where it carries no statistics."""
+    """Return the statistics that the writer of a dataset stored for a split, by column. None if there are none."""
     if not files.exists(names.statistics_file(root, split)):
         return None
     found = _stored(root, split, manifest_of(root).splits[split])
@@ -286,7 +289,7 @@ def stored_statistics(root: str, split: str) -> dict[str, ColumnStatistics] | No
 
 
 def key_of(split: Split) -> str:
-    """Another one for every split of other records."""
+    """Return a key that changes with the records of a split."""
     lines = [f"{shard.file}\t{shard.records}\t{shard.bytes}\t{shard.crc32c}" for shard in split.shards]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
@@ -300,8 +303,8 @@ class _Unread:
     """A split without statistics.
 
     Attributes:
-      kept: by shard's file, what is known of it; None of a shard that is to be read.
-      parts: the ranges of shards that are to be read.
+      kept: cached statistics of each shard's file. None for a shard to read.
+      parts: ranges of the shards to read.
     """
 
     root: str
@@ -324,7 +327,7 @@ class _Unread:
         return [part for parts in self.parts.values() for part in parts]
 
     def table(self, read: Iterator[TableStatistics], cache: str) -> TableStatistics:
-        """Takes what was read of its ranges, and keeps it."""
+        """Merge the statistics of the ranges, and cache them."""
         total = TableStatistics()
         try:
             for shard in self.split.shards:
@@ -344,21 +347,21 @@ def _key_of_shard(shard: Shard) -> str:
 
 
 def kept_statistics(key: str, cache_dir: str) -> TableStatistics | None:
-    """What was kept of the rows that are known by this key; None for nothing, or for a file that is damaged."""
+    """Return the cached statistics of the rows with this key. None if there are none or they are damaged."""
     try:
-        return TableStatistics.read(_kept(key, cache_dir), key)
+        return TableStatistics.read(_cache_path(key, cache_dir), key)
     except InfeedError as error:
-        _log.warning("statistics that were kept are damaged, so the rows are read again: %s", error)
+        _log.warning("cached statistics are damaged, reading the rows again: %s", error)
         return None
 
 
 def keep_statistics(found: TableStatistics, key: str, cache_dir: str) -> None:
-    """Keeps them, if the folder can be written."""
+    """Cache statistics, if the folder can be written."""
     with suppress(OSError, InfeedError):
-        found.write(_kept(key, cache_dir), key)
+        found.write(_cache_path(key, cache_dir), key)
 
 
-def _kept(key: str, cache_dir: str) -> str:
+def _cache_path(key: str, cache_dir: str) -> str:
     return files.join(cache_dir, f"statistics-{key}.json")
 
 
@@ -376,6 +379,6 @@ def _read_range(part: ShardRange) -> TableStatistics:
 
 
 def _untyped(block: RecordBlock) -> dict[str, None]:
-    """The features that the first record has without a type: who writes a column that holds nothing, writes it so."""
+    """Return the features of the first record without a type, which is how columns without values are written."""
     [first] = block.payloads(np.zeros(1, np.int64))
     return {name: None for name, feature in decode_example(first).features.items() if feature.type is None}

@@ -1,9 +1,9 @@
-"""Column statistics in TensorFlow Data Validation's terms: its options read, its proto written as its generators do.
+"""Column statistics in the format of TensorFlow Data Validation: its options, and its proto.
 
-Counts, means, deviations, extremes, lengths and the counts of values are equal to TFDV's, which are exact as well; the
-median and the buckets of histograms lie within its error of 1 % of the numbers. A column of more than 10,000 different
-values has an estimate of how many there are, and the counts of its frequent ones, as TFDV itself has them with
-`use_sketch_based_topk_uniques`. What of its StatsOptions only TFDV's own code can do, a request says.
+Counts, means, deviations, extremes, lengths and counts of values equal TFDV's, which are exact too. The median and the
+buckets of histograms are within TFDV's error of 1 % of the numbers. For columns of more than 10,000 distinct values,
+the number of distinct values is an estimate, and only frequent values have counts, as in TFDV with
+`use_sketch_based_topk_uniques`. `StatisticsRequest.beyond` reports options that only TFDV implements.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _TYPES = {
     "float": statistics_pb2.FeatureNameStatistics.FLOAT,
     "bytes": statistics_pb2.FeatureNameStatistics.STRING,
 }
-# TFDV's labels for values that are no text, and for those too long to be kept.
+# TFDV's labels for values that are not text, and for values that are too long.
 NOT_TEXT, TOO_LONG = "__BYTES_VALUE__", "__LARGE_BYTES__"
-# How TFDV writes its options. Some begin with an underscore, since they are attributes behind properties.
+# Serialized names of TFDV's options. A leading underscore marks an attribute behind a property.
 _SHAPES = {
     "num_top_values": "num_top_values",
     "frequency_threshold": "frequency_threshold",
@@ -49,12 +49,12 @@ _SHAPES = {
     "_num_histogram_buckets": "num_histogram_buckets",
     "_num_quantiles_histogram_buckets": "num_quantiles_histogram_buckets",
 }
-# What changes no figure: how TFDV batches, divides and reads, and what it does of weights, of text and of CSV files.
+# Options that do not change the result: batching, partitioning, reading, weights, text and CSV files.
 _WITHOUT_EFFECT = {
     "TYPE_NAME",
     "weighted_frequency_threshold",
     "infer_type_from_schema",
-    "label_feature",  # without a schema; with one, see `_of_schema`
+    "label_feature",  # without a schema; with one, see `_unsupported_in_schema`
     "_desired_batch_size",
     "_semantic_domain_stats_sample_rate",
     "_vocab_paths",
@@ -63,24 +63,24 @@ _WITHOUT_EFFECT = {
     "_experimental_filter_read_paths",
 }
 _NEEDED = {"_add_default_generators": True, "_experimental_result_partitions": 1}
-_EPSILON = 0.01  # TFDV's default error of quantiles, below which ours always is
+_EPSILON = 0.01  # TFDV's default error of quantiles, an upper bound of ours
 _SCHEMA, _ALLOWED = "schema_json", "_feature_allowlist"
 
 
 @dataclass(frozen=True)
 class ProtoOptions:
-    """What of TFDV's StatsOptions shapes the proto; the defaults are TFDV's.
+    """The options of TFDV's StatsOptions that shape the proto, with TFDV's defaults.
 
     Attributes:
-      num_top_values: most frequent values listed.
-      frequency_threshold: least count of a value that is listed.
+      num_top_values: number of most frequent values to list.
+      frequency_threshold: minimum count of a listed value.
       num_rank_histogram_buckets: values in the rank histogram.
       num_values_histogram_buckets: buckets of the histogram of lengths.
-      num_histogram_buckets: buckets of one width.
-      num_quantiles_histogram_buckets: buckets of one count.
-      images: names of columns of encoded pictures, whose values are measured and not counted.
-      categories: names of columns of whole numbers that are the names of categories, and are counted as text is.
-      absent: describe columns that no row has as well, as TFDV does where a schema names them.
+      num_histogram_buckets: buckets of equal width.
+      num_quantiles_histogram_buckets: buckets of equal count.
+      images: columns of encoded images, whose values are measured and not counted.
+      categories: integer columns that name categories and are counted like text.
+      absent: whether to describe columns that no row has, as TFDV does for columns of a schema.
     """
 
     num_top_values: int = 20
@@ -97,12 +97,12 @@ class ProtoOptions:
 def to_proto(
     columns: Iterable[ColumnStatistics], rows: int, options: ProtoOptions | None = None
 ) -> statistics_pb2.DatasetFeatureStatisticsList:
-    """What TFX's StatisticsGen writes for one split.
+    """Return the proto that TFX's StatisticsGen writes for one split.
 
     Args:
-      columns: of the split; those that no row has are left out unless `absent` says so, as TFDV never sees them.
-      rows: how many the split has.
-      options: TFDV's defaults where there are none.
+      columns: columns of the split. Columns that no row has are skipped unless `absent` is set, as in TFDV.
+      rows: number of rows of the split.
+      options: defaults to TFDV's defaults.
     """
     options = options or ProtoOptions()
     found = statistics_pb2.DatasetFeatureStatisticsList()
@@ -158,7 +158,7 @@ def _numbers(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
 
 
 def _set_moments(found: statistics_pb2.NumericStatistics, column: ColumnStatistics) -> None:
-    """With an infinity among the numbers there is no mean and, in TFDV's words, no deviation."""
+    """Set mean and deviation. With infinities, TFDV writes no mean and a deviation of 0."""
     found.num_zeros = column.zeros
     found.mean = math.nan if column.infinities else column.mean
     found.std_dev = 0.0 if column.infinities else column.std
@@ -166,7 +166,7 @@ def _set_moments(found: statistics_pb2.NumericStatistics, column: ColumnStatisti
 
 def _standard(numbers: Distribution, options: ProtoOptions) -> statistics_pb2.Histogram:
     histogram = standard_histogram(numbers, options.num_histogram_buckets)
-    if numbers.total and not len(numbers.finite):  # as TFDV writes it where every number is infinite
+    if numbers.total and not len(numbers.finite):  # TFDV's form if every number is infinite
         histogram = Histogram((Bucket(math.inf, -math.inf, numbers.total),), numbers.nans)
     return _histogram(histogram, statistics_pb2.Histogram.STANDARD)
 
@@ -201,25 +201,25 @@ def _counted(column: ColumnStatistics, options: ProtoOptions) -> statistics_pb2.
             break
         if rank < options.num_top_values:
             found.top_values.add(value=label, frequency=count)
-        # A domain that SchemaGen infers holds all values of the rank histogram, so it has all of them or none.
+        # SchemaGen infers a domain from the rank histogram, so it must hold all values or none.
         if rank < options.num_rank_histogram_buckets and not column.counts.uncounted:
             found.rank_histogram.buckets.add(low_rank=rank, high_rank=rank, label=label, sample_count=count)
     return found
 
 
 def distinct(column: ColumnStatistics) -> int:
-    """How many values differ; of those too long to be counted, each is taken to differ from all others."""
+    """Return the number of distinct values. Each value too long to be counted counts as distinct."""
     return column.counts.distinct + column.counts.uncounted
 
 
 def _labeled(column: ColumnStatistics) -> Iterator[tuple[str, int]]:
-    """(label, count), the most frequent first; those too long to be counted have one label together."""
+    """Yield (label, count), the most frequent first. Values too long to be counted share one label."""
     long, rest = column.counts.uncounted, ((label_of(value), count) for value, count in column.counts.items())
     return heapq.merge([(TOO_LONG, long)] if long else [], rest, key=lambda pair: -pair[1])
 
 
 def label_of(value: object) -> str:
-    """As TFDV shows it: text as it is, bytes that are none as `__BYTES_VALUE__`, numbers as Python writes them."""
+    """Return TFDV's label of a value: text as it is, `__BYTES_VALUE__` for other bytes, and numbers as in Python."""
     if not isinstance(value, bytes):
         return str(value)
     try:
@@ -230,11 +230,12 @@ def label_of(value: object) -> str:
 
 @dataclass(frozen=True)
 class StatisticsRequest:
-    """
+    """The statistics that a StatisticsGen was asked for.
+
     Attributes:
-      proto: what shapes the proto.
-      columns: names of those that are described; None for all.
-      beyond: why only TFDV's own code can do it; empty where ours can.
+      proto: options of the proto.
+      columns: names of the columns to describe. None for all.
+      beyond: the option that only TFDV's own code supports, or "".
     """
 
     proto: ProtoOptions = field(default_factory=ProtoOptions)
@@ -243,13 +244,14 @@ class StatisticsRequest:
 
     @classmethod
     def of(cls, stats_options: str | None, schema: schema_pb2.Schema | None = None) -> StatisticsRequest:
-        """
+        """Parse the options of a StatisticsGen.
+
         Args:
-          stats_options: JSON of `StatsOptions`, as the component passes it.
-          schema: what the component's input of that name holds.
+          stats_options: JSON of `StatsOptions`, from the exec properties.
+          schema: content of the input channel `schema`.
 
         Raises:
-          InfeedError: a schema in both places.
+          InfeedError: both contain a schema.
         """
         given: dict[str, Any] = json.loads(stats_options) if stats_options else {}
         if _SCHEMA in given:
@@ -257,11 +259,11 @@ class StatisticsRequest:
                 raise InfeedError(
                     "both the input schema and stats_options hold a schema",
                     where="StatisticsGen",
-                    do="give one of them",
+                    do="use only one of them",
                 )
             schema = json_format.Parse(given[_SCHEMA], schema_pb2.Schema())
         proto = ProtoOptions(**{ours: given[theirs] for theirs, ours in _SHAPES.items() if theirs in given})
-        reasons = [*_of_options(given), *(_of_schema(schema, given) if schema else ())]
+        reasons = [*_unsupported_options(given), *(_unsupported_in_schema(schema, given) if schema else ())]
         allowed = given.get(_ALLOWED)
         names = frozenset(map(str, allowed)) if allowed else None
         return cls(_with_kinds(proto, schema) if schema else proto, names, next(iter(reasons), ""))
@@ -269,13 +271,13 @@ class StatisticsRequest:
     def describe(
         self, columns: Mapping[str, ColumnStatistics], rows: int, *, absent: bool = False
     ) -> statistics_pb2.DatasetFeatureStatisticsList:
-        """What is asked of these columns, of so many rows; with `absent` of those that no row has as well."""
+        """Return the proto of the chosen columns; with `absent`, also of columns that no row has."""
         chosen = [column for name, column in columns.items() if self.columns is None or name in self.columns]
         return to_proto(chosen, rows, dataclasses.replace(self.proto, absent=absent))
 
 
-def _of_options(given: Mapping[str, Any]) -> Iterator[str]:
-    """Why an option is beyond us; one that a later TFDV may have is, too, unless it is switched off."""
+def _unsupported_options(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options that we do not support. Unknown options count unless they are off."""
     known = {*_SHAPES, *_WITHOUT_EFFECT, _SCHEMA, _ALLOWED, "epsilon"}
     for name, value in given.items():
         usual = (_NEEDED[name],) if name in _NEEDED else (None, False)
@@ -287,7 +289,7 @@ def _of_options(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"stats_options.epsilon is {given['epsilon']}, less than {_EPSILON}"
 
 
-def _of_schema(schema: schema_pb2.Schema, given: Mapping[str, Any]) -> Iterator[str]:
+def _unsupported_in_schema(schema: schema_pb2.Schema, given: Mapping[str, Any]) -> Iterator[str]:
     if given.get("label_feature"):
         yield f"stats_options.label_feature is {given['label_feature']!r}, for which TFDV computes the lift"
     for what in ("sparse_feature", "weighted_feature"):
@@ -295,15 +297,15 @@ def _of_schema(schema: schema_pb2.Schema, given: Mapping[str, Any]) -> Iterator[
             yield f"the schema has the {what} {feature.name!r}"
     for feature in schema.feature:
         if feature.type == schema_pb2.STRUCT:
-            yield f"the schema says that {feature.name!r} is a struct"
+            yield f"{feature.name!r} is a struct in the schema"
         elif feature.HasField("natural_language_domain"):
-            yield f"the schema says that {feature.name!r} is natural language"
+            yield f"{feature.name!r} is natural language in the schema"
         elif feature.HasField("float_domain") and feature.float_domain.is_categorical:
-            yield f"the schema says that the numbers of {feature.name!r} are categories"
+            yield f"the numbers of {feature.name!r} are categories in the schema"
 
 
 def _with_kinds(proto: ProtoOptions, schema: schema_pb2.Schema) -> ProtoOptions:
-    """Says which columns TFDV takes for pictures, and which whole numbers for categories."""
+    """Add the image columns and the categorical integer columns of a schema."""
     images = (feature.name for feature in schema.feature if feature.HasField("image_domain"))
     categories = (feature.name for feature in schema.feature if _is_category(feature))
     return dataclasses.replace(proto, images=frozenset(images), categories=frozenset(categories))

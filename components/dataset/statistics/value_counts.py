@@ -1,11 +1,11 @@
-"""How often each value of a column occurs: exact up to 10,000 different ones, the frequent ones and an estimate beyond.
+"""Counts of the values of a column: exact up to 10,000 distinct values, and approximate beyond.
 
-Beyond that bound a count is a lower bound. The counts of the 1,000 most frequent values are kept, less the count of
-the next one, and that much is added to the error (Misra and Gries, "Finding repeated elements", 1982; merged as in
-Agarwal et al., "Mergeable summaries", 2012): a value's true count lies from its count to its count plus `error`, which
-is at most a 1,000th of all values, and a value that is not kept occurs at most `error` times. How many values differ
-is then estimated from the 1,024 smallest hashes (Bar-Yossef et al., "Counting distinct elements in a data stream",
-2002): off by 3 % as a rule. Bytes longer than 1,024 are not counted, so that no picture ever is.
+Beyond that bound, counts are lower bounds. The 1,000 most frequent values are kept. Their counts are reduced by the
+count of the next value, which is added to the error (Misra and Gries, "Finding repeated elements", 1982; merged as in
+Agarwal et al., "Mergeable summaries", 2012). The true count of a value is between its count and its count plus `error`,
+which is at most a 1,000th of all values. A value that is not kept occurs at most `error` times. The number of distinct
+values is then estimated from the 1,024 smallest hashes (Bar-Yossef et al., "Counting distinct elements in a data
+stream", 2002), typically within 3 %. Bytes longer than 1,024, such as images, are not counted.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from infeed.components.dataset.statistics.cells import (
 Ints = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 MAX_DISTINCT = 10_000
-FREQUENT = 1_000  # of more different values, those that are kept
+FREQUENT = 1_000  # values kept if there are more distinct values
 _HASHES = 1_024
-_RANGE = 2.0**64  # of a hash
-_HASHED_BYTES = 1 << 20  # at a time: each takes some 30 bytes of memory
+_RANGE = 2.0**64  # range of a hash
+_HASHED_BYTES = 1 << 20  # bytes hashed at a time. Each takes some 30 bytes of memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +47,12 @@ class ValueCounts:
     """Counts of the values of one column.
 
     Attributes:
-      values: int64, float32 or bytes [n], ascending
-      counts: int64 [n], of each, at least 1
-      total: how many values were counted, whether they are in `values` or not
-      error: what a count may be too small by; 0 while it is exact
-      hashes: uint64, the smallest of all different values, ascending; None while the counts are exact
-      uncounted: bytes too long to be counted
+      values: int64, float32 or bytes [n], ascending.
+      counts: int64 [n], at least 1.
+      total: number of counted values, including values that are not kept.
+      error: maximum amount by which a count is too small. 0 if counts are exact.
+      hashes: uint64, the smallest hashes of all distinct values, ascending. None if counts are exact.
+      uncounted: number of bytes values too long to be counted.
     """
 
     values: Values
@@ -64,12 +64,12 @@ class ValueCounts:
 
     @classmethod
     def of(cls, values: Values, counts: Ints, uncounted: int = 0) -> ValueCounts:
-        """Of different values, each once, and how often each occurs; numbers ascend."""
+        """Create counts from distinct values, ascending if they are numbers, and their counts."""
         return cls(values, counts, int(counts.sum()), uncounted=uncounted)._within_bound()._in_order()
 
     @classmethod
     def none(cls, kind: ColumnType) -> ValueCounts:
-        """Of a column without values."""
+        """Return the counts of a column without values."""
         return cls(empty_values(kind), np.empty(0, np.int64), 0)
 
     def __add__(self, other: ValueCounts) -> ValueCounts:
@@ -84,12 +84,12 @@ class ValueCounts:
 
     @property
     def exact(self) -> bool:
-        """Whether every value is there with its count."""
+        """Whether every value is kept with its exact count."""
         return self.hashes is None and not self.uncounted
 
     @property
     def distinct(self) -> int:
-        """How many values differ, of those that are counted: exact, or an estimate where `hashes` is not None."""
+        """Number of distinct counted values. An estimate if `hashes` is not None."""
         if self.hashes is None:
             return len(self.values)
         if len(self.hashes) < _HASHES:
@@ -98,11 +98,11 @@ class ValueCounts:
 
     @property
     def others(self) -> int:
-        """Occurrences that are in no count: of rare values, and of those too long to be counted."""
+        """Number of values without a count: rare ones, and those too long to be counted."""
         return self.total - int(self.counts.sum()) + self.uncounted
 
     def items(self) -> Iterator[tuple[Any, int]]:
-        """(value, count), the most frequent first; of values equally frequent the larger first, as tft orders them."""
+        """Yield (value, count), the most frequent first, and equally frequent larger values first as in tft."""
         order = np.lexsort((np.arange(len(self.counts)), self.counts))[::-1]
         values = _as_list(self.values)
         return (
@@ -140,7 +140,7 @@ class ValueCounts:
 
 @dataclass(frozen=True)
 class StoredCounts:
-    """Counts in a file; `counted` gives them back."""
+    """Counts as stored in a file."""
 
     values: tuple[str, ...]
     counts: str
@@ -150,20 +150,21 @@ class StoredCounts:
     uncounted: Count
 
     def counted(self, kind: ColumnType) -> ValueCounts:
-        """
+        """Decode and check the counts.
+
         Raises:
-          ValueError: values that do not ascend, or counts that cannot be.
+          ValueError: the values are not ascending, or a count is impossible.
         """
         values, counts = unpack_values(self.values, kind), unpack(self.counts, np.int64)
         hashes = None if self.hashes is None else unpack(self.hashes, np.uint64)
         if len(values) != len(counts) or len(values) > MAX_DISTINCT or not _ascend(values):
-            raise ValueError("the counted values do not ascend, or have not one count each")
+            raise ValueError("the counted values are not ascending, or do not match the counts")
         if (counts < 1).any():
-            raise ValueError("a count is below what it can be")
+            raise ValueError("a count is below 1")
         if int(counts.sum()) > self.total or (hashes is None and int(counts.sum()) != self.total):
             raise ValueError("the counts do not add up")
         if hashes is not None and (len(hashes) > _HASHES or not _ascend(hashes)):
-            raise ValueError("the hashes do not ascend")
+            raise ValueError("the hashes are not ascending")
         return ValueCounts(values, counts, self.total, self.error, hashes, self.uncounted)
 
 
@@ -183,7 +184,7 @@ def _take(values: Values, places: Ints) -> Values:
 
 
 def _united(parts: list[Values], counts: Ints) -> tuple[Values, Ints]:
-    """All values once, numbers ascending, and how often they occur together."""
+    """Merge equal values, numbers ascending, and add up their counts."""
     if isinstance(parts[0], np.ndarray):
         values, which = np.unique(np.concatenate(parts), return_inverse=True)
         return values, _counted(which.reshape(-1), counts, len(values))
@@ -193,17 +194,19 @@ def _united(parts: list[Values], counts: Ints) -> tuple[Values, Ints]:
 
 
 def _counted(which: Ints, counts: Ints, distinct: int) -> Ints:
-    return np.bincount(which, weights=counts, minlength=distinct).astype(np.int64)  # exact up to 2^53
+    return np.bincount(which, weights=counts, minlength=distinct).astype(
+        np.int64
+    )  # float64 weights are exact up to 2^53
 
 
 def _smallest(hashes: Hashes) -> Hashes:
-    if len(hashes) > 4 * _HASHES:  # of which few are the same
+    if len(hashes) > 4 * _HASHES:  # few of the hashes are equal
         hashes = np.partition(hashes, 2 * _HASHES)[: 2 * _HASHES]
     return np.unique(hashes)[:_HASHES]
 
 
 def hashed(values: Values) -> Hashes:
-    """A hash of each value that stays the same for ever, since files keep it."""
+    """Return a hash of each value. The hash function must never change, because files store hashes."""
     if isinstance(values, np.ndarray):
         bits = values.view(np.int32) if values.dtype == np.float32 else values
         return _mixed(bits.astype(np.int64).view(np.uint64))
@@ -222,9 +225,9 @@ def hashed(values: Values) -> Hashes:
 
 
 def _hashed_bytes(data: npt.NDArray[np.uint8], lengths: Ints) -> Hashes:
-    """Each byte times a number that its place has, summed modulo 2^64, and mixed with the length."""
+    """Sum the bytes times a weight of their position modulo 2^64, and mix the sum with the length."""
     weights = _mixed(np.arange(1, MAX_BYTES + 1, dtype=np.uint64))
-    if (lengths == lengths[0]).all():  # as those of keys are
+    if (lengths == lengths[0]).all():  # as for most keys
         rows = data.reshape(len(lengths), -1).astype(np.uint64) + np.uint64(1)
         return _mixed((rows * weights[: lengths[0]]).sum(axis=1) ^ lengths.view(np.uint64))
     starts = np.cumsum(lengths) - lengths
@@ -234,7 +237,7 @@ def _hashed_bytes(data: npt.NDArray[np.uint8], lengths: Ints) -> Hashes:
 
 
 def _mixed(bits: Hashes) -> Hashes:
-    """Steele et al., "Fast splittable pseudorandom number generators", 2014: the mixing step of SplitMix64."""
+    """Apply the mixing step of SplitMix64 (Steele et al., "Fast splittable pseudorandom number generators", 2014)."""
     bits = bits + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,10 +1,8 @@
-"""Avro files -> record batches: runs of blocks between sync markers are the tasks.
+"""Reader of Avro files. Each task reads a run of blocks.
 
-
-A file's blocks are found by hopping from length to length, so that a task reads its own bytes alone. It decodes them
-behind a header made anew, which leaves out the logical types that Arrow reads faster from plain numbers. The decoder
-runs in a child process with a limit on its memory, since a block of any codec may unpack to gigabytes; see
-`reader_process`.
+Blocks are found by reading only their lengths, so that each task reads only its own bytes. Tasks decode blocks behind
+a rewritten header without the logical types that Arrow converts faster from plain numbers. The decoder runs in a
+child process with a memory limit, because a block may decompress to gigabytes; see `reader_process`.
 """
 
 from __future__ import annotations
@@ -62,25 +60,26 @@ _LOGICAL = {
     "local-timestamp-micros": pa.timestamp("us"),
     "local-timestamp-nanos": pa.timestamp("ns"),
 }
-_MOST_DIGITS = 76  # of Arrow's widest decimal
-_MOST_NARROW_DIGITS = 38  # of a 128-bit one
+_MOST_DIGITS = 76  # of decimal256
+_MOST_NARROW_DIGITS = 38  # of decimal128
 
 
 def to_arrow(schema: Any, path: str) -> pa.Schema:
-    """The Arrow schema of a file of records.
+    """Convert an Avro schema of records to an Arrow schema.
 
     Raises:
-      InfeedError: a file of something else, or a field whose type has no place in a tf.Example.
+      InfeedError: the schema is not a record, or a tf.Example cannot hold the type of a field.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise InfeedError(f"Avro of {_name(schema)}, not of records", where=path, do="write one record a row")
+        name = schema.get("type") if isinstance(schema, dict) else schema
+        raise InfeedError(f"the Avro schema is {name}, not a record", where=path, do="write one record for each row")
     named = {_full_name(schema, ""): schema}
     fields = [(field["name"], _field_type(field, path, _namespace(schema, ""), named)) for field in schema["fields"]]
     return pa.schema(fields)
 
 
 def without_logical_types(schema: Any) -> Any:
-    """The same schema with plain numbers and text for dates, times and uuids; decimals stay."""
+    """Replace the logical types of dates, times, and uuids by plain numbers and text. Decimals stay."""
     if isinstance(schema, list):
         return [without_logical_types(one) for one in schema]
     if not isinstance(schema, dict):
@@ -118,7 +117,7 @@ def _type(schema: Any, namespace: str, named: dict[str, Any], within: tuple[str,
 
 
 def _is_decimal(schema: dict[str, Any]) -> bool:
-    """Of so many digits that Arrow has no such decimal, it is bytes like any other, as Avro's specification says."""
+    """Return whether Arrow has such a decimal. Avro's specification treats wider decimals as bytes."""
     return schema.get("logicalType") == "decimal" and int(schema["precision"]) <= _MOST_DIGITS
 
 
@@ -131,24 +130,21 @@ def _complex(schema: Any, namespace: str, named: dict[str, Any], within: tuple[s
     if kind == "fixed":
         return pa.binary(schema["size"])
     if kind == "array":
-        return pa.list_(_items(_type(schema["items"], namespace, named, within)))
+        item = _type(schema["items"], namespace, named, within)
+        if _is_empty(item):
+            raise InfeedError("a tf.Example cannot hold an array of nulls", do="leave out the column")
+        return pa.list_(item)
     if kind == "record" and name not in within:
         inner = _namespace(schema, namespace)
         return pa.struct([(one["name"], _type(one["type"], inner, named, (*within, name))) for one in schema["fields"]])
     if isinstance(kind, (dict, list)) or kind in _PLAIN:
         return _type(kind, namespace, named, within)
-    what = f"a record within itself, {name}," if kind == "record" else f"Avro's {kind}"
-    raise InfeedError(f"{what} has no place in a tf.Example", do="leave the column out, or write it as text")
-
-
-def _items(items: pa.DataType) -> pa.DataType:
-    if _is_empty(items):
-        raise InfeedError("an array of nothing has no place in a tf.Example", do="leave the column out")
-    return items
+    what = f"the recursive record {name}" if kind == "record" else f"the Avro type {kind}"
+    raise InfeedError(f"a tf.Example cannot hold {what}", do="leave out the column, or write it as text")
 
 
 def _is_empty(kind: pa.DataType) -> bool:
-    """Whether values take no bytes at all: of those, a damaged file may announce more than ever end."""
+    """Return whether values take no bytes. A damaged file may announce an endless number of such values."""
     if types.is_struct(kind):
         return all(_is_empty(field.type) for field in kind)
     return bool(types.is_null(kind) or (types.is_fixed_size_binary(kind) and not kind.byte_width))
@@ -165,8 +161,8 @@ def _union(members: list[pa.DataType]) -> pa.DataType:
     if all(types.is_integer(one) or types.is_floating(one) for one in distinct):
         return pa.float64()
     raise InfeedError(
-        f"a union of {' and '.join(str(one) for one in distinct)} has no place in a tf.Example",
-        do="write a column of its own for each type",
+        f"a tf.Example cannot hold a union of {' and '.join(str(one) for one in distinct)}",
+        do="write a separate column for each type",
     )
 
 
@@ -176,25 +172,21 @@ def _full_name(schema: dict[str, Any], namespace: str) -> str:
 
 
 def _namespace(schema: dict[str, Any], namespace: str) -> str:
-    """The namespace that a type's own fields are in."""
+    """Return the namespace of the fields of a type."""
     own = str(schema.get("name", "")).rpartition(".")[0]
     return own or str(schema.get("namespace", namespace))
 
 
-def _name(schema: Any) -> str:
-    return str(schema.get("type") if isinstance(schema, dict) else schema)
-
-
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
-_LONG_BYTES = 10  # of Avro's longest variable-length integer
+_LONG_BYTES = 10  # longest variable-length integer of Avro
 _ROWS_PER_BATCH = 1 << 14
 _REMEDY = "write the file again, or leave it out"
 
 
 @dataclass(frozen=True)
 class AvroHeader:
-    """What stands before a file's first block, which begins at byte `stop`; `arrow` is its schema as Arrow has it."""
+    """The header of a file. `stop` is the offset of the first block, and `arrow` is the schema in Arrow."""
 
     path: str
     schema: Any
@@ -206,7 +198,7 @@ class AvroHeader:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Neighboring blocks of one file: bytes `start` to `stop`; `first_row` counts over the file, from 1."""
+    """Neighboring blocks of a file, bytes `start` to `stop`. `first_row` counts from 1."""
 
     header: AvroHeader
     start: int
@@ -215,7 +207,7 @@ class Blocks:
 
 
 def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
-    """Avro files whose columns go together."""
+    """Open Avro files with compatible columns."""
     limits = Limits.of(options)
 
     def look(path: str) -> tuple[AvroHeader, list[Blocks]]:
@@ -229,13 +221,13 @@ def open_avro(root: str, patterns: inputs.Patterns, options: IngestOptions) -> O
 
 
 def plan_file(path: str, block_bytes: int) -> tuple[AvroHeader, list[Blocks]]:
-    """The header of a file, and its blocks as tasks."""
+    """Return the header of a file and its blocks, grouped into tasks."""
     header = read_header(path)
     return header, list(plan_blocks(header, block_bytes))
 
 
 def read_header(path: str) -> AvroHeader:
-    """Raises InfeedError where the file is not Avro, or its schema is not of records."""
+    """Raise InfeedError if the file is not Avro or does not hold records."""
     with files.open_input(path, ahead=True) as file:
         try:
             reader = fastavro.reader(file)  # reads the header, and no more
@@ -245,22 +237,22 @@ def read_header(path: str) -> AvroHeader:
             return AvroHeader(path, schema, arrow, metadata.get("avro.codec", "null"), file.read(_SYNC_BYTES), stop)
         except InfeedError:
             raise
-        except Exception as error:  # whatever a decoder and a schema make of broken bytes
-            told = "a forged length takes all memory" if isinstance(error, MemoryError) else repr(error)
-            raise InfeedError(f"not Avro, or cut short: {told}", where=path, do=_REMEDY) from error
+        except Exception as error:  # decoders raise arbitrary errors on corrupt bytes
+            reason = "a corrupt length exceeds memory" if isinstance(error, MemoryError) else repr(error)
+            raise InfeedError(f"not Avro, or truncated: {reason}", where=path, do=_REMEDY) from error
 
 
 def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:
-    """Blocks in order, small ones together up to about `block_bytes`.
+    """Group blocks in order into tasks of about `block_bytes`.
 
     Raises:
-      InfeedError: a file that ends within a block.
+      InfeedError: the file is truncated.
     """
     start, first_row, row = header.stop, 1, 1
     with files.open_input(header.path, ahead=True) as file:
         size, at = file.size(), header.stop
         while at < size:
-            rows, stop = _hop(file, at, header, row)
+            rows, stop = _measure_block(file, at, header, row)
             _check_rows(file, at, stop, header, row)
             if at > start and stop - start > block_bytes:
                 yield Blocks(header, start, at, first_row)
@@ -271,25 +263,25 @@ def plan_blocks(header: AvroHeader, block_bytes: int) -> Iterator[Blocks]:
 
 
 def read_blocks(what: Blocks, schema: pa.Schema, limits: Limits, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """The rows of some blocks in order, with the columns of `schema`."""
+    """Yield the rows of some blocks in order, converted to `schema`."""
     path = what.header.path
     batches = batches_apart(decode_blocks, what, limits, where=path, memory=limits.memory)
     yield from conform(batches, schema, path, bad_rows, first_row=what.first_row)
 
 
 def decode_blocks(what: Blocks, limits: Limits) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about `limits.block` bytes, with the file's own columns.
+    """Yield the rows of some blocks in batches of about `limits.block` bytes, with the columns of the file.
 
     Raises:
-      InfeedError: a part that cannot be decoded, or a row that decodes to more than `limits.row`.
+      InfeedError: a block cannot be decoded, or a decoded row exceeds `limits.row`.
     """
     row = what.first_row
     for rows in _read_rows(what, limits.block):
         batch = _to_batch(rows, what.header)
         row += batch.num_rows
-        if batch.nbytes > limits.row + limits.block:  # only the last row can be so large
+        if batch.nbytes > limits.row + limits.block:  # only the last row can be this large
             raise InfeedError(
-                f"a row of {batch.nbytes >> 20:,} MB",
+                f"a row takes {batch.nbytes >> 20:,} MB",
                 where=f"{what.header.path}, row {row - 1}",
                 do="write the file with smaller values, or raise max_row_mb (--max-row-mb)",
             )
@@ -300,9 +292,7 @@ def _to_batch(rows: list[dict[str, Any]], header: AvroHeader) -> pa.RecordBatch:
     try:
         return pa.RecordBatch.from_pylist(rows, schema=header.arrow)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InfeedError(
-            f"Avro of other values than its schema says: {error}", where=header.path, do=_REMEDY
-        ) from error
+        raise InfeedError(f"values do not match the Avro schema: {error}", where=header.path, do=_REMEDY) from error
 
 
 def _read_rows(what: Blocks, block_bytes: int) -> Iterator[list[dict[str, Any]]]:
@@ -322,37 +312,39 @@ def _read_rows(what: Blocks, block_bytes: int) -> Iterator[list[dict[str, Any]]]
                     done, rows, size = done + len(rows), [], 0
     except MemoryError:
         raise
-    except Exception as error:  # whatever a codec or a decoder makes of broken bytes
+    except Exception as error:  # codecs raise arbitrary errors on corrupt bytes
         where = f"{what.header.path}, row {what.first_row + done + len(rows)}"
-        raise InfeedError(f"unreadable Avro: {error!r}", where=where, do=_REMEDY) from error
+        raise InfeedError(f"cannot read the Avro block: {error!r}", where=where, do=_REMEDY) from error
     if rows:
         yield rows
 
 
 def _plain_header(header: AvroHeader) -> bytes:
     metadata = {"avro.codec": header.codec, "avro.schema": json.dumps(without_logical_types(header.schema))}
-    pairs = b"".join(_bytes(key.encode()) + _bytes(value.encode()) for key, value in metadata.items())
-    return _MAGIC + _long(len(metadata)) + pairs + _long(0) + header.sync
+    pairs = b"".join(_encode_bytes(key.encode()) + _encode_bytes(value.encode()) for key, value in metadata.items())
+    return _MAGIC + _encode_long(len(metadata)) + pairs + _encode_long(0) + header.sync
 
 
-def _hop(file: pa.NativeFile, at: int, header: AvroHeader, row: int) -> tuple[int, int]:
-    """(rows in the block at byte `at`, where the next begins)."""
+def _measure_block(file: pa.NativeFile, at: int, header: AvroHeader, row: int) -> tuple[int, int]:
+    """Return (number of rows of the block at byte `at`, offset of the next block)."""
     file.seek(at)
     head = io.BytesIO(file.read(2 * _LONG_BYTES))
     rows, size = _read_long(head), _read_long(head)
     stop = at + head.tell() + size + _SYNC_BYTES
     if rows < 0 or size < 0 or stop > file.size() or _bytes_at(file, stop - _SYNC_BYTES) != header.sync:
         raise InfeedError(
-            "cut short, or corrupt: a block ends too early", where=f"{header.path}, row {row}", do=_REMEDY
+            "the file is truncated or corrupt: a block ends too early", where=f"{header.path}, row {row}", do=_REMEDY
         )
     return rows, stop
 
 
 def _check_rows(file: pa.NativeFile, at: int, stop: int, header: AvroHeader, row: int) -> None:
-    """Rows without values take no bytes, so that a forged number of them would never end."""
+    """Reject an announced number of empty rows that exceeds the bytes of the block."""
     file.seek(at)
     if (rows := _read_long(io.BytesIO(file.read(_LONG_BYTES)))) > stop - at and all(map(_is_empty, header.arrow.types)):
-        raise InfeedError(f"{rows:,} rows without values", where=f"{header.path}, row {row}", do=_REMEDY)
+        raise InfeedError(
+            f"the block announces {rows:,} rows without values", where=f"{header.path}, row {row}", do=_REMEDY
+        )
 
 
 def _bytes_at(file: pa.NativeFile, at: int) -> bytes:
@@ -367,13 +359,13 @@ def _read_long(file: BinaryIO) -> int:
         shift += 7
         if byte[0] < 0x80:
             break
-    return (value >> 1) ^ -(value & 1)  # zigzag: small negative numbers are short as well
+    return (value >> 1) ^ -(value & 1)  # zigzag encoding
 
 
-def _long(value: int) -> bytes:
-    """Avro's variable-length integer, for a value of 0 or more."""
+def _encode_long(value: int) -> bytes:
+    """Encode a non-negative integer as Avro's variable-length integer."""
     return varint(value << 1)
 
 
-def _bytes(value: bytes) -> bytes:
-    return _long(len(value)) + value
+def _encode_bytes(value: bytes) -> bytes:
+    return _encode_long(len(value)) + value

@@ -1,7 +1,7 @@
-"""BigQuery -> record batches, by the Storage Read API: Arrow all the way, the streams of one session as tasks.
+"""Reader of BigQuery by the Storage Read API, which delivers Arrow. Each stream of a session is a task.
 
-A session sees the table as it was when the session began, however long reading takes. A query runs as a job first, and
-the table of its result is read. Credentials are those of the machine: Google's own chain of defaults, nothing else.
+A session reads a snapshot of the table from the time when it started. A query runs as a job first, and its result
+table is read. Credentials come from Google's application default credentials of the machine.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from infeed.components.example_gen.sources.sql.database import is_table, shown
 
 @dataclass(frozen=True)
 class BigQueryOptions:
-    """What to read of a table or a query's result, and through whom.
+    """Options of the BigQuery reader.
 
     Attributes:
-      project: which project pays; None takes that of the machine's credentials.
-      columns: what to read, fields of structs by their dotted names; None reads all.
-      row_restriction: rows to read, as a SQL condition without WHERE: `fare > 0`.
-      streams: at most so many are read at once; 0 leaves it to BigQuery.
-      api_endpoint, storage_endpoint: an emulator's, as `http://localhost:9050` and `localhost:9060`, spoken to without
-        credentials; None is Google's.
+      project: billing project. None uses the project of the machine's credentials.
+      columns: columns to read, nested fields by their dotted names. None reads all.
+      row_restriction: SQL condition without WHERE that selects rows, for example `fare > 0`.
+      streams: maximum number of parallel streams. 0 lets BigQuery decide.
+      api_endpoint, storage_endpoint: addresses of an emulator, such as `http://localhost:9050` and `localhost:9060`,
+        which is used without credentials. None uses Google's endpoints.
     """
 
     project: str | None = None
@@ -60,7 +60,7 @@ class BigQueryOptions:
 
 @dataclass(frozen=True)
 class Stream:
-    """One stream of a session; `where` is the query or table, as an error names it."""
+    """A stream of a read session. `where` names the query or table in errors."""
 
     name: str
     arrow_schema: bytes
@@ -68,17 +68,18 @@ class Stream:
 
 
 def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQueryOptions) -> OpenedSource:
-    """Queries, or tables as `project.dataset.table`, one for each input split.
+    """Open queries, or tables named `project.dataset.table`, one for each input split.
 
     Raises:
-      InfeedError: no credentials, whatever BigQuery refuses, or a column whose type has no place in a tf.Example.
+      InfeedError: credentials are missing, BigQuery refuses the request, or a tf.Example cannot hold a column.
     """
-    del options  # BigQuery cuts the blocks
+    del options  # BigQuery chooses the size of blocks
     sessions = {split: _open_session(query, asked) for split, query in queries.items()}
-    found = [schemas.FileSchema(shown(queries[split]), _arrow_schema(session)) for split, session in sessions.items()]
-    schema = schemas.unify(found)
+    serialized = {split: session.arrow_schema.serialized_schema for split, session in sessions.items()}
+    found = {split: pa.ipc.read_schema(pa.py_buffer(one)) for split, one in serialized.items()}
+    schema = schemas.unify([schemas.FileSchema(shown(queries[split]), one) for split, one in found.items()])
     tasks = inputs.as_tasks(
-        (split, Stream(stream.name, session.arrow_schema.serialized_schema, shown(queries[split])))
+        (split, Stream(stream.name, serialized[split], shown(queries[split])))
         for split, session in sessions.items()
         for stream in session.streams
     )
@@ -90,18 +91,18 @@ def open_bigquery(queries: inputs.Patterns, options: IngestOptions, asked: BigQu
 def read_stream(
     what: Stream, schema: pa.Schema, asked: BigQueryOptions, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one stream; a connection that breaks is taken up again behind the last row."""
+    """Yield the rows of one stream. A broken connection is resumed after the last row."""
     where = f"{what.where}, stream {what.name.rpartition('/')[2]}"
-    with _reading(asked, where) as client:
+    with _storage_client(asked, where) as client:
         yield from conform(_receive(client, what), schema, where, bad_rows)
 
 
 def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
-    """Changes with a query's text, and with any table that it reads."""
+    """Return a digest of the queries' texts and of the modification times of the tables that they read."""
     lines = []
     for query in queries.values():
-        with _refusals(query):
-            client = _api(asked)
+        with _api_errors(query):
+            client = _query_client(asked)
             tables = [_table_of(query)] if is_table(query) else _tables_of(client, query)
             modified = [f"{table}\t{client.get_table(table).modified}" for table in tables]
             lines.append("\n".join([query, *modified]))
@@ -109,8 +110,8 @@ def fingerprint(queries: inputs.Patterns, asked: BigQueryOptions) -> str:
 
 
 def _open_session(query: str, asked: BigQueryOptions) -> Any:
-    with _refusals(query):
-        client = _api(asked)
+    with _api_errors(query):
+        client = _query_client(asked)
         table = _table_of(query) if is_table(query) else _result_of(client, query)
         session = types.ReadSession(
             table=f"projects/{table.project}/datasets/{table.dataset_id}/tables/{table.table_id}",
@@ -119,7 +120,7 @@ def _open_session(query: str, asked: BigQueryOptions) -> Any:
                 selected_fields=list(asked.columns or ()), row_restriction=asked.row_restriction
             ),
         )
-    with _reading(asked, shown(query)) as storage:
+    with _storage_client(asked, shown(query)) as storage:
         return storage.create_read_session(
             parent=f"projects/{client.project}", read_session=session, max_stream_count=asked.streams
         )
@@ -136,24 +137,24 @@ def _table_of(name: str) -> bigquery.TableReference:
         return bigquery.TableReference.from_string(name.strip())
     except ValueError:
         raise InfeedError(
-            "a table without its project or dataset", where=name, do="name it as project.dataset.table"
+            "the table has no project or dataset", where=name, do="name it project.dataset.table"
         ) from None
 
 
 def _result_of(client: bigquery.Client, query: str) -> Any:
-    """The table that holds a query's result, once the query is through."""
+    """Run a query and return its result table."""
     job = client.query(query)
     job.result(max_results=0)
     return job.destination
 
 
 def _tables_of(client: bigquery.Client, query: str) -> list[Any]:
-    """The tables that a query reads, by a dry run, which costs nothing."""
+    """Return the tables that a query reads, by a dry run, which is free of charge."""
     job = client.query(query, job_config=bigquery.QueryJobConfig(dry_run=True))
     return sorted(job.referenced_tables, key=str)
 
 
-def _api(asked: BigQueryOptions) -> bigquery.Client:
+def _query_client(asked: BigQueryOptions) -> bigquery.Client:
     if asked.api_endpoint is None:
         return bigquery.Client(project=asked.project)
     return bigquery.Client(
@@ -164,8 +165,8 @@ def _api(asked: BigQueryOptions) -> bigquery.Client:
 
 
 @contextmanager
-def _reading(asked: BigQueryOptions, query: str) -> Iterator[BigQueryReadClient]:
-    with _refusals(query):
+def _storage_client(asked: BigQueryOptions, query: str) -> Iterator[BigQueryReadClient]:
+    with _api_errors(query):
         transport = None
         if asked.storage_endpoint is not None:
             transport = BigQueryReadGrpcTransport(channel=grpc.insecure_channel(asked.storage_endpoint))
@@ -174,22 +175,18 @@ def _reading(asked: BigQueryOptions, query: str) -> Iterator[BigQueryReadClient]
 
 
 @contextmanager
-def _refusals(query: str) -> Iterator[None]:
+def _api_errors(query: str) -> Iterator[None]:
     try:
         yield
     except GoogleAuthError as error:
         raise InfeedError(
             f"no credentials for BigQuery: {error}",
             where=shown(query),
-            do="gcloud auth application-default login, or run as a service account",
+            do="run gcloud auth application-default login, or use a service account",
         ) from error
     except exceptions.GoogleAPICallError as error:
         raise InfeedError(
-            f"BigQuery: {error.message}", where=shown(query), do="check the query, the names and the permissions"
+            f"BigQuery: {error.message}", where=shown(query), do="check the query, the names, and the permissions"
         ) from error
-    except OSError as error:  # what Google's client raises without a project
+    except OSError as error:  # raised by Google's client if there is no project
         raise InfeedError(str(error), where=shown(query), do="set project, or GOOGLE_CLOUD_PROJECT") from error
-
-
-def _arrow_schema(session: Any) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(session.arrow_schema.serialized_schema))

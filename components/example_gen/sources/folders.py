@@ -1,9 +1,9 @@
-"""Files as rows, whose class is the folder that they lie in: text, by line or by file, and any files as they are.
+"""Readers of text files and of binary files. The class of a file is the name of its folder.
 
     */*          one folder per class            train/*/*    the same, for one split
     *            a flat folder, without classes
 
-A class's number is its place among all class names, sorted, over all splits.
+The label of a class is its index among the sorted class names of all splits.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _BINARY_FIELDS = [pa.field("data", pa.large_binary()), pa.field("filename", pa.s
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How the files are written; their content tells whether they are compressed (gzip, zstd).
+    """Options of the text reader. Compression (gzip, zstd) is detected from the content.
 
     Attributes:
-      unit: a row for each "line", blank ones too, or for each "file".
-      encoding: any that Python knows.
+      unit: "line" makes a row of each line, including blank lines; "file" makes a row of each file.
+      encoding: any text encoding of Python.
     """
 
     unit: Unit = "line"
@@ -56,7 +56,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class FileRef:
-    """One file: its name, seen from `root`, as it goes into the data; its size in bytes; its class or None."""
+    """A file: its name relative to `root`, as written to the data, its size in bytes, and its class or None."""
 
     root: str
     filename: str
@@ -70,7 +70,7 @@ class FileRef:
 
 @dataclass(frozen=True)
 class FileBlock:
-    """Some files, column by column: thousands of them travel to a worker several times faster than as objects."""
+    """A group of files, stored by column, which is several times faster to pickle than objects."""
 
     columns: tuple[tuple[Any, ...], ...]
 
@@ -84,7 +84,7 @@ class FileBlock:
 
 @dataclass(frozen=True)
 class Classes:
-    """All class names, sorted; none where files have no class."""
+    """The sorted class names. Empty if files have no classes."""
 
     names: tuple[str, ...]
 
@@ -94,11 +94,11 @@ class Classes:
 
     @property
     def fields(self) -> list[pa.Field]:
-        """The columns that a class adds to a schema."""
+        """The label columns of the schema."""
         return list(_FIELDS) if self.names else []
 
     def columns(self, texts: Sequence[str | None]) -> dict[str, list[Any]]:
-        """The values of those columns, given the class of each row."""
+        """Return the values of the label columns, given the class of each row."""
         if not self.names:
             return {}
         numbers = {name: number for number, name in enumerate(self.names)}
@@ -106,7 +106,7 @@ class Classes:
 
 
 def default_pattern(root: str) -> str:
-    """`*/*` where a folder inside `root` holds files, or nothing is there yet; else `*`."""
+    """Return `*/*` if a folder inside `root` holds files or `root` is empty, and `*` otherwise."""
     if not files.glob(root, FLAT):
         return CLASS_FOLDERS
     inside = (files.join(root, folder) for folder in files.list_folders(root) if not files.is_hidden(folder))
@@ -114,13 +114,13 @@ def default_pattern(root: str) -> str:
 
 
 def has_classes(pattern: str) -> bool:
-    """Whether the pattern leaves open in which folder a file lies."""
+    """Return whether the pattern has a wildcard in the folder of the files."""
     *_, folder, _ = ["", *pattern.split("/")]
     return any(sign in folder for sign in "*?[")
 
 
 def refs_of(root: str, pattern: str, found: Iterable[files.FileStat]) -> list[FileRef]:
-    """The files with their classes, if they have any."""
+    """Return the files with their classes, if the pattern covers class folders."""
     classes = has_classes(pattern)
     return [
         FileRef(root, files.relative(file.path, root), file.size, file.path.rsplit("/", 2)[-2] if classes else None)
@@ -129,41 +129,41 @@ def refs_of(root: str, pattern: str, found: Iterable[files.FileStat]) -> list[Fi
 
 
 def read_whole(path: str) -> bytes:
-    """Raises InfeedError where a file that was found cannot be read."""
+    """Read a file. Raises InfeedError if the file has vanished."""
     with reading(path):
         return files.read_bytes(path)
 
 
 def bounded(refs: Iterable[FileRef], most_mb: int, bad_rows: BadRows) -> Iterator[FileRef]:
-    """The files of at most `most_mb` megabytes; the others are reported."""
+    """Yield the files of at most `most_mb` megabytes, and report the others as bad rows."""
     for ref in refs:
         if ref.size > most_mb << 20:
             size = -(-ref.size >> 20)
-            bad_rows.report(BadRow(ref.path, None, None, f"a file of {size:,} MB, {inputs.too_large(most_mb)}", ""))
+            bad_rows.report(BadRow(ref.path, None, None, f"the file has {size:,} MB, {inputs.too_large(most_mb)}", ""))
         else:
             yield ref
 
 
 def as_column(contents: Sequence[bytes | bytearray]) -> pa.LargeBinaryArray:
-    """One value a row; a single one, which may be large, is not copied."""
+    """Return a column with one value for each row. A single value, which may be large, is not copied."""
     data = contents[0] if len(contents) == 1 else b"".join(contents)
     return from_lengths(data, np.array([len(content) for content in contents], np.int64))
 
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Tells what the system says of a file that was found, and cannot be read now, as an InfeedError."""
+    """Convert an OSError while reading a file to an InfeedError."""
     try:
         with failed_reads(path):
             yield
     except OSError as error:
         gone = isinstance(error, FileNotFoundError)
-        what = "the file was removed while it was read" if gone else f"unreadable: {error}"
-        raise InfeedError(what, where=path, do="read files that nobody writes to, and run again") from error
+        what = "the file was removed during the run" if gone else f"cannot read the file: {error}"
+        raise InfeedError(what, where=path, do="keep the input unchanged, and run again") from error
 
 
 def plan_blocks(refs: Sequence[FileRef], block_bytes: int) -> Iterator[FileBlock]:
-    """Files in order, in groups of about `block_bytes`."""
+    """Group files in order into blocks of about `block_bytes`."""
     block: list[FileRef] = []
     size = 0
     for ref in refs:
@@ -178,7 +178,7 @@ def plan_blocks(refs: Sequence[FileRef], block_bytes: int) -> Iterator[FileBlock
 
 @dataclass(frozen=True)
 class _Listed:
-    """The files that patterns find, each with its class if it has one, and the classes over all splits."""
+    """The files that match the patterns, with their classes, and the classes of all splits."""
 
     root: str
     found: Mapping[str | None, list[files.FileStat]]
@@ -192,7 +192,7 @@ class _Listed:
         return cls(root, found, refs, Classes.of(ref for some in refs.values() for ref in some))
 
     def open(self, kind: str, schema: pa.Schema, read: Read, block_bytes: int) -> OpenedSource:
-        """Whole files, in tasks of about `block_bytes`."""
+        """Return a source that reads whole files, in tasks of about `block_bytes`."""
         tasks = inputs.as_tasks(
             (split, block) for split, some in self.refs.items() for block in plan_blocks(some, block_bytes)
         )
@@ -200,7 +200,7 @@ class _Listed:
 
 
 def open_binary(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
-    """Whole files. Columns: data, filename; label and label/text where the pattern ranges over folders."""
+    """Open whole files. Columns: data, filename; label and label/text if the pattern covers class folders."""
     listed = _Listed.of(root, patterns)
     schema = pa.schema([*_BINARY_FIELDS, *listed.classes.fields])
     read = partial(_read_binary, schema=schema, classes=listed.classes, most_mb=options.max_row_mb)
@@ -210,7 +210,7 @@ def open_binary(root: str, patterns: inputs.Patterns, options: IngestOptions) ->
 def open_text(
     root: str, patterns: inputs.Patterns, options: IngestOptions, text_options: TextOptions | None = None
 ) -> OpenedSource:
-    """Text files. Columns: text, filename; label and label/text where the pattern ranges over folders."""
+    """Open text files. Columns: text, filename; label and label/text if the pattern covers class folders."""
     text_options = text_options or TextOptions()
     listed = _Listed.of(root, patterns)
     schema = pa.schema([*_TEXT_FIELDS, *listed.classes.fields])
@@ -230,7 +230,7 @@ def open_text(
 def _read_binary(
     block: FileBlock, schema: pa.Schema, classes: Classes, most_mb: int, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """One row a file; one that is too large is reported."""
+    """Yield one row for each file, and report files that are too large."""
     refs = list(bounded(block, most_mb, bad_rows))
     columns = {
         "data": as_column([read_whole(ref.path) for ref in refs]),
@@ -242,7 +242,7 @@ def _read_binary(
 
 @dataclass(frozen=True)
 class _Lines:
-    """A part of one file."""
+    """A span of a file with the file's reference."""
 
     span: Span
     file: FileRef
@@ -250,7 +250,7 @@ class _Lines:
 
 @dataclass(frozen=True)
 class _TextReading:
-    """What reading needs to know."""
+    """Settings of the tasks that read text."""
 
     schema: pa.Schema
     classes: Classes
@@ -264,14 +264,14 @@ class _TextReading:
         return pa.RecordBatch.from_arrays([texts, *arrays], schema=self.schema)
 
     def why_bad(self, data: bytes) -> str:
-        """What is wrong with a file's text; empty if nothing is."""
+        """Return why the text of a file is bad, or ""."""
         if len(data) > self.max_row_mb << 20:
-            return f"a text {inputs.too_large(self.max_row_mb)}"
+            return f"the text takes {inputs.too_large(self.max_row_mb)}"
         return "" if streams.is_utf8(data) else f"not {self.encoding} text"
 
 
 def _read_lines(part: _Lines, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """One row a line; a line that is no text is reported."""
+    """Yield one row for each line, and report lines that cannot be decoded."""
     for block in streams.read_blocks(part.span, form.encoding, form.block_bytes, streams.whole_lines, form.max_row_mb):
         if streams.is_utf8(block.data):
             texts = split_lines(block.data)
@@ -281,7 +281,7 @@ def _read_lines(part: _Lines, form: _TextReading, *, bad_rows: BadRows) -> Itera
 
 
 def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """One row a file, in batches of about `block_bytes`; a file that is no text, or too large, is reported."""
+    """Yield one row for each file, in batches of about `block_bytes`, and report bad files."""
     texts, kept, size = list[str](), list[FileRef](), 0
     for ref in bounded(refs, form.max_row_mb, bad_rows):
         data = _decompressed(ref.path, form)
@@ -300,7 +300,7 @@ def _read_texts(refs: FileBlock, form: _TextReading, *, bad_rows: BadRows) -> It
 
 
 def _decompressed(path: str, form: _TextReading) -> bytes:
-    """A file's text as UTF-8, or so much of it that it is too large."""
+    """Return the text of a file as UTF-8. Reading stops once the text is too large."""
     pieces, size = list[bytes](), 0
     with reading(path):
         for block in streams.read_blocks(Span(path), form.encoding, form.block_bytes, len, form.max_row_mb):
@@ -312,7 +312,7 @@ def _decompressed(path: str, form: _TextReading) -> bytes:
 
 
 def split_lines(data: bytes) -> pa.LargeStringArray:
-    """All lines at once, without their ends."""
+    """Split text into lines without line ends."""
     data = data.replace(b"\r\n", b"\n").removesuffix(b"\n")
     return pc.split_pattern(pa.array([data], pa.large_string()), "\n").values
 

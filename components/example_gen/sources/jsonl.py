@@ -1,13 +1,13 @@
-"""JSON Lines files, one object a line -> typed record batches.
+"""Reader of JSON Lines files, one object a line.
 
-Arrow reads block after block; a block in which something is odd is halved, and halved again, until the few lines
-around it are read one by one, to say which it is. Types are those of the whole input: `open_jsonl` reads it for them,
-and `open_sampled_jsonl` takes the types of a sample, which each task checks. Objects inside objects become columns
-named with dots.
+Arrow parses block by block. A block that Arrow cannot parse is halved repeatedly, until a few lines remain that Python
+parses one by one to find the bad line. Types are those of the whole input: `open_jsonl` reads the input for them, and
+`open_sampled_jsonl` infers them from a sample that each task verifies. Nested objects become columns with dotted
+names.
 
-Arrow is given no line that it may take for something else, or end the process at: a null where an object should be,
-thousands of levels, two objects on a line. A line that starts with `{` and ends with `}` cannot go on in the next,
-since no JSON has `}` before `{`, so as many rows as lines means one a line.
+Some lines are never passed to Arrow, because Arrow misreads them or aborts: null in place of an object, thousands of
+levels, or two objects on a line. A line that starts with `{` and ends with `}` cannot continue on the next line, since
+no JSON value has `}` before `{`. So if there are as many rows as lines, each line is one row.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ Ints = npt.NDArray[np.int64]
 MOST_LEVELS = 100
 _LF, _CR = ord("\n"), ord("\r")
 _OPEN, _CLOSE = ord("{"), ord("}")
-_BRACE = 0x20  # makes a brace of a bracket, in ASCII
+_BRACE = 0x20  # ASCII bit that turns a bracket into a brace
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_NULL_IN_LIST = re.compile(rb"[\[,]\s*null\b")  # Arrow drops it without a word
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character; Arrow refuses a half alone, Python takes it
-_SMALL_BYTES, _SMALL_LINES = 1 << 16, 32  # a piece of a block that is read line by line rather than halved again
+_NULL_IN_LIST = re.compile(rb"[\[,]\s*null\b")  # Arrow drops such nulls silently
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a surrogate pair. Arrow rejects a lone half, Python accepts it
+_SMALL_BYTES, _SMALL_LINES = 1 << 16, 32  # smaller pieces are parsed line by line
 
 
 @dataclass(frozen=True)
 class JsonlOptions:
-    """How the files are written; their content tells whether they are compressed (gzip, zstd).
+    """Options of the JSON Lines reader. Compression (gzip, zstd) is detected from the content.
 
     Attributes:
-      encoding: any that Python knows. A file that is not UTF-8 is read by one worker.
-      flatten: whether each field of the objects in a list becomes a list column, such as `items.price`, and a list of
-        lists becomes one list; else such columns are left out.
-      numbers: an example of how the numbers of a text column are written, by column, such as {"price": "$1,234.5"}.
-        A text of another format makes its row a bad row.
+      encoding: any text encoding of Python. One worker reads a file that is not UTF-8.
+      flatten: whether each field of a list of objects becomes a list column, such as `items.price`, and a list of lists
+        becomes one list. Otherwise such columns are skipped.
+      numbers: number format of text columns by example, such as {"price": "$1,234.5"}. A row with a cell of another
+        format is a bad row.
     """
 
     encoding: str = "utf-8"
@@ -76,7 +76,7 @@ class JsonlOptions:
 
 @dataclass(frozen=True)
 class _JsonlReading:
-    """What reading needs to know: `row` is what a whole line holds, `arrow` the same as Arrow's type."""
+    """Settings of the tasks. `row` is the kind of a whole line, and `arrow` is the equivalent Arrow type."""
 
     row: kinds.Object
     arrow: pa.StructType
@@ -93,7 +93,7 @@ class _JsonlReading:
 def open_jsonl(
     root: str, patterns: inputs.Patterns, options: IngestOptions, jsonl: JsonlOptions | None = None
 ) -> OpenedSource:
-    """JSON Lines files whose columns go together; the first value of a column decides what it holds."""
+    """Open JSON Lines files with compatible columns. The first value of a column determines its kind."""
     jsonl = jsonl or JsonlOptions()
     known, parts, bad = kinds.Object(), list[tuple[str | None, FileStat, list[Span]]](), list[BadRow]()
     for split, matched in inputs.find(root, patterns).items():
@@ -104,7 +104,7 @@ def open_jsonl(
     schema, left_out = _schema_of(kinds.to_arrow(known), root, jsonl)
     if not schema.names:
         inputs.check_any_good(bad)
-        raise InfeedError("no rows with values", where=root, do="give files with one JSON object a line")
+        raise InfeedError("no row has values", where=root, do="use files with one JSON object a line")
     read = partial(read_span, form=_JsonlReading.of(known, schema, jsonl, options))
     return inputs.of_parts("jsonl", root, schema, parts, read, decimals=True, left_out=left_out)
 
@@ -116,7 +116,7 @@ def open_sampled_jsonl(
     jsonl: JsonlOptions | None = None,
     known: kinds.Object | None = None,
 ) -> OpenedSource:
-    """As `open_jsonl`, but of a large input the types are those of a sample, or of the kinds that are known."""
+    """Open like `open_jsonl`, but infer the types of a large input from a sample or from known kinds."""
     jsonl = jsonl or JsonlOptions()
     found = inputs.find(root, patterns)
     if is_small(found):
@@ -130,7 +130,7 @@ def open_sampled_jsonl(
     sampled, sure = (known, known) if known else _sample_kinds(reader, [part for *_, some in parts for part in some])
     try:
         schema, left_out = _schema_of(kinds.to_arrow(sampled), root, jsonl)
-    except InfeedError:  # more rows may well hold more
+    except InfeedError:  # further rows may hold more columns
         return open_jsonl(root, patterns, options, jsonl)
     if not schema.names:
         return open_jsonl(root, patterns, options, jsonl)
@@ -146,7 +146,7 @@ def open_sampled_jsonl(
 
 
 def _sample_kinds(reader: PartReader, parts: Sequence[Part]) -> tuple[kinds.Object, kinds.Object]:
-    """The kinds in a sample, and the certain ones: those of the first rows, since the first value decides the kind."""
+    """Return the kinds in a sample, and the certain kinds, which are those of the first rows."""
     bad_rows = BadRows("reject", sys.maxsize, relative=True)
     sure = kinds.Object()
     for block in reader.prefix(parts):
@@ -160,7 +160,7 @@ def _sample_kinds(reader: PartReader, parts: Sequence[Part]) -> tuple[kinds.Obje
 
 
 def _merge_kinds(found: Sequence[Findings], known: kinds.Object) -> Any:
-    """The kinds of all rows; None if tasks contradict one another: then a row is bad because of an earlier one."""
+    """Merge the kinds of all tasks. Returns None if they conflict, since then the order of rows decides."""
     try:
         for one in found:
             if one.kinds is not None:
@@ -173,10 +173,10 @@ def _merge_kinds(found: Sequence[Findings], known: kinds.Object) -> Any:
 def read_part(
     part: Part, form: _JsonlReading, sure: kinds.Object, reader: PartReader, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """As `read_span`, as long as the kinds of `form` hold the rows; then nothing more.
+    """Yield rows like `read_span` while the kinds of `form` hold them, and then only collect kinds.
 
-    If these do not hold the rows, `bad_rows.found` has wider kinds. Rows that contradict them are bad rows if the
-    `sure` kinds, which are those of the first rows of the input, say so. Else it takes a reading in order.
+    If the kinds of `form` do not hold the rows, `bad_rows.found` gets wider kinds. A row that contradicts the `sure`
+    kinds of the first rows is a bad row. Any other contradiction requires reading the input in order.
     """
     learning = _Learning(form.row, sure)
     for block in reader.blocks(part, bad_rows):
@@ -185,19 +185,19 @@ def read_part(
             continue
         batches = list(_read(block, form, bad_rows, learning))
         if learning.known == form.row:
-            yield _finished(batches, block, form, bad_rows)
+            yield _fill_schema(batches, block, form, bad_rows)
     wider = None if learning.known == form.row else kinds.to_plain(learning.known)
     sampling.with_kinds(bad_rows, wider, astray=learning.contradicted)
 
 
 @dataclass
 class _Learning:
-    """What a task finds about kinds that are those of a sample.
+    """The column kinds that a task finds in its part.
 
     Attributes:
-      known: widened to hold the rows.
-      sure: what contradicts these kinds is a bad row.
-      contradicted: whether a row contradicts what is known, and nothing that is sure.
+      known: kinds wide enough for the rows so far.
+      sure: certain kinds. A row that contradicts them is a bad row.
+      contradicted: whether a row contradicts the known kinds, but not the certain ones.
     """
 
     known: kinds.Object
@@ -205,7 +205,7 @@ class _Learning:
     contradicted: bool = False
 
     def is_bad(self, row: kinds.Object) -> bool:
-        """Whether a row that contradicts what is known is a bad one."""
+        """Return whether a row that contradicts the known kinds is a bad row."""
         try:
             kinds.widen_object(self.sure, row)
         except MismatchError:
@@ -215,17 +215,17 @@ class _Learning:
 
 
 def _schema_of(row: pa.StructType, root: str, options: JsonlOptions) -> tuple[pa.Schema, dict[str, str]]:
-    """The flat schema, and the columns without a place in it: column -> why.
+    """Return the flat schema, and the reasons of columns that a tf.Example cannot hold.
 
     Raises:
-      InfeedError: no column has a place in a tf.Example.
+      InfeedError: a tf.Example can hold none of the columns.
     """
     flat = _flat(pa.RecordBatch.from_pylist([], schema=pa.schema(list(row))), options).schema
     left_out = {one.name: _why_left_out(one.type) for one in flat if schemas.is_nested(one.type)}
     kept = [one for one in flat if one.name not in left_out]
     if left_out and not kept:
         name, why = next(iter(left_out.items()))
-        raise InfeedError(f"no column is left: {why}", where=f"{root}, column {name!r}", do="add --set flatten=true")
+        raise InfeedError(f"no usable column: {why}", where=f"{root}, column {name!r}", do="add --set flatten=true")
     schema = schemas.unify([schemas.FileSchema(root, pa.schema(kept))])
     return with_numbers(schema, options.numbers), left_out
 
@@ -244,10 +244,10 @@ def _flat(batch: pa.RecordBatch, options: JsonlOptions) -> pa.RecordBatch:
 def scan(
     path: str, known: kinds.Object, encoding: str, options: IngestOptions, bad: list[BadRow]
 ) -> tuple[kinds.Object, list[Span]]:
-    """One pass over one file: `known`, widened to hold its rows, and where to cut the file.
+    """Read one file, widen `known` to hold its rows, and find where to cut the file.
 
     Args:
-      bad: gets the first bad row.
+      bad: list that receives the first bad row.
     """
     bad_rows = BadRows(options.on_bad_row, sys.maxsize)
     cutter = SpanCutter(Span(path), options.block_bytes, streams.LINES)
@@ -259,15 +259,15 @@ def scan(
 
 
 def read_span(span: Span, form: _JsonlReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """The rows of a span in order; a line that is no row of the schema is reported."""
+    """Yield the rows of a span in order, and report lines that do not fit the schema."""
     for block in _blocks(span, form.options.encoding, form.block_bytes, form.max_row_mb):
-        yield _finished(list(_read(block, form, bad_rows)), block, form, bad_rows)
+        yield _fill_schema(list(_read(block, form, bad_rows)), block, form, bad_rows)
 
 
-def _finished(
+def _fill_schema(
     read: Sequence[pa.RecordBatch], block: TextBlock, form: _JsonlReading, bad_rows: BadRows
 ) -> pa.RecordBatch:
-    """The rows of a block, as the schema has them."""
+    """Convert the rows of a block to the schema."""
     batch = _flat(_one_batch(pa.Table.from_batches(read)), form.options)
     batch, unfit = read_numbers(batch, form.options.numbers)
     kept = _report_unfit(unfit, block, batch, bad_rows) if unfit else batch
@@ -277,7 +277,7 @@ def _finished(
 def _report_unfit(
     unfit: dict[int, tuple[str, str]], block: TextBlock, batch: pa.RecordBatch, bad_rows: BadRows
 ) -> pa.RecordBatch:
-    """The batch without the rows that are `unfit`; their lines are known where no other line is bad."""
+    """Report unfit rows and drop them. Line numbers are known unless another line is bad."""
     lines = [(number, line) for number, line in streams.numbered_lines(block) if line.strip()]
     for row, (column, reason) in sorted(unfit.items()):
         number, line = lines[row] if len(lines) == batch.num_rows else (None, b"")
@@ -290,10 +290,10 @@ def _blocks(span: Span, encoding: str, block_bytes: int, max_row_mb: int) -> Ite
 
 
 def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows, learning: _Learning | None = None) -> kinds.Object:
-    """`known`, widened to hold the rows of a block; a block with something odd is halved until that stands alone."""
+    """Widen `known` to hold the rows of a block. A block with a bad line is halved repeatedly."""
     table = _parse(block, None)
     if table is not None:
-        with suppress(MismatchError):  # which line it is, and which column, is found below
+        with suppress(MismatchError):  # the line and column are found below
             return kinds.widen_object(known, {one.name: kinds.kind_of_arrow(one.type) for one in table.schema})
     if _is_small(block):
         return _parse_lines(block, known, bad_rows, learning)[1]
@@ -305,7 +305,7 @@ def _widen(known: kinds.Object, block: TextBlock, bad_rows: BadRows, learning: _
 def _read(
     block: TextBlock, form: _JsonlReading, bad_rows: BadRows, learning: _Learning | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a block, halved in the same way; fewer once `learning` has kinds that `form` does not hold."""
+    """Yield the rows of a block, halved if necessary. Stops once `learning` has wider kinds than `form`."""
     schema = pa.schema(list(form.arrow))
     table = _parse(block, schema)
     if table is not None and table.schema.types == schema.types:
@@ -327,7 +327,7 @@ def _is_small(block: TextBlock) -> bool:
 
 
 def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
-    """Two blocks of whole lines, about as large; there are several lines."""
+    """Split a block of several lines into two blocks of similar size."""
     middle = len(block.data) // 2
     cut = block.data.find(b"\n", middle, -1) + 1 or block.data.rfind(b"\n", 0, middle) + 1
     first, second = block.data[:cut], block.data[cut:]
@@ -336,7 +336,7 @@ def _halves(block: TextBlock) -> tuple[TextBlock, TextBlock]:
 
 
 def _parse(block: TextBlock, schema: pa.Schema | None) -> pa.Table | None:
-    """All rows at once; None where Arrow cannot read them, or might read something else than what stands there."""
+    """Parse all rows with Arrow. Returns None if Arrow cannot parse them or may misread them."""
     rows = count_objects(block.data)
     if not rows:
         return None
@@ -363,7 +363,7 @@ def _may_mislead(data: bytes, table: pa.Table) -> bool:
 
 
 def _any_beyond_int64(column: pa.Array) -> bool:
-    """Arrow makes floats of integers that do not fit."""
+    """Return whether Arrow may have converted integers beyond 64 bits to floats."""
     items = example_types.items_of(column)
     largest = pc.max(pc.abs(items)).as_py() if pa.types.is_floating(items.type) else None
     return largest is not None and largest >= 2.0**63
@@ -372,7 +372,7 @@ def _any_beyond_int64(column: pa.Array) -> bool:
 def _parse_lines(
     block: TextBlock, known: kinds.Object, bad_rows: BadRows, learning: _Learning | None = None
 ) -> tuple[list[dict[str, Any]], kinds.Object]:
-    """The rows that go together with `known`, and `known`, widened to hold them."""
+    """Parse the rows one by one. Returns rows that fit `known`, and `known` widened to hold them."""
     rows = []
     for number, line in streams.numbered_lines(block):
         if not line.strip():
@@ -392,17 +392,17 @@ def _parse_lines(
 
 def _parse_line(line: bytes) -> dict[str, Any]:
     if is_deep(line):
-        raise MismatchError("", f"more than {MOST_LEVELS} levels of objects and lists")
+        raise MismatchError("", f"nested deeper than {MOST_LEVELS} levels")
     try:
         row = json.loads(line.decode(), object_pairs_hook=_without_repeats)
     except UnicodeDecodeError:
         raise MismatchError("", "not UTF-8 text") from None
     except json.JSONDecodeError as error:
         raise MismatchError("", f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    except ValueError:  # Python refuses to read thousands of digits
-        raise MismatchError("", "a number of too many digits") from None
+    except ValueError:  # Python refuses to parse thousands of digits
+        raise MismatchError("", "a number has too many digits") from None
     if _SURROGATE.search(line) and not _is_unicode(row):
-        raise MismatchError("", "text that is no Unicode: half of a surrogate pair")
+        raise MismatchError("", "invalid Unicode: half of a surrogate pair")
     if not isinstance(row, dict):
         raise MismatchError("", "not a JSON object")
     return row
@@ -420,7 +420,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict[str, Any]()
     for name, value in pairs:
         if name in row:
-            raise MismatchError(name, "a name that stands there twice")
+            raise MismatchError(name, "the name occurs twice")
         row[name] = value
     return row
 
@@ -431,7 +431,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def count_objects(data: bytes) -> int | None:
-    """How many lines of `data` are not blank; None where one of them is no object by its ends, or has many levels."""
+    """Count the lines that are not blank. Returns None if a line may not be an object or is too deep."""
     text = np.frombuffer(data, np.uint8)
     starts, ends = _lines(data, text)
     if not ((text[starts] == _OPEN).all() and (text[ends - 1] == _CLOSE).all()):
@@ -440,7 +440,7 @@ def count_objects(data: bytes) -> int | None:
 
 
 def is_deep(line: bytes) -> bool:
-    """Whether objects and lists stand within one another in more than `MOST_LEVELS` levels."""
+    """Return whether a line is nested deeper than `MOST_LEVELS` levels."""
     if line.count(b"{") + line.count(b"[") <= MOST_LEVELS:
         return False
     braces = np.frombuffer(_STRING.sub(b"", line), np.uint8) | _BRACE
@@ -449,7 +449,7 @@ def is_deep(line: bytes) -> bool:
 
 
 def _lines(data: bytes, text: Bytes) -> tuple[Ints, Ints]:
-    """Where lines begin and end, line ends left out, blank lines too."""
+    """Return the starts and ends of lines that are not blank, without line ends."""
     ends = np.flatnonzero(text == _LF)
     if not data.endswith(b"\n"):
         ends = np.append(ends, len(data))
@@ -461,7 +461,7 @@ def _lines(data: bytes, text: Bytes) -> tuple[Ints, Ints]:
 
 
 def _any_deep(data: bytes, text: Bytes, starts: Ints, ends: Ints) -> bool:
-    if data.count(b"{") + data.count(b"[") < len(starts) + MOST_LEVELS:  # nearly always, and the fastest to tell
+    if data.count(b"{") + data.count(b"[") < len(starts) + MOST_LEVELS:  # the fast path for nearly all data
         return False
     opened = np.add.reduceat(text | _BRACE == _OPEN, starts, dtype=np.int64)
     suspects = np.flatnonzero(opened > MOST_LEVELS)

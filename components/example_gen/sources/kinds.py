@@ -1,11 +1,11 @@
-"""The kinds of columns that text can hold: of CSV cells, and of JSON values. Types are found over the whole input.
+"""The kinds of columns that text formats can hold, and their inference over the whole input.
 
-A CSV cell goes by the rules of TFX's CsvExampleGen. An int is whatever Python's `int` reads within 64 bits, a float
-whatever `float` reads; any other column is text. An integer beyond 64 bits makes its column text, so that no digit is
-lost.
+CSV cells follow the rules of TFX's CsvExampleGen. An int is any text that Python's `int` accepts, within 64 bits. A
+float is any text that `float` accepts. Any other column is text. An integer beyond 64 bits makes its column text, so
+that no digit is lost.
 
-JSON rows make what is known so far wide enough, one after the other. An int and a float are a float together; a null
-fits everything; any other two kinds do not go together, and an integer beyond 64 bits is an error.
+JSON rows widen the known kinds one after the other. An int and a float make a float, and a null fits every kind. Any
+other two kinds conflict, and an integer beyond 64 bits is an error.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from infeed.components.dataset.manifest import ColumnType
 
 GIVEN: dict[ColumnType, pa.DataType] = {"int": pa.int64(), "float": pa.float64(), "bytes": pa.string()}
 _INT64 = range(-(1 << 63), 1 << 63)
-_NOT_IN_PYTHON = (b"x", b"X", b"(")  # Arrow reads `0x1F` and `nan(1)` as numbers, Python and TFX as text
-_MOST_DIGITS = 4_000  # somewhat fewer than those at which Python refuses to read an integer
+_NOT_IN_PYTHON = (b"x", b"X", b"(")  # Arrow parses `0x1F` and `nan(1)` as numbers. Python and TFX do not
+_MOST_DIGITS = 4_000  # Python refuses to parse integers of slightly more digits
 _WHOLE = re.compile(rb"\s*[+-]?\d+(_\d+)*\s*")
-_PROBE = 100  # cells that tell whether a cast is worth trying on all
+_PROBE = 100  # cells to cast before trying all
 
 
 class CellKind(enum.IntEnum):
-    """What a column can hold, each more general than the one before."""
+    """The kinds of CSV columns, from specific to general."""
 
     EMPTY = 0
     INT = 1
@@ -51,7 +51,7 @@ class CellKind(enum.IntEnum):
 
 
 def infer_kind(cells: pa.StringArray) -> CellKind:
-    """The narrowest kind that holds every cell; nulls count for nothing."""
+    """Return the narrowest kind that holds every cell. Nulls are ignored."""
     cells = cells.drop_null()
     if not len(cells):
         return CellKind.EMPTY
@@ -65,7 +65,7 @@ def infer_kind(cells: pa.StringArray) -> CellKind:
 
 
 def kind_of_cell(cell: bytes) -> CellKind:
-    # bytes, not str: int() and float() of str accept digits of other scripts, TFX does not.
+    # bytes, not str: int() and float() of str accept digits of other scripts. TFX does not.
     try:
         return CellKind.INT if int(cell) in _INT64 else CellKind.TEXT
     except ValueError:
@@ -75,7 +75,7 @@ def kind_of_cell(cell: bytes) -> CellKind:
 
 
 def convert(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """The values, and the places of cells that are no such value, which are null."""
+    """Convert cells. Also returns the indices of cells that cannot be converted, which become null."""
     if pa.types.is_string(to):
         return cells, []
     if pa.types.is_null(to):
@@ -85,22 +85,22 @@ def convert(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]
 
 
 def convert_found(cells: pa.StringArray, wanted: CellKind, known: CellKind) -> tuple[pa.Array, CellKind]:
-    """The values as `wanted`, which mean nothing if they do not fit, and the narrowest kind of these cells and `known`.
+    """Convert cells to `wanted`, and return the narrowest kind that holds these cells and `known`.
 
-    Cheaper than to infer the kind first: values that fit tell it, nearly always.
+    The values are meaningless if the kind exceeds `wanted`. Faster than inferring the kind first.
     """
     if known < wanted and wanted > CellKind.INT:
         known = max(known, infer_kind(cells))
     values, unfit = convert(cells, wanted.arrow)
-    if unfit or not _is_told(cells, values, wanted):
+    if unfit or not _proves_kind(cells, values, wanted):
         known = max(known, infer_kind(cells))
     elif wanted == CellKind.INT and values.null_count < len(values):
         known = max(known, CellKind.INT)
     return values, known
 
 
-def _is_told(cells: pa.StringArray, values: pa.Array, wanted: CellKind) -> bool:
-    """Whether values without a cell that does not fit are of the kind: floats may be of integers beyond 64 bits."""
+def _proves_kind(cells: pa.StringArray, values: pa.Array, wanted: CellKind) -> bool:
+    """Return whether converted values prove the kind. Floats may come from integers beyond 64 bits."""
     if wanted == CellKind.EMPTY:
         return bool(cells.null_count == len(cells))
     if wanted == CellKind.FLOAT:
@@ -119,7 +119,7 @@ def _infer_slowly(cells: pa.StringArray) -> CellKind:
 
 
 def _convert_slowly(cells: pa.StringArray, to: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """`1_000`, ` 7`, `+2.5`: Python reads them, Arrow does not."""
+    """Convert cells that Python accepts and Arrow does not: `1_000`, ` 7`, `+2.5`."""
     read: Callable[[bytes], int | float | None] = _int_or_none if pa.types.is_integer(to) else _float_or_none
     values: list[int | float | None] = []
     unfit = []
@@ -147,7 +147,7 @@ def _float_or_none(cell: bytes) -> float | None:
 def _try_cast(cells: pa.StringArray, to: pa.DataType) -> pa.Array | None:
     try:
         if len(cells) > _PROBE:
-            cells[:_PROBE].cast(to)  # Arrow goes on to the end after a cell that fails, at ten times the cost
+            cells[:_PROBE].cast(to)  # after a failure Arrow continues to the end, at ten times the cost
         return cells.cast(to)
     except pa.ArrowInvalid:
         return None
@@ -161,26 +161,26 @@ def _may_mislead(cells: pa.StringArray) -> bool:
 def _are_floats_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:
     sizes = np.abs(floats.to_numpy())
     beyond = sizes >= 2.0**63
-    if not beyond.any():  # nearly always
+    if not beyond.any():  # the fast path for nearly all data
         return True
     return not np.isfinite(sizes[beyond]).any() and _is_infinity_meant(cells, floats)
 
 
 def _is_infinity_meant(cells: pa.StringArray, floats: pa.DoubleArray) -> bool:
-    """Arrow reads an integer of 400 digits as infinity, as it does `inf` and 1e400."""
+    """Return whether infinities are `inf` or 1e400. Arrow parses an integer of 400 digits as infinity too."""
     infinite = cells.filter(pc.is_inf(floats)).unique()
     return all(kind_of_cell(cell.as_py().encode()) == CellKind.FLOAT for cell in infinite)
 
 
 @dataclass(frozen=True)
 class ListOf:
-    """A list whose items are of one kind."""
+    """A list whose items have one kind."""
 
     items: JsonKind
 
 
 Object = dict[str, "JsonKind"]
-JsonKind = str | ListOf | Object | None  # None: nothing but nulls so far; a str: a key of _ARROW
+JsonKind = str | ListOf | Object | None  # None: only nulls so far. A str: a key of _ARROW
 
 _ARROW = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 _PYTHON = {bool: "bool", int: "int", float: "float", str: "text"}
@@ -190,7 +190,7 @@ _SHOWN_DIGITS = 40
 
 
 class MismatchError(Exception):
-    """A value that does not go together with what is known of its column."""
+    """A value conflicts with the known kind of its column."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(reason)
@@ -198,10 +198,10 @@ class MismatchError(Exception):
 
 
 def kind_of(value: Any, column: str = "") -> JsonKind:
-    """The narrowest kind of a JSON value.
+    """Return the narrowest kind of a JSON value.
 
     Raises:
-      MismatchError: an integer beyond 64 bits, a null inside a list, a list of different things.
+      MismatchError: an integer beyond 64 bits, a null in a list, or a list of mixed kinds.
     """
     if value is None:
         return None
@@ -211,12 +211,12 @@ def kind_of(value: Any, column: str = "") -> JsonKind:
         return ListOf(_kind_of_items(value, column))
     kind = _PYTHON[type(value)]
     if kind == "int" and value not in _INT64:
-        raise MismatchError(column, f"{_shortened(str(value))} does not fit into a signed 64-bit integer")
+        raise MismatchError(column, f"{_abbreviate(str(value))} does not fit into a signed 64-bit integer")
     return kind
 
 
 def kind_of_arrow(inferred: pa.DataType) -> JsonKind:
-    """Arrow's own inference without what JSON does not have: it takes text that looks like a date for one."""
+    """Return the kind of a type that Arrow inferred. Arrow infers dates from text, which JSON does not have."""
     if types.is_struct(inferred):
         return {field.name: kind_of_arrow(field.type) for field in inferred}
     if types.is_list(inferred):
@@ -227,7 +227,7 @@ def kind_of_arrow(inferred: pa.DataType) -> JsonKind:
 
 
 def to_arrow(kind: JsonKind) -> pa.DataType:
-    """The Arrow type of a column, or, of an object, the struct."""
+    """Return the Arrow type of a column, or the struct type of an object."""
     if isinstance(kind, dict):
         return pa.struct([(name, to_arrow(inner)) for name, inner in kind.items()])
     if isinstance(kind, ListOf):
@@ -236,10 +236,10 @@ def to_arrow(kind: JsonKind) -> pa.DataType:
 
 
 def widen(known: JsonKind, new: JsonKind, column: str = "") -> JsonKind:
-    """The narrowest kind that holds values of both; `known` itself where it does.
+    """Return the narrowest kind that holds values of both kinds, or `known` itself if it does.
 
     Raises:
-      MismatchError: there is none.
+      MismatchError: the kinds conflict.
     """
     if new is None or known == new:
         return known
@@ -252,11 +252,11 @@ def widen(known: JsonKind, new: JsonKind, column: str = "") -> JsonKind:
         return known if items is known.items else ListOf(items)
     if isinstance(known, dict) and isinstance(new, dict):
         return widen_object(known, new, column)
-    raise MismatchError(column, f"{_in_words(new)} where rows before have {_in_words(known)}")
+    raise MismatchError(column, f"{_in_words(new)}, but earlier rows have {_in_words(known)}")
 
 
 def widen_object(known: Object, new: Object, column: str = "") -> Object:
-    """The same of objects, in time that goes with `new`: what many rows have taught may be much wider than one."""
+    """Widen an object, in time proportional to `new`. The object known from many rows may be much wider."""
     wider: Object = {}
     for name, kind in new.items():
         before = known.get(name)
@@ -267,7 +267,7 @@ def widen_object(known: Object, new: Object, column: str = "") -> Object:
 
 
 def restrict(wider: JsonKind, known: JsonKind) -> Any:
-    """The kinds of `wider` without columns that `known` does not have; their order is for the first rows to say."""
+    """Return the kinds of `wider` without columns that `known` lacks. The first rows determine the order of columns."""
     if isinstance(wider, dict):
         fields = known if isinstance(known, dict) else Object()
         return {name: restrict(wider[name], inner) for name, inner in fields.items()} if fields else known
@@ -277,14 +277,14 @@ def restrict(wider: JsonKind, known: JsonKind) -> Any:
 
 
 def to_plain(kind: JsonKind) -> Any:
-    """A kind in JSON's types: a list of one kind, an object, a word or null."""
+    """Convert a kind to JSON types: a list of one kind, an object, a string, or null."""
     if isinstance(kind, dict):
         return {name: to_plain(inner) for name, inner in kind.items()}
     return [to_plain(kind.items)] if isinstance(kind, ListOf) else kind
 
 
 def of_plain_object(plain: dict[str, Any]) -> Object:
-    """The object that `to_plain` made into JSON's types."""
+    """Convert the result of `to_plain` back to an object."""
     return {name: _of_plain(inner) for name, inner in plain.items()}
 
 
@@ -295,7 +295,7 @@ def _of_plain(plain: Any) -> JsonKind:
 
 
 def fit(value: Any, to: JsonKind) -> Any:
-    """A value as Arrow converts it without complaint: integers of float columns as floats."""
+    """Convert integers of float columns to floats, so that Arrow accepts the value."""
     if value is None:
         return None
     if isinstance(to, dict):
@@ -308,11 +308,11 @@ def fit(value: Any, to: JsonKind) -> Any:
 def _kind_of_items(items: Iterable[Any], column: str) -> JsonKind:
     found = [kind_of(item, column) for item in items]
     if None in found:
-        raise MismatchError(column, "a null inside a list")
+        raise MismatchError(column, "a list contains null")
     return functools.reduce(lambda known, new: widen(known, new, column), found, None)
 
 
-def _shortened(digits: str) -> str:
+def _abbreviate(digits: str) -> str:
     if len(digits) <= _SHOWN_DIGITS:
         return digits
     return f"{digits[:_SHOWN_DIGITS]}... of {len(digits.lstrip('-'))} digits"

@@ -1,8 +1,8 @@
-"""Numbers as people write them into text, such as `$3,356.21`, `12,5 kg` and `45%`, to numbers as Python reads them.
+"""Parse numbers as people write them in text, such as `$3,356.21`, `12,5 kg`, and `45%`.
 
     NumberFormat.of("$1,234.5").plain(cells)     # "($3,356.21)" becomes "-3356.21"
 
-A format is written as an example. Its unit is dropped: 45% is 45.
+A format is given by an example. Units are dropped: 45% becomes 45.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pyarrow import types
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.kinds import convert
 
-Numbers = Mapping[str, str | None]  # column -> an example of its format; None leaves the column as it is
+Numbers = Mapping[str, str | None]  # column -> example of its format. None leaves the column unchanged
 THOUSANDS = (",", ".", " ", "'")
 DECIMALS = (".", ",")
-_DO = "write one number as an example, with a decimal, such as '$1,234.5', '1.234,5' or '12.5 kg'"
+_DO = "give an example with a decimal, such as '$1,234.5', '1.234,5' or '12.5 kg'"
 _EXAMPLE = re.compile(r"(?P<before>\D*?)\s*(?P<number>\d(?:[\d., ']*\d)?)\s*(?P<after>\D*)")
 _NUMBER = re.compile(r"(?:\d{1,3}(?:(?P<thousands>[., '])\d{3})+|\d+)(?:(?P<decimal>[.,])\d+)?")
-# People and programs write several characters for one sign.
+# Variants of the same separator.
 _SIGNS = {" ": r"[ \x{a0}\x{2009}\x{202f}]", "'": "['\u2019]"}
 _SIGN = "[+\u2212-]?"
 _SPACE = r"[\s\x{a0}\x{2009}\x{202f}]*"
@@ -33,13 +33,13 @@ _SPACE = r"[\s\x{a0}\x{2009}\x{202f}]*"
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How the numbers of a column are written.
+    """The number format of a column.
 
     Attributes:
-      thousands: sign between groups of three digits; a space stands for all kinds of spaces; empty for none.
-      decimal: sign before the decimals.
-      before: unit in front of the number, such as $; a cell may lack it.
-      after: unit behind the number, such as % or kg; a cell may lack it.
+      thousands: separator between groups of three digits. A space matches all kinds of spaces. Empty for none.
+      decimal: decimal separator.
+      before: unit before the number, such as $. Optional in cells.
+      after: unit after the number, such as % or kg. Optional in cells.
     """
 
     thousands: str = ""
@@ -54,27 +54,25 @@ class NumberFormat:
     @classmethod
     @functools.cache
     def of(cls, example: str) -> NumberFormat:
-        """The format of an example.
+        """Parse a format from an example.
 
         Raises:
-          InfeedError: the text holds no number, or does not show which sign is which.
+          InfeedError: the example has no number, or its separators are ambiguous.
         """
         found = _EXAMPLE.fullmatch(example.strip())
         number = _NUMBER.fullmatch(found["number"]) if found else None
         if not found or not number or (number["thousands"] and number["thousands"] == number["decimal"]):
-            raise InfeedError(f"{example!r} is no example of a number", where="numbers", do=_DO)
+            raise InfeedError(f"{example!r} is not an example of a number", where="numbers", do=_DO)
         thousands, decimal = number["thousands"] or "", number["decimal"]
         if thousands and not decimal:
-            raise InfeedError(
-                f"{example!r} has no decimals, so {thousands!r} may be either sign", where="numbers", do=_DO
-            )
+            raise InfeedError(f"{example!r} has no decimals, so {thousands!r} is ambiguous", where="numbers", do=_DO)
         return cls(thousands, decimal or ".", found["before"].strip(), found["after"].strip())
 
     def plain(self, cells: pa.StringArray, *, exact: bool = False) -> pa.StringArray:
-        """The cells, those of this format as Python writes the number.
+        """Rewrite cells of this format as Python number literals.
 
         Args:
-          exact: whether a cell of another format becomes an empty text, which is no number; else it stays.
+          exact: whether cells of another format become "", which is not a number. Otherwise they stay unchanged.
         """
         if not exact and not self._may_occur(cells):
             return cells
@@ -98,7 +96,7 @@ class NumberFormat:
 
     @functools.cached_property
     def _pattern(self) -> str:
-        """Captures "(", the sign before the unit, the one behind it, the digits before the decimals, and the rest."""
+        """Regular expression for "(", the signs before and after the unit, the integer digits, and the rest."""
         before, after, point = (re.escape(one) for one in (self.before, self.after, self.decimal))
         group = _SIGNS.get(self.thousands, re.escape(self.thousands))
         digits = rf"[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]+" if self.thousands else "[0-9]+"
@@ -108,28 +106,28 @@ class NumberFormat:
 
 
 def formats_of(numbers: Numbers) -> dict[str, NumberFormat]:
-    """The format of each column that has one."""
+    """Return the format of each column that has one."""
     return {name: NumberFormat.of(example) for name, example in numbers.items() if example is not None}
 
 
 def with_numbers(schema: pa.Schema, numbers: Numbers) -> pa.Schema:
-    """The schema once the text columns that `numbers` names are read as numbers.
+    """Return the schema with the text columns in `numbers` as float64.
 
     Raises:
-      InfeedError: there is no such column.
+      InfeedError: a column does not exist.
     """
     for name in formats_of(numbers):
         if name not in schema.names:
             shown = ", ".join(schema.names[:20])
-            raise InfeedError(f"no column {name!r}", where="numbers", do=f"name one of {shown}")
-    return pa.schema([(one.name, pa.float64() if _is_read(one, numbers) else one.type) for one in schema])
+            raise InfeedError(f"there is no column {name!r}", where="numbers", do=f"use one of {shown}")
+    return pa.schema([(one.name, pa.float64() if _is_text_with_format(one, numbers) else one.type) for one in schema])
 
 
 def read_numbers(batch: pa.RecordBatch, numbers: Numbers) -> tuple[pa.RecordBatch, dict[int, tuple[str, str]]]:
-    """The batch with numbers in place of text, and the rows of cells that are none: row -> (column, reason)."""
+    """Convert text columns to numbers. Also returns the cells that are not numbers: row -> (column, reason)."""
     arrays, unfit = list(batch.columns), dict[int, tuple[str, str]]()
     for place, field in enumerate(batch.schema):
-        if _is_read(field, numbers):
+        if _is_text_with_format(field, numbers):
             text = batch.column(place).cast(pa.string())
             example = numbers[field.name] or ""
             arrays[place], places = convert(NumberFormat.of(example).plain(text, exact=True), pa.float64())
@@ -139,11 +137,11 @@ def read_numbers(batch: pa.RecordBatch, numbers: Numbers) -> tuple[pa.RecordBatc
 
 
 def not_a_number(cell: str, example: str) -> str:
-    """The reason why a row is bad."""
-    return f"{cell!r} is no number such as {example!r}"
+    """Return the reason of a bad row."""
+    return f"{cell!r} is not a number such as {example!r}"
 
 
-def _is_read(field: pa.Field, numbers: Numbers) -> bool:
+def _is_text_with_format(field: pa.Field, numbers: Numbers) -> bool:
     kind = field.type.value_type if types.is_dictionary(field.type) else field.type
     is_text = types.is_string(kind) or types.is_large_string(kind)
     return is_text and numbers.get(field.name) is not None

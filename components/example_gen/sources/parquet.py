@@ -1,7 +1,7 @@
-"""Parquet files -> record batches: row groups are the tasks, and a big one is read block by block.
+"""Reader of Parquet files. Each task reads some row groups, block by block.
 
-A child process reads the files; see `reader_process`. A block is bounded by what it decodes to: a few kilobytes of
-dictionary or of run lengths may decode to gigabytes, so texts stay dictionary-encoded until a block is cut.
+A child process reads the files; see `reader_process`. Blocks are bounded by their decoded size: a few kilobytes of
+dictionary or run-length encoding may decode to gigabytes, so texts stay dictionary-encoded until a block is cut.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
-_ROWS_PER_BLOCK = 1 << 16  # at most: a file's own sizes say little about values that it repeats
-_READ_AHEAD = 1 << 20  # bytes of each column, at most; without it Arrow loads whole row groups
-_READ_AHEAD_OF_ALL = 64 << 20  # bytes of all columns together
-_STORE_READ_AHEAD = 8 << 20  # the same two of an object store, where each read is a request
+_ROWS_PER_BLOCK = 1 << 16  # upper limit, because a file's sizes do not cover repeated values
+_READ_AHEAD = 1 << 20  # bytes of each column. Without a limit, Arrow loads whole row groups
+_READ_AHEAD_OF_ALL = 64 << 20  # bytes of all columns
+_STORE_READ_AHEAD = 8 << 20  # limits on an object store, where each read is a request
 _STORE_READ_AHEAD_OF_ALL = 128 << 20
-_SECTOR = 4 << 10  # the least that is worth reading
+_SECTOR = 4 << 10  # smallest useful read
 _NUMBER = 8  # bytes of a number
 
 
 @dataclass(frozen=True)
 class ParquetOptions:
-    """What to read, and how.
+    """Options of the Parquet reader.
 
     Attributes:
-      columns: the columns to keep, nested ones by their dotted names; None keeps all.
-      numbers: an example of how the numbers of a text column are written, by column, such as {"price": "$1,234.5"}.
-        A text of another format makes its row a bad row.
+      columns: columns to read, nested fields by their dotted names. None reads all.
+      numbers: number format of text columns by example, such as {"price": "$1,234.5"}. A row with a cell of another
+        format is a bad row.
     """
 
     columns: Sequence[str] | None = None
@@ -55,14 +55,14 @@ class ParquetOptions:
     def __post_init__(self) -> None:
         as_tuples(self, "columns")
         are_names = self.columns is None or (self.columns and not isinstance(self.columns, str))
-        require(are_names, self, "columns", "name the columns to keep, or give None")
+        require(are_names, self, "columns", "name the columns to keep, or use None")
         with about(self, "numbers"):
             formats_of(self.numbers)
 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Neighboring row groups of one file; `first_row` counts over the file, from 1."""
+    """Neighboring row groups of a file. `first_row` is the row number in the file, from 1."""
 
     path: str
     groups: tuple[int, ...]
@@ -71,7 +71,7 @@ class RowGroups:
 
 @dataclass(frozen=True)
 class Footer:
-    """What a file says about itself: its columns, and its row groups as tasks."""
+    """The columns of a file, and its row groups as tasks."""
 
     schema: schemas.FileSchema
     groups: tuple[RowGroups, ...]
@@ -80,7 +80,7 @@ class Footer:
 def open_parquet(
     root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
 ) -> OpenedSource:
-    """Parquet files whose columns go together."""
+    """Open Parquet files with compatible columns."""
     parquet = parquet or ParquetOptions()
     limits = Limits.of(options)
 
@@ -98,12 +98,12 @@ def open_parquet(
 
 
 def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) -> pa.Schema:
-    """The schema of the columns to keep; an error names the option that leaves out those without a place."""
+    """Return the schema of the columns to keep. The error for an unsupported column names the option to skip it."""
     try:
         return schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
     except InfeedError as error:
         columns = {field.name: field.type for one in found for field in one.schema}
-        fitting = [name for name, kind in columns.items() if _has_place(kind)]
+        fitting = [name for name, kind in columns.items() if _is_supported(kind)]
         if len(fitting) == len(columns) or not fitting:
             raise
         flag = f"--set {shlex.quote(f'columns={json.dumps(fitting, ensure_ascii=False)}')}"
@@ -112,7 +112,7 @@ def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) ->
         ) from error
 
 
-def _has_place(column: pa.DataType) -> bool:
+def _is_supported(column: pa.DataType) -> bool:
     try:
         example_types.kind_of(column)
     except InfeedError:
@@ -121,16 +121,18 @@ def _has_place(column: pa.DataType) -> bool:
 
 
 def read_footer(path: str, block_bytes: int) -> Footer:
-    """Raises InfeedError where the file is not Parquet, or cut short."""
+    """Read the footer. Raises InfeedError if the file is not Parquet or is truncated."""
     with _open(path) as file:
         sizes = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         groups = plan_groups(path, [Part(group.num_rows, group.total_byte_size) for group in sizes], block_bytes)
-        columns = pa.schema([(field.name, _plain(field.type)) for field in schemas.flatten_schema(file.schema_arrow)])
+        columns = pa.schema(
+            [(field.name, _decoded_type(field.type)) for field in schemas.flatten_schema(file.schema_arrow)]
+        )
         return Footer(schemas.FileSchema(path, columns), tuple(groups))
 
 
-def _plain(column: pa.DataType) -> pa.DataType:
-    """The type that a block holds: dictionaries are decoded."""
+def _decoded_type(column: pa.DataType) -> pa.DataType:
+    """Return the type of a column once dictionaries are decoded."""
     if pa.types.is_dictionary(column):
         return column.value_type
     return (
@@ -141,7 +143,7 @@ def _plain(column: pa.DataType) -> pa.DataType:
 
 
 def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[RowGroups]:
-    """Row groups in order, small ones together up to about `block_bytes`."""
+    """Group row groups in order into tasks of about `block_bytes`."""
     first_row, rows, size, groups = 1, 0, 0, list[int]()
     for number, group in enumerate(sizes):
         if groups and size + group.bytes > block_bytes:
@@ -161,17 +163,17 @@ def read_groups(
     bad_rows: BadRows,
     numbers: Numbers = MappingProxyType({}),
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups in order, with the columns of `schema` and no others."""
+    """Yield the rows of some row groups in order, converted to `schema`."""
     batches = batches_apart(decode_groups, what.path, what, schema.names, limits, where=what.path, memory=limits.memory)
     convert = partial(read_numbers, numbers=numbers) if numbers else None
     yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row, convert=convert)
 
 
 def decode_groups(path: str, what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """The same rows as flat batches of about `limits.block` bytes, with the file's own types.
+    """Yield the rows of some row groups in flat batches of about `limits.block` bytes, with the types of the file.
 
     Raises:
-      InfeedError: a part that cannot be decoded, or a row that decodes to more than `limits.row`.
+      InfeedError: a row group cannot be decoded, or a decoded row exceeds `limits.row`.
     """
     with _open(path) as file:
         names = set(wanted).intersection(schemas.flatten_schema(file.schema_arrow).names)
@@ -190,18 +192,20 @@ def decode_groups(path: str, what: RowGroups, wanted: Sequence[str], limits: Lim
             if isinstance(error, MemoryError):
                 raise
             groups = f"{path}, row groups {what.groups[0]} to {what.groups[-1]}"
-            raise InfeedError(f"unreadable Parquet: {error}", where=groups, do="write the file again") from error
+            raise InfeedError(
+                f"cannot read the Parquet file: {error}", where=groups, do="write the file again"
+            ) from error
 
 
 def _stored_bytes(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> int:
-    """What the columns take in the file."""
+    """Return the size of the columns in the file."""
     groups = [file.metadata.row_group(group) for group in what.groups]
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
     return sum(chunk.total_compressed_size for chunk in chunks if _is_under_any(chunk.path_in_schema, names))
 
 
 def _rows_of_a_batch(file: pq.ParquetFile, what: RowGroups, names: set[str], block_bytes: int) -> int:
-    """How many rows take about a block by the file's own sizes, or by the number of values if these take more."""
+    """Estimate the rows of a block from the file's sizes, or from the number of values if that is larger."""
     groups = [file.metadata.row_group(group) for group in what.groups]
     rows = sum(group.num_rows for group in groups)
     chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
@@ -211,7 +215,7 @@ def _rows_of_a_batch(file: pq.ParquetFile, what: RowGroups, names: set[str], blo
 
 
 def _dictionary_columns(file: pq.ParquetFile, what: RowGroups, names: set[str]) -> list[str]:
-    """Paths of the text columns whose values repeat: Arrow can leave these encoded."""
+    """Return the paths of dictionary-encoded text columns, which Arrow can leave encoded."""
     found = list[str]()
     for number in range(file.metadata.num_columns):
         column = file.schema.column(number)
@@ -224,14 +228,14 @@ def _dictionary_columns(file: pq.ParquetFile, what: RowGroups, names: set[str]) 
 
 
 def _cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of about a block each, its dictionaries decoded."""
+    """Cut a batch into blocks, and decode dictionaries."""
     sizes = sum((_bytes_of_rows(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
     if batch.num_rows and sizes.max() > limits.row:
         row = int(sizes.argmax())
         raise InfeedError(
-            f"a row of {int(sizes[row]) >> 20:,} MB",
+            f"a row takes {int(sizes[row]) >> 20:,} MB",
             where=f"{path}, row {first_row + row}",
-            do="leave out its column (--set columns=...), or raise max_row_mb (--max-row-mb)",
+            do="skip its column (--set columns=...), or raise max_row_mb (--max-row-mb)",
         )
     ends = np.cumsum(sizes)
     starts = np.flatnonzero(np.diff((ends - sizes) // limits.block, prepend=-1)).tolist()
@@ -242,10 +246,10 @@ def _cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> It
 
 
 def _bytes_of_rows(column: pa.Array) -> Ints:
-    """What the values of each row take once they are decoded: [rows]."""
+    """Return the decoded size of each row of a column: int64 [rows]."""
     items = example_types.items_of(column)
     if pa.types.is_dictionary(items.type):
-        lengths = pa.array(_byte_lengths(items.dictionary)).take(items.indices)  # which checks the indices
+        lengths = pa.array(_byte_lengths(items.dictionary)).take(items.indices)  # take also checks the indices
         sizes: Ints = pc.fill_null(lengths, 0).to_numpy()
     elif example_types.kind_of(items.type) == "bytes" and not pa.types.is_fixed_size_binary(items.type):
         sizes = _byte_lengths(items)
@@ -282,10 +286,10 @@ def _open(
     *,
     whole: bool = False,
 ) -> Iterator[pq.ParquetFile]:
-    """Open a file to read so many columns.
+    """Open a file to read `columns` columns.
 
     Args:
-      metadata: of the file, if it is known; it takes a request less.
+      metadata: metadata of the file, if known, which saves a request.
       whole: read neighboring columns together, in ranges of up to 32 MB, which all stay in memory.
     """
     of_column, of_all = _READ_AHEAD, _READ_AHEAD_OF_ALL
@@ -305,30 +309,29 @@ def _open(
             raise
         except (OSError, pa.ArrowException) as error:
             raise InfeedError(
-                f"not Parquet, or cut short: {error}", where=path, do="write the file again, or leave it out"
+                f"not Parquet, or truncated: {error}", where=path, do="write the file again, or remove it"
             ) from error
-        except Exception as error:  # of Python: a type of the file's own is read by whoever registered it
+        except Exception as error:  # a Python extension type runs the code that registered it
+            reason = str(error).partition("\n")[0].rstrip(":")
             raise InfeedError(
-                f"a column is of a type that Python made, and cannot be read safely: {_first_line(error)}",
+                f"a column has a Python extension type, which is unsafe to read: {reason}",
                 where=path,
-                do="write the file again with Arrow's own types, by casting such columns to their storage type",
+                do="cast such columns to their storage type, and write the file again",
             ) from error
         yield file
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(":")
 
 
 def _check_kept(kept: Sequence[str] | None, found: Sequence[schemas.FileSchema]) -> None:
     there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
     for name in kept or ():
         if not any(_is_under(column, name) for column in there):
-            raise InfeedError(f"no column {name!r}", where="columns", do=f"choose from {', '.join(there[:20])}")
+            raise InfeedError(
+                f"there is no column {name!r}", where="columns", do=f"use some of {', '.join(there[:20])}"
+            )
 
 
 def _is_under_any(column: str, names: Set[str]) -> bool:
-    """As `_is_under` for any of the names; a table may have tens of thousands."""
+    """Return whether a column is one of the names or nested in one. Fast for tens of thousands of names."""
     parts = column.split(".")
     return any(".".join(parts[:end]) in names for end in range(1, len(parts) + 1))
 

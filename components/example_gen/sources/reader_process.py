@@ -1,9 +1,9 @@
-"""Run a file's reader in a child process, so that a file that crashes it or exhausts memory ends the child alone.
+"""Run a file reader in a child process, so that a file that crashes it or exhausts memory ends only the child.
 
-Arrow's C++ readers trust more of a Parquet file than a damaged file deserves: some mutations end the process by a
-signal (apache/arrow CVE-2024-52338 and others of their kind). The child runs one function of ours at a time and sends
-back record batches as Arrow IPC streams. It has a limit on its memory, ends when it has been idle for a while, and ends
-with its parent. A process keeps idle children, so that many files cost one start of about 0.3 s.
+Arrow's C++ readers do not fully validate Parquet files: some corruptions end the process by a signal (CVE-2024-52338
+and similar). The child runs one function at a time and returns record batches as Arrow IPC streams. Its memory is
+limited, and it exits when idle for a while or when its parent exits. Idle children are kept, so that many files share
+one start of about 0.3 s.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ import pyarrow as pa
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 
-_IDLE = 60.0  # seconds after which a child without work ends
+_IDLE = 60.0  # seconds until an idle child exits
 _READER_BYTES = 256 << 20
 _COPIES = 3
 _HEAD = struct.Struct("<cQ")  # kind and length of a message
 _BATCH, _RESULT, _ERROR, _NO_MEMORY, _END = b"B", b"R", b"E", b"M", b"."
-# The parent's own path: the current folder may hold another `infeed`.
+# Use the parent's path, because the current folder may contain another `infeed`.
 _START = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import serve; serve()"
-_DO = "write the file again, or set it aside: leave it out of the folder or the pattern"
+_DO = "write the file again, or remove it from the input"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes of a block and of the largest row, both decoded."""
+    """Maximum sizes of a block and of a row in bytes, both decoded."""
 
     block: int
     row: int
@@ -51,22 +51,22 @@ class Limits:
 
     @property
     def memory(self) -> int:
-        """Bytes that a reader may use: buffers and pages, and copies of the largest row while it is decoded."""
+        """Bytes that a reader may use: buffers, pages, and copies of the largest row."""
         return _READER_BYTES + _COPIES * self.row
 
 
 def batches_apart(
     function: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any, where: str, memory: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `function(*arguments)` yields in a child process.
+    """Yield the batches of `function(*arguments)`, run in a child process.
 
     Args:
-      function: a function of a module, which both processes import.
+      function: module-level function that both processes can import.
       where: file that the function reads, for errors.
-      memory: bytes that the child may use beyond what it takes to start.
+      memory: bytes that the child may use beyond those it starts with.
 
     Raises:
-      InfeedError: the error that the function raises; the child crashed; the child needs more memory.
+      InfeedError: the function raised one, the child crashed, or the child needs more memory.
     """
     with _child(where, memory) as child:
         for kind, data in child.run(function, arguments, memory):
@@ -76,25 +76,25 @@ def batches_apart(
 
 
 def call_apart(function: Callable[..., Any], *arguments: Any, where: str, memory: int) -> Any:
-    """Return what `function(*arguments)` returns in a child process; see `batches_apart`."""
+    """Return the result of `function(*arguments)`, run in a child process; see `batches_apart`."""
     with _child(where, memory) as child:
         (result,) = [pickle.loads(data) for kind, data in child.run(function, arguments, memory) if kind == _RESULT]
         return result
 
 
 class _OutOfMemoryError(Exception):
-    """The child needs more than so many bytes, which is all it may use."""
+    """The child needs more memory than the limit, which is the argument."""
 
 
 class _Child:
     def __init__(self) -> None:
-        # Arrow's default allocators reserve far more address space than they use. The limit counts all of it.
+        # Arrow's default allocators reserve much address space, all of which counts against the limit.
         pool = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _START, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # what C libraries print when they abort
+            stderr=subprocess.DEVNULL,  # C libraries print to it when they abort
             env={**os.environ, **pool},
         )
         self._requests = cast(BinaryIO, self._process.stdin)
@@ -102,10 +102,10 @@ class _Child:
         self.owner = os.getpid()
 
     def run(self, function: Callable[..., Any], arguments: tuple[Any, ...], memory: int) -> Iterator[tuple[bytes, Any]]:
-        """Yield (kind, data) of each message until the last; an error is the last.
+        """Yield (kind, data) of each message except the last. An error is the last message.
 
         Raises:
-          EOFError, BrokenPipeError: the child has ended.
+          EOFError, BrokenPipeError: the child has exited.
           _OutOfMemoryError: the child needs more memory.
         """
         _send(self._requests, _RESULT, pickle.dumps((function, arguments, memory)))
@@ -122,7 +122,7 @@ class _Child:
             self._process.communicate()
 
     def died_of(self) -> str:
-        """Wait for the end of a process whose pipe is closed, and return the name of its signal or its exit status."""
+        """Wait for the exit of a child whose pipe is closed. Returns the signal's name or the exit status."""
         status = self._process.wait()
         return signal.Signals(-status).name if status < 0 else f"exit status {status}"
 
@@ -137,7 +137,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def _child(where: str, memory: int) -> Iterator[_Child]:
-    """An idle child or a new one. A child that failed, or whose reader stopped early, is not used again."""
+    """Yield an idle child or a new one. Kills a child that failed or whose reader stopped early."""
     with _lock:
         usable = [child for child in _idle if child.is_alive]
         child = usable.pop() if usable else _Child()
@@ -162,18 +162,18 @@ def _child(where: str, memory: int) -> Iterator[_Child]:
 
 
 def _out_of_memory(allowed: int, wanted: int, where: str) -> InfeedError:
-    """The error of a reader that may use fewer bytes than it needs, because of our limit or of the system's."""
+    """Return the error of a reader that exceeded our memory limit or that of the system."""
     if allowed >= wanted:
         return InfeedError(
-            f"reading takes more than {wanted >> 20:,} MB of memory",
+            f"reading the file takes more than {wanted >> 20:,} MB of memory",
             where=where,
-            do="write the file with smaller values, row groups or fewer columns, or raise max_row_mb (--max-row-mb)",
+            do="write smaller values, smaller row groups or fewer columns, or raise max_row_mb (--max-row-mb)",
         )
-    left = f"; the system allows {allowed >> 20:,} MB of {wanted >> 20:,}" if allowed else ""
+    left = f": the system allows {allowed >> 20:,} MB of {wanted >> 20:,}" if allowed else ""
     return InfeedError(
         f"there is not enough memory to read the file{left}",
         where=where,
-        do="end other programs, or raise the limit of the shell (ulimit -v) or of the container",
+        do="stop other programs, or raise the memory limit of the shell (ulimit -v) or of the container",
     )
 
 
@@ -201,10 +201,10 @@ def _receive(pipe: BinaryIO) -> tuple[bytes, Any]:
 
 
 def serve() -> None:
-    """The child's main loop: requests come by standard input, and messages leave by what was standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent decides
+    """Main loop of the child: read requests from stdin, and write messages to the original stdout."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints stays out of the messages
+    os.dup2(2, 1)  # keep the output of libraries out of the messages
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     started_with = 0
@@ -213,7 +213,7 @@ def serve() -> None:
             function, arguments, memory = pickle.loads(_receive(requests)[1])
         except EOFError:
             return
-        started_with = started_with or _address_space()  # with the modules that the first request imports
+        started_with = started_with or _address_space()  # includes the modules that the first request imports
         allowed = _limit_memory(started_with + memory) - started_with
         _reply(replies, function, arguments, max(1, allowed))
 
@@ -246,7 +246,7 @@ def _address_space() -> int:
 
 
 def _limit_memory(size: int) -> int:
-    """Limit this process to so many bytes, or to what the system allows if that is less, and return the limit."""
+    """Set the memory limit of this process, at most what the system allows, and return the limit."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     limit = size if most == resource.RLIM_INFINITY else min(size, most)
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))

@@ -1,6 +1,6 @@
-"""A large text input is opened by a bounded sample, spread over its files, and its tasks find where their rows begin.
+"""Open a large text input from a bounded sample. Each task finds the start of its own rows.
 
-The kinds of columns in the sample are a guess. Each task finds those of its own part, and `settling` has the input read
+The column kinds of the sample are a guess. Each task records the kinds of its own part, and `settling` reads the input
 again if they differ.
 """
 
@@ -21,18 +21,18 @@ from infeed.components.example_gen.inputs import AstrayError, BadRows, Findings
 from infeed.components.example_gen.sources import streams
 from infeed.components.example_gen.sources.streams import RowRules, Span, Stretch, TextBlock
 
-SAMPLE_BYTES = 32 << 20  # an input of no more is read whole for its types; a half is for the first rows
-_PIECES = 64  # of the sample
+SAMPLE_BYTES = 32 << 20  # smaller inputs are read whole. Half of the sample is the first rows
+_PIECES = 64  # pieces of the sample
 Part = Span | Stretch
 
 
 def is_small(found: Mapping[str | None, list[FileStat]]) -> bool:
-    """Whether the sample holds the whole input."""
+    """Return whether the sample covers the whole input."""
     return sum(file.size for file in inputs.all_files(found)) <= SAMPLE_BYTES
 
 
 def parts_of(file: FileStat, rows: Span, encoding: str, block_bytes: int) -> list[Part]:
-    """The parts of a file, for a task each; a file that is compressed or recoded cannot be cut.
+    """Return the parts of a file, one for each task. A compressed or recoded file is one part.
 
     Args:
       rows: all rows of the file.
@@ -56,10 +56,10 @@ class PartReader:
         return cls(rules, encoding, options.block_bytes, options.max_row_mb)
 
     def blocks(self, part: Part, bad_rows: BadRows) -> Iterator[TextBlock]:
-        """The blocks of a part. In the end `bad_rows.found` has its lines.
+        """Yield the blocks of a part, and then set `bad_rows.found` to its line counts.
 
         Raises:
-          AstrayError: the part begins or ends within a row.
+          AstrayError: the part starts or ends within a row.
         """
         span, before = self._span(part), None
         if isinstance(part, Stretch) and not part.is_first:
@@ -74,17 +74,17 @@ class PartReader:
         bad_rows.found = Findings(lines=lines, line=None if before else span.line)
 
     def sample(self, parts: Sequence[Part]) -> Iterator[TextBlock]:
-        """The first rows of some of the parts, at regular places."""
+        """Yield the first rows of evenly spaced parts."""
         chosen = sorted({*np.linspace(0, len(parts) - 1, _PIECES).astype(int).tolist()})
         some = replace(self, block_bytes=max(SAMPLE_BYTES // 2 // len(chosen), 1))
         for number in chosen:
-            with suppress(InfeedError, AstrayError):  # which is found again, and then with its place in the file
+            with suppress(InfeedError, AstrayError):  # the task reports the error later, with its place in the file
                 block = next(some._first_blocks(parts[number]), None)
                 if block is not None and self.rules.is_closed(block.data):
                     yield block
 
     def prefix(self, parts: Sequence[Part]) -> Iterator[TextBlock]:
-        """The first rows of the input."""
+        """Yield the first rows of the input."""
         left = SAMPLE_BYTES // 2
         for part in parts:
             for block in self._first_blocks(part):
@@ -101,6 +101,6 @@ class PartReader:
 
 
 def with_kinds(bad_rows: BadRows, kinds: Any, *, astray: bool = False) -> None:
-    """Adds the kinds of the columns to what was found in a part, once it is read."""
+    """Add column kinds to the findings of a part, once it is read."""
     if bad_rows.found is not None:
         bad_rows.found = replace(bad_rows.found, kinds=kinds, astray=astray)

@@ -1,11 +1,11 @@
-"""Bytes a bounded piece at a time: decompressed, and text as blocks of whole rows, recoded to UTF-8.
+"""Read files in bounded pieces: decompress them, recode text to UTF-8, and cut it into blocks of whole rows.
 
-A plain UTF-8 file can be read from any row on: a big one becomes several spans, for as many workers. A compressed or
-recoded file is one span. A file's first bytes tell its compression; its name does not.
+A plain UTF-8 file can be read from any row, so a large file becomes several spans for as many workers. A compressed or
+recoded file is one span. Compression is detected from the first bytes, not from the name.
 
-A file is cut after the first row that ends beyond each multiple of some bytes. A `SpanCutter` finds these rows while
-the whole file is read. A `Stretch` names the bytes alone, and the task that reads it finds the rows (`find_span`).
-Both make as many tasks of the same rows.
+A file is cut after the first row that ends beyond each multiple of the span size. `SpanCutter` finds these rows while
+the whole file is read. A `Stretch` names only byte offsets, and the task that reads it finds the rows (`find_span`).
+Both cut files at the same rows.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import AstrayError, BadRow
 
 A = TypeVar("A")
-_BLOCKS_PER_SPAN = 8  # what one worker reads at a time: small enough to share out, large enough to be worth a task
-_SHOWN_BYTES = 200  # of a bad row
-_WINDOW_BYTES = 1 << 16  # in which the first end of a row is looked for; eight times more where it does not show
-_LAST_WINDOW_BYTES = 4 << 20  # after which the best guess is taken
-_PATIENCE = 1.0  # seconds; some millionths are enough
+_BLOCKS_PER_SPAN = 8  # blocks per task: small enough to balance workers, large enough to amortize a task
+_SHOWN_BYTES = 200  # of a bad row in the report
+_WINDOW_BYTES = 1 << 16  # first search window for the end of a row. Each further window is eight times larger
+_LAST_WINDOW_BYTES = 4 << 20  # size after which the best guess is accepted
+_PATIENCE = 1.0  # seconds. Microseconds are usually enough
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BAD_COMPRESSION: tuple[Any, ...] = (EOFError, OSError, zlib.error, isal_zlib.error)
 
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes `start` to `stop` (not included; None is the end) of a decoded file; `line` is the first's, from 1."""
+    """Bytes `start` to `stop` (None: end) of a decoded file. `line` is the number of the first line, from 1."""
 
     path: str
     start: int = 0
@@ -54,10 +54,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The rows of a plain file that end beyond byte `start` and begin no later than the first of those beyond `stop`.
+    """The rows of a plain file that end beyond byte `start`, up to the first row that ends beyond byte `stop`.
 
     Attributes:
-      first: the rows of the whole file, from which the first stretch begins.
+      first: all rows of the file, where the first stretch starts.
     """
 
     first: Span
@@ -78,11 +78,12 @@ class RowRules:
     """How a format separates rows.
 
     Attributes:
-      whole: how many bytes of a piece that begins with a row are whole rows.
-      ends: the places after each row of such a piece.
-      guess: the place after the first row that ends in a piece that begins anywhere, and whether that is sure; None
-        if no row ends there. The first byte stands for the one before the piece. `ended` is whether the file ends.
-      is_closed: whether a piece that begins with a row ends with one.
+      whole: returns the number of bytes of whole rows in a piece that starts with a row.
+      ends: returns the offset after each row of such a piece.
+      guess: given a piece that starts anywhere, and whether it ends the file, returns the offset after the first row
+        end,
+        and whether that is certain. None if no row ends there. The first byte precedes the piece.
+      is_closed: whether a piece that starts with a row ends with a row.
     """
 
     whole: Callable[[bytes], int]
@@ -93,7 +94,7 @@ class RowRules:
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Whole rows of a file, as UTF-8; the last block of a span is `final`."""
+    """Whole rows of a file as UTF-8. `final` marks the last block of a span."""
 
     path: str
     data: bytes
@@ -107,12 +108,12 @@ class TextBlock:
 
 
 def check_encoding(options: Any) -> None:
-    """Raises OptionError where Python knows no such `encoding` of text, or cannot read files in it piece by piece."""
+    """Raise OptionError if Python does not know the encoding, or cannot decode it incrementally."""
     try:
-        "".encode(options.encoding)  # a codec of something else, such as base64, refuses
+        "".encode(options.encoding)  # codecs that are no text encodings, such as base64, raise an error
         _decoder(options.encoding).decode(b"", final=True)
     except (LookupError, ValueError):
-        raise refused(options, "encoding", "give one such as utf-8 or latin-1") from None
+        raise refused(options, "encoding", "use an encoding such as utf-8 or latin-1") from None
 
 
 def read_blocks(
@@ -123,15 +124,15 @@ def read_blocks(
     most_mb: int = MAX_ROW_MB,
     lines_before: Callable[[], int] | None = None,
 ) -> Iterator[TextBlock]:
-    """The rows of a span in order, in blocks of about `block_bytes`; a byte order mark is left out.
+    """Yield the rows of a span in order, in blocks of about `block_bytes`, without a byte order mark.
 
     Args:
-      whole_rows: how many bytes of a piece that begins with a row are whole rows.
-      most_mb: a row of more megabytes is an error; most often it is a quote that never closes.
-      lines_before: to be added to the number of a line in an error.
+      whole_rows: returns the number of bytes of whole rows in a piece that starts with a row.
+      most_mb: maximum size of a row. Larger rows usually come from a quote that is never closed.
+      lines_before: offset of line numbers in errors.
 
     Raises:
-      InfeedError: a file that cannot be decompressed or decoded, a row of more than `most_mb` megabytes.
+      InfeedError: the file cannot be decompressed or decoded, or a row exceeds `most_mb` megabytes.
     """
     block_bytes = min(block_bytes, most_mb << 20)
     pending, start, line = b"", span.start, span.line
@@ -147,21 +148,21 @@ def read_blocks(
         elif len(pending) > most_mb << 20:
             line += lines_before() if lines_before else 0
             raise InfeedError(
-                f"a row of more than {most_mb} MB",
+                f"a row takes more than {most_mb} MB",
                 where=f"{span.path}, line {line}",
-                do="close the quote that opens there, give the file line ends, or raise max_row_mb (--max-row-mb)",
+                do="close the quote that opens there, add line ends, or raise max_row_mb (--max-row-mb)",
             )
     if pending:
         yield TextBlock(span.path, pending, start, line, final=True)
 
 
 def whole_lines(data: bytes) -> int:
-    """`whole_rows` of formats in which a row is a line."""
+    """Implement `whole_rows` for formats with one row a line."""
     return data.rfind(b"\n") + 1
 
 
 def numbered_lines(block: TextBlock) -> Iterator[tuple[int, bytes]]:
-    """(number, content without its end) of each line; slow, for a block in which something is wrong."""
+    """Yield (number, content without line end) of each line. Slow; used for blocks with a bad row."""
     return enumerate(block.data.removesuffix(b"\n").split(b"\n"), start=block.line)
 
 
@@ -174,7 +175,7 @@ LINES = RowRules(
 
 
 def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = MAX_ROW_MB) -> list[Span]:
-    """The spans of a file in which a row is a line."""
+    """Return the spans of a file with one row a line."""
     if not is_plain(path, encoding):
         return [Span(path)]
     cutter = SpanCutter(Span(path), block_bytes, LINES)
@@ -184,12 +185,12 @@ def find_line_spans(path: str, encoding: str, block_bytes: int, most_mb: int = M
 
 
 def span_bytes(block_bytes: int) -> int:
-    """About how many bytes a task reads."""
+    """Return the approximate size of a task in bytes."""
     return _BLOCKS_PER_SPAN * block_bytes
 
 
 class SpanCutter:
-    """Finds where to cut a plain file, while its blocks go by.
+    """Finds where to cut a plain file, while its blocks are read.
 
     Args:
       rows: all rows of the file.
@@ -201,7 +202,7 @@ class SpanCutter:
         self._path, self._starts = rows.path, [(rows.start, rows.line)]
 
     def add(self, block: TextBlock) -> None:
-        """Take the next block."""
+        """Add the next block."""
         stop = block.start + len(block.data)
         if self._next >= stop:
             return
@@ -209,28 +210,28 @@ class SpanCutter:
         while self._next < stop:
             place = int(np.searchsorted(ends, self._next - block.start, side="right"))
             cut = int(ends[place]) if place < len(ends) else len(block.data)
-            cut = 0 if self._next < block.start else cut  # within the header
+            cut = 0 if self._next < block.start else cut  # inside the header
             self._starts.append((block.start + cut, block.line + count_lines(block.data[:cut])))
             self._next += self._size
 
     def spans(self) -> list[Span]:
-        """The spans, which together are all rows of the file."""
+        """Return spans that cover all rows of the file."""
         stops = [*(start for start, _ in self._starts[1:]), None]
         return [Span(self._path, start, stop, line) for (start, line), stop in zip(self._starts, stops, strict=True)]
 
 
 def stretches(rows: Span, size: int, block_bytes: int) -> list[Stretch]:
-    """A plain file of `size` bytes, cut without reading it."""
+    """Cut a plain file of `size` bytes without reading it."""
     step = span_bytes(block_bytes)
     bounds = [0, *range(step, size, step), None]
     return [Stretch(rows, start or 0, stop) for start, stop in pairwise(bounds)]
 
 
 def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
-    """The rows of a stretch; lines count from 1 unless it is the first. They are a guess, as far as `rules` guess.
+    """Return the rows of a stretch. Lines count from 1 except in the first stretch. The result may rest on guesses.
 
     Raises:
-      AstrayError: the guesses contradict one another.
+      AstrayError: the guesses contradict each other.
     """
     first = stretch.first
 
@@ -245,7 +246,7 @@ def find_span(stretch: Stretch, rules: RowRules, most_mb: int) -> Span:
 
 
 def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
-    """Where the first row begins after a byte: the same place for the stretch before and the stretch behind it."""
+    """Return the offset of the first row after a byte. Neighboring stretches get the same result."""
     with files.open_input(path) as file:
         size, file_bytes, best = _WINDOW_BYTES, file.size(), None
         while True:
@@ -260,9 +261,9 @@ def _find_row(path: str, offset: int, rules: RowRules, most_mb: int) -> int:
 
 
 def lines_before(stretch: Stretch, span: Span, rules: RowRules, block_bytes: int) -> Callable[[], int]:
-    """A function that counts the lines before a span, by reading the file up to there, once.
+    """Return a cached function that counts the lines before a span by reading the file up to there.
 
-    It raises AstrayError if the span begins within a row.
+    The function raises AstrayError if the span starts within a row.
     """
 
     @functools.cache
@@ -282,10 +283,11 @@ def lines_before(stretch: Stretch, span: Span, rules: RowRules, block_bytes: int
 
 @contextmanager
 def lending() -> Iterator[Callable[[A], A]]:
-    """Yields a function that passes an object on to a reader of Arrow's; waits in the end until Arrow is done with all.
+    """Yield a function that lends an object to an Arrow reader, and wait at the end until Arrow has released all.
 
-    Arrow lets go of what it reads on a thread of its own, some time after it has answered. A thread that frees an
-    object of Python's while the interpreter ends aborts the process.
+    Arrow releases its input on its own thread, some time after it returns. A thread that frees a Python object while
+    the
+    interpreter exits aborts the process.
     """
     watched: list[tuple[weakref.ref[Any], threading.Event]] = []
 
@@ -302,19 +304,19 @@ def lending() -> Iterator[Callable[[A], A]]:
 
 
 def is_plain(path: str, encoding: str) -> bool:
-    """Whether the bytes of a file are its text, so that reading may begin at any row."""
+    """Return whether the bytes of a file are its text, so that reading may start at any row."""
     with files.open_input(path, ahead=True) as file:
         return not _is_recoded(encoding) and not file.read(len(_ZSTD)).startswith((_GZIP, _ZSTD))
 
 
 def count_lines(data: bytes) -> int:
-    """Line ends: CR LF, LF, or CR alone in files that have no LF."""
+    """Count line ends: CR LF, LF, or CR in files without LF."""
     return data.count(b"\n") or data.count(b"\r")
 
 
 def is_utf8(data: bytes) -> bool:
     try:
-        pa.array([data], pa.large_binary()).cast(pa.large_string())  # Arrow checks without a copy
+        pa.array([data], pa.large_binary()).cast(pa.large_string())  # Arrow validates without a copy
     except pa.ArrowInvalid:
         return False
     return True
@@ -331,7 +333,7 @@ def _pieces(span: Span, encoding: str, block_bytes: int) -> Iterator[bytes]:
                 left -= len(piece)
                 yield piece
         except UnicodeError as error:
-            raise InfeedError(f"not {encoding}: {_reason(error)}", where=span.path, do="name its encoding") from error
+            raise InfeedError(f"not {encoding} text: {_reason(error)}", where=span.path, do="set encoding") from error
         except _BAD_COMPRESSION as error:
             if reader is file:
                 raise
@@ -369,14 +371,14 @@ def _reason(error: UnicodeError) -> str:
 
 
 class _Recoder:
-    """Reads text of another encoding as UTF-8; bytes that are no text in it stay, for whoever checks rows to find."""
+    """Recodes text to UTF-8. Undecodable bytes are kept, so that the check of rows finds them."""
 
     def __init__(self, file: Any, encoding: str) -> None:
         self._file, self._decoder = file, _decoder(encoding)
         self._recoded, self._ended = b"", False
 
     def read(self, size: int) -> bytes:
-        """At most `size` bytes, fewer only at the end, although as UTF-8 a text may be longer than it was."""
+        """Return `size` bytes, fewer only at the end. UTF-8 may be longer than the original."""
         while len(self._recoded) < size and not self._ended:
             piece = self._file.read(size)
             self._ended = not piece

@@ -1,7 +1,6 @@
-"""TFRecord files -> the same records in new shards: serialized bytes pass through, and no value is parsed.
+"""Importer of TFRecord files. Records are copied without parsing, and the hash of their bytes determines their split.
 
-Any number of files, gzip or not, of tf.Examples, SequenceExamples or other serialized protos. A record's split follows
-from the hash of its bytes as they are.
+Reads tf.Examples, SequenceExamples, or other serialized protos, with or without gzip.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SCHEMA = pa.schema([("record", pa.large_binary())])
 
 @dataclass(frozen=True)
 class RecordStretch:
-    """The records of a file that is not compressed which begin at byte `start` or behind, and before `stop`."""
+    """The records of an uncompressed file that start in bytes `start` to `stop`."""
 
     path: str
     start: int
@@ -37,7 +36,7 @@ class RecordStretch:
 
 
 def open_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
-    """TFRecord files; a file is a task, since a record's place in it is surely known only by walking there."""
+    """Open TFRecord files. Each file is a task, because only sequential reading finds records reliably."""
     found = inputs.find(root, patterns)
     for folder in {posixpath.dirname(file.path) for some in found.values() for file in some}:
         if listed := listed_files(folder):
@@ -48,17 +47,17 @@ def open_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions)
 
 
 def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
-    """As `open_tfrecords`, but large files that are not compressed are several tasks.
+    """Open like `open_tfrecords`, but divide large uncompressed files into several tasks.
 
-    A task looks for the first record at its place, and reads until the next task begins. If no record begins there,
-    one of them saw a record where none is, and each file is one task.
+    A task searches for the first record after its start, and reads until the next task's first record. If no record
+    starts there, a search has failed, and the input is reopened with one task for each file.
     """
     opened = open_tfrecords(root, patterns, options)
     size = streams.span_bytes(options.block_bytes)
     tasks = inputs.as_tasks(
         (task.split, replace(task.payload, piece=piece))
         for task in opened.tasks
-        for piece in _cut(task.payload.piece, task.payload.file.size, size)
+        for piece in _cut_file(task.payload.piece, task.payload.file.size, size)
     )
     if len(tasks) == len(opened.tasks):
         return opened
@@ -70,7 +69,7 @@ def open_cut_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOpti
     )
 
 
-def _cut(path: str, size: int, range_bytes: int) -> list[str | RecordStretch]:
+def _cut_file(path: str, size: int, range_bytes: int) -> list[str | RecordStretch]:
     if path.endswith(names.GZIP_SUFFIX) or size <= range_bytes:
         return [path]
     bounds = [*range(0, size, range_bytes), None]
@@ -84,15 +83,15 @@ def _no_kinds(found: Sequence[Findings]) -> None:
 def read_blocks(
     piece: str | RecordStretch, block_bytes: int, most_bytes: int, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a file, or of a range of one, in order, as batches of about `block_bytes`.
+    """Yield the records of a file or of a range, in order, in batches of about `block_bytes`.
 
     Args:
-      most_bytes: a longer record is an error.
+      most_bytes: maximum size of a record.
 
     Raises:
-      InfeedError: a file that is not what its dataset's manifest tells; a truncated or corrupt one, with the record's
-        number. It is never set aside as a bad row, since nobody can say how many records are lost behind it.
-      AstrayError: the range begins or ends within a record.
+      InfeedError: the file contradicts its dataset's manifest, or is truncated or corrupt. Corrupt files are never
+        rejected as bad rows, because the number of lost records is unknown.
+      AstrayError: the range starts or ends within a record.
     """
     del bad_rows
     path, first = (piece, True) if isinstance(piece, str) else (piece.path, piece.start == 0)
@@ -118,16 +117,16 @@ def _records(piece: RecordStretch, most_bytes: int) -> Iterator[bytes]:
     except ReadFailedError:
         raise
     except InfeedError as error:
-        for _ in records.read_records(piece.path, most_bytes):  # which raises it again, with the record's number
+        for _ in records.read_records(piece.path, most_bytes):  # raises the error again, with the record's number
             pass
         raise AstrayError from error
 
 
 def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
-    """Looks at the first record of every file.
+    """Check the first record of every file.
 
     Raises:
-      InfeedError: a record that cannot be a tf.Example, or, with `sequences`, a SequenceExample.
+      InfeedError: a record is not a tf.Example or, with `sequences`, not a SequenceExample.
     """
     name = "SequenceExample" if sequences else "tf.Example"
     pieces = [task.payload.piece for task in opened.tasks]
@@ -136,9 +135,9 @@ def check_examples(opened: OpenedSource, *, sequences: bool) -> None:
         first = next(records.read_records(path), None)
         if first is not None and not is_example(first, sequence=sequences):
             raise InfeedError(
-                f"the record is no {name}",
+                f"the record is not a {name}",
                 where=f"{path}, record 0",
-                do="set payload_format to what the records are",
+                do="set payload_format to the format of the records",
             )
 
 

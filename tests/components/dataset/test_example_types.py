@@ -63,7 +63,7 @@ def test_nothing_is_of_no_kind() -> None:
 
 @pytest.mark.parametrize("column", [pa.struct([("x", pa.int64())]), pa.time32("s"), pa.duration("s")])
 def test_a_type_without_a_place_is_refused(column: pa.DataType) -> None:
-    with pytest.raises(InfeedError, match=r"has no place in a tf\.Example"):
+    with pytest.raises(InfeedError, match=r"cannot hold"):
         example_types.kind_of(column)
 
 

@@ -52,10 +52,10 @@ def test_a_missing_file_says_who_should_have_written_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "cannot be read: Expecting property name"),
-        ("[1, 2]", "it holds a list, not an object"),
-        ("\ufffd", "cannot be read"),
-        ('{"format": 2}', "has format 2; this version reads format 1"),
+        ("{", "Expecting property name"),
+        ("[1, 2]", "a list, not an object"),
+        ("\ufffd", "cannot read the input profile"),
+        ('{"format": 2}', "has format 2"),
         ("{}", "has format None"),
         ('{"format": 1}', "strategy is missing"),
     ],
@@ -69,14 +69,14 @@ def test_a_file_that_is_no_profile(text: str, message: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epochs": []}, "there is no epoch"),
+        ({"epochs": []}, "there are no epochs"),
         ({"epochs": [(0.0, 0.0)]}, "epoch 0: seconds is 0.0"),
-        ({"epochs": [(1.0, 0.1), (float("nan"), 0.1)]}, "NaN is no JSON"),
+        ({"epochs": [(1.0, 0.1), (float("nan"), 0.1)]}, "NaN is not JSON"),
         ({"epochs": [(1.0, 1.2)]}, "epoch 0: wait_seconds is 1.2 of 1.0 seconds"),
         ({"epochs": [(1.0, -0.1)]}, "wait_seconds is -0.1"),
         ({"ceiling": -1.0}, "ceiling: examples_per_second is -1.0"),
         ({"floor": -1.0}, "ceiling: floor_seconds is -1.0"),
-        ({"replicas": None}, "cannot be read: replicas"),
+        ({"replicas": None}, "input profile: replicas"),
         ({"plan": {"tier": "stream", "reason": "", "steps": [{"name": "read"}]}}, r"plan\.steps\[0\]\.does is missing"),
     ],
 )

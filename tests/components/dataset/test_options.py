@@ -42,10 +42,10 @@ def test_uncompressed_has_no_level() -> None:
         ({"block_bytes": 10}, "at least 1024"),
         ({"on_bad_row": "skip"}, "use one of fail, reject"),
         ({"bad_row_limit": -1}, "bad_row_limit is -1"),
-        ({"columns": ()}, "name one or more"),
-        ({"columns": ("a", "b", "a")}, "each once"),
-        ({"split_by": ByLabel("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed is None"),
-        ({"balance": Balance("y"), "shuffle_seed": None}, "divided at random, but shuffle_seed is None"),
+        ({"columns": ()}, "one or more"),
+        ({"columns": ("a", "b", "a")}, "distinct"),
+        ({"split_by": ByLabel("y"), "shuffle_seed": None}, "shuffle_seed is None"),
+        ({"balance": Balance("y"), "shuffle_seed": None}, "shuffle_seed is None"),
     ],
 )
 def test_impossible_options(options: dict[str, Any], message: str) -> None:
@@ -56,5 +56,5 @@ def test_impossible_options(options: dict[str, Any], message: str) -> None:
 def test_impossible_parts() -> None:
     with pytest.raises(InfeedError, match="sampling is 'both'"):
         Balance("y", sampling="both")  # type: ignore[arg-type]
-    with pytest.raises(InfeedError, match="no columns to split by"):
+    with pytest.raises(InfeedError, match="columns is empty"):
         ByColumns(())

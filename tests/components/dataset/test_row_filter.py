@@ -56,13 +56,13 @@ def test_a_function_of_the_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fare >", "cannot read the filter"),
-        ("__import__('os').system('ls')", "cannot read the filter: `__import__"),
-        ("fare + 1 > 2", r"cannot read the filter: `fare \+ 1`"),
-        ("nobody > 1", r"(?s)does not fit: .*nobody.*columns: fare, company"),
+        ("fare >", "cannot parse the filter"),
+        ("__import__('os').system('ls')", "cannot parse the filter: `__import__"),
+        ("fare + 1 > 2", r"cannot parse the filter: `fare \+ 1`"),
+        ("nobody > 1", r"(?s)does not fit the data: .*nobody.*columns fare, company"),
         ("company > 1", "the filter does not fit"),
-        ("fare in [1, 'x']", "(?s)cannot read the filter: .*'x'"),
-        ("day > time('soon')", "`soon` is no time such as"),
+        ("fare in [1, 'x']", "(?s)cannot parse the filter: .*'x'"),
+        ("day > time('soon')", "`soon` is not a time"),
         ("fare", "4 values of type double for 4 rows"),
     ],
 )
@@ -73,7 +73,7 @@ def test_a_filter_that_cannot_be(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("depth", [101, 3_000, 100_000])
 def test_a_filter_that_is_nested_too_deep_is_an_error(depth: int) -> None:
-    with pytest.raises(InfeedError, match="cannot read the filter") as raised:
+    with pytest.raises(InfeedError, match="cannot parse the filter") as raised:
         parse("not " * depth + "a")
     assert len(raised.value.where) < 300
 

@@ -62,7 +62,7 @@ def test_files_that_disagree_are_both_named(one: pa.DataType, other: pa.DataType
 
 
 def test_a_name_that_stands_twice() -> None:
-    with pytest.raises(InfeedError, match=r"(?s)'a\.b' stands there twice.*a\.parquet"):
+    with pytest.raises(InfeedError, match=r"(?s)'a\.b' occurs twice.*a\.parquet"):
         unify(pa.schema([("a", pa.struct([("b", pa.int8())])), ("a.b", pa.int8())]))
 
 

@@ -36,11 +36,11 @@ def test_shares_are_kept_about() -> None:
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
-        ((), "give each split a name"),
-        ((("a", 1), ("a", 1)), "give each split a name of its own"),
-        ((("../a", 1),), "leave / out of their names"),
-        ((("a", 0),), "0 buckets for split 'a'"),
-        ((("a", 1 << 32), ("b", 1)), "4294967297 buckets in all"),
+        ((), "its own name"),
+        ((("a", 1), ("a", 1)), "its own name"),
+        ((("../a", 1),), "remove /"),
+        ((("a", 0),), "split 'a' has 0 buckets"),
+        ((("a", 1 << 32), ("b", 1)), "4294967297 buckets"),
     ],
 )
 def test_impossible_splits(shares: tuple[tuple[str, int], ...], message: str) -> None:

@@ -46,12 +46,12 @@ def test_a_local_runner_leaves_the_choice_open(options: list[str]) -> None:
 @pytest.mark.parametrize(
     ("changed", "place", "reason"),
     [
-        ({}, "on 8 processes", "one a core"),
-        ({"items": 3}, "on 3 processes", "as many as there are items"),
-        ({"bytes": 250_000_000}, "on 2 processes", "a process pays from 100 MB on"),
-        ({"bytes": 99_999_999}, "in this process", "a process pays from 100 MB on"),
+        ({}, "on 8 processes", "one for each core"),
+        ({"items": 3}, "on 3 processes", "one for each item"),
+        ({"bytes": 250_000_000}, "on 2 processes", "at least 100 MB of input"),
+        ({"bytes": 99_999_999}, "in this process", "at least 100 MB of input"),
         ({"memory_per_process": 20 << 30}, "on 3 processes", "each takes up to 21 GB of memory"),
-        ({"items": 0}, "in this process", "as many as there are items"),
+        ({"items": 0}, "in this process", "one for each item"),
         ({"alone": "the model is on a GPU"}, "in this process", "the model is on a GPU"),
     ],
 )
@@ -67,7 +67,7 @@ def test_as_many_processes_as_pay(
 def test_the_log_of_a_node_has_the_work_and_the_engine_where_tfx_shows_it(caplog: pytest.LogCaptureFixture) -> None:
     choose(WORK, cluster())
     assert caplog.record_tuples == [
-        (choice.__name__, logging.WARNING, "evaluates 12 files, 1.3 GB, on 8 processes: one a core")
+        (choice.__name__, logging.WARNING, "evaluates 12 files, 1.3 GB, on 8 processes: one for each core")
     ]
 
 

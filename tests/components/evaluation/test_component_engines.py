@@ -71,7 +71,7 @@ def test_a_named_runner_and_processes_evaluate_the_same_and_this_process_opens_n
     by_two = run("two", "--direct_num_workers=2")
     assert opened_data() == []
     assert "evaluates 6 files" in caplog.text
-    assert "on Beam's PortableRunner: --runner names it" in caplog.text
+    assert "on Beam's PortableRunner: --runner selects it" in caplog.text
     assert "on 2 processes" in caplog.text
     near = run("near")
     assert len(opened_data()) == 6

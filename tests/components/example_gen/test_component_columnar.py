@@ -79,7 +79,7 @@ def test_a_column_of_a_pickled_type_is_refused_and_not_run(pickled_column: Path,
 
     (tmp_path / "in").mkdir()
     shutil.copy(pickled_column / "table.parquet", tmp_path / "in")
-    with pytest.raises(InfeedError, match=r"(?s)type that Python made, and cannot be read safely.*table\.parquet"):
+    with pytest.raises(InfeedError, match=r"(?s)Python extension type.*table\.parquet"):
         execute(ParquetExampleGen(f"{tmp_path}/in"), tmp_path / "ours")
     assert not (pickled_column / "it-was-run").exists()
 

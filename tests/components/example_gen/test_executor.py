@@ -290,5 +290,5 @@ def test_a_source_of_ones_own_is_read_in_this_process(tmp_path: Path, caplog: py
     context = Lines.Context(beam_pipeline_args=["--direct_num_workers=2"])
     root = tmp_path / "out"
     execute(lambda: Lines(context), root, properties(trips(tmp_path / "in"), form=""))
-    assert "in this process: an executor of one's own reads the source" in caplog.text
+    assert "in this process: a custom executor reads the source" in caplog.text
     assert Manifest.read(str(root)).rows_read == 3 * 501

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.tfx
     [
         ({"custom_config": 1}, r"(?s)custom_config is given.*options=IngestOptions\(...\).*source="),
         ({"output_data_format": 7}, "(?s)FORMAT_TF_SEQUENCE_EXAMPLE.*ParquetExampleGen writes FORMAT_TF_EXAMPLE"),
-        ({"output_data_format": 99}, "(?s)format of records is 99.*output_data_format or payload_format"),
+        ({"output_data_format": 99}, "(?s)payload format is 99.*output_data_format or payload_format"),
         ({"output_file_format": 16}, "(?s)output_file_format is FILE_FORMAT_PARQUET.*leave it out"),
     ],
 )
@@ -33,7 +33,7 @@ def test_an_argument_that_means_something_else_here_is_refused_by_name(arguments
     [
         ("custom_executors.parquet_executor.Executor", r"write ParquetExampleGen\(...\) of infeed.components without"),
         ("custom_executors.avro_executor.Executor", r"write AvroExampleGen\(...\) of infeed.components without"),
-        ("base_example_gen_executor.BaseExampleGenExecutor", "a FileExecutor of infeed.components; an executor of TFX"),
+        ("base_example_gen_executor.BaseExampleGenExecutor", "a FileExecutor of infeed.components, or TFX"),
     ],
 )
 def test_an_executor_of_tfx_is_refused_with_the_component_to_write(executor: str, advice: str) -> None:
@@ -43,7 +43,7 @@ def test_an_executor_of_tfx_is_refused_with_the_component_to_write(executor: str
 
     spec = BeamExecutorSpec(user_code.load(f"tfx.components.example_gen.{executor}", "executor"))
     for component in (FileExampleGen, ParquetExampleGen):
-        with pytest.raises(InfeedError, match=rf"(?s)custom_executor_spec .* is no executor of infeed.*{advice}"):
+        with pytest.raises(InfeedError, match=rf"(?s)custom_executor_spec is .* not an executor of infeed.*{advice}"):
             component(input_base="/data", custom_executor_spec=spec)
 
 
@@ -52,7 +52,7 @@ def test_parquet_is_not_imported_as_records() -> None:
 
     from infeed.components import ImportExampleGen
 
-    with pytest.raises(InfeedError, match=r"(?s)FORMAT_PARQUET.*payload_format.*Parquet files are read by Parquet"):
+    with pytest.raises(InfeedError, match=r"(?s)FORMAT_PARQUET.*payload_format.*ParquetExampleGen reads"):
         ImportExampleGen(input_base="/data", payload_format=example_gen_pb2.FORMAT_PARQUET)
 
 

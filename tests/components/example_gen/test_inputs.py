@@ -136,9 +136,9 @@ def grow(path: Path) -> None:
 
 
 CHANGES: dict[str, Callable[[Path], None]] = {
-    "changed while it was read: .* bytes then": grow,
-    "changed while it was read": lambda path: os.truncate(path, path.stat().st_size // 2),
-    "removed while it was read": Path.unlink,
+    "changed during the run: from .* bytes": grow,
+    "changed during the run": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "removed during the run": Path.unlink,
     "was removed while": lambda path: (path.unlink(), os.mkfifo(path))[1],  # type: ignore[func-returns-value]
 }
 
@@ -165,7 +165,7 @@ def test_a_whole_file_that_is_removed_before_it_is_read(tmp_path: Path, kind: st
     (tmp_path / "a.png").write_bytes(b"anything")
     opened = open_source(str(tmp_path), kind, IngestOptions(), settings)
     (tmp_path / "a.png").unlink()
-    with pytest.raises(InfeedError, match=r"removed while it was read(?s:.*)a\.png"):
+    with pytest.raises(InfeedError, match=r"removed during the run(?s:.*)a\.png"):
         [list(opened.read(task.payload, bad_rows=BadRows())) for task in opened.tasks]
 
 

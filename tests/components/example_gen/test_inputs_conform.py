@@ -24,7 +24,7 @@ def test_a_row_that_does_not_fit_is_reported_and_left_out() -> None:
         BadRow(
             "a.parquet", 104, "n", f"{2**63} does not fit into a signed 64-bit integer", f'{{"n": {2**63}, "l": [1]}}'
         ),
-        BadRow("a.parquet", 105, "l", "a null inside a list", '{"n": 3, "l": [1, null]}'),
+        BadRow("a.parquet", 105, "l", "a list contains null", '{"n": 3, "l": [1, null]}'),
     )
 
 

@@ -50,14 +50,14 @@ def test_source_and_output_may_be_paths(table, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"source": None}, r"source is None(.|\n)*infeed.ingest, source\n(.|\n)*as text or a path"),
+        ({"source": None}, r"source is None(.|\n)*infeed.ingest, source\n(.|\n)*as str"),
         ({"output": ["a"]}, r"output is \['a'\](.|\n)*infeed.ingest, output\n"),
         ({"splits": ["train"]}, r"splits is \['train'\](.|\n)*names and shares"),
         ({"options": {"level": 3}}, r"options is {'level': 3}(.|\n)*give IngestOptions"),
         ({"source_options": "a"}, r"source_options is 'a'(.|\n)*names and values"),
         ({"workers": "two"}, r"workers is 'two'(.|\n)*a number of processes"),
         ({"workers": -1}, r"workers is -1(.|\n)*1 or more"),
-        ({"format": "cvs"}, r"there is no format 'cvs'(.|\n)*table.csv\n(.|\n)*use one of csv"),
+        ({"format": "cvs"}, r"format is 'cvs'(.|\n)*table.csv\n(.|\n)*use one of csv"),
     ],
     ids=str,
 )
@@ -70,7 +70,7 @@ def test_what_cannot_be_is_refused(table, tmp_path, given, said):
 def test_what_is_there_stays_unless_it_may_be_replaced(table, tmp_path):
     output = str(tmp_path / "out")
     first = ingest(table, output)
-    with pytest.raises(InfeedError, match="there is something already"):
+    with pytest.raises(InfeedError, match="OUTPUT exists"):
         ingest(table, output)
     assert ingest(table, output, overwrite=True).splits == first.splits
     with pytest.raises(InfeedError, match="source_options"):

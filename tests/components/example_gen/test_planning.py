@@ -59,7 +59,7 @@ def test_labels_are_divided_once_all_are_counted() -> None:
     ("tasks", "message"),
     [
         ([], r"(?s)no rows in the input.*a\.csv"),
-        ([task(1, rows=5, filtered=5)], r"(?s)no rows left of 5: 5 filtered out, 0 rejected.*a\.csv"),
+        ([task(1, rows=5, filtered=5)], r"(?s)none of 5 rows.*5 filtered out, 0 rejected.*a\.csv"),
         (
             [dataclasses.replace(task(1), rows=3, rejected=3, first_rejected=BAD, last_rejected=BAD)],
             r"(?s)more than 2 bad rows.*a\.csv, line 3",

@@ -103,7 +103,7 @@ def test_a_column_of_too_many_labels_stops_at_the_task_that_exceeds_the_bound(
     assert len(list(limited(tasks(3), options))) == 3
     found = limited(tasks(6), options)
     next(found)
-    with pytest.raises(InfeedError, match="more than 10 different labels") as raised:
+    with pytest.raises(InfeedError, match="more than 10 distinct labels") as raised:
         next(found)
     assert raised.value.where == "column 'id'"
 

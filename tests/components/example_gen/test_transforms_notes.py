@@ -120,7 +120,7 @@ def test_a_write_that_was_killed_on_the_way_is_not_read(one: Job, transforms: Mo
 
 def test_workers_that_write_to_a_disk_of_their_own_are_told_of(one: Job, transforms: ModuleType) -> None:
     transforms.leave_task(spilled(0), one)
-    with pytest.raises(InfeedError, match=r"only 1 of 3 results of the workers are here(.|\n)*/tasks\n(.|\n)*share"):
+    with pytest.raises(InfeedError, match=r"only 1 of 3 worker results(.|\n)*/tasks\n(.|\n)*share"):
         list(transforms.left_tasks(3, one))
 
 

@@ -193,7 +193,7 @@ def test_where_may_be_a_path_and_nothing_else(data, cache):
     folder = Path(cache).parent / "data"
     assert len(data()) == len(load(folder, cache_dir=cache)) == 10
     assert len(load(folder, cache_dir=Path(cache))) == 10
-    with pytest.raises(InfeedError, match=r"where is None(.|\n)*as text or a path"):
+    with pytest.raises(InfeedError, match=r"where is None(.|\n)*as str"):
         load(None)
     with pytest.raises(InfeedError, match=r"cache_dir is None(.|\n)*name a local folder"):
         load(folder, cache_dir=None)
@@ -240,7 +240,7 @@ def test_a_dataset_of_ours_has_one_schema_for_all_splits(write, cache, tmp_path)
     assert loaded.schema == {"f": FeatureSpec("float32", ()), "n": FeatureSpec("int64", None)}
     assert plain(loaded[:]) == {"f": [0.5, 1.5], "n": [[1], [2]]}
     (tmp_path / "data" / shard["file"]).write_bytes(b"damaged")
-    with pytest.raises(InfeedError, match="not the file that was written"):
+    with pytest.raises(InfeedError, match="the file has changed"):
         load(str(tmp_path / "data"), cache_dir=f"{cache}-other")
 
 

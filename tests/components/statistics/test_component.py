@@ -45,7 +45,7 @@ def test_splits_that_are_excluded_are_not_written(tmp_path: Path, examples: Any,
     output = run(execute, tmp_path, examples, exclude_splits=["eval"])
     assert written(output) == {"Split-train"}
     assert json.loads(output.split_names) == ["train"]
-    with pytest.raises(InfeedError, match="no split is left of train, eval"):
+    with pytest.raises(InfeedError, match="all splits are excluded: train, eval"):
         run(execute, tmp_path, examples, exclude_splits=["eval", "train"])
 
 

@@ -65,7 +65,7 @@ def test_a_named_runner_reads_the_examples_and_this_process_none(
 ) -> None:
     far = described(examples, tmp_path / "far", portable_options)
     assert opened_data() == []
-    assert re.search("describes . files, .*, on Beam's PortableRunner: --runner names it", caplog.text)
+    assert re.search("describes . files, .*, on Beam's PortableRunner: --runner selects it", caplog.text)
     forget()
     near = described(examples, tmp_path / "near", [])
     assert any("/Split-train/" in path for path in opened_data())

@@ -106,7 +106,7 @@ def test_a_named_runner_and_processes_transform_the_same_and_this_process_opens_
     by_two = transform("--direct_num_workers=2", **options)
     assert opened_data() == []
     assert "transforms 6 files" in caplog.text
-    assert "on Beam's PortableRunner: --runner names it" in caplog.text
+    assert "on Beam's PortableRunner: --runner selects it" in caplog.text
     assert "on 2 processes" in caplog.text
     near = transform(**options)
     assert differing(near, far) == []

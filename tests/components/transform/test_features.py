@@ -92,7 +92,7 @@ def test_a_bad_option_is_refused_when_built(build: Callable[[], Feature], messag
         ({"kind": "bucketize", "column": "fare"}, r"buckets is None\n  where: features\[1\]\.buckets\n"),
         ({"kind": "bucketize", "column": "fare", "buckets": 1}, r"buckets is 1\n  where: features\[1\]\.buckets\n"),
         ({"kind": "vocabulary", "column": "a", "size": True}, r"size is True\n  where: features\[1\]\.size\n"),
-        ("age", r"features\[1\] is 'age'\n  where: features\[1\]\n  do:    write a mapping there"),
+        ("age", r"features\[1\] is 'age'\n  where: features\[1\]\n  do:    use a mapping"),
     ],
 )
 def test_a_bad_description_is_refused_with_its_place(item: Any, message: str) -> None:

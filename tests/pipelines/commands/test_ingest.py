@@ -106,7 +106,7 @@ def test_files_that_lie_deeper_are_told_with_a_pattern_that_finds_them(tmp_path:
     (tmp_path / "in" / "year=2024" / "a.csv").write_text("x\n1\n")
     ended = infeed("ingest", tmp_path / "in", tmp_path / "out")
     assert ended.exit_code == 2
-    assert f"the files lie deeper: year=2024/a.csv\n  where: {tmp_path}/in" in ended.output
+    assert f"the files are in deeper folders, such as year=2024/a.csv\n  where: {tmp_path}/in" in ended.output
     assert f"'{tmp_path}/in/*/*'" in ended.output
     assert ingested(tmp_path / "in" / "*" / "*", tmp_path)["rows_read"] == 1
 
@@ -165,8 +165,8 @@ def test_rows_without_a_required_value_are_set_aside_and_counted(tmp_path: Path)
         (["{trips}", "out", "--split-by", "user", "--split-label", "label"], "split by columns and by label"),
         (["{trips}", "out", "--set", "delimiter"], "no value in 'delimiter'"),
         (["{trips}", "out", "--set", "delimeter=;"], "no setting 'delimeter'"),
-        (["{trips}", "{trips}"], "'trips.csv' lies there, which is no part of a dataset"),
-        (["{trips}", "{trips}", "--overwrite"], "'trips.csv' lies there, which is no part of a dataset"),
+        (["{trips}", "{trips}"], "'trips.csv', which is not part of a dataset"),
+        (["{trips}", "{trips}", "--overwrite"], "'trips.csv', which is not part of a dataset"),
         (["{trips}", "{trips}/trips.csv", "--overwrite"], "is a file, not a folder"),
         (["{trips}", "/dev/null/out"], "'/dev/null' is a device or a pipe"),
         (["{trips}", "out", "--cut", "2020-01-05"], "--cut without --split-time"),
@@ -286,7 +286,7 @@ ingest.unfinished = meanwhile
 def test_a_dataset_that_is_finished_between_check_and_lock_is_not_replaced(trips: Path, tmp_path: Path) -> None:
     process = start(trips, tmp_path / "out", before=FINISH_MEANWHILE)
     _, told = process.communicate(timeout=120)
-    assert (process.returncode, "there is something already" in told) == (2, True), told
+    assert (process.returncode, "OUTPUT exists" in told) == (2, True), told
     assert sum(len(read(tmp_path / "out", split)) for split in ("train", "eval")) == 200
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
@@ -345,7 +345,7 @@ def test_killed_while_it_replaces_a_dataset_that_or_the_new_one_is_there_or_come
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
     assert name() == seen
-    assert "there is something already" in infeed("ingest", trips, tmp_path / "out").output  # not replaced unasked
+    assert "OUTPUT exists" in infeed("ingest", trips, tmp_path / "out").output  # not replaced unasked
     assert name() == (seen or "old")
     assert sum(len(read(tmp_path / "out", split)) for split in ("train", "eval")) == 200
     ingested(trips, tmp_path, "--overwrite")
@@ -357,7 +357,7 @@ def test_no_room_left_is_told_and_nothing_is_kept(trips: Path, tmp_path: Path) -
     process = start(trips, tmp_path / "out", "--compression", "none", before=limit)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert told.startswith("error: no room left to write: File too large\n  where: ")
+    assert told.startswith("error: cannot write: File too large\n  where: ")
     assert os.listdir(tmp_path) == ["in"]
 
 
@@ -387,7 +387,7 @@ def test_a_dask_cluster_writes_the_same_and_says_what_is_wrong(trips: Path, tmp_
         refused = infeed("ingest", trips, tmp_path / "bad", *on_dask)
     assert ended.exit_code == 0, ended.output
     assert json.loads(ended.output)["manifest"] == here
-    assert (refused.exit_code, "1 cells where the header names 2" in refused.output) == (2, True), refused.output
+    assert (refused.exit_code, "1 cells, but the header has 2" in refused.output) == (2, True), refused.output
     assert sorted(os.listdir(tmp_path)) == ["dask", "in", "out"]
 
 
@@ -402,6 +402,6 @@ def test_a_mistake_on_a_beam_worker_is_told_in_its_own_words(trips: Path, tmp_pa
     assert process.returncode == 2
     assert told == (  # no traceback, and nothing else that Beam writes
         f"error: more than 0 bad rows\n  where: the last at {trips}, line 202\n"
-        "  do:    mend the input, check the options of its format, or raise bad_row_limit: --bad-row-limit 10\n"
+        "  do:    correct the input, check the format's options, or raise bad_row_limit: --bad-row-limit 10\n"
     )
     assert os.listdir(tmp_path) == ["in"]

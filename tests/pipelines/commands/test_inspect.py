@@ -126,7 +126,7 @@ def test_a_manifest_that_leads_out_of_the_dataset_shows_nothing_of_what_lies_the
     (table.parent / "secret").write_text("the secret")
     ended = CliRunner().invoke(main, ["inspect", str(table)])
     assert ended.exit_code == 2
-    assert "'../secret' is no file in the folder of its split" in ended.output
+    assert "'../secret' is not a file in the folder of its split" in ended.output
     assert "the secret" not in ended.output
 
 
@@ -139,7 +139,7 @@ def test_a_shard_of_another_dataset_is_told_and_not_shown(table: Path) -> None:
     (table.parent / "theirs" / shard).replace(table.parent / "ours" / shard)
     ended = CliRunner().invoke(main, ["inspect", str(table.parent / "ours")])
     assert ended.exit_code == 2
-    assert "not the file that was written: checksum" in ended.output
+    assert "the file has changed: checksum" in ended.output
     assert "theirs" not in ended.output
 
 

@@ -122,8 +122,8 @@ WRONG: dict[str, tuple[Any, str]] = {
         {"resources": {"Trainer": {"tolerations": "gpu"}}},
         r"tolerations is 'gpu'(.|\n)*write a list",
     ),
-    "no nodes": ({"resources": "many"}, r"resources is 'many'(.|\n)*write a mapping there"),
-    "no mapping": ("gs://bucket", r"'gs://bucket' holds no settings"),
+    "no nodes": ({"resources": "many"}, r"resources is 'many'(.|\n)*use a mapping"),
+    "no mapping": ("gs://bucket", r"'gs://bucket' is not a mapping of settings"),
     "project": ({"vertex": {"region": "r"}}, r"the setting 'project' is missing\n  where: deploy\.vertex"),
     "training": (
         {"vertex": {"project": "p", "region": "r", "training": {"machine": "m", "replicas": 0}}},

@@ -107,7 +107,7 @@ def test_rows_that_cannot_be_answered_are_told_and_the_others_are_answered(of_ta
     assert asked(of_table, tmp_path / "t.csv") == {
         "t.csv, row 1": 111.0,
         "t.csv, row 2": "column 'x': 'abc' is not a number",
-        "t.csv, row 3": "line 4: 2 cells where the header names 3; is ',' the delimiter?",
+        "t.csv, row 3": "line 4: 2 cells, but the header has 3. Is ',' the delimiter?",
         "t.csv, row 4": 123.0,  # 1.5 is rounded
         "t.csv, row 5": 14.0,
         "t.csv, row 6": 315.0,

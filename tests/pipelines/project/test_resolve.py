@@ -146,17 +146,17 @@ def test_each_data_set_gets_a_pipeline_of_its_own(project):
         ("augment: {shift: -1}\nnormalise: {mean: 0.5, std: 0.5}", r"shift is -1\n  where: augment\.shift\n"),
         ("blessing: features.py:threshold", "there is no file .*features.py"),
         ("label: {", "not valid YAML"),
-        ("train: 5", r"train is 5\n  where: .*config\.yaml, train\n  do:    write a mapping there"),
-        ("train: {epochs: ten}", r"epochs is 'ten'\n  where: train\.epochs\n  do:    write a whole number there"),
+        ("train: 5", r"train is 5\n  where: .*config\.yaml, train\n  do:    use a mapping"),
+        ("train: {epochs: ten}", r"epochs is 'ten'\n  where: train\.epochs\n  do:    use an integer"),
         ("train: {batch_size: big}", r"batch_size is 'big'\n  where: train\.batch_size"),
         ("augment: {shft: 1}\nnormalise: {}", r"no setting 'shft'; did you mean 'shift'\?\n  where: augment\n"),
         ("normalise: {men: 1}", r"no setting 'men'; did you mean 'mean'\?\n  where: normalise\n"),
         ("hparams: [1]", r"hparams is \[1\]\n  where: train\.hparams"),
-        ("blessing: 0.9", r"0\.9 holds no settings\n  where: blessing"),
+        ("blessing: 0.9", r"0\.9 is not a mapping of settings\n  where: blessing"),
         ("blessing: {bond: 0.9}", "there is no setting 'bond'; did you mean 'bound'"),
         ("blessing: {metric: f2}", r"metric is 'f2'(.|\n)*use one of accuracy, auc"),
         ("max_wait_fraction: 5", "max_wait_fraction is 5(.|\n)*from 0 to 1"),
-        ("beam_pipeline_args: --runner=DirectRunner", "beam_pipeline_args is '--runner(.|\n)*write a list there"),
+        ("beam_pipeline_args: --runner=DirectRunner", "beam_pipeline_args is '--runner(.|\n)*use a list"),
         ("lable: y", "there is no setting 'lable'; did you mean 'label'"),
         ("deploy: {resources: {Trainer: {cpu: 4x}}}", r"cpu is '4x'\n  where: .*, deploy\.resources\.Trainer\.cpu\n"),
         ("deploy: {vertex: {project: p}}", r"'region' is missing\n  where: .*config\.yaml, deploy\.vertex"),
@@ -171,7 +171,7 @@ def test_a_wrong_setting_is_told_before_anything_starts(project, line, message):
 @pytest.mark.parametrize(
     ("given", "instead", "message"),
     [
-        ("model.py:build_model", "model.py:build", "defines no function 'build'(.|\n)*it defines build_model"),
+        ("model.py:build_model", "model.py:build", "defines no function 'build'(.|\n)*build_model"),
         ("model.py:build_model", "net.py:build_model", "there is no file .*net.py"),
         ("features: [", "features: 3  # [", r"features is 3(.|\n)*write a list of features there"),
         ("column: x}", "column: xx}", "no column 'xx' in the data; did you mean 'x'"),
@@ -330,7 +330,7 @@ def test_the_kind_of_table_is_told_from_the_names_of_other_data(project):
 
 def test_a_wrong_delimiter_is_told_before_the_rows_that_it_breaks(project):
     (project / "data.csv").write_text("x;y\n" + "1,5;no\n2,5;yes\n" * 10)
-    with pytest.raises(InfeedError, match=r"a single column named 'x;y'(.|\n)*data.csv, line 1"):
+    with pytest.raises(InfeedError, match=r"named 'x;y'(.|\n)*data.csv, line 1"):
         resolved(project)
 
 
@@ -358,7 +358,7 @@ def test_a_boolean_label_keeps_its_words(project):
 @pytest.mark.parametrize("sign", [";", "\t"])
 def test_another_delimiter(project, sign):
     (project / "data.csv").write_text(f"x{sign}y\n" + f"1{sign}no\n2{sign}yes\n" * 10)
-    with pytest.raises(InfeedError, match=r"a single column named(.|\n)*--delimiter "):
+    with pytest.raises(InfeedError, match=r"only column is named(.|\n)*--delimiter "):
         resolved(project)
     assert resolved(project, source_options={"delimiter": sign}).source_options["delimiter"] == sign
 
@@ -399,7 +399,7 @@ def test_a_wrong_delimiter_is_reported_at_its_short_form(project):
 
 
 def test_a_wrong_option_of_the_command_line_is_reported_as_one(project):
-    with pytest.raises(InfeedError, match=r"header is 3\n  where: --set header\n.*--set takes JSON"):
+    with pytest.raises(InfeedError, match=r"header is 3\n  where: --set header\n.*--set accepts JSON"):
         resolved(project, source_options={"header": 3})
 
 

@@ -53,7 +53,7 @@ def test_where_they_show_nothing_it_is_as_it_was(tmp_path: Path) -> None:
         (["a.csv"], "images", r"this is a table \(csv\), and pictures are meant(.|\n)*infeed run tabular --data"),
         (["a.tfrecord"], "csv", "does not read tfrecord(.|\n)*in Python"),
         (["a.csv", "b.jsonl"], "csv", "files of several formats"),
-        (["a.xlsx"], "csv", ".xlsx files are not read"),
+        (["a.xlsx"], "csv", ".xlsx files are not supported"),
     ],
 )
 def test_data_of_another_kind_is_told(tmp_path: Path, names: list[str], source: Source, message: str) -> None:

@@ -173,7 +173,7 @@ def test_a_folder_of_files_is_one_table(tmp_path):
     ("rows", "label", "task", "message"),
     [
         ([("x", "y"), (1, 2)], "z", None, "there is no column 'z' to learn(.|\n)*--label(.|\n)*'x', 'y'"),
-        ([("x", "y")], "y", None, "a CSV with no rows"),
+        ([("x", "y")], "y", None, "the CSV file has no rows"),
         ([("x", "y"), (1, ""), (2, 3)], "y", None, "1 of 2 rows have no label(.|\n)*column 'y'"),
         ([("x", "y"), (1, 5), (2, 5)], "y", None, "every row has the same label"),
         ([("x", "y"), (1, "a"), (2, "b")], "y", "regression", "a text cannot be a quantity"),

@@ -1,1 +1,1 @@
-"""CSV files -> typed record batches."""
+"""Reader of CSV files."""

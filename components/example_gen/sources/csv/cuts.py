@@ -1,9 +1,9 @@
-"""Where a row of a CSV begins behind any byte of it, guessed from some kilobytes, so that a file is cut unread.
+"""Guess the start of a CSV row after any byte, from some kilobytes, so that a file is cut without reading it.
 
-A line end may lie inside quotes, and only all bytes before it tell. So both are tried, that the bytes begin inside of
-quotes and outside, and the reading whose rows have as many cells as the header is taken. The task before ends where the
-next one begins: if it finds itself inside of quotes there, the guess was wrong. The first task begins where the header
-ends, so once no task finds that, all began right.
+A line end may lie inside quotes, which only the bytes before it determine. So both states are tried, inside and
+outside quotes, and the state whose rows match the header's number of cells is chosen. Each task ends where the next
+begins: if a task finds itself inside quotes there, the guess was wrong. The first task starts after the header, so if
+no task finds an error, all guesses were right.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from infeed.components.example_gen.sources.csv.rows import (
 )
 from infeed.components.example_gen.sources.streams import RowRules
 
-_NO_SIGN = b"x"  # in place of a byte that begins no cell
+_NO_SIGN = b"x"  # placeholder for a byte that does not start a cell
 
 
 def rules_of(options: CsvOptions, columns: int) -> RowRules:
-    """How rows of so many columns are separated."""
+    """Return the row rules of a CSV file with so many columns."""
     return RowRules(
         whole=partial(whole_rows, options=options),
         ends=partial(row_ends, options=options),
@@ -35,13 +35,13 @@ def rules_of(options: CsvOptions, columns: int) -> RowRules:
 
 
 def is_closed(data: bytes, options: CsvOptions) -> bool:
-    """Whether `data`, which begins with a row, ends with one."""
+    """Return whether `data`, which starts with a row, ends with a row."""
     return data.endswith((b"\n", b"\r")) and len(find_toggles(data, options)) % 2 == 0
 
 
 @dataclass(frozen=True, order=True)
 class _Reading:
-    """One of the two readings of some bytes: the share of its rows that are odd, and where its first row ends."""
+    """One of the two interpretations of some bytes: the share of odd rows, and the end of the first row."""
 
     odd: float
     inside: bool
@@ -54,7 +54,7 @@ def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple
     tried = [(before if begins_cell else _NO_SIGN) + text]
     if options.quote is not None and (quote := options.quote.encode()) in text:
         tried.append(quote + text)
-        if before == quote == text[:1]:  # the halves of a doubled one
+        if before == quote == text[:1]:  # the halves of a doubled quote
             tried.append(quote + _NO_SIGN + text[1:])
     readings = [_read(one, ended, options, columns, number > 0) for number, one in enumerate(tried)]
     best = min((one for one in readings if one is not None), default=None)
@@ -64,7 +64,7 @@ def _guess(data: bytes, ended: bool, options: CsvOptions, columns: int) -> tuple
 
 
 def _read(data: bytes, ended: bool, options: CsvOptions, columns: int, inside: bool) -> _Reading | None:
-    """The reading of `data` whose first byte is the context; None if no row ends in it."""
+    """Interpret `data`, whose first byte is the context. Returns None if no row ends in it."""
     ends = row_ends(data, options)
     ends = ends[(ends > 1) & (ends < len(data) if not ended else True)]  # a CR at the very end may be half of a CR LF
     if not len(ends):

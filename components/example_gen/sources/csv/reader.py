@@ -1,8 +1,8 @@
-"""CSV files -> typed record batches.
+"""Reader of CSV files.
 
-The type of a column is given, or found over the whole input. `open_csv` reads the input for that, in one pass that also
-finds where rows begin. `open_sampled_csv` takes the types of a sample, and each task checks them while it reads. A cell
-that stands for "no value" is a null.
+Column types are given, or inferred over the whole input. `open_csv` reads the input once to infer types and to find
+row starts. `open_sampled_csv` infers types from a sample, which each task verifies while it reads. Cells listed in
+`nulls` are null.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from infeed.components.example_gen.sources.sampling import Part, PartReader, is_
 from infeed.components.example_gen.sources.streams import Span, SpanCutter, TextBlock
 
 _STRICT = IngestOptions()
-_HEADER_BYTES = 1 << 16  # enough for nearly every header; a longer one is read on
+_HEADER_BYTES = 1 << 16  # long enough for nearly every header. Longer headers are read on
 _INDEX = "Unnamed: 0"
 _OTHER_DELIMITERS = ",;\t|"
 _HEADER = "put the column names in the first line"
@@ -57,7 +57,7 @@ _WORDS = {arrow: word for word, arrow in GIVEN.items()}
 
 @dataclass(frozen=True)
 class CsvHeader:
-    """Column names, and the rows below them."""
+    """Column names, and the span of the rows below them."""
 
     names: tuple[str, ...]
     rows: Span
@@ -65,20 +65,20 @@ class CsvHeader:
 
 @dataclass(frozen=True)
 class Scan:
-    """What one pass over a file found: the kind of each column without a given type, the rows, and where to cut."""
+    """The result of reading one file: column kinds, number of rows, spans, and the first bad row."""
 
     path: str
     names: tuple[str, ...]
     kinds: dict[str, CellKind]
     rows: int
     spans: tuple[Span, ...]
-    bad: tuple[BadRow, ...] = ()  # the first one
+    bad: tuple[BadRow, ...] = ()
 
 
 def open_csv(
     root: str, patterns: inputs.Patterns, options: IngestOptions, csv_options: CsvOptions | None = None
 ) -> OpenedSource:
-    """CSV files with the same columns."""
+    """Open CSV files with equal columns."""
     csv_options = csv_options or CsvOptions()
     found = inputs.find(root, patterns)
     scans = inputs.look(found, lambda path: scan(path, csv_options, options))
@@ -89,7 +89,7 @@ def open_csv(
 
 
 def scan(path: str, options: CsvOptions, ingest: IngestOptions = _STRICT) -> Scan:
-    """One pass over one file, holding one block at a time. Rows that `ingest` would reject count for nothing."""
+    """Read one file block by block. Rows that `ingest` would reject are ignored."""
     bad_rows = BadRows(ingest.on_bad_row, sys.maxsize)
     header = read_header(path, options)
     _check_delimiter(header.names, options, path)
@@ -115,31 +115,33 @@ def scan(path: str, options: CsvOptions, ingest: IngestOptions = _STRICT) -> Sca
 
 
 def merge_scans(scans: Iterable[Scan], options: CsvOptions) -> pa.Schema:
-    """int64, float64, string or null (an always empty column) for each column, over all files.
+    """Return a schema of int64, float64, string, or null (always empty) columns, over all files.
 
     Raises:
-      InfeedError: no rows, files with different headers, or a type that is given for a column that there is not.
+      InfeedError: there are no rows, headers differ, or a type is given for an unknown column.
     """
     found = sorted(scans, key=lambda one: one.path)
     if not any(one.rows for one in found):
         inputs.check_any_good([row for one in found for row in one.bad])
         where = ", ".join(one.path for one in found[:3]) or "no file"
-        raise InfeedError("a CSV with no rows", where=where, do="give a file with a header line and at least one row")
+        raise InfeedError(
+            "the CSV file has no rows", where=where, do="use a file with a header line and at least one row"
+        )
     names = check_headers([(one.path, one.names) for one in found], options)
     return _schema({name: max(one.kinds[name] for one in found) for name in found[0].kinds}, names, options)
 
 
 def check_headers(headers: Sequence[tuple[str, tuple[str, ...]]], options: CsvOptions) -> tuple[str, ...]:
-    """The column names of all files, given those of each path.
+    """Return the column names, given those of each file.
 
     Raises:
-      InfeedError: files with different headers, or a type that is given for a column that there is not.
+      InfeedError: headers differ, or a type is given for an unknown column.
     """
     first, names = headers[0]
     for path, others in headers[1:]:
         if others != names:
             raise InfeedError(
-                f"columns {_names(others)} differ from {_names(names)} in {first}",
+                f"columns {_first_names(others)} differ from {_first_names(names)} in {first}",
                 where=f"{path}, line 1",
                 do="give all files the same header",
             )
@@ -147,7 +149,7 @@ def check_headers(headers: Sequence[tuple[str, tuple[str, ...]]], options: CsvOp
     unknown = sorted(set(types) - set(names))
     if unknown:
         where = "types" if unknown[0] in options.types else "numbers"
-        raise InfeedError(f"no column {unknown[0]!r}", where=where, do=f"name one of {_names(names)}")
+        raise InfeedError(f"there is no column {unknown[0]!r}", where=where, do=f"use one of {_first_names(names)}")
     return names
 
 
@@ -159,19 +161,19 @@ def _schema(kinds: Mapping[str, CellKind], names: Sequence[str], options: CsvOpt
 def read_span(
     span: Span, schema: pa.Schema, options: CsvOptions, ingest: IngestOptions, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a file in order, as batches of about `block_bytes` of text, with the types of `schema`.
+    """Yield the rows of a span in order, in batches of about `block_bytes` of text, with the types of `schema`.
 
-    Rows that are no rows of `schema` are reported.
+    Rows that do not fit the schema are reported as bad rows.
     """
     for block in _read(span, options, ingest.block_bytes, ingest.max_row_mb):
         yield _convert(parse_rows(block, schema.names, options, bad_rows), schema, options, bad_rows)
 
 
 def read_header(path: str, options: CsvOptions) -> CsvHeader:
-    """The column names, as given or in the first line that is not blank.
+    """Return the column names, as given or from the first line that is not blank.
 
     Raises:
-      InfeedError: an empty file, an empty or repeated name, a line of numbers where the names should be.
+      InfeedError: the file is empty, a name is empty or repeated, or the first line consists of numbers.
     """
     if not options.header and options.names:
         _check_names(options.names, "names")
@@ -179,13 +181,13 @@ def read_header(path: str, options: CsvOptions) -> CsvHeader:
     first = next(_read(Span(path), options, _HEADER_BYTES), TextBlock(path, b"", 0, 1, final=True))
     bounds = row_starts(first.data, options) if first.data else np.zeros(1, np.int64)
     if len(bounds) < 2:
-        raise InfeedError("an empty CSV: no header line", where=f"{path}, line 1", do=_HEADER)
+        raise InfeedError("the CSV file is empty: no header line", where=f"{path}, line 1", do=_HEADER)
     found = _with_index(_cells(first.data[bounds[0] : bounds[1]], options, path))
     if not options.names:
         _check_header(found, f"{path}, line 1")
     elif len(found) != len(options.names):
         raise InfeedError(
-            f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name every column"
+            f"{len(options.names)} names for {len(found)} columns", where=f"{path}, line 1", do="name all columns"
         )
     line = first.line + streams.count_lines(first.data[: bounds[1]])
     return CsvHeader(options.names or tuple(found), Span(path, first.start + int(bounds[1]), None, line))
@@ -198,7 +200,7 @@ def _read(span: Span, options: CsvOptions, block_bytes: int, max_row_mb: int = M
 def _widen(
     kinds: dict[str, CellKind], block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows
 ) -> int:
-    """Makes each column's kind hold a block's cells as well; the number of rows."""
+    """Widen each column's kind to hold the cells of a block, and return the number of rows."""
     undecided = [name for name, kind in kinds.items() if kind < CellKind.TEXT] or names[:1]
     text = parse_rows(block, names, options, bad_rows, undecided)
     for name, column in zip(undecided, text.columns.columns, strict=True):
@@ -214,7 +216,7 @@ def open_sampled_csv(
     csv_options: CsvOptions | None = None,
     known: Mapping[str, int] | None = None,
 ) -> OpenedSource:
-    """As `open_csv`, but of a large input the types are those of a sample, or of the kinds that are known."""
+    """Open like `open_csv`, but infer the types of a large input from a sample or from known kinds."""
     csv_options = csv_options or CsvOptions()
     found = inputs.find(root, patterns)
     if is_small(found):
@@ -271,14 +273,14 @@ def read_part(
     *,
     bad_rows: BadRows,
 ) -> Iterator[pa.RecordBatch]:
-    """As `read_span`, as long as `kinds` hold the cells of the columns without a given type; then nothing more.
+    """Yield rows like `read_span` while `kinds` hold the cells, and then only collect kinds.
 
-    `bad_rows.found` has the narrowest kinds that hold all cells of the part.
+    `bad_rows.found` gets the narrowest kinds that hold all cells of the part.
     """
     found = dict.fromkeys(kinds, CellKind.EMPTY)
     fits = True
     for block in reader.blocks(part, bad_rows):
-        if block.final and _is_last(part):
+        if block.final and part.stop is None:  # the end of the file
             check_closed(block, options, bad_rows.lines_before)
         if not fits:
             _widen(found, block, schema.names, options, bad_rows)
@@ -287,18 +289,14 @@ def read_part(
         values = dict[str, pa.Array]()
         for name, column in zip(schema.names, rows.columns.columns, strict=True):
             if name in kinds:
-                values[name], found[name] = _found(name, column, kinds[name], found[name], options)
+                values[name], found[name] = _convert_and_infer(name, column, kinds[name], found[name], options)
         fits = all(found[name] <= kinds[name] for name in kinds)
         if fits:
             yield _convert(rows, schema, options, bad_rows, values)
     sampling.with_kinds(bad_rows, [int(kind) for kind in found.values()])
 
 
-def _is_last(part: Part) -> bool:
-    return part.stop is None
-
-
-def _found(
+def _convert_and_infer(
     name: str, column: pa.StringArray, wanted: CellKind, known: CellKind, options: CsvOptions
 ) -> tuple[pa.Array, CellKind]:
     if wanted == known == CellKind.TEXT:
@@ -314,7 +312,7 @@ def _convert(
     bad_rows: BadRows,
     converted: Mapping[str, pa.Array] | None = None,
 ) -> pa.RecordBatch:
-    """The rows without those whose cells are no values of their columns; some columns may be `converted` already."""
+    """Convert cells, and drop rows with invalid cells. `converted` holds columns that are already converted."""
     arrays: list[pa.Array] = []
     unfit: dict[int, tuple[str, str]] = {}
     for column, field in zip(rows.columns.columns, schema, strict=True):
@@ -327,13 +325,13 @@ def _convert(
         example = options.numbers.get(field.name)
         for place in places:
             cell = column[place].as_py()
-            reason = not_a_number(cell, example) if example else f"{cell!r} is no {_WORDS[field.type]}"
+            reason = not_a_number(cell, example) if example else f"{cell!r} is not of type {_WORDS[field.type]}"
             unfit.setdefault(place, (field.name, reason))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return _without(batch, unfit, rows, options, bad_rows) if unfit else batch
+    return _drop_unfit_rows(batch, unfit, rows, options, bad_rows) if unfit else batch
 
 
-def _without(
+def _drop_unfit_rows(
     batch: pa.RecordBatch, unfit: dict[int, tuple[str, str]], rows: TextRows, options: CsvOptions, bad_rows: BadRows
 ) -> pa.RecordBatch:
     places = sorted(unfit)
@@ -348,7 +346,7 @@ def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
         raise InfeedError(
             f"not {options.encoding} text: {row[:40]!r}",
             where=f"{path}, line 1",
-            do="name the encoding of the file, such as --set encoding=latin-1",
+            do="set the encoding of the file, such as --set encoding=latin-1",
         )
     quoting = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
     reader = csv.reader(io.StringIO(row.decode(), newline=""), delimiter=options.delimiter, **quoting)
@@ -361,21 +359,21 @@ def _cells(row: bytes, options: CsvOptions, path: str) -> list[str]:
 def _check_header(header: list[str], where: str) -> None:
     if all(kind_of_cell(name.encode()) < CellKind.TEXT for name in header):
         raise InfeedError(
-            f"no header line: {_names(header)} are numbers",
+            f"no header line: {_first_names(header)} are numbers",
             where=where,
-            do=f"{_HEADER}, or give CsvOptions(header=False, names=...): {without_header(len(header))}",
+            do=f"{_HEADER}, or use CsvOptions(header=False, names=...): {without_header(len(header))}",
         )
     _check_names(header, where)
 
 
 def without_header(columns: int) -> str:
-    """The flags that read the first line as data, with as many names as there are columns."""
+    """Return the flags that read the first line as data and name the columns."""
     names = [f"c{number}" for number in range(1, columns + 1)]
     return f"--set header=false --set {shlex.quote(f'names={json.dumps(names)}')}"
 
 
 def _with_index(header: list[str]) -> list[str]:
-    """pandas writes its index without a name, and gives it this one when it reads it back."""
+    """Name an unnamed first column as pandas names it, since pandas writes its index without a name."""
     first, *others = header
     return [_INDEX, *others] if not first and others and _INDEX not in others else header
 
@@ -384,26 +382,26 @@ def _check_names(names: Sequence[str], where: str) -> None:
     if not all(names):
         raise InfeedError(f"column {names.index('') + 1} has no name", where=where, do="give every column a name")
     odd = next((number for number, name in enumerate(names, start=1) if "\0" in name), None)
-    if odd is not None:  # the csv module of Python 3.10 refuses it, that of 3.11 does not
-        raise InfeedError(f"the name of column {odd} holds a NUL", where=where, do=_HEADER)
+    if odd is not None:  # the csv module of Python 3.10 rejects it, that of 3.11 does not
+        raise InfeedError(f"the name of column {odd} contains a NUL", where=where, do=_HEADER)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise InfeedError(f"column {twice[0]!r} stands there twice", where=where, do="give each column its own name")
+        raise InfeedError(f"column {twice[0]!r} occurs twice", where=where, do="give each column its own name")
 
 
 def _check_delimiter(names: Sequence[str], options: CsvOptions, path: str) -> None:
-    """Before the rows are read, of which the first would be told to be bad."""
+    """Check the header before reading rows, so that a header error is not reported as a bad first row."""
     if len(names) > 1 or options.names:
         return
     for sign in _OTHER_DELIMITERS:
         if sign != options.delimiter and sign in names[0]:
             shown = "tab" if sign == "\t" else sign
             raise InfeedError(
-                f"a single column named {names[0]!r}",
+                f"the only column is named {names[0]!r}",
                 where=f"{path}, line 1",
-                do=f"give CsvOptions(delimiter={shown!r}), --delimiter {shown!r}, or names= where that is its name",
+                do=f"use --delimiter {shown!r}, CsvOptions(delimiter={shown!r}), or confirm the name by names=",
             )
 
 
-def _names(names: Iterable[str]) -> str:
+def _first_names(names: Iterable[str]) -> str:
     return ", ".join(list(names)[:5])

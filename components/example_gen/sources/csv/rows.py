@@ -1,4 +1,4 @@
-"""How CSV files are written; where their rows begin and end, quotes counted; and rows as one column of text a name."""
+"""Options of the CSV reader, the boundaries of rows and quotes, and the parsing of rows to text columns."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, N
 from infeed.components.example_gen.sources.streams import TextBlock, check_encoding, count_lines, is_utf8, lending
 
 _NO_SIGN = '"\r\n'
-_TAB = ("\\t", "tab", "$'\\t'", "$\\t")  # as people write it in a shell or a file
+_TAB = ("\\t", "tab", "$'\\t'", "$\\t")  # spellings of a tab in shells and files
 Ints = npt.NDArray[np.int64]
 _LF, _CR = ord("\n"), ord("\r")
 
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How the files are written; their content tells whether they are compressed (gzip, zstd).
+    """Options of the CSV reader. Compression (gzip, zstd) is detected from the content.
 
     Attributes:
-      delimiter: one ASCII character; "tab" is a tab.
-      quote: the character around cells that hold delimiters or line breaks, doubled inside them; None where quotes are
-        text like any other.
-      header: whether the first line holds names.
-      names: of the columns, in order; needed where there is no header line, instead of it where there is one.
-      nulls: cells that mean "no value".
-      types: "int", "float" or "bytes" for some columns; those of the others are found over the whole input.
-      thousands: sign between groups of three digits in all columns of numbers, such as ","; None for none.
-      decimal: sign before the decimals in all columns of numbers.
-      numbers: an example of how the numbers of a column are written, by column, such as {"price": "$1,234.5"}. The
-        unit is dropped. A cell of another format makes its row a bad row. None leaves a column as it is.
-      encoding: any that Python knows. A file that is not UTF-8 is read by one worker.
+      delimiter: field delimiter, one ASCII character, for example ';' or 'tab'.
+      quote: quote character, doubled inside quoted cells. None treats quotes as text.
+      header: whether the first line holds column names.
+      names: column names in order. Required without a header line, and replaces an existing one.
+      nulls: cells that mean null.
+      types: types of columns, "int", "float" or "bytes". Types of other columns are inferred over the whole input.
+      thousands: thousands separator in all columns of numbers, such as ",". None for none.
+      decimal: decimal separator in all columns of numbers.
+      numbers: number format of columns by example, such as {"price": "$1,234.5"}. The unit is dropped. A row with a
+        cell
+        of another format is a bad row. None leaves a column unchanged.
+      encoding: any text encoding of Python. One worker reads a file that is not UTF-8.
     """
 
     delimiter: str = ","
@@ -58,37 +58,37 @@ class CsvOptions:
 
     def __post_init__(self) -> None:
         for name in ("names", "nulls"):
-            is_text = isinstance(getattr(self, name), str)  # whose letters would be taken one by one
-            require(not is_text, self, name, f'give several, such as {name}=("NA", "-")')
+            is_text = isinstance(getattr(self, name), str)  # a string would be split into letters
+            require(not is_text, self, name, f'use a list, such as {name}=("NA", "-")')
         as_tuples(self, "names", "nulls")
         if self.delimiter in _TAB:
             object.__setattr__(self, "delimiter", "\t")
         is_delimiter = _is_sign(self.delimiter) and self.delimiter not in _NO_SIGN
-        require(is_delimiter, self, "delimiter", "give one character, such as ';'")
+        require(is_delimiter, self, "delimiter", "use one character, such as ';'")
         if self.quote is not None:
             is_quote = _is_sign(self.quote) and self.quote not in f"{self.delimiter}\r\n"
-            require(is_quote, self, "quote", "give one character other than the delimiter, or None")
+            require(is_quote, self, "quote", "use one character other than the delimiter, or None")
         if not self.header and not self.names:
-            raise refused(self, "names", "give names=", "no header line and no names")
+            raise refused(self, "names", "set names", "there is no header line and names is not set")
         for name, kind in sorted(self.types.items()):
             if kind not in GIVEN:
-                raise refused(self, "types", 'give "int", "float" or "bytes"', f"types[{name!r}] is {kind!r}")
+                raise refused(self, "types", 'use "int", "float" or "bytes"', f"types[{name!r}] is {kind!r}")
         check_encoding(self)
         for name, choices in (("thousands", THOUSANDS), ("decimal", DECIMALS)):
             is_sign = getattr(self, name) in (None, *choices)
             require(is_sign, self, name, f"use one of {', '.join(map(repr, choices))}")
-        do = "give two different signs, such as thousands='.' and decimal=','"
+        do = "use two different separators, such as thousands='.' and decimal=','"
         require(self.thousands != self.decimal, self, "thousands", do)
         with about(self, "numbers"):
             formats_of(self.numbers)
 
     @property
     def given_types(self) -> dict[str, ColumnType]:
-        """The types of the columns that are not found in the input."""
+        """The types of columns whose type is not inferred."""
         return {**dict.fromkeys(formats_of(self.numbers), "float"), **self.types}
 
     def plain(self, column: str, cells: pa.StringArray) -> pa.StringArray:
-        """The cells of a column of numbers, each number as Python writes it."""
+        """Rewrite the cells of a numeric column as Python number literals."""
         if (example := self.numbers.get(column)) is not None:
             return NumberFormat.of(example).plain(cells, exact=True)
         if self.thousands or self.decimal != ".":
@@ -98,7 +98,7 @@ class CsvOptions:
 
 @dataclass(frozen=True)
 class TextRows:
-    """The rows of a block as text columns, and their numbers among the block's rows."""
+    """The rows of a block as text columns, and their indices in the block."""
 
     block: TextBlock
     columns: pa.RecordBatch
@@ -106,7 +106,7 @@ class TextRows:
 
 
 def whole_rows(data: bytes, options: CsvOptions) -> int:
-    """How many bytes of `data`, which begins with a row, are whole rows."""
+    """Return the number of bytes of whole rows in `data`, which starts with a row."""
     end = _last_line_end(data)
     if options.quote is None or options.quote.encode() not in data:
         return end
@@ -120,7 +120,7 @@ def whole_rows(data: bytes, options: CsvOptions) -> int:
 
 
 def row_ends(data: bytes, options: CsvOptions) -> Ints:
-    """The places after each line end outside of quotes; `data` begins with a row."""
+    """Return the offsets after each line end outside quotes. `data` starts with a row."""
     ends = _line_ends(data)
     if options.quote is not None and options.quote.encode() in data:
         ends = ends[np.searchsorted(find_toggles(data, options), ends) % 2 == 0]
@@ -128,7 +128,7 @@ def row_ends(data: bytes, options: CsvOptions) -> Ints:
 
 
 def row_starts(data: bytes, options: CsvOptions) -> Ints:
-    """Where each row of `data` begins, blank lines left out, and where the last one ends."""
+    """Return the start of each row, without blank lines, and the end of the last row."""
     ends = row_ends(data, options)
     starts: Ints = np.concatenate([[0], ends[ends < len(data)]]).astype(np.int64)
     text = np.frombuffer(data, np.uint8)
@@ -137,20 +137,20 @@ def row_starts(data: bytes, options: CsvOptions) -> Ints:
 
 
 def check_closed(block: TextBlock, options: CsvOptions, lines_before: Callable[[], int] | None = None) -> None:
-    """Raises InfeedError where a quote never closes: the rest of the file would be one cell."""
+    """Raise InfeedError if a quote is never closed, since the rest of the file would be one cell."""
     toggles = find_toggles(block.data, options)
     if len(toggles) % 2:
         line = block.line + count_lines(block.data[: toggles[-1]]) + (lines_before() if lines_before else 0)
-        raise InfeedError("a quote that never closes", where=f"{block.path}, line {line}", do="close it, or double it")
+        raise InfeedError("a quote is never closed", where=f"{block.path}, line {line}", do="close it, or double it")
 
 
 def parse_rows(
     block: TextBlock, names: Sequence[str], options: CsvOptions, bad_rows: BadRows, columns: Sequence[str] | None = None
 ) -> TextRows:
-    """Cells as text, with nulls; rows that are not UTF-8, or have more or fewer cells than names, are bad.
+    """Parse cells as text with nulls, and report rows that are not UTF-8 or have a wrong number of cells.
 
     Args:
-      columns: the ones wanted; None for all.
+      columns: columns to parse. None parses all.
     """
     if not is_utf8(block.data):
         block = _blank_undecodable(block, options, bad_rows)
@@ -163,15 +163,16 @@ def parse_rows(
 
 
 def locate(rows: TextRows, wanted: Sequence[int], options: CsvOptions) -> Iterator[tuple[int, bytes]]:
-    """(line, text) of some of the rows."""
+    """Yield (line, text) of some rows."""
     return _locate(rows.block, rows.numbers[list(wanted)], options)
 
 
 def find_toggles(data: bytes, options: CsvOptions) -> Ints:
-    """The positions of quotes at which quoted text begins or ends; `data` begins with a row.
+    """Return the offsets of quotes at which quoted text starts or ends. `data` starts with a row.
 
-    A quote opens a cell only where the cell begins: `5" pipe` is text. Where each quote stands beside a delimiter, a
-    line end or another quote, all of them count, a doubled one twice; only else are they looked at one by one.
+    A quote opens a cell only at the start of the cell: `5" pipe` is text. If each quote is next to a delimiter, a line
+    end
+    or another quote, all quotes count, doubled quotes twice. Otherwise they are examined one by one.
     """
     if options.quote is None:
         return np.empty(0, np.int64)
@@ -183,7 +184,7 @@ def find_toggles(data: bytes, options: CsvOptions) -> Ints:
 
 
 def is_beside(data: bytes, options: CsvOptions) -> bool:
-    """Whether each quote of `data` that begins or ends quoted text stands where a cell begins or ends."""
+    """Return whether each quote that opens or closes quoted text is at the start or end of a cell."""
     toggles = find_toggles(data, options)
     if not len(toggles):
         return True
@@ -194,7 +195,7 @@ def is_beside(data: bytes, options: CsvOptions) -> bool:
 
 
 def count_cells(data: bytes, columns: int, options: CsvOptions) -> tuple[int, int]:
-    """The rows of `data`, and how many of them do not have as many cells as there are columns."""
+    """Return the number of rows of `data`, and the number of rows with a wrong number of cells."""
     ragged: list[tuple[int, int]] = []
     cells = _parse(data, [str(number) for number in range(columns)], ["0"], options, ragged)
     return cells.num_rows + len(ragged), len(ragged)
@@ -207,11 +208,11 @@ def _is_sign(text: str) -> bool:
 def _parse(
     data: bytes, names: Sequence[str], wanted: list[str], options: CsvOptions, ragged: list[tuple[int, int]]
 ) -> pa.RecordBatch:
-    """The cells of `data`; of a row with more or fewer than `names`, its number and how many it has, in `ragged`."""
+    """Parse the cells of `data`, and add (row, number of cells) of rows with a wrong number to `ragged`."""
     schema = pa.schema([(name, pa.string()) for name in wanted])
-    if not data.strip(b"\r\n"):  # blank lines alone are no CSV to Arrow; other white space may be cells
+    if not data.strip(b"\r\n"):  # Arrow rejects blank lines alone. Other white space may be cells
         return pa.RecordBatch.from_pylist([], schema=schema)
-    if data.startswith(codecs.BOM_UTF8):  # Arrow drops it where data begins, and the file's own is left out already
+    if data.startswith(codecs.BOM_UTF8):  # Arrow would drop it, but the file's own mark is already removed
         data = b"\n" + data
     convert_options = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
@@ -222,7 +223,7 @@ def _parse(
         quoted_strings_can_be_null=True,
     )
     with lending() as lend:
-        # Not read_csv, in which Arrow 10 searches all objects of the process at each call: 0.1 s where TFX is loaded.
+        # Not read_csv: Arrow 10 scans all objects of the process at each call, which takes 0.1 s with TFX loaded.
         table = arrow_csv.open_csv(
             pa.BufferReader(lend(np.frombuffer(data, np.uint8))),
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names)),
@@ -230,14 +231,14 @@ def _parse(
                 delimiter=options.delimiter,
                 quote_char=options.quote or False,
                 newlines_in_values=True,
-                invalid_row_handler=lend(partial(_leave_out, ragged)),
+                invalid_row_handler=lend(partial(_skip_ragged, ragged)),
             ),
             convert_options=convert_options,
         ).read_all()
     return pa.RecordBatch.from_arrays([_one_chunk(column) for column in table.columns], schema=schema)
 
 
-def _leave_out(ragged: list[tuple[int, int]], row: arrow_csv.InvalidRow) -> str:
+def _skip_ragged(ragged: list[tuple[int, int]], row: arrow_csv.InvalidRow) -> str:
     ragged.append((row.number - 1, row.actual_columns))
     return "skip"
 
@@ -253,12 +254,12 @@ def _report_ragged(
         return
     places = _locate(block, np.array([number for number, _ in ragged]), options)
     for (_, found), (line, text) in zip(ragged, places, strict=True):
-        reason = f"{found} cells where the header names {cells}; is {options.delimiter!r} the delimiter?"
+        reason = f"{found} cells, but the header has {cells}. Is {options.delimiter!r} the delimiter?"
         bad_rows.report(block.bad_row(line, reason, text))
 
 
 def _blank_undecodable(block: TextBlock, options: CsvOptions, bad_rows: BadRows) -> TextBlock:
-    """The block with blank lines in place of rows that are not UTF-8, so that all others keep their line."""
+    """Replace rows that are not UTF-8 by blank lines, so that other rows keep their line numbers."""
     bounds = row_starts(block.data, options)
     pieces = [block.data[: bounds[0]]]
     for line, row in _locate(block, np.arange(len(bounds) - 1), options):
@@ -279,7 +280,7 @@ def _locate(block: TextBlock, numbers: Ints, options: CsvOptions) -> Iterator[tu
 
 
 def _are_beside(text: npt.NDArray[np.uint8], quotes: Ints, ends_cell: npt.NDArray[np.bool_], quote: str) -> bool:
-    """Whether each quote stands beside a delimiter, a line end or another quote."""
+    """Return whether each quote is next to a delimiter, a line end, or another quote."""
     beside = ends_cell.copy()
     beside[ord(quote)] = True
     opens, closes = quotes[0::2], quotes[1::2]
@@ -303,12 +304,12 @@ def _walk_quotes(text: npt.NDArray[np.uint8], quotes: Ints, ends_cell: npt.NDArr
 
 
 def _last_line_end(data: bytes) -> int:
-    """The end of the last whole line; a CR at the very end may be half of a CR LF."""
+    """Return the end of the last whole line. A CR at the end of `data` may be half of a CR LF."""
     return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
 
 
 def _line_ends(data: bytes) -> Ints:
-    """The positions after each LF, CR LF or CR."""
+    """Return the offsets after each LF, CR LF, or CR."""
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _LF)
     if b"\r" in data:

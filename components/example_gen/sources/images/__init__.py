@@ -1,1 +1,1 @@
-"""Images -> record batches that keep each file's own bytes, or hold its pixels."""
+"""Reader of images."""

@@ -1,7 +1,7 @@
-"""Images -> record batches that keep each file's own bytes, or hold its pixels.
+"""Reader of images. It keeps the bytes of each file, or decodes and resizes the pixels.
 
-Three layouts: a folder of class folders (`ROOT/cat/1.png`), a CSV with the columns `path` and `label`, whose paths are
-relative to it, or a flat folder without classes. A class's number is its place among all class names, sorted.
+Three layouts are supported: a folder of class folders (`ROOT/cat/1.png`), a CSV with the columns `path` and `label`,
+whose paths are relative to it, and a flat folder without classes. The label of a class is its index in sorted order.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from infeed.components.example_gen.sources.images.codec import (
 
 _CSV_COLUMNS = ("path", "label")
 _SHOWN = 200  # characters of a path
-_LAYOUTS = "give a folder with one folder of PNG or JPEG files per class, or a CSV with the columns path and label"
+_LAYOUTS = "use a folder with one folder of PNG or JPEG files per class, or a CSV with the columns path and label"
 
 
 @dataclass(frozen=True)
 class ImageIndex:
-    """The images found, in order, the class names, sorted, and the rows of a CSV that name no image or no label."""
+    """The images in order, the sorted class names, and the bad rows of a CSV."""
 
     root: str
     classes: tuple[str, ...]
@@ -52,7 +52,7 @@ class ImageIndex:
 
 @dataclass(frozen=True)
 class Found:
-    """The images of one split, the files that a CSV names among them, and the rows of a CSV that name none."""
+    """The images of one split, the files that a CSV names, and the bad rows of a CSV."""
 
     refs: tuple[FileRef, ...]
     named: tuple[FileStat, ...]
@@ -61,7 +61,7 @@ class Found:
 
 @dataclass(frozen=True)
 class _ImageReading:
-    """What reading needs to know."""
+    """Settings of the tasks that read images."""
 
     classes: Classes
     options: ImageOptions
@@ -80,7 +80,7 @@ class _ImageReading:
 def open_images(
     root: str, patterns: inputs.Patterns, options: IngestOptions, image_options: ImageOptions | None = None
 ) -> OpenedSource:
-    """Images in class folders, named by a CSV, or in a flat folder; classes are numbered over all splits."""
+    """Open images in class folders, listed by a CSV, or in a flat folder. Labels are equal in all splits."""
     matched = inputs.find(root, patterns)
     bounds = FolderBounds(root, allow=options.allow_outside)
     found = {
@@ -96,7 +96,7 @@ def open_images(
 
 
 def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
-    """One row an image, in batches of about `block_bytes`; a file that is no whole PNG or JPEG is reported."""
+    """Yield one row for each image, in batches of about `block_bytes`, and report invalid files."""
     if isinstance(what, tuple):
         for row in what:
             bad_rows.report(row)
@@ -105,28 +105,29 @@ def read(what: FileBlock | tuple[BadRow, ...], form: _ImageReading, *, bad_rows:
     for ref in folders.bounded(what, form.max_row_mb, bad_rows):
         try:
             rows.append(_Row(ref, *_load(ref, form)))
-        except ReadFailedError:  # which says nothing about the picture
+        except ReadFailedError:  # a failed read does not mean that the image is bad
             raise
         except InfeedError as error:
             bad_rows.report(BadRow(ref.path, None, None, error.what, ""))
             continue
         size += len(rows[-1].content)
-        if size >= form.block_bytes:  # here, so that a large picture is let go before the next one is decoded
-            yield _taken(rows, form)
+        if size >= form.block_bytes:  # before decoding the next image, to free memory
+            yield _to_batch(rows, form)
             size = 0
     if rows:
-        yield _taken(rows, form)
+        yield _to_batch(rows, form)
 
 
 def find_images(root: str, bad_rows: BadRows | None = None, *, allow_outside: bool = False) -> ImageIndex:
-    """Every image below a folder of class folders, or named by a CSV (its own path, or the folder that holds it).
+    """Find every image in class folders or in a CSV, given the path of the CSV or its folder.
 
     Args:
-      bad_rows: takes the bad rows of a CSV; by default the first is an error.
-      allow_outside: whether a CSV may name images outside of its folder.
+      bad_rows: collects the bad rows of a CSV. By default the first is an error.
+      allow_outside: whether a CSV may name images outside its folder.
 
     Raises:
-      InfeedError: no images found, an empty class folder, a CSV that names a file that is not there, or outside.
+      InfeedError: there are no images, a class folder is empty, or a CSV names a missing file or one outside its
+        folder.
     """
     if files.exists(root) and not files.is_folder(root):
         folder, pattern = root.rpartition("/")[0] or ".", files.name(root)
@@ -140,7 +141,7 @@ def find_images(root: str, bad_rows: BadRows | None = None, *, allow_outside: bo
 
 
 def default_pattern(root: str) -> str:
-    """The pattern that finds a folder's images: the name of the one CSV of paths and labels in it, `*/*` or `*`."""
+    """Return the pattern of a folder's images: the name of its only image CSV, `*/*`, or `*`."""
     return _manifest_in(root) or folders.default_pattern(root)
 
 
@@ -154,7 +155,7 @@ def is_manifest(path: str) -> bool:
 
 
 def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
-    """Changes when an image that a CSV names does, or appears; None where no CSV of the patterns names any."""
+    """Return a fingerprint of the images that CSVs name. None if they name none."""
     bad_rows = BadRows("reject", sys.maxsize)
     named = [
         image
@@ -167,10 +168,10 @@ def fingerprint_of_named(root: str, patterns: Iterable[str]) -> str | None:
 
 
 def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: BadRows, bounds: FolderBounds) -> Found:
-    """The images among files found: a CSV stands for the images it names, which lie within `bounds`.
+    """Return the images among matched files. A CSV stands for the images that it names inside `bounds`.
 
     Raises:
-      InfeedError: no images at all, or a CSV without its columns.
+      InfeedError: there are no images, or a CSV lacks its columns.
     """
     images, tables = list[FileStat](), list[FileStat]()
     for file in found:
@@ -184,7 +185,7 @@ def list_images(root: str, pattern: str, found: Iterable[FileStat], bad_rows: Ba
 
 
 def _named_by(table: str, bad_rows: BadRows, bounds: FolderBounds) -> Iterator[tuple[FileStat, str]]:
-    """(image, label) of each row of a CSV; one that says too little, or names no file or one outside, is reported."""
+    """Yield (image, label) of each row of a CSV, and report rows that are incomplete or name an invalid file."""
     reader = csv.DictReader(io.StringIO(_text_of(table), newline=""))
     try:
         yield from _images_of(reader, table, bad_rows, bounds)
@@ -198,25 +199,25 @@ def _images_of(
 ) -> Iterator[tuple[FileStat, str]]:
     missing = [name for name in _CSV_COLUMNS if name not in (reader.fieldnames or [])]
     if missing:
-        raise InfeedError(f"no column {missing[0]!r}", where=f"{table}, line 1", do=_LAYOUTS)
+        raise InfeedError(f"there is no column {missing[0]!r}", where=f"{table}, line 1", do=_LAYOUTS)
     for row in reader:
         path, label = (row[name] or "" for name in _CSV_COLUMNS)
         try:
             image = files.stat(files.join(table.rpartition("/")[0], path))
         except ReadFailedError:
             raise
-        except (OSError, ValueError, InfeedError) as error:  # a name that is too long, or has a NUL
+        except (OSError, ValueError, InfeedError) as error:  # for example a name that is too long or contains a NUL
             missing_file = isinstance(error, FileNotFoundError)
-            reason = f"no file {path[:_SHOWN]!r}" + (", seen from the CSV's own folder" if missing_file else "")
+            reason = f"there is no file {path[:_SHOWN]!r}" + (" relative to the CSV" if missing_file else "")
             bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
             continue
         if place := bounds.outside(image.path):
-            reason = f"{path[:_SHOWN]!r} leads out of the folder of the data, to {place!r}; to trust it, {ALLOW}"
+            reason = f"{path[:_SHOWN]!r} is outside the data folder, at {place!r}. To trust it, {ALLOW}"
             bad_rows.report(BadRow(table, reader.line_num, "path", reason, f"{path},{label}"))
         elif label:
             yield image, label
         else:
-            bad_rows.report(BadRow(table, reader.line_num, "label", f"no label for {path!r}", f"{path},"))
+            bad_rows.report(BadRow(table, reader.line_num, "label", f"there is no label for {path!r}", f"{path},"))
 
 
 def _text_of(table: str) -> str:
@@ -227,7 +228,7 @@ def _text_of(table: str) -> str:
 
 
 def _manifest_in(root: str) -> str | None:
-    """The name of the one CSV of paths and labels in a folder; None where there is none, or more than one."""
+    """Return the name of the only image CSV in a folder. None if there is none or several."""
     manifests = [files.name(file.path) for file in files.glob(root, "*.csv") if is_manifest(file.path)]
     return manifests[0] if len(manifests) == 1 else None
 
@@ -272,8 +273,8 @@ def _load(file: FileRef, form: _ImageReading) -> tuple[bytes | bytearray, ImageH
     return data, header
 
 
-def _taken(rows: list[_Row], form: _ImageReading) -> pa.RecordBatch:
-    """The rows as a batch; the list is empty then."""
+def _to_batch(rows: list[_Row], form: _ImageReading) -> pa.RecordBatch:
+    """Convert the rows to a batch and clear the list."""
     columns = {
         "image/format": [row.header.format for row in rows],
         "image/filename": [row.file.filename for row in rows],

@@ -1,1 +1,1 @@
-"""Any database that SQLAlchemy or ADBC reaches -> record batches."""
+"""Reader of databases, by SQLAlchemy or ADBC."""

@@ -1,15 +1,15 @@
-"""Databases by ADBC, Arrow's own interface: results come as record batches, with the database's types.
+"""Databases by ADBC, the database interface of Arrow. Results are record batches with the database's types.
 
-SQLAlchemy writes the statements, in the database's dialect, and has no part in sending them.
+SQLAlchemy only compiles the statements in the dialect of the database.
 
-Where Arrow lacks one of a database's types, a driver gives an extension type: its name, and text or bytes beneath it.
+A driver returns types that Arrow lacks as extension types: a name, and text or bytes as storage.
 
 | Extension type | here |
 |---|---|
 | numeric, of any precision | float64 |
 | uuid | string |
 | json | string |
-| any other | refused: its bytes would mean nothing to anyone |
+| any other | rejected, because the meaning of its bytes is unknown |
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.sql.alchemy import REMEDY, UNFIT, cast, checked, to_batch
 from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
 
-_NO_TIME = "outside the years 1 to 9999"  # in place of what Python cannot show
-_FILES = ("duckdb", "sqlite")  # databases whose driver takes a path
-# SQLite's driver counts a batch in rows and has its types from the first one; others have types, and count bytes.
+_NO_TIME = "outside the years 1 to 9999"  # shown for times that Python cannot represent
+_FILES = ("duckdb", "sqlite")  # databases whose driver expects a path
+# SQLite's driver limits batches by rows and takes types from the first batch. Others have types and limit bytes.
 _BATCH_ROWS = {"sqlite": "adbc.sqlite.query.batch_rows"}
 _PROBED_ROWS = 100
-_MIDWAY = "settle it in the query, by CAST or WHERE, or leave +adbc out of the URL"
+_MIDWAY = "handle the value in the query by CAST or WHERE, or remove +adbc from the URL"
 
 
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
-    """Connects by the package `adbc_driver_<database>`.
+    """Connect by the package `adbc_driver_<database>`.
 
     Raises:
-      RefusedError: no such package, or the database refuses.
+      RefusedError: the package is missing, or the database refuses the connection.
     """
     name = url.get_backend_name()
     driver = _driver(name)
     uri, options = driver_arguments(url)
-    with _refusals(driver):
+    with _driver_errors(driver):
         connection = driver.connect(uri, autocommit=True, **({"db_kwargs": options} if options else {}))
     with connection:
         yield AdbcDatabase(connection, driver, _dialect(name), _BATCH_ROWS.get(name))
 
 
 def driver_arguments(url: sa.URL) -> tuple[str, dict[str, str]]:
-    """What a driver takes: a path, the URL without `+adbc`, or the URI and the options that the URL's query gives.
+    """Return the driver's URI and options: a path, the URL without `+adbc`, or the parameters of the URL's query.
 
-    `flightsql+adbc://?uri=grpc://host:31337&username=ann` gives the last.
+    For example, `flightsql+adbc://?uri=grpc://host:31337&username=ann` has a URI and options in its query.
     """
     name = url.get_backend_name()
     options = {key: values[-1] for key, values in url.normalized_query.items()}
@@ -73,7 +73,7 @@ def driver_arguments(url: sa.URL) -> tuple[str, dict[str, str]]:
 
 
 class AdbcDatabase:
-    """A column's type is the database's own."""
+    """A database connected by ADBC. Columns have the types of the database."""
 
     def __init__(self, connection: Any, driver: Any, dialect: sa.Dialect, batch_rows: str | None) -> None:
         self._connection, self._driver, self._dialect, self._batch_rows = connection, driver, dialect, batch_rows
@@ -90,7 +90,7 @@ class AdbcDatabase:
     def fetch_row(self, statement: Statement) -> Row:
         """See `Database`."""
         batch, _ = self._batches(self._connection, statement, 1)
-        with _refusals(self._driver):
+        with _driver_errors(self._driver):
             return exact_row(batch)
 
     def read(
@@ -105,15 +105,15 @@ class AdbcDatabase:
                 row += len(block)
 
     def _first_batch(self, statement: Statement, rows: int) -> pa.RecordBatch:
-        # A connection of its own, to be closed: PostgreSQL's driver reads the rest before the next statement.
+        # Close a separate connection: PostgreSQL's driver would read the rest before the next statement.
         with self._connection.adbc_clone() as connection:
             return next(self._batches(connection, statement, rows))
 
     def _batches(self, connection: Any, statement: Statement, rows: int) -> Iterator[pa.RecordBatch]:
-        """Ends with a batch of no rows, so that a result without rows has its columns, too."""
+        """Yield the batches of a result, and then an empty batch, so that an empty result has columns."""
         text = str(statement.compile(dialect=self._dialect, compile_kwargs={"literal_binds": True}))
         options = {self._batch_rows: str(rows)} if self._batch_rows else None
-        with _refusals(self._driver), connection.cursor(adbc_stmt_kwargs=options) as cursor:
+        with _driver_errors(self._driver), connection.cursor(adbc_stmt_kwargs=options) as cursor:
             cursor.execute(text)
             reader = cursor.fetch_record_batch()
             yield from reader
@@ -128,42 +128,42 @@ def _driver(name: str) -> Any:
 
 
 def _dialect(name: str) -> sa.Dialect:
-    """The database's, or plain SQL where SQLAlchemy knows none, without the driver that would go with it."""
+    """Return the SQLAlchemy dialect of the database, or plain SQL if there is none, without its driver."""
     try:
         dialect: Callable[..., sa.Dialect] = sa.make_url(f"{name}://").get_dialect()
     except exc.NoSuchModuleError:
         dialect = DefaultDialect
-    return dialect(paramstyle="named")  # others would write % as %%
+    return dialect(paramstyle="named")  # other paramstyles would write % as %%
 
 
 @contextmanager
-def _refusals(driver: Any) -> Iterator[None]:
+def _driver_errors(driver: Any) -> Iterator[None]:
     try:
         yield
     except driver.Error as error:
         raise RefusedError(error) from None
-    except (pa.ArrowException, OSError, OverflowError) as error:  # once rows come
+    except (pa.ArrowException, OSError, OverflowError) as error:  # raised while reading rows
         raise RefusedError(error, do=_MIDWAY) from None
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of these columns, empty."""
+    """Return an empty batch of these columns."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def to_plain(batch: pa.RecordBatch, where: str) -> pa.RecordBatch:
-    """Structs as columns of their own, dictionaries as their values, extension types as the table above has them.
+    """Flatten structs, decode dictionaries, and convert extension types according to the table above.
 
     Raises:
-      InfeedError: an extension type that means nothing here.
+      InfeedError: an extension type is not supported.
     """
     flat = schemas.flatten_batch(batch)
-    arrays = [_to_plain(field, column, where) for field, column in zip(flat.schema, flat.columns, strict=True)]
+    arrays = [_convert_extension(field, column, where) for field, column in zip(flat.schema, flat.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=flat.schema.names)
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema, where: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
-    """The batch with the types of `schema`, without the rows that hold a value which does not fit its column's type."""
+    """Cast a batch to `schema`, and report and drop rows with values that cannot be cast."""
     plain = to_plain(batch, where)
     try:
         arrays = [_cast(column, field.type) for field, column in zip(schema, plain.columns, strict=True)]
@@ -174,33 +174,30 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema, where: str, bad_rows: BadRows,
 
 
 def exact_row(batch: pa.RecordBatch) -> Row:
-    """The first row, with numerics as decimals: ranges between rounded keys might leave some out.
+    """Return the first row with numerics as Decimal. Ranges between rounded keys could miss rows.
 
     Raises:
-      OverflowError: a date or time outside the years 1 to 9999.
+      OverflowError: a date or time is outside the years 1 to 9999.
     """
-    return tuple(_exact(field, column[0].as_py()) for field, column in zip(batch.schema, batch.columns, strict=True))
+    row = [(_extension(field), column[0].as_py()) for field, column in zip(batch.schema, batch.columns, strict=True)]
+    return tuple(Decimal(value) if name == "numeric" and value is not None else value for name, value in row)
 
 
-def _exact(field: pa.Field, value: Any) -> Any:
-    return Decimal(value) if _extension(field) == "numeric" and value is not None else value
-
-
-def _to_plain(field: pa.Field, column: pa.Array, where: str) -> pa.Array:
+def _convert_extension(field: pa.Field, column: pa.Array, where: str) -> pa.Array:
     name = _extension(field.type.value_field if example_types.is_list(field.type) else field)
     if name is None:
         return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    if name not in _MEANT:
+    if name not in _CONVERSIONS:
         raise InfeedError(
-            f"a column of the database's type {name} has no place in a tf.Example",
+            f"a tf.Example cannot hold the database type {name}",
             where=f"{where}, column {field.name!r}",
             do=REMEDY,
         )
-    return _MEANT[name](column)
+    return _CONVERSIONS[name](column)
 
 
 def _extension(field: pa.Field) -> str | None:
-    """The name of an extension type, which stands in the metadata where this pyarrow does not know it."""
+    """Return the name of an extension type, from the metadata if this pyarrow does not know the type."""
     if isinstance(field.type, pa.BaseExtensionType):
         return str(getattr(field.type, "type_name", field.type.extension_name))
     metadata: Mapping[bytes, bytes] = field.metadata or {}
@@ -225,7 +222,7 @@ def _uuid(value: Any) -> Any:
     return str(UUID(bytes=value)) if isinstance(value, bytes) else value and str(value)
 
 
-_MEANT = {
+_CONVERSIONS = {
     "numeric": _items_as(pa.float64()),
     "arrow.json": _items_as(pa.string()),
     "arrow.uuid": _uuids,
@@ -239,7 +236,7 @@ def _cast(column: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _check_times(items: pa.Array) -> None:
-    """OverflowError where one is beyond Python's years: PostgreSQL's infinity comes as a number like any other."""
+    """Raise OverflowError for times beyond Python's range, such as PostgreSQL's infinity."""
     if pa.types.is_timestamp(items.type):
         items = items.cast(pa.timestamp("us", items.type.tz), safe=False)
     if pa.types.is_temporal(items.type):

@@ -1,12 +1,12 @@
-"""Databases by SQLAlchemy and any driver that it knows: rows of Python's own values -> record batches.
+"""Databases by SQLAlchemy and any of its drivers. Rows of Python values are converted to record batches.
 
-| Python, as drivers give it | Arrow |
+| Python type | Arrow type |
 |---|---|
 | bool, int, float, str, bytes | bool, int64, float64, string, binary |
 | date, datetime | date32, timestamp |
 | Decimal | float64 |
 | UUID, dict (JSON) | string |
-| list (an array) | list of those |
+| list (an array) | list |
 | None | null |
 """
 
@@ -34,7 +34,7 @@ _CONVERTERS: dict[type, Callable[[Any], Any]] = {
     Decimal: float,
     UUID: str,
     dict: lambda value: json.dumps(value, default=str, ensure_ascii=False),
-    list: lambda value: [_plain(item) for item in value],
+    list: lambda value: [_to_arrow_value(item) for item in value],
     memoryview: bytes,
     bytearray: bytes,
 }
@@ -45,23 +45,23 @@ REMEDY = "cast it in the query: CAST(column AS type)"
 
 @contextmanager
 def open_database(url: sa.URL) -> Iterator[Database]:
-    """Connects.
+    """Connect to a database.
 
     Raises:
-      RefusedError: no such driver or database, or whatever the database refuses while it is connected.
+      RefusedError: the driver or database does not exist, or the database refuses a request.
     """
     engine = _engine(url)
     try:
         with engine.connect() as connection:
             yield SqlAlchemyDatabase(connection)
     except exc.SQLAlchemyError as error:
-        raise RefusedError(getattr(error, "orig", None) or error) from None  # its context may quote the URL
+        raise RefusedError(getattr(error, "orig", None) or error) from None  # its context may contain the URL
     finally:
         engine.dispose()
 
 
 class SqlAlchemyDatabase:
-    """A column's type is that of the values in the first rows. What does not fit later is a bad row."""
+    """A database connected by SQLAlchemy. The first rows determine column types; later misfits are bad rows."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
@@ -89,7 +89,7 @@ class SqlAlchemyDatabase:
             row += len(rows)
 
     def _first_rows(self, statement: Statement, block_bytes: int) -> tuple[list[str], list[Row], int]:
-        """(names of the columns, some rows, their size in bytes)"""
+        """Return (column names, first rows, size of the rows in bytes)."""
         rows: list[Row] = []
         size = 0
         with self._connection.execution_options(stream_results=True).execute(statement) as result:
@@ -108,29 +108,31 @@ def _engine(url: sa.URL) -> sa.Engine:
     except exc.NoSuchModuleError as error:
         raise RefusedError(error, do="check the part of the URL before ://") from None
     except ImportError as error:
-        raise RefusedError(error, do=f"pip install {error.name}, or name another driver in the URL") from None
+        raise RefusedError(error, do=f"pip install {error.name}, or use another driver in the URL") from None
     except (exc.ArgumentError, ValueError, TypeError) as error:
         raise RefusedError(error, do="check the URL") from None
 
 
 def infer_field(name: str, values: Sequence[Any], where: str) -> pa.Field:
-    """A column's type, from some of its values; null where all are None.
+    """Infer the type of a column from some values. The type is null if all are None.
 
     Raises:
-      InfeedError: values of more than one kind, or of one that has no place in a tf.Example.
+      InfeedError: values have several types, or a tf.Example cannot hold them.
     """
     try:
-        column = pa.array([_plain(value) for value in values])
+        column = pa.array([_to_arrow_value(value) for value in values])
     except UNFIT as error:
-        raise InfeedError(f"mixed or odd values: {error}", where=f"{where}, column {name!r}", do=REMEDY) from error
+        raise InfeedError(
+            f"values have mixed or unsupported types: {error}", where=f"{where}, column {name!r}", do=REMEDY
+        ) from error
     return checked(pa.field(name, column.type), where)
 
 
 def checked(field: pa.Field, where: str) -> pa.Field:
-    """The same column.
+    """Return the field unchanged.
 
     Raises:
-      InfeedError: its type has no place in a tf.Example.
+      InfeedError: a tf.Example cannot hold its type.
     """
     try:
         example_types.kind_of(field.type)
@@ -140,7 +142,7 @@ def checked(field: pa.Field, where: str) -> pa.Field:
 
 
 def to_batch(rows: Sequence[Row], schema: pa.Schema, where: str, bad_rows: BadRows, first_row: int) -> pa.RecordBatch:
-    """Rows, without those that hold a value which does not fit its column's type."""
+    """Convert rows to a batch, and report and drop rows with values that do not fit."""
     try:
         return _convert(rows, schema)
     except UNFIT:
@@ -153,7 +155,7 @@ def _fits(row: Row, schema: pa.Schema, where: str, bad_rows: BadRows, number: in
     unfit = [(field, value) for field, value in zip(schema, row, strict=True) if not _fits_column(value, field.type)]
     if unfit:
         field, value = unfit[0]
-        reason = f"{value!r:.40} where the column holds {field.type}"
+        reason = f"{value!r:.40} does not fit type {field.type}"
         bad_rows.report(BadRow(where, number, field.name, reason, str(row)[:_SHOWN]))
     return not unfit
 
@@ -174,29 +176,29 @@ def _convert(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _to_array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
-    # In two steps: asked for integers, Arrow makes 1 of 1.5 without a word; its cast refuses.
-    plain = [_plain(value) for value in values]
+    # Cast in a second step: creating an integer array silently truncates 1.5, casting raises an error.
+    plain = [_to_arrow_value(value) for value in values]
     try:
         column = pa.array(plain)
-    except UNFIT:  # values of several kinds, each of which may still fit
+    except UNFIT:  # values of several types, each of which may still fit
         return pa.concat_arrays([cast(pa.array([value]), to) for value in plain])
     return cast(column, to)
 
 
 def cast(column: pa.Array, to: pa.DataType) -> pa.Array:
-    """The column as another type, unless a value is lost by it, and be it the zeros in front of 007.
+    """Cast a column without losing a value, not even the leading zeros of 007.
 
     Raises:
-      TypeError: text in a column of something else.
-      pa.ArrowInvalid: another value that the type does not hold.
+      TypeError: the column is text and the type is not.
+      pa.ArrowInvalid: the type cannot hold a value.
     """
     if column.type == to:
         return column
     if pa.types.is_string(example_types.item_type(column.type)) and example_types.kind_of(to) not in ("bytes", None):
-        raise TypeError(f"text in a column of type {to}")
+        raise TypeError(f"cannot cast text to {to}")
     return column.cast(to)
 
 
-def _plain(value: Any) -> Any:
+def _to_arrow_value(value: Any) -> Any:
     convert = _CONVERTERS.get(type(value))
     return value if convert is None else convert(value)

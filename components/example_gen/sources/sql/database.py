@@ -1,4 +1,4 @@
-"""What is asked of a database, whichever way it is reached: statements, for a query or the name of a table."""
+"""The interface of a database connection, and the SQL statements for a query or a table."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from infeed.components.example_gen.inputs import BadRows
 _SHOWN = 60  # characters of a query
 Row: TypeAlias = tuple[Any, ...]
 Statement: TypeAlias = sa.Select[Any] | sa.TextClause
-_ROWS_AT_A_TIME = 10_000  # at most
+_ROWS_AT_A_TIME = 10_000  # maximum
 _EVERYTHING: Any = sa.text("*")
-_NO_COLUMN = "rowcount"  # never asked for
+_NO_COLUMN = "rowcount"  # never selected
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the first rows of a result say of all of them.
+    """Properties of a result, inferred from its first rows.
 
     Attributes:
-      columns: their names and types, null where no value has come yet.
-      rows_at_a_time: how many make a block.
+      columns: column names and types. The type is null if all values so far are null.
+      rows_at_a_time: number of rows of a block.
     """
 
     columns: pa.Schema
@@ -36,35 +36,35 @@ class Shape:
 
 
 class Database(Protocol):
-    """A connection; what goes wrong is raised as `RefusedError`."""
+    """A connection. Errors of the database are raised as `RefusedError`."""
 
     def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
-        """Reads a few rows.
+        """Infer the shape of a result from its first rows.
 
         Raises:
-          InfeedError: a column, in `where`, whose type has no place in a tf.Example.
+          InfeedError: a tf.Example cannot hold a column.
         """
 
     def fetch_row(self, statement: Statement) -> Row:
-        """The one row of a result, as Python's own types."""
+        """Return the only row of a result, as Python values."""
 
     def read(
         self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """(number of rows read, those of them that fit the shape's columns), block after block."""
+        """Yield (number of rows read, rows that fit the shape) for each block."""
 
 
 class RefusedError(Exception):
-    """A database's error, or its driver's. It may quote secrets: only `connect` takes them out."""
+    """An error of a database or its driver. It may contain secrets, which only `connect` removes."""
 
-    def __init__(self, said: BaseException, do: str = "check the query, and that the database is there") -> None:
+    def __init__(self, said: BaseException, do: str = "check the query, and that the database is running") -> None:
         super().__init__(said)
         self.said, self.do = said, do
 
 
 @dataclass(frozen=True)
 class KeyRange:
-    """Keys from `low` up to `high`, which is one of them in the `last` range; both None stands for no key at all."""
+    """Keys from `low` to `high`. The `last` range includes `high`. Both None selects rows without a key."""
 
     column: str
     low: Any
@@ -74,7 +74,7 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The smallest and largest key, the number of rows, and that of rows with a key."""
+    """The smallest and largest key, the number of rows, and the number of rows with a key."""
 
     low: Any
     high: Any
@@ -83,23 +83,23 @@ class Bounds:
 
 
 def is_table(query: str) -> bool:
-    """A query has a space in it, the name of a table has none."""
+    """Return whether the text is the name of a table, which has no spaces, rather than a query."""
     return len(query.split()) == 1
 
 
 def shown(query: str) -> str:
-    """As an error names it: one line, and no long one."""
+    """Abbreviate a query to one line, for errors."""
     text = " ".join(query.split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def rows_in(block_bytes: int, rows: int, size: int) -> int:
-    """How many rows fill a block, where so many have this size in bytes."""
+    """Return the number of rows of a block, given the size in bytes of `rows` rows."""
     return min(max(1, block_bytes * rows // max(size, 1)), _ROWS_AT_A_TIME)
 
 
 def select_rows(query: str, keys: KeyRange | None = None) -> Statement:
-    """All rows, or those of some keys."""
+    """Select all rows, or the rows of a range of keys."""
     if keys is None:
         return sa.select(_EVERYTHING).select_from(_table(query)) if is_table(query) else _text(query)
     source, key = _source(query, keys.column)
@@ -107,13 +107,13 @@ def select_rows(query: str, keys: KeyRange | None = None) -> Statement:
 
 
 def select_present(query: str, column: str) -> Statement:
-    """One value of a column that is not null."""
+    """Select one non-null value of a column."""
     source, values = _source(query, column)
     return sa.select(values).select_from(source).where(values.is_not(None)).limit(1)
 
 
 def find_bounds(database: Database, query: str, column: str | None) -> Bounds:
-    """Reads the bounds of the keys; without a column there are none, and rows are counted alone."""
+    """Query the bounds of the keys. Without a column, only count rows."""
     source, key = _source(query, column or _NO_COLUMN)
     if column is None:
         (rows,) = database.fetch_row(sa.select(sa.func.count()).select_from(source))
@@ -123,7 +123,7 @@ def find_bounds(database: Database, query: str, column: str | None) -> Bounds:
 
 
 def count_rows(database: Database, query: str, ranges: list[KeyRange]) -> list[int]:
-    """Rows in each range, all counted by one statement."""
+    """Count the rows of each range, by one statement."""
     if not ranges:
         return []
     source, key = _source(query, ranges[0].column)
@@ -132,18 +132,18 @@ def count_rows(database: Database, query: str, ranges: list[KeyRange]) -> list[i
 
 
 def cut_range(column: str, low: Any, high: Any, partitions: int) -> list[KeyRange]:
-    """Ranges of equal width from `low` to `high`, both included.
+    """Divide `low` to `high`, inclusive, into ranges of equal width.
 
     Raises:
-      InfeedError: keys that cannot be counted with, such as text.
+      InfeedError: the keys do not support arithmetic, such as text.
     """
     try:
-        cuts = [_cut(low, high, number, partitions) for number in range(1, partitions)]
+        cuts = [_cut_point(low, high, number, partitions) for number in range(1, partitions)]
     except TypeError:
         raise InfeedError(
-            f"keys such as {str(low)[:40]!r} cannot be cut into ranges",
+            f"keys such as {str(low)[:40]!r} cannot be divided into ranges",
             where=f"partition_column={column!r}",
-            do="choose a column of numbers, dates or times, or none",
+            do="use a column of numbers, dates or times, or leave it out",
         ) from None
     bounds = [low, *dict.fromkeys(cut for cut in cuts if cut > low), high]
     return [KeyRange(column, *pair, last=False) for pair in pairwise(bounds[:-1])] + [
@@ -157,7 +157,7 @@ def _within(key: sa.ColumnElement[Any], keys: KeyRange) -> sa.ColumnElement[bool
     return sa.and_(key >= keys.low, key <= keys.high if keys.last else key < keys.high)
 
 
-def _cut(low: Any, high: Any, number: int, partitions: int) -> Any:
+def _cut_point(low: Any, high: Any, number: int, partitions: int) -> Any:
     width = (high - low) * number
     return low + (width // partitions if isinstance(width, int | timedelta) else width / partitions)
 
@@ -176,5 +176,5 @@ def _table(name: str, *columns: str) -> sa.TableClause:
 
 
 def _text(query: str) -> sa.TextClause:
-    # A colon is the query's own, no parameter of ours; the line ends a comment that nothing else may end.
+    # Escape colons, because the query has no parameters. The newline ends a trailing comment.
     return sa.text(query.rstrip().rstrip(";").replace(":", r"\:") + "\n")

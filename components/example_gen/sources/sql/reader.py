@@ -1,7 +1,7 @@
-"""Any database that SQLAlchemy or ADBC reaches -> record batches, read in ranges of a key by several workers.
+"""Reader of databases. Several workers read ranges of a key.
 
-The connection string never travels: what travels is the name of the environment variable that holds it, and each
-worker looks there itself. Nothing that a database says reaches an error before the secrets are taken out of it.
+The connection string is never sent to workers. They receive the name of the environment variable that holds it. Secrets
+are removed from every message of a database before it reaches an error.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ _HIDDEN = "***"
 
 @dataclass(frozen=True)
 class SqlOptions:
-    """Which database, and how to share the reading.
+    """Options of the SQL reader.
 
     Attributes:
-      connection_env: name of the environment variable that holds the SQLAlchemy URL, on every worker; its driver is
-        `adbc` where the database is to be read by ADBC.
-      partition_column: a column of numbers or dates, best an indexed key; its range is cut into `partitions` ranges of
-        equal width, each read by a statement of its own. None reads by one statement.
-      partitions: how many; more than there are workers evens out an uneven key.
+      connection_env: environment variable that holds the SQLAlchemy URL, on every worker. Its driver is `adbc` to read
+        by
+        ADBC.
+      partition_column: column of numbers or dates, preferably an indexed key. Its range is divided into `partitions`
+        ranges of equal width, each read by its own statement. None reads by one statement.
+      partitions: number of ranges. More ranges than workers balance an uneven key.
     """
 
     connection_env: str
@@ -60,8 +61,10 @@ class SqlOptions:
     partitions: int = 8
 
     def __post_init__(self) -> None:
-        if not self.connection_env.isidentifier():  # not quoted: it may be the secret itself, given by mistake
-            do = "export the connection string as a variable, and give the variable's name"
+        if (
+            not self.connection_env.isidentifier()
+        ):  # the value is not shown, because it may be a secret given by mistake
+            do = "export the connection string as a variable, and use the name of the variable"
             what = "connection_env is not the name of an environment variable"
             raise refused(self, "connection_env", do, what)
         at_least(self, 1, "partitions")
@@ -69,7 +72,7 @@ class SqlOptions:
 
 @dataclass(frozen=True)
 class Table:
-    """What is known of a query's result, or a table, before it is read."""
+    """A query or table, with the shape of its result and the bounds of its keys."""
 
     query: str
     shape: Shape
@@ -78,7 +81,7 @@ class Table:
 
 @dataclass(frozen=True)
 class QueryPart:
-    """What one task reads: a table, or a range of its keys that held `rows` rows when it was planned."""
+    """The part that one task reads: a table, or a range of its keys with the number of rows when planned."""
 
     table: Table
     keys: KeyRange | None = None
@@ -86,16 +89,16 @@ class QueryPart:
 
     @property
     def where(self) -> str:
-        """As an error names it."""
+        """Name of the part in errors."""
         query = shown(self.table.query)
         return query if self.keys is None else f"{query}, {self.keys.column} {self.keys.low} to {self.keys.high}"
 
 
 def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) -> OpenedSource:
-    """Queries, or names of tables, one for each input split.
+    """Open queries or tables, one for each input split.
 
     Raises:
-      InfeedError: no such database, query, table or column, or a column whose type has no place in a tf.Example.
+      InfeedError: the database, query, table or column does not exist, or a tf.Example cannot hold a column.
     """
     with connect(sql.connection_env) as database:
         tables = {split: _look_at(database, query, sql, options.block_bytes) for split, query in queries.items()}
@@ -109,13 +112,13 @@ def open_sql(queries: inputs.Patterns, options: IngestOptions, sql: SqlOptions) 
 
 
 def fingerprint(queries: inputs.Patterns, sql: SqlOptions) -> str:
-    """Changes with a query's text, its number of rows, and the smallest and largest key of the partition column."""
+    """Return a digest of the queries, their numbers of rows, and the bounds of the partition column."""
     with connect(sql.connection_env) as database:
         return _fingerprint((query, find_bounds(database, query, sql.partition_column)) for query in queries.values())
 
 
 def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[QueryPart]:
-    """One part, or one for each range of keys that holds rows, counted so that a change while reading is noticed."""
+    """Yield one part, or one for each nonempty range of keys, with its row count to detect changes while reading."""
     if sql.partition_column is None:
         yield QueryPart(table)
         return
@@ -124,10 +127,10 @@ def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[Qu
     counts = count_rows(database, table.query, ranges)
     if sum(counts) != found.keyed:
         raise InfeedError(
-            f"{found.keyed} rows have a key, but its ranges hold {sum(counts)}: the table changed meanwhile, or keys"
-            " lie between the numbers that Python has",
+            f"{found.keyed} rows have a key, but the ranges hold {sum(counts)}: the table changed meanwhile, or keys"
+            " are not exact in Python",
             where=f"{shown(table.query)}, partition_column={sql.partition_column!r}",
-            do="read a snapshot or a copy, choose another key, or leave out partition_column",
+            do="read a snapshot or a copy, use another key, or leave out partition_column",
         )
     for one, count in zip(ranges, counts, strict=True):
         if count:
@@ -139,10 +142,10 @@ def plan_parts(database: Database, table: Table, sql: SqlOptions) -> Iterator[Qu
 def read_part(
     what: QueryPart, schema: pa.Schema, connection_env: str, *, bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one part.
+    """Yield the rows of one part.
 
     Raises:
-      InfeedError: a part that holds more or fewer rows than when it was planned.
+      InfeedError: the number of rows differs from the plan.
     """
     row = 1
     statement = select_rows(what.table.query, what.keys)
@@ -152,9 +155,9 @@ def read_part(
             row += read
     if what.rows not in (None, row - 1):
         raise InfeedError(
-            f"{row - 1} rows, but {what.rows} when the reading began: the table changed meanwhile",
+            f"read {row - 1} rows, but the plan had {what.rows}: the table changed meanwhile",
             where=what.where,
-            do="read a snapshot or a copy, or leave out partition_column: one statement sees one state",
+            do="read a snapshot or a copy, or leave out partition_column",
         )
 
 
@@ -175,10 +178,10 @@ def _fingerprint(found: Iterable[tuple[str, Bounds]]) -> str:
 
 @contextmanager
 def connect(variable: str) -> Iterator[Database]:
-    """A connection to the database whose URL the environment variable `variable` holds.
+    """Connect to the database whose URL is in the environment variable `variable`.
 
     Raises:
-      InfeedError: no such variable, URL, driver or database, or whatever the database refuses while it is connected.
+      InfeedError: the variable, URL, driver or database is invalid, or the database refuses a request.
     """
     text = _text_of(variable)
     url = _parse(text, variable)
@@ -194,7 +197,7 @@ def connect(variable: str) -> Iterator[Database]:
 
 
 def without_secrets(text: str, url: str) -> str:
-    """`text` without the URL and without the password in it, however that is quoted."""
+    """Replace the URL and the password in `text`, in any quoting, by asterisks."""
     secrets = {url}
     try:
         parsed = sa.make_url(url)
@@ -214,7 +217,7 @@ def _text_of(variable: str) -> str:
         raise InfeedError(
             f"the environment variable {variable} is not set",
             where="connection_env",
-            do=f"export {variable}=postgresql+psycopg://user:password@host/database, or the like, on every worker",
+            do=f"export it on every worker, such as {variable}=postgresql+psycopg://user:password@host/database",
         )
     return text
 
@@ -224,7 +227,7 @@ def _parse(text: str, variable: str) -> sa.URL:
         return sa.make_url(text)
     except (exc.ArgumentError, ValueError):
         raise InfeedError(
-            "not a SQLAlchemy URL",
+            "the value is not a SQLAlchemy URL",
             where=f"the environment variable {variable}",
-            do="give dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40",
+            do="use dialect+driver://user:password@host:port/database, with / and @ in the password as %2F and %40",
         ) from None

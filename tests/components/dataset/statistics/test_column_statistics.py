@@ -107,24 +107,24 @@ def test_what_a_type_becomes_in_an_example_is_what_is_counted() -> None:
 
 
 def test_columns_of_different_types_do_not_add_up() -> None:
-    with pytest.raises(ValueError, match="'x' is int, and 'x' is bytes"):
+    with pytest.raises(ValueError, match="'x' is int, but 'x' is bytes"):
         of([1], pa.int64()) + of([b"a"], pa.binary())
 
 
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        (["rows"], -1, "rows: -1 is no count"),
-        (["type"], "text", "is none of int, float, bytes"),
-        (["missing"], 1, "do not agree"),
-        (["nans"], 1, "do not agree"),
-        (["minimum"], None, "do not agree"),
+        (["rows"], -1, "rows: -1 is too small"),
+        (["type"], "text", "is not one of int, float, bytes"),
+        (["missing"], 1, "inconsistent"),
+        (["nans"], 1, "inconsistent"),
+        (["minimum"], None, "inconsistent"),
         (["lengths", "total"], 9, "do not add up"),
-        (["squares", "units"], "-5", "sums cannot be"),
+        (["squares", "units"], "-5", "sums are impossible"),
         (["total", "units"], "x", "invalid literal"),
-        (["total", "units"], "9" * 5_000, "5000 digits long"),
+        (["total", "units"], "9" * 5_000, "5000 digits"),
         (["total", "scale"], 3, "units of 2"),
-        (["extra"], 3, "no field"),
+        (["extra"], 3, "not a field"),
     ],
 )
 def test_tampered_statistics_are_refused(path: list[str], value: Any, says: str) -> None:

@@ -60,7 +60,7 @@ def test_a_column_of_another_type_is_refused() -> None:
     gathered = Gatherer()
     gathered.add(1, cells(x=[1]))
     gathered.add(1, cells(x=["a"]))
-    with pytest.raises(ValueError, match="'x' is int, and 'x' is bytes"):
+    with pytest.raises(ValueError, match="'x' is int, but 'x' is bytes"):
         gathered.statistics()
 
 

@@ -24,7 +24,7 @@ def test_a_named_runner_predicts_and_this_process_opens_no_examples(
     far, _ = run(BulkInferrer, "far", *portable_options, output_format="parquet")
     assert opened_data() == []
     assert "predicts 3 files" in caplog.text
-    assert "on Beam's PortableRunner: --runner names it" in caplog.text
+    assert "on Beam's PortableRunner: --runner selects it" in caplog.text
     near, _ = run(BulkInferrer, "near", output_format="parquet")
     assert _written(near) == _written(far)
     assert len(_written(near)) == 3

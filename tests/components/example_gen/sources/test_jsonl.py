@@ -119,27 +119,27 @@ def nested(levels: int) -> str:
 
 
 BAD_LINES = [
-    ('{"a": "x"}', "a", "text where rows before have a number"),
-    ('{"a": [1]}', "a", "a list where rows before have a number"),
-    ('{"a": true}', "a", "true or false where rows before have a number"),
+    ('{"a": "x"}', "a", "text, but earlier rows have a number"),
+    ('{"a": [1]}', "a", "a list, but earlier rows have a number"),
+    ('{"a": true}', "a", "true or false, but earlier rows have a number"),
     ('{"a": 18446744073709551616}', "a", "18446744073709551616 does not fit into a signed 64-bit integer"),
-    ('{"s": {"t": 1}}', "s.t", "a number where rows before have text"),
-    ('{"l": [1, null]}', "l", "a null inside a list"),
-    ('{"l": [1, "x"]}', "l", "text where rows before have a number"),
-    ('{"a": 1, "a": 2}', "a", "a name that stands there twice"),
+    ('{"s": {"t": 1}}', "s.t", "a number, but earlier rows have text"),
+    ('{"l": [1, null]}', "l", "a list contains null"),
+    ('{"l": [1, "x"]}', "l", "text, but earlier rows have a number"),
+    ('{"a": 1, "a": 2}', "a", "the name occurs twice"),
     ("[1]", None, "not a JSON object"),
     ('{"a": 1} {"a": 2}', None, "not JSON: Extra data at character 10"),
     ('{"a": 1', None, "not JSON: Expecting ',' delimiter at character 8"),
     ('{"a": "\xff"}', None, "not UTF-8 text"),
     ("null", None, "not a JSON object"),
     ('{"a": 1}{"a": 2}', None, "not JSON: Extra data at character 9"),
-    (nested(101), None, "more than 100 levels of objects and lists"),
-    (nested(10_000), None, "more than 100 levels of objects and lists"),
-    ('{"]": ' * 101 + "1" + "}" * 101, None, "more than 100 levels of objects and lists"),
-    ('{"a": [' + "[" * 10_000, None, "more than 100 levels of objects and lists"),
-    ('{"a": ' + "9" * 5_000 + "}", None, "a number of too many digits"),
+    (nested(101), None, "nested deeper than 100 levels"),
+    (nested(10_000), None, "nested deeper than 100 levels"),
+    ('{"]": ' * 101 + "1" + "}" * 101, None, "nested deeper than 100 levels"),
+    ('{"a": [' + "[" * 10_000, None, "nested deeper than 100 levels"),
+    ('{"a": ' + "9" * 5_000 + "}", None, "a number has too many digits"),
     ('{"a": ' + "9" * 400 + "}", "a", f"{'9' * 40}... of 400 digits does not fit into a signed 64-bit integer"),
-    (r'{"s": {"t": "\ud83d"}}', None, "text that is no Unicode: half of a surrogate pair"),
+    (r'{"s": {"t": "\ud83d"}}', None, "invalid Unicode: half of a surrogate pair"),
 ]
 
 
@@ -195,11 +195,11 @@ def test_one_odd_line_leaves_the_other_lines_of_its_block_to_arrow(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no rows with values"),
-        (b"{}\n{}\n", "no rows with values"),
+        (b"", "no row has values"),
+        (b"{}\n{}\n", "no row has values"),
         (b'{"a": [{"b": 1}]}', "column 'a'"),
-        (b'{"a": [[1]]}', "no column is left: its rows hold lists of lists"),
-        (b'{"a.b": 1, "a": {"b": 2}}', "'a.b' stands there twice"),
+        (b'{"a": [[1]]}', "no usable column: its rows hold lists of lists"),
+        (b'{"a.b": 1, "a": {"b": 2}}', "'a.b' occurs twice"),
         (gzip.compress(b'{"a": 1}\n' * 100)[:-8], "cannot decompress"),
     ],
 )

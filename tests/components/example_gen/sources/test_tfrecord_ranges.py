@@ -88,5 +88,5 @@ def test_an_error_counts_records_from_the_beginning_of_the_file(tmp_path: Path, 
 
 def test_the_first_record_of_a_cut_file_is_looked_at(tmp_path: Path) -> None:
     write(tmp_path / "a", [b"\x89PNG" * 3_000] * 3)
-    with pytest.raises(InfeedError, match=r"no tf\.Example"):
+    with pytest.raises(InfeedError, match=r"not a tf\.Example"):
         tfrecord.check_examples(open_cut(tmp_path), sequences=False)

@@ -41,7 +41,7 @@ def records(blocks):
 
 def test_a_file_that_is_missing_is_told_before_anything_is_read(context):
     missing = ShardFile("/nowhere/part-0", 5, 100, crc32c="00000000")
-    with pytest.raises(InfeedError, match="a file of the dataset is missing"):
+    with pytest.raises(InfeedError, match="the file is missing"):
         reading.VerifyFiles("").apply(None, dataclasses.replace(context, shards=(missing,)))
 
 

@@ -194,10 +194,10 @@ def test_what_is_no_whole_image_is_set_aside(pets: str) -> None:
         "dog/trailer.jpg",
     ]
     assert [(row.file.removeprefix(f"{pets}/"), row.reason.partition(":")[0]) for row in bad_rows.take()] == [
-        ("cat/cut.png", "an image cut short"),
+        ("cat/cut.png", "the image is truncated"),
         ("cat/notes.txt", "not an image"),
-        ("cat/old.bmp", "a BMP image"),
-        ("dog/cut.jpg", "an image cut short"),
+        ("cat/old.bmp", "the format is BMP"),
+        ("dog/cut.jpg", "the image is truncated"),
     ]
 
 
@@ -227,8 +227,8 @@ def test_rows_of_a_csv_that_name_no_image_are_set_aside(tmp_path: Path) -> None:
     batches = [batch for task in opened.tasks for batch in opened.read(task.payload, bad_rows=bad_rows)]
     assert [row["image/encoded"] for batch in batches for row in batch.to_pylist()] == [content]
     assert [(row.line, row.column, row.reason, row.text) for row in bad_rows.take()] == [
-        (2, "path", "no file '2.png', seen from the CSV's own folder", "2.png,dog"),
-        (4, "label", "no label for '1.png'", "1.png,"),
+        (2, "path", "there is no file '2.png' relative to the CSV", "2.png,dog"),
+        (4, "label", "there is no label for '1.png'", "1.png,"),
     ]
 
 
@@ -304,15 +304,15 @@ def photo(form: str, **options: Any) -> bytes:
 PROGRESSIVE, JPEG, PNG = photo("jpeg", progressive=True), photo("jpeg"), photo("png")
 PIXELS = JPEG.index(b"\xff\xda") + 300
 DAMAGED = [
-    (damaged(PNG, 500, bytes([PNG[500] ^ 1])), "a damaged PNG: wrong checksum of the chunk at byte 33"),
-    (damaged(PNG, 19, b"\x33"), "a damaged PNG: wrong checksum of the chunk at byte 8"),
-    (PNG[:-4], "an image cut short: it has no end"),
-    (PNG[:-12], "an image cut short: it has no end"),
-    (damaged(JPEG, PIXELS, b"\xff\xfe"), f"a damaged JPEG: its pixels break off at byte {PIXELS}"),
-    (damaged(JPEG, JPEG.index(b"\xff\xc4") + 5, b"\x09"), "an image cut short or damaged"),
-    (JPEG[: JPEG.index(b"\xff\xdb")] + JPEG[JPEG.index(b"\xff\xc0") :], "an image cut short or damaged"),
-    (JPEG[:-2], "an image cut short: it has no end"),
-    (damaged(PROGRESSIVE, PROGRESSIVE.rindex(b"\xff\xda") + 7, b"\x40"), "a damaged JPEG: its pixels break off"),
+    (damaged(PNG, 500, bytes([PNG[500] ^ 1])), "the PNG is damaged: wrong checksum of the chunk at byte 33"),
+    (damaged(PNG, 19, b"\x33"), "the PNG is damaged: wrong checksum of the chunk at byte 8"),
+    (PNG[:-4], "the image is truncated: it has no end"),
+    (PNG[:-12], "the image is truncated: it has no end"),
+    (damaged(JPEG, PIXELS, b"\xff\xfe"), f"the JPEG is damaged: its pixels end at byte {PIXELS}"),
+    (damaged(JPEG, JPEG.index(b"\xff\xc4") + 5, b"\x09"), "the image is truncated or damaged"),
+    (JPEG[: JPEG.index(b"\xff\xdb")] + JPEG[JPEG.index(b"\xff\xc0") :], "the image is truncated or damaged"),
+    (JPEG[:-2], "the image is truncated: it has no end"),
+    (damaged(PROGRESSIVE, PROGRESSIVE.rindex(b"\xff\xda") + 7, b"\x40"), "the JPEG is damaged: its pixels end"),
 ]
 
 

@@ -105,19 +105,19 @@ def test_queries_with_other_columns_are_read_as_one() -> None:
 @pytest.mark.usefixtures("trips")
 def test_no_rows_are_no_rows_and_names_that_stand_twice_are_refused() -> None:
     assert list(rows_of(open_("SELECT * FROM trips WHERE id < 0", SqlOptions("SQLITE", "id")))) == []
-    with pytest.raises(InfeedError, match="'id' stands there twice"):
+    with pytest.raises(InfeedError, match="'id' occurs twice"):
         open_("SELECT id, id FROM trips", SqlOptions("SQLITE"))
 
 
 def test_text_cannot_be_cut_into_ranges() -> None:
-    with pytest.raises(InfeedError, match=r"(?s)'apple' cannot be cut.*partition_column='name'"):
+    with pytest.raises(InfeedError, match=r"(?s)'apple' cannot be divided.*partition_column='name'"):
         reader.cut_range("name", "apple", "pear", 3)
 
 
 def test_a_table_that_changes_meanwhile_is_noticed(trips: Execute) -> None:
     opened = open_("trips", SqlOptions("SQLITE", "id", partitions=2))
     trips("INSERT INTO trips VALUES (5, 0, '', NULL)")
-    with pytest.raises(InfeedError, match=r"(?s)451 rows, but 450 when the reading began.*trips, id 1 to 500"):
+    with pytest.raises(InfeedError, match=r"(?s)451 rows, but the plan had 450.*trips, id 1 to 500"):
         list(rows_of(opened))
 
 
@@ -146,7 +146,7 @@ def test_a_value_of_another_type_is_a_bad_row_never_another_value(sqlite: Execut
         [(number,) for number in range(10_000)] + [(1.5,), ("x",), (None,), ("007",), (7.0,)],
     )
     opened = open_("t", SqlOptions("SQLITE"))
-    with pytest.raises(InfeedError, match=r"(?s)1\.5 where the column holds int64.*t, line 10001, column 'n'"):
+    with pytest.raises(InfeedError, match=r"(?s)1\.5 does not fit type int64.*t, line 10001, column 'n'"):
         list(rows_of(opened))
     bad_rows = BadRows("reject", limit=3)
     assert list(rows_of(opened, bad_rows))[-2:] == [(None,), (7,)]
@@ -158,7 +158,7 @@ def test_a_value_of_another_type_is_a_bad_row_never_another_value(sqlite: Execut
 def test_a_column_of_mixed_values_is_refused(sqlite: Execute, rows: list[tuple[Any, ...]]) -> None:
     sqlite("CREATE TABLE t (n)")
     sqlite("INSERT INTO t VALUES (?)", rows)
-    with pytest.raises(InfeedError, match=r"(?s)mixed or odd values.*t, column 'n'.*CAST"):
+    with pytest.raises(InfeedError, match=r"(?s)mixed or unsupported types.*t, column 'n'.*CAST"):
         open_("t", SqlOptions("SQLITE"))
 
 
@@ -185,7 +185,7 @@ def test_a_value_that_does_not_fit_adbcs_type_ends_the_run(sqlite: Execute) -> N
     sqlite("CREATE TABLE t (n)")
     sqlite("INSERT INTO t VALUES (?)", [(number,) for number in range(10_000)] + [(1.5,)])
     opened = open_("t", SqlOptions("SQLITE"))
-    with pytest.raises(InfeedError, match=r"(?s)column 0: expected INT64 but got DOUBLE.*CAST.*leave \+adbc out"):
+    with pytest.raises(InfeedError, match=r"(?s)column 0: expected INT64 but got DOUBLE.*CAST.*remove \+adbc"):
         list(rows_of(opened, BadRows("reject", limit=2)))
     assert len(list(rows_of(open_("SELECT CAST(n AS REAL) AS n FROM t", SqlOptions("SQLITE"))))) == 10_001
 
@@ -195,7 +195,7 @@ def test_a_range_that_adbc_finds_another_type_in_is_read_as_planned(sqlite: Exec
     sqlite("CREATE TABLE t (k INTEGER, n)")
     sqlite("INSERT INTO t VALUES (?, ?)", [(key, {201: 1.5}.get(key, key)) for key in range(403)])
     opened = open_("SELECT * FROM t ORDER BY k", SqlOptions("SQLITE", "k", partitions=2), block_bytes=2_000)
-    with pytest.raises(InfeedError, match=r"(?s)1\.5 where the column holds int64.*k 201 to 402.*column 'n'"):
+    with pytest.raises(InfeedError, match=r"(?s)1\.5 does not fit type int64.*k 201 to 402.*column 'n'"):
         list(rows_of(opened))
     bad_rows = BadRows("reject", limit=2)
     read = list(rows_of(opened, bad_rows))
@@ -221,7 +221,7 @@ def test_the_fingerprint_changes_with_rows_keys_and_query(trips: Execute) -> Non
     [
         ("nowhere", SqlOptions("SQLITE"), r"(?s)no such table: nowhere.*SQLITE"),
         ("SELECT FROM trips", SqlOptions("SQLITE"), r"syntax error"),
-        ("trips", SqlOptions("UNSET"), r"(?s)UNSET is not set.*export UNSET="),
+        ("trips", SqlOptions("UNSET"), r"(?s)UNSET is not set.*export it"),
         ("trips", SqlOptions("SQLITE", "far"), r"no such column: trips\.far"),
     ],
 )
