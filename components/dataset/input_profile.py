@@ -234,7 +234,7 @@ def _check_format(path: str, given: Any) -> None:
         raise InfeedError(
             f"the input profile has format {given.get('format')!r}, but this version reads format {FORMAT}",
             where=path,
-            do="use the same version of tfx-infeed for Trainer and InputReport",
+            do="run Trainer and InputReport from the same version of tfx-infeed",
         )
 
 

@@ -11,7 +11,7 @@ from infeed.components.errors import InfeedError, infeed_error
 NAME = "infeed.components.errors.InfeedError"
 JAVA = "\n\tat java.base/java.util.concurrent.FutureTask.report(FutureTask.java:122)\nCaused by: java.io.IOException: x"
 ERRORS = [
-    InfeedError("'a.png' is not an image", where="class cat", do="remove it"),
+    InfeedError("'a.png' is not an image", where="class cat", do="remove the file"),
     InfeedError("no rows in the input", do="check the path, such as open('data/*.csv')"),
     InfeedError("two types:\n\n  int in a.csv\n  text in 'b.csv' [1]", where="a.csv\nb.csv", do="say one:\n  --set x"),
     InfeedError('größer als 7 \N{SNOWMAN} \\d "x"', where="C:\\data\\new.csv", do="write 'x' (or \"y\")"),

@@ -90,7 +90,7 @@ def a_root_in_an_object_store(tmp_path):
     [
         (no_images, "no images found", "{tmp}", "one folder of PNG or JPEG files per class"),
         (empty_class_folder, "class folder 'eel' is empty", "{tmp}/eel", "one folder of PNG or JPEG files per class"),
-        (not_an_image, "not an image", "{tmp}/dog/notes.txt", "remove it"),
+        (not_an_image, "not an image", "{tmp}/dog/notes.txt", "remove the file"),
         (no_rows, "the CSV file has no rows", "{tmp}/data.csv", "at least one row"),
         (
             no_such_label,

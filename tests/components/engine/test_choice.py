@@ -48,8 +48,8 @@ def test_a_local_runner_leaves_the_choice_open(options: list[str]) -> None:
     [
         ({}, "on 8 processes", "one for each core"),
         ({"items": 3}, "on 3 processes", "one for each item"),
-        ({"bytes": 250_000_000}, "on 2 processes", "at least 100 MB of input"),
-        ({"bytes": 99_999_999}, "in this process", "at least 100 MB of input"),
+        ({"bytes": 250_000_000}, "on 2 processes", "each needs at least 100 MB of input"),
+        ({"bytes": 99_999_999}, "in this process", "each needs at least 100 MB of input"),
         ({"memory_per_process": 20 << 30}, "on 3 processes", "each takes up to 21 GB of memory"),
         ({"items": 0}, "in this process", "one for each item"),
         ({"alone": "the model is on a GPU"}, "in this process", "the model is on a GPU"),

@@ -120,7 +120,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "tolerations": (
         {"resources": {"Trainer": {"tolerations": "gpu"}}},
-        r"tolerations is 'gpu'(.|\n)*write a list",
+        r"tolerations is 'gpu'(.|\n)*use a list",
     ),
     "no nodes": ({"resources": "many"}, r"resources is 'many'(.|\n)*use a mapping"),
     "no mapping": ("gs://bucket", r"'gs://bucket' is not a mapping of settings"),

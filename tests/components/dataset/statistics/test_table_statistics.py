@@ -137,7 +137,7 @@ def test_tampered_statistics_are_an_error_that_names_the_file(tmp_path: Path, da
     plain = json.loads(path.read_bytes())
     damage(plain)  # type: ignore[operator]
     path.write_text(json.dumps(plain))
-    with pytest.raises(InfeedError, match=rf"unreadable statistics: .*{says}(.|\n)*statistics-train.json"):
+    with pytest.raises(InfeedError, match=rf"cannot read the statistics: .*{says}(.|\n)*statistics-train.json"):
         TableStatistics.read(str(path), "key")
 
 

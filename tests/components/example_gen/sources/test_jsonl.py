@@ -154,7 +154,9 @@ def test_a_bad_line_is_named_or_set_aside(tmp_path: Path, line: str, column: str
         open_jsonl(tmp_path, content)
 
 
-@pytest.mark.parametrize(("line", "reason"), [("null", "not a JSON object"), (nested(10_000), "more than 100 levels")])
+@pytest.mark.parametrize(
+    ("line", "reason"), [("null", "not a JSON object"), (nested(10_000), "nested deeper than 100")]
+)
 def test_a_first_line_that_ends_arrow_is_a_bad_row(tmp_path: Path, line: str, reason: str) -> None:
     found, bad = read(open_jsonl(tmp_path, f'{line}\n{{"a": 1}}\n', on_bad_row="reject"))
     assert (found, [row.line for row in bad]) == ([{"a": 1}], [1])
