@@ -1,4 +1,4 @@
-"""Statistics and schema of a dataset as protos, without TFX: what StatisticsGen and SchemaGen write."""
+"""Infer the statistics and the schema of a dataset as protos, without TFX."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 
 
 def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_pb2.DatasetFeatureStatisticsList:
-    """What StatisticsGen writes of one split.
+    """Return the statistics proto of one split, as StatisticsGen writes it.
 
-    A column that no record names is left out, for TFDV never sees it; one that records name without a value is text, as
-    TFDV takes it to be.
+    Columns that no record names are skipped, because TFDV never sees them. Columns that records name without a value
+    are
+    text, as in TFDV.
     """
     named = {name: ColumnStatistics.none(name, "bytes", table.rows) for name in table.without_values}
     present = {name: column for name, column in table.columns.items() if column.present}
@@ -45,7 +46,7 @@ def infer_schema(root: str, splits: Sequence[str], map_fn: MapFn) -> schema_pb2.
 def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.DatasetFeatureStatisticsList]) -> None:
     """Make each column optional that has no value in some split.
 
-    TFDV takes such a column for one that was dropped, and deprecates it: a parsing spec of the schema then lacks it.
+    TFDV treats such a column as dropped and deprecates it, so that a parsing spec of the schema lacks it.
     """
     held = [_columns_with_values(statistics) for statistics in splits]
     everywhere = set.intersection(*held)
@@ -56,7 +57,7 @@ def keep_columns(schema: schema_pb2.Schema, splits: Iterable[statistics_pb2.Data
 
 
 def _columns_with_values(statistics: statistics_pb2.DatasetFeatureStatisticsList) -> set[str]:
-    """Names of the columns of which some row has a value."""
+    """Return the names of the columns with a value in some row."""
     found = (feature for dataset in statistics.datasets for feature in dataset.features)
     return {feature.path.step[0] for feature in found if _common(feature).num_non_missing}
 
