@@ -1,7 +1,7 @@
 """Emulates Vertex AI's custom jobs on this machine.
 
-`python -m` of this module replaces TFX's entry point and then runs it. TFX's code handles everything except the
-requests of Vertex AI's client. Each machine of the job is a local process.
+`python -m` of this module, with the name of a step's entry point, runs this entry point. TFX's code handles everything
+except the requests of Vertex AI's client. Each machine of the job is a local process.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import runpy
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from infeed.components.errors import InfeedError
+from infeed.pipelines.job.compiled import STEP
 
 ENTRY_POINT = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 EXECUTORS = ("infeed.components.trainer.vertex_executor.", "tfx.extensions.google_cloud_ai_platform.trainer.")
@@ -31,12 +33,13 @@ _TASKS = ("chief", "worker", "ps", "evaluator")
 
 def starts_custom_job(words: Sequence[str]) -> bool:
     """Report whether the command line is a Trainer that starts a custom job."""
-    return ENTRY_POINT in words and any(word.startswith(EXECUTORS) for word in words)
+    return not {ENTRY_POINT, STEP[-1]}.isdisjoint(words) and any(word.startswith(EXECUTORS) for word in words)
 
 
 def with_local_job_service(words: Sequence[str]) -> list[str]:
-    """Return the command line with this module as the entry point."""
-    return [__name__ if word == ENTRY_POINT else word for word in words]
+    """Return the command line with this module before the entry point, which it runs."""
+    place = next(number for number, word in enumerate(words) if word in (ENTRY_POINT, STEP[-1]))
+    return [*words[:place], __name__, *words[place:]]
 
 
 class JobService:
@@ -70,12 +73,12 @@ def _no_ai_platform() -> None:
 
 
 def main() -> None:
-    """Run TFX's entry point with the arguments of this process."""
+    """Run the entry point that the first argument of this process names, with the others."""
     from tfx.extensions.google_cloud_ai_platform import training_clients
 
     training_clients.gapic = SimpleNamespace(JobServiceClient=JobService)
     training_clients.CAIPJobClient = _no_ai_platform
-    runpy.run_module(ENTRY_POINT, run_name="__main__", alter_sys=True)
+    runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 
 
 @dataclass(frozen=True)

@@ -93,11 +93,14 @@ def test_what_is_no_custom_job_is_refused_as_by_the_real_client() -> None:
         JobService({}).create_custom_job("p", {"job_spec": {"worker_pools": []}})
 
 
-def test_only_the_entry_point_of_a_step_that_trains_elsewhere_is_another_one() -> None:
-    assert starts_custom_job(TRAINER)
-    assert [word for word in with_local_job_service(TRAINER) if word not in TRAINER] == [
-        with_local_job_service([ENTRY_POINT])[0]
-    ]
+@pytest.mark.parametrize("entry_point", [ENTRY_POINT, "infeed.components.kubeflow.step"])
+def test_the_entry_point_of_a_step_that_trains_elsewhere_runs_behind_another_one(entry_point: str) -> None:
+    words = [entry_point if word == ENTRY_POINT else word for word in TRAINER]
+    assert starts_custom_job(words)
+    assert with_local_job_service(words) == ["python", "-m", custom_job.__name__, *words[2:]]
+
+
+def test_other_steps_keep_their_entry_point() -> None:
     assert not starts_custom_job(("python", "-m", ENTRY_POINT, "infeed.components.trainer.executor.TrainerExecutor"))
     assert not starts_custom_job(("python", "train.py", *TRAINER[-1:]))  # nothing could take the place of that
 
