@@ -58,6 +58,7 @@ PIPELINES = [
     "rich>=13",
     "scikit-learn>=1.3",  # it bundles the real data of two templates; SciPy, which it needs, that of the third
 ]
+KUBEFLOW = ["kubernetes>=26"]  # a Trainer on several machines; kfp brings it too
 TENSORFLOW = ["tensorflow>=2.16.2,<2.22"]  # the feed, and Keras with it
 STEPS = [  # transform, train, evaluate and report without TFX and ML Metadata
     *TENSORFLOW,
@@ -85,6 +86,7 @@ TEST = [
     "hypothesis>=6",
     f"kfp-kubernetes==1.0.0; {TFX_1_16}",  # the newest for protobuf 3; without tolerations
     f"kfp-kubernetes>=2.13,<2.17; {TFX_1_21}",
+    "kubeflow-trainer-api>=2.2,<3",  # models of TrainJob and JobSet
     "moto[s3]>=5",  # a server that speaks S3's protocol
     "import-linter>=2.5,<3",  # holds the walls
     "mypy>=2.4,<3",
@@ -118,6 +120,7 @@ setup(
     install_requires=CORE,
     extras_require={
         "dask": DASK,
+        "kubeflow": KUBEFLOW,
         "sql": SQL,
         "steps": STEPS,
         "test": TEST,

@@ -29,6 +29,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 _EXTRAS = {
     "keras": ("Keras", "'tfx-infeed[tf]'"),
     "tensorflow": ("TensorFlow", "'tfx-infeed[tf]'"),
+    "kubernetes": ("Kubernetes' client", "'tfx-infeed[kubeflow]'"),
     "sqlalchemy": ("SQLAlchemy", "'tfx-infeed[sql]'"),
     "tensorflow_text": ("tensorflow-text", "'tfx-infeed[text]'"),
     "torch": ("PyTorch", "torch"),

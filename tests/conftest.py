@@ -262,6 +262,21 @@ def warm(once: Callable[..., Path]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
+def check_kubernetes() -> Callable[[Any], None]:
+    """Raises ValueError for a JobSet or a TrainJob that does not fit the models that Kubeflow publishes."""
+    import kubeflow_trainer_api.models as models
+
+    kinds = {"JobSet": models.JobsetV1alpha2JobSet, "TrainJob": models.TrainerV1alpha1TrainJob}
+
+    def check(body: Any) -> None:
+        found = kinds[body["kind"]].from_dict(body).to_dict()
+        if found != body:  # the models drop fields that they do not know
+            raise ValueError(f"unknown fields: {body} became {found}")
+
+    return check
+
+
+@pytest.fixture(scope="session")
 def saved_models() -> Iterator[ModuleType]:
     """`saved_models.py`, imported for the tests that ask for it, not while tests are collected: TensorFlow is slow."""
     with pytest.MonkeyPatch.context() as patch:

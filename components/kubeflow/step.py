@@ -1,15 +1,18 @@
 """Entry point of a step on Kubeflow Pipelines: run TFX's executor on the files that the launcher downloads and uploads.
 
-    python -m infeed.components.kubeflow.step [--in-place] --executor_class_path NAME
+    python -m infeed.components.kubeflow.step [--in-place] [--job JSON] --executor_class_path NAME
         --json_serialized_invocation_args '{{$}}' ...
 
 TFX's own entry point opens the URIs of artifacts. That fails on `s3://` and `minio://`, which TensorFlow cannot open,
 and on `gs://` reads everything twice. This one hands the launcher's local paths to TFX, and puts the URIs back into the
 output of the step, so that the metadata hold no local path. The nodes of TFX work like the nodes of this package.
+
+With `--job`, the step runs on machines of its own, as a job of the cluster. This process only follows the job.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -18,42 +21,71 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infeed.components import project_archive
+from infeed.components import project_archive, schema
 from infeed.components.beam_runner import Named
 from infeed.components.dataset import files
-from infeed.components.kubeflow import ui
+from infeed.components.kubeflow import cluster_job, ui
 from infeed.components.kubeflow.launcher_paths import PathMap
 from infeed.components.kubeflow.packed import unpack
+from infeed.components.kubeflow.training_job import TrainingJob, job_object
 
 ARGUMENT = "--json_serialized_invocation_args"
+_JOB = "--job"
+_MACHINE = ("python", "-m", "infeed.components.kubeflow.machine")
 _TFX = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run TFX's entry point with local paths, in the folder of the user's project.
+    """Run TFX's entry point with local paths, in the folder of the user's project, here or on the machines of a job.
 
     The artifacts keep their URIs with `--in-place`, for platforms without a launcher, and if a Beam option names a
     cluster's runner, because workers do not see the disk of the pod.
 
     Args:
-      arguments: command line of TFX's entry point; `--in-place` comes first.
+      arguments: command line of TFX's entry point; `--in-place` or `--job` comes first.
     """
+    if arguments[0] == _JOB:
+        _run_job(json.loads(arguments[1]), arguments[2:])
+        return
     from infeed.components.kubeflow import tfx_filesystem
 
     tfx_filesystem.register()
     project_archive.enter()
     in_place = arguments[0] == "--in-place"
     arguments = arguments[int(in_place) :]
-    place = arguments.index(ARGUMENT) + 1
-    message = json.loads(arguments[place])
-    uris = PathMap({})
-    if not in_place and not Named.of(arguments).is_cluster:
-        uris = PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in _artifacts(message, kind))
-        _make_room(message, uris)
+    message, place = message_of(arguments)
+    uris = PathMap({}) if in_place else path_map(arguments, message)
+    _make_room(message, uris)
     of_tfx, shown = ui.split(uris.to_local(_unpacked(message)))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
     _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, of_tfx))
+
+
+def message_of(arguments: Sequence[str]) -> tuple[Any, int]:
+    """Return the ExecutorInput, and its place in the command line of TFX's entry point."""
+    place = arguments.index(ARGUMENT) + 1
+    return json.loads(arguments[place]), place
+
+
+def path_map(arguments: Sequence[str], message: Any) -> PathMap:
+    """Return the local paths of the artifacts. Empty if a Beam option names a cluster's runner."""
+    if Named.of(arguments).is_cluster:
+        return PathMap({})
+    return PathMap.of(artifact["uri"] for kind in ("inputs", "outputs") for artifact in artifacts(message, kind))
+
+
+def _run_job(job: Any, arguments: Sequence[str]) -> None:
+    """Run the step on the machines of `job`. Its name depends on the outputs, which all attempts of a step share."""
+    logging.basicConfig(level=logging.INFO)
+    message, _ = message_of(arguments)
+    outputs = json.dumps([artifact["uri"] for artifact in artifacts(message, "outputs")])
+    options = schema.read(TrainingJob, job["options"], "deploy.training")
+    name = f"infeed-{hashlib.sha256(outputs.encode()).hexdigest()[:12]}"
+    command, pod = [*_MACHINE, *arguments], job["pod"]
+    if place := os.environ.get(project_archive.VARIABLE):
+        pod["spec"]["containers"][0].setdefault("env", []).append({"name": project_archive.VARIABLE, "value": place})
+    cluster_job.run(options, name, lambda place: job_object(options, pod, place, command))
 
 
 def _unpacked(message: Any) -> Any:
@@ -62,7 +94,7 @@ def _unpacked(message: Any) -> Any:
     return {**message, "inputs": {**message["inputs"], **({"parameterValues": values} if values else {})}}
 
 
-def _artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:
+def artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]:
     """Yield the artifacts of the inputs or outputs; with `later`, without the first of each list."""
     for found in message.get(kind, {}).get("artifacts", {}).values():
         yield from found.get("artifacts", [])[int(later) :]
@@ -70,7 +102,7 @@ def _artifacts(message: Any, kind: str, *, later: bool = False) -> Iterator[Any]
 
 def _make_room(message: Any, uris: PathMap) -> None:
     """Create what the launcher leaves out: later artifacts of an input, and folders of artifacts without files."""
-    for artifact in _artifacts(message, "inputs", later=True):
+    for artifact in artifacts(message, "inputs", later=True):
         path = uris.paths.get(artifact["uri"])
         if path and not os.path.exists(path):  # the launcher downloads the first artifact of each input
             _log.info("downloading %s", artifact["uri"])

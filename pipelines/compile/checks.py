@@ -14,7 +14,7 @@ from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.beam import check_places
-from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, Deploy, Resources
+from infeed.pipelines.deploy.options import DEFAULT, KUBERNETES_ONLY, TRAINER, Deploy, Resources
 from infeed.pipelines.deploy.vertex import VertexOptions
 from infeed.pipelines.job.compiled import Schema, Target
 
@@ -22,6 +22,7 @@ _ACCELERATOR_NAMES = {
     "kubeflow": "use the name of a Kubernetes resource, such as nvidia.com/gpu or google.com/tpu",
     "vertex": "use Vertex AI's name, such as NVIDIA_TESLA_T4 or NVIDIA_L4",
 }
+_JOB = "deploy.training"
 _SINGLE_PROCESS = ("one_device", "mirrored")
 _SINGLE_DEVICE = ("one_device", "parameter_server")  # one device takes the whole batch
 
@@ -57,9 +58,12 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
         )
     for node, resources in deploy.resources.items():
         _check_resources(resources, target, f"deploy.resources.{node}")
+    if deploy.training:
+        _check_training(deploy, target)
     if vertex := deploy.on(target):
         _check_root(deploy, vertex)
-        _check_step_accelerator(deploy, vertex)
+        if vertex.training:
+            _check_waiting_step(deploy, (DEFAULT, TRAINER), "deploy.vertex.training")
 
 
 def check_stores(root: str, data: str, target: Target) -> None:
@@ -151,13 +155,23 @@ def _check_root(deploy: Deploy, vertex: VertexOptions) -> None:
         )
 
 
-def _check_step_accelerator(deploy: Deploy, vertex: VertexOptions) -> None:
-    for node in (DEFAULT, "Trainer") if vertex.training else ():
+def _check_training(deploy: Deploy, target: Target) -> None:
+    if target == "vertex":
+        do = "use deploy.vertex.training, which makes a custom job of Vertex AI"
+        raise InfeedError("Vertex AI has no JobSet and no TrainJob", where=_JOB, do=do)
+    if "://" not in (deploy.root or ""):
+        what = f"the machines of a job do not see {deploy.root or 'a local folder'}"
+        raise InfeedError(what, where="deploy.root", do="use a folder in a store, such as s3://bucket/flowers")
+    _check_waiting_step(deploy, (DEFAULT,), "deploy.resources.Trainer")
+
+
+def _check_waiting_step(deploy: Deploy, nodes: Sequence[str], do: str) -> None:
+    for node in nodes:
         if deploy.resources.get(node, Resources()).accelerator:
             raise InfeedError(
-                "the Trainer's step has an accelerator, but the step only waits for the custom job that trains",
+                "the Trainer's step has an accelerator, but the step only waits for the machines that train",
                 where=f"deploy.resources.{node}",
-                do="set the accelerator only under deploy.vertex.training",
+                do=f"set the accelerator only under {do}",
             )
 
 
@@ -181,15 +195,17 @@ class TrainingMachines:
 
 
 def training_machines(deploy: Deploy, target: Target) -> TrainingMachines:
-    """Return the machines of the Trainer's custom job, or the resources of its step if there is no custom job."""
+    """Return the machines of the Trainer's job, or the resources of its step if there is no job."""
     vertex = deploy.on(target)
     training = vertex.training if vertex else None
-    given = training or deploy.resources_of("Trainer")
+    given = training or deploy.resources_of(TRAINER)
     tpu = training.is_tpu if training else (given.accelerator or "").startswith(("TPU_", "google.com/tpu"))
     gpus = (given.accelerators or 1) if given.accelerator and not tpu else 0
-    if not training:
-        return TrainingMachines(1, gpus, tpu)
-    return TrainingMachines(training.replicas, gpus, tpu, "deploy.vertex.training", training.parameter_servers)
+    if training:
+        return TrainingMachines(training.replicas, gpus, tpu, "deploy.vertex.training", training.parameter_servers)
+    if deploy.training:
+        return TrainingMachines(deploy.training.machines, gpus, tpu, _JOB)
+    return TrainingMachines(1, gpus, tpu)
 
 
 def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
@@ -203,20 +219,23 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
         raise InfeedError(f"strategy is {train.strategy!r}, and the Trainer has {has}", where=found.where, do=use)
     if bool(found.servers) != (train.strategy == "parameter_server"):
         what = f"strategy is {train.strategy!r}, and the Trainer has {found.servers or 'no'} parameter servers"
-        do = f"{use}; set the parameter servers of a custom job in deploy.vertex.training.parameter_servers"
+        do = f"{use}; only a custom job of Vertex AI has them, in deploy.vertex.training.parameter_servers"
         raise InfeedError(what, where=found.where, do=do)
     if train.strategy == "parameter_server" and found.gpus > 1:
         what = f"each machine has {found.gpus} GPUs, and a worker of parameter_server uses one GPU"
         raise InfeedError(what, where=found.where, do="use more machines with one accelerator each")
-    if found.count > 1 and train.strategy in _SINGLE_PROCESS:
+    if found.count > 1 and train.strategy in (*_SINGLE_PROCESS, "tpu"):
         what = f"strategy is {train.strategy!r}, which trains on one machine, and the Trainer has {found.count}"
         raise InfeedError(what, where=found.where, do=f"{use}, or use auto")
-    gpus = found.count * found.gpus
-    if train.strategy not in _SINGLE_DEVICE and gpus and train.feed.batch_size % gpus:
+    if found.where == _JOB and found.count == 1 and train.strategy == "multi_worker_mirrored":
+        what = "strategy is 'multi_worker_mirrored', which needs several machines, and the Trainer has 1"
+        raise InfeedError(what, where=found.where, do=f"{use}, or use auto")
+    replicas, kind = found.count * (found.gpus or 1), "GPUs" if found.gpus else "machines"
+    if train.strategy not in _SINGLE_DEVICE and not found.tpu and train.feed.batch_size % replicas:
         raise InfeedError(
-            f"batch_size is {train.feed.batch_size}, which {gpus} GPUs cannot share equally",
+            f"batch_size is {train.feed.batch_size}, which {replicas} {kind} cannot share equally",
             where=found.where,
-            do=f"use a multiple of {gpus} as batch_size, such as {-(-train.feed.batch_size // gpus) * gpus}",
+            do=f"use a multiple of {replicas}, such as {-(-train.feed.batch_size // replicas) * replicas}",
         )
 
 

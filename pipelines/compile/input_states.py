@@ -65,7 +65,7 @@ def _depend(node: Task, producer: str) -> None:
 
 def resources_of(deploy: Deploy, node: str) -> Resources:
     """Return the resources of a node. A step of this module has those of its ExampleGen, without machines."""
-    found = deploy.resources_of(node.removesuffix(SUFFIX))
+    found = deploy.resources_of_step(node.removesuffix(SUFFIX))
     if not node.endswith(SUFFIX):
         return found
     machine = ("cpu", "cpu_request", "memory", "memory_request", "accelerator", "accelerators", "shared_memory")

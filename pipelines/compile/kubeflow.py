@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from infeed.components import schema
 from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
@@ -24,11 +25,12 @@ from infeed.components.kubeflow.ui import outputs_of
 from infeed.pipelines.compile import input_states, own_project
 from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
+from infeed.pipelines.compile.pod_template import pod_template
 from infeed.pipelines.config import PipelineConfig, split_data
 from infeed.pipelines.deploy.beam import Flag, check_places
-from infeed.pipelines.deploy.options import DEFAULT, Deploy, Resources, quantity
+from infeed.pipelines.deploy.options import DEFAULT, TRAINER, Deploy, Resources, quantity
 from infeed.pipelines.deploy.vertex import pipeline_job
-from infeed.pipelines.job.compiled import STEP, Schema, Spec, Target, Task, leaves, read_tasks
+from infeed.pipelines.job.compiled import JOB, STEP, Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.job.parameters import mapped
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ def compile_kubeflow(
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
             input_states.insert(spec, node)
         _show_results(spec, options.classes)
+        train_on_machines(spec, deploy, image)
     apply_settings(spec, deploy)
     if own and options.folder and deploy.project == "archive":
         users = [node for node, _ in _containers(spec) if node.name in own]
@@ -191,6 +194,17 @@ def _show_results(spec: Mapping[str, Any], classes: Sequence[str]) -> None:
         executor = arguments[arguments.index(_EXECUTOR) + 1] if _EXECUTOR in arguments else ""
         if found := outputs_of(executor, classes):
             node.component["outputDefinitions"]["artifacts"].update(found)
+
+
+def train_on_machines(spec: Mapping[str, Any], deploy: Deploy, image: str) -> None:
+    """Have the step of the Trainer start the training job of `deploy`, if any. Changes `spec` in place."""
+    if not deploy.training:
+        return
+    pod = pod_template(deploy.resources_of(TRAINER), image)
+    job = {"options": schema.to_plain(deploy.training, defaults=False), "pod": pod}
+    for node, container in _containers(spec):
+        if node.name == TRAINER:
+            container["args"] = [JOB, json.dumps(job, sort_keys=True), *container["args"]]
 
 
 def _text(

@@ -21,11 +21,13 @@ from typing import Literal
 
 from infeed.components.checks import about, as_tuples, at_least, check_choices, require
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.deploy.beam import Beam
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
 
 DEFAULT = "default"
+TRAINER = "Trainer"
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -164,6 +166,7 @@ class Deploy:
       project: "image" if the image holds the project's files. "archive" if `infeed submit` uploads them, and the steps
         that use them unpack them into their working directory; a change of a file then needs no new image.
       exclude: names or patterns of project files that do not go to the cluster.
+      training: machines of a training job on Kubeflow, with the resources of the Trainer. None trains in the step.
       vertex: options of Vertex AI.
       beam: runner of the nodes that pass over data. By default, each step works in its own container.
     """
@@ -174,6 +177,7 @@ class Deploy:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     project: Literal["image", "archive"] = "image"
     exclude: tuple[str, ...] = ()
+    training: TrainingJob | None = None
     vertex: VertexOptions | None = None
     beam: Beam = field(default_factory=Beam)
 
@@ -188,6 +192,14 @@ class Deploy:
     def resources_of(self, node: str) -> Resources:
         """Return the resources of a node, with missing fields from the entry `default`."""
         return self.resources.get(node, Resources()).over(self.resources.get(DEFAULT, Resources()))
+
+    def resources_of_step(self, node: str) -> Resources:
+        """Return the resources of a node's step. The step of a Trainer on several machines only waits."""
+        found = self.resources_of(node)
+        if not (self.training and node == TRAINER):
+            return found
+        waiting = self.resources.get(DEFAULT, Resources())
+        return dataclasses.replace(waiting, retries=found.retries, cache=found.cache)
 
 
 def quantity(text: str, name: str) -> float:

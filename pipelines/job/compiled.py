@@ -28,6 +28,7 @@ Spec = dict[str, Any]  # a message of the pipeline spec as JSON; `compile` and `
 
 _TFX_STEP = "kubeflow_v2_run_executor"  # TFX's own entry point
 STEP = ("python", "-m", "infeed.components.kubeflow.step")  # entry point that `compile` writes for Kubeflow
+JOB = "--job"  # option of the entry point: the machines of a training job
 IN_PLACE = "--in-place"  # option of the entry point: artifacts keep their URIs
 _BEAM_RUNNERS = ("DataflowRunner", "FlinkRunner", "SparkRunner")  # those that `deploy.beam` names
 _DEEPEST = 200

@@ -20,6 +20,7 @@ from infeed.components.units import size
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Spec, Task
 from infeed.pipelines.rehearse import executor_io, launch
+from infeed.pipelines.rehearse.cluster import KILLS, runs_job, with_local_cluster
 from infeed.pipelines.rehearse.custom_job import starts_custom_job, with_local_job_service
 from infeed.pipelines.rehearse.executor_io import Artifact, AttemptDir, TaskIO, TaskResult, View, fill_arguments
 from infeed.pipelines.rehearse.launch import Faults, Launcher, describe_exit, has_begun
@@ -105,6 +106,9 @@ class _StepRunner:
         self._container: Spec = task.executor["container"]
         self._env = {variable["name"]: variable["value"] for variable in self._container.get("env", ())}
         self._kills = context.faults.kills.get(task.node, 0)
+        if self._kills and runs_job([*self._container.get("command", ()), *self._container.get("args", ())]):
+            self._env[KILLS] = str(self._kills)  # machines die, and not the step that follows them
+            self._kills = 0
 
     def run(self, inputs: TaskIO) -> TaskResult:
         said = self._drive(inputs)
@@ -226,7 +230,9 @@ class _StepRunner:
             do = "set the command in the component, or in KubeflowV2DagRunnerConfig's default_commands"
             raise InfeedError("the job leaves the command to the image's entry point", where=self._task.node, do=do)
         words = fill_arguments(arguments, view)
-        return self._context.launcher.command(with_local_job_service(words) if starts_custom_job(words) else words, env)
+        if starts_custom_job(words):
+            words = with_local_job_service(words)
+        return self._context.launcher.command(with_local_cluster(words) if runs_job(words) else words, env)
 
     def _run(self, argv: Sequence[str], env: Mapping[str, str], dies_when: Callable[[], bool] | None) -> int:
         context, env = self._context, {**self._context.launcher.environment, **env}

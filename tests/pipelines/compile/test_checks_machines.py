@@ -6,8 +6,9 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
+from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.components.trainer.options import TrainOptions
-from infeed.pipelines.compile.checks import TrainingMachines, check_strategy, training_machines
+from infeed.pipelines.compile.checks import TrainingMachines, check_strategy, check_target, training_machines
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.vertex import Training, VertexOptions
 
@@ -66,6 +67,13 @@ WRONG: dict[str, tuple[TrainOptions, TrainingMachines, str]] = {
         TrainingMachines(4, 8, servers=1),
         r"each machine has 8 GPUs",
     ),
+    "one machine of several": (
+        train("multi_worker_mirrored"),
+        TrainingMachines(1, where="deploy.training"),
+        r"multi_worker_mirrored(.|\n)*has 1",
+    ),
+    "TPUs of several machines": (train("tpu"), TrainingMachines(2, tpu=True), r"'tpu'(.|\n)*has 2"),
+    "batch without GPUs": (train("auto", 100), TrainingMachines(3), r"batch_size is 100(.|\n)*3 machines(.|\n)*102"),
     "batch": (
         train("auto", 100),
         TrainingMachines(4, 8),
@@ -87,3 +95,36 @@ def test_what_goes_together_is_taken() -> None:
     check_strategy(train("multi_worker_mirrored", 100), TrainingMachines(4))
     check_strategy(train("one_device", 3), TrainingMachines(1, 8))
     check_strategy(train("parameter_server", 3), TrainingMachines(4, servers=2))
+
+
+def on_machines(machines: int, root: str = "s3://bucket/taxi", **resources: Resources) -> Deploy:
+    return Deploy(image="taxi:1", root=root, resources=resources, training=TrainingJob(machines))
+
+
+def test_the_machines_of_a_job_have_the_resources_of_the_trainer() -> None:
+    gpus = on_machines(3, Trainer=Resources(accelerator="nvidia.com/gpu", accelerators=2))
+    assert training_machines(gpus, "kubeflow") == TrainingMachines(3, 2, where="deploy.training")
+    check_target(gpus, "kubeflow")
+
+
+@pytest.mark.parametrize(
+    ("deploy", "target", "where"),
+    [
+        (on_machines(2), "vertex", "deploy.training"),
+        (on_machines(2, root="/data/taxi"), "kubeflow", "deploy.root"),
+        (on_machines(2, default=Resources(accelerator="nvidia.com/gpu")), "kubeflow", "deploy.resources.default"),
+    ],
+    ids=["Vertex AI", "no store", "accelerator of the step"],
+)
+def test_a_training_job_that_cannot_work_is_refused(deploy: Deploy, target: Any, where: str) -> None:
+    with pytest.raises(InfeedError) as error:
+        check_target(deploy, target)
+    assert error.value.where == where
+
+
+def test_the_step_that_waits_has_the_resources_of_all_steps() -> None:
+    trainer = Resources(cpu="8", accelerator="nvidia.com/gpu", retries=3, node_selector={"pool": "gpu"})
+    deploy = on_machines(2, default=Resources(cpu="1", retries=1), Trainer=trainer)
+    assert deploy.resources_of_step("Trainer") == Resources(cpu="1", retries=3)
+    assert deploy.resources_of_step("Transform") == Resources(cpu="1", retries=1)
+    assert deploy.resources_of("Trainer").cpu == "8"

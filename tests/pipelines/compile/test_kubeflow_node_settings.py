@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.pipelines.compile.kubeflow import apply_settings
+from infeed.components.kubeflow.training_job import TrainingJob
+from infeed.pipelines.compile.kubeflow import apply_settings, train_on_machines
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.job.compiled import Task, leaves, read_tasks
 
@@ -108,3 +110,21 @@ def test_requests_stand_beside_the_limits() -> None:
 def test_a_name_that_runs_in_no_container_is_told_with_those_that_do(name: str) -> None:
     with pytest.raises(InfeedError, match=rf"no node '{name}'(.|\n)*use default or one of Gen, Trainer$"):
         applied({name: Resources(cpu="1")})
+
+
+def test_a_trainer_on_several_machines_starts_their_job_and_waits_with_the_resources_of_all_steps() -> None:
+    changed = spec()
+    changed["deploymentSpec"]["executors"]["Trainer_executor"]["container"]["args"] = ["--executor_class_path", "x"]
+    resources = {"default": Resources(cpu="1"), "Trainer": Resources(cpu="8", accelerator="nvidia.com/gpu", retries=2)}
+    deploy = Deploy(image="i", resources=resources, training=TrainingJob(2, restarts=1))
+    train_on_machines(changed, deploy, "i")
+    apply_settings(changed, deploy)
+    found = container(changed, "Trainer")
+    option, job, *executor = found["args"]
+    assert (option, executor) == ("--job", ["--executor_class_path", "x"])
+    assert json.loads(job)["options"]["machines"] == 2
+    [machine] = json.loads(job)["pod"]["spec"]["containers"]
+    assert machine["resources"]["limits"] == {"cpu": "8", "nvidia.com/gpu": "1"}
+    assert found["resources"] == {"cpuLimit": 1.0}
+    assert node_task(changed, "Trainer")["retryPolicy"]["maxRetryCount"] == 2
+    assert "args" not in container(changed, "Gen")

@@ -128,3 +128,17 @@ def test_a_fingerprint_is_of_inputs_container_and_image(jobs: ModuleType) -> Non
         fingerprint(task(jobs, script="print()"), inputs, planned, "image:1"),
     ]
     assert len({of, *others}) == 6
+
+
+def test_a_fault_of_a_step_with_machines_kills_a_machine_and_not_the_step(
+    jobs: ModuleType, context: RunContext, run: Run
+) -> None:
+    command = ["python", "-m", "infeed.components.kubeflow.step", "--job", "{}"]
+    one = task(jobs)
+    assert one.container is not None
+    one.container.update(command=command[:3], args=command[3:])
+    result, _ = run(one, 0, faults=Faults({"learn": 2}))
+    assert result.state == NodeState.DONE
+    script = context.log("learn").with_suffix(".sh").read_text()
+    assert "export INFEED_REHEARSE_KILLS=2" in script
+    assert "infeed.pipelines.rehearse.cluster --job" in script

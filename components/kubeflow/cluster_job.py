@@ -1,0 +1,297 @@
+"""Runs a training job in the cluster of the step: makes it, follows it, and deletes it.
+
+The job is deleted when it ends, when the step is stopped by SIGTERM, and by Kubernetes with the step's pod. A step that
+starts again first deletes the job of its earlier attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infeed.components.errors import InfeedError, required
+from infeed.components.kubeflow.training_job import APIS, INDEX_ANNOTATION, NODE, Api, Place, TrainingJob
+
+_POLL = 2.0  # seconds between two looks at the job
+_PATIENCE = 300.0  # seconds without an answer of the API server, which may restart
+_GONE = 300.0  # seconds until an earlier job and its pods are deleted
+_TAIL = 50  # lines of the log of a failed machine
+_OF_JOBSET = "jobset.sigs.k8s.io/jobset-name"  # label of the pods; the JobSet of a TrainJob has the same name
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_POD = "KFP_POD_NAME"  # environment variable of Kubeflow for the name of the step's pod
+_log = logging.getLogger(__name__)
+
+
+def run(options: TrainingJob, name: str, make: Callable[[Place], Mapping[str, Any]]) -> None:
+    """Run a job to its end. The chief's output becomes the output of this process.
+
+    Args:
+      options: settings of the job.
+      name: name of the job, the same for all attempts of a step.
+      make: returns the object of the job.
+
+    Raises:
+      InfeedError: the client is not installed, the cluster refuses the job, or the job fails.
+    """
+    cluster = _Cluster.connect()
+    job = _Job(cluster, APIS[options.kind], cluster.place(options, name))
+    _log.info("training on %s machines: %s %s in %s", options.machines, job.api.kind, name, job.place.namespace)
+    with _stopped_by_sigterm():
+        try:
+            job.delete()
+            job.create(make(job.place))
+            _Follower(job, options.timeout).follow()
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not stop the deletion
+            job.delete(wait=False)
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Raise SystemExit at SIGTERM, by which Kubernetes ends a pod."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """The client of Kubernetes.
+
+    Attributes:
+      client: module of the client.
+      namespace: namespace of this pod, or that of the kubeconfig.
+    """
+
+    client: Any
+    namespace: str
+
+    @classmethod
+    def connect(cls) -> _Cluster:
+        config, client = required("kubernetes.config"), required("kubernetes.client")
+        given = os.environ.get("KUBECONFIG")
+        try:
+            if not given:
+                config.load_incluster_config()
+                return cls(client, (_SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip())
+            config.load_kube_config(given)
+            _, active = config.list_kube_config_contexts(given)
+            return cls(client, active["context"].get("namespace", "default"))
+        except (config.ConfigException, OSError) as error:
+            do = "run the step in a pod with a service account, or set KUBECONFIG"
+            raise InfeedError(f"there is no access to a Kubernetes cluster: {error}", do=do) from error
+
+    def place(self, options: TrainingJob, name: str) -> Place:
+        """Return the place of a job: by default with the namespace and the service account of the step's pod."""
+        pod = os.environ.get(_POD)
+        if options.namespace not in (None, self.namespace) or not pod:
+            return Place(name, options.namespace or self.namespace, options.service_account)
+        found = self.ask(lambda: self.client.CoreV1Api().read_namespaced_pod(pod, self.namespace), "get pods")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": found.metadata.uid}
+        return Place(name, self.namespace, options.service_account or found.spec.service_account_name, owner)
+
+    def ask(self, request: Callable[[], Any], what: str, *, missing: bool = False) -> Any:
+        """Return the answer of the API server; with `missing`, None for an object that does not exist.
+
+        Args:
+          request: call of the client.
+          what: verb and resource, for errors.
+
+        Raises:
+          InfeedError: the server refuses the request, or does not answer for minutes.
+        """
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return request()
+            except self.client.ApiException as error:
+                if missing and error.status == 404:
+                    return None
+                if error.status not in (429, 500, 502, 503, 504) or time.monotonic() > until:
+                    raise _refused(error, what) from error
+            except required("urllib3").exceptions.HTTPError as error:
+                if time.monotonic() > until:
+                    do = "check the network of the cluster"
+                    raise InfeedError(f"the API server does not answer: {error}", where=what, do=do) from error
+            time.sleep(_POLL)
+
+
+def _refused(error: Any, what: str) -> InfeedError:
+    do = {
+        403: "give the step's service account the Role in docs/kubeflow.md",
+        404: "install JobSet, or Kubeflow Trainer for a TrainJob, in the cluster",
+    }.get(error.status, "correct deploy.training, or the settings of the Trainer in deploy.resources")
+    try:
+        said = json.loads(error.body)["message"]
+    except (TypeError, ValueError, KeyError):
+        said = error.reason
+    return InfeedError(f"the cluster answered {error.status}: {said}", where=what, do=do)
+
+
+@dataclass(frozen=True)
+class _Job:
+    cluster: _Cluster
+    api: Api
+    place: Place
+
+    def create(self, body: Mapping[str, Any]) -> None:
+        api, resource = self.cluster.client.CustomObjectsApi(), self._resource
+        self._ask(lambda: api.create_namespaced_custom_object(*resource, body), "create")
+
+    def get(self) -> Any:
+        """Return the object, or None if it does not exist."""
+        api, resource = self.cluster.client.CustomObjectsApi(), self._resource
+        return self._ask(lambda: api.get_namespaced_custom_object(*resource, self.place.name), "get", missing=True)
+
+    def delete(self, *, wait: bool = True) -> None:
+        """Delete the job and its pods, if it exists. With `wait`, return when they are gone.
+
+        Raises:
+          InfeedError: the job is still there after minutes.
+        """
+        api, resource = self.cluster.client.CustomObjectsApi(), self._resource
+        body = self.cluster.client.V1DeleteOptions(propagation_policy="Foreground")
+        self._ask(
+            lambda: api.delete_namespaced_custom_object(*resource, self.place.name, body=body), "delete", missing=True
+        )
+        until = time.monotonic() + _GONE
+        while wait and self.get() is not None:
+            if time.monotonic() > until:
+                what = f"{self.api.kind} {self.place.name} of an earlier attempt is still there"
+                raise InfeedError(what, where=f"namespace {self.place.namespace}", do="delete it with kubectl")
+            time.sleep(_POLL)
+
+    def pods(self) -> list[Any]:
+        """Return the pods by the number of their machine."""
+        api, selector = self.cluster.client.CoreV1Api(), f"{_OF_JOBSET}={self.place.name}"
+        found = self.cluster.ask(
+            lambda: api.list_namespaced_pod(self.place.namespace, label_selector=selector), "list pods"
+        )
+        return sorted(found.items, key=_number)
+
+    def log_lines(self, pod: str, **options: Any) -> list[str]:
+        """Return lines of the log of a pod. Empty if the pod is gone, or its container has not started."""
+        api, bad_request = self.cluster.client.CoreV1Api(), 400
+
+        def read() -> Any:
+            try:
+                return api.read_namespaced_pod_log(
+                    pod, self.place.namespace, container=NODE, _preload_content=False, **options
+                )
+            except self.cluster.client.ApiException as error:
+                if error.status == bad_request:  # the container is waiting to start
+                    return None
+                raise
+
+        found = self.cluster.ask(read, "get pods/log", missing=True)
+        return found.data.decode(errors="replace").splitlines() if found else []
+
+    def _ask(self, request: Callable[[], Any], verb: str, *, missing: bool = False) -> Any:
+        return self.cluster.ask(request, f"{verb} {self.api.plural}.{self.api.group}", missing=missing)
+
+    @property
+    def _resource(self) -> tuple[str, str, str, str]:
+        return self.api.group, self.api.version, self.place.namespace, self.api.plural
+
+
+@dataclass
+class _Follower:
+    """Prints what happens to a job until the job ends."""
+
+    job: _Job
+    timeout: int | None
+    _restarts: int = 0
+    _states: dict[int, str] = field(default_factory=dict)
+    _last: str = ""  # time of the last line of the chief
+    _looked: float = field(default_factory=time.monotonic)
+    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=4 * _TAIL))
+
+    def follow(self) -> None:
+        """Return when the job has completed.
+
+        Raises:
+          InfeedError: the job failed, took too long, or was deleted.
+        """
+        until = time.monotonic() + (self.timeout or float("inf"))
+        while True:
+            found = self.job.get()
+            if found is None:
+                raise self._failed("was deleted", "start the step again")
+            status = found.get("status", {})
+            self._report(status, self.job.pods())
+            true = {one["type"]: one for one in status.get("conditions", ()) if one["status"] == "True"}
+            if self.job.api.completed in true:
+                return
+            if "Failed" in true:
+                told = InfeedError.told_in("\n".join(self._lines))
+                do = told.do if told else "read the log above; the next attempt resumes from the checkpoint"
+                raise self._failed(f"failed: {told.what if told else true['Failed'].get('message', '')}", do)
+            if time.monotonic() > until:
+                raise self._failed(f"took longer than {self.timeout} s", "raise deploy.training.timeout")
+            time.sleep(_POLL)
+
+    def _failed(self, what: str, do: str) -> InfeedError:
+        states = "".join(f"; {_of_machine(found)}" for found in self._states.items())
+        where = f"{self.job.api.kind} {self.job.place.name} in {self.job.place.namespace}"
+        return InfeedError(f"the training job {what}{states}", where=where, do=do)
+
+    def _report(self, status: Mapping[str, Any], pods: list[Any]) -> None:
+        if status.get("restarts", 0) > self._restarts:
+            self._restarts = status["restarts"]
+            _log.warning("restart %s of all machines", self._restarts)
+        for pod in pods:
+            number, state = _number(pod), _state(pod)
+            if number == 0:
+                self._print_chief(pod.metadata.name)
+            if self._states.get(number) == state:
+                continue
+            self._states[number] = state
+            _log.info("%s", _of_machine((number, state)))
+            if pod.status.phase == "Failed" and number:
+                for line in self.job.log_lines(pod.metadata.name, tail_lines=_TAIL):
+                    self._lines.append(line)
+                    print(f"machine {number}: {line}", flush=True)
+
+    def _print_chief(self, pod: str) -> None:
+        """Print the new lines of the chief: those with a later time than the last one, also after a restart."""
+        since, self._looked = int(time.monotonic() - self._looked) + 60, time.monotonic()
+        recent = {"since_seconds": since} if self._last else {}
+        for line in self.job.log_lines(pod, timestamps=True, **recent):
+            when, _, text = line.partition(" ")
+            if when > self._last:
+                self._last = when
+                self._lines.append(text)
+                print(text, flush=True)
+
+
+def _number(pod: Any) -> int:
+    return int((pod.metadata.annotations or {}).get(INDEX_ANNOTATION, 0))
+
+
+def _of_machine(found: tuple[int, str]) -> str:
+    return f"machine {found[0]} is {found[1]}"
+
+
+def _state(pod: Any) -> str:
+    """Return the phase of a pod, and why it waits or has ended: Pending (Unschedulable: ...), Failed (OOMKilled)."""
+    for status in pod.status.container_statuses or ():
+        if status.name == NODE and status.state and (ended := status.state.terminated):
+            return f"{pod.status.phase} ({ended.reason or 'ended'}, exit code {ended.exit_code})"
+        if status.name == NODE and status.state and (waits := status.state.waiting):
+            return f"{pod.status.phase} ({waits.reason}{f': {waits.message}' if waits.message else ''})"
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return f"{pod.status.phase} ({condition.reason}: {condition.message})"
+    return str(pod.status.phase)

@@ -1,0 +1,86 @@
+"""Entry point of a machine of a training job: plays Kubeflow's launcher for the step that this machine runs.
+
+    python -m infeed.components.kubeflow.machine --executor_class_path NAME --json_serialized_invocation_args MESSAGE
+
+The launcher has put the inputs on the disk of the step's pod, which the machines do not see. Each machine downloads
+them itself. The chief uploads the outputs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import step
+from infeed.components.kubeflow.training_job import INDEX
+
+_STARTS = 3600.0  # seconds until all machines have a name: the cluster may have to add nodes
+_LOOK = 2.0
+_PLACE_OF_MODEL = "Format-Serving"  # tfx.utils.path_utils
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Download the inputs, run TFX's entry point, and upload the outputs from the chief.
+
+    Raises:
+      InfeedError: another machine does not start.
+      OSError: a store failed.
+    """
+    message, place = step.message_of(arguments)
+    uris = step.path_map(arguments, message)
+    for artifact in step.artifacts(message, "inputs"):
+        path = uris.paths.get(artifact["uri"])
+        if path and files.exists(artifact["uri"]):
+            _log.info("downloading %s", artifact["uri"])
+            files.copy(artifact["uri"], path)
+    outputs = {
+        one["uri"]: uris.paths[one["uri"]] for one in step.artifacts(message, "outputs") if one["uri"] in uris.paths
+    }
+    is_chief = os.environ.get(INDEX, "0") == "0"
+    # Only the chief exports, but TFX's executor raises on a machine whose disk has no place of a model.
+    for path in outputs.values() if not is_chief else ():
+        os.makedirs(os.path.join(path, _PLACE_OF_MODEL), exist_ok=True)
+    wait_for_names(os.environ)
+    with tempfile.TemporaryDirectory() as scratch:
+        message["outputs"]["outputFile"] = os.path.join(scratch, "output.json")  # the step writes Kubeflow's
+        step.main([*arguments[:place], json.dumps(message), *arguments[place + 1 :]])
+    for uri, path in outputs.items() if is_chief else ():
+        _log.info("uploading %s", uri)
+        files.copy(path, uri)
+
+
+def wait_for_names(environ: os._Environ[str] | dict[str, str]) -> None:
+    """Wait until the names of all machines in TF_CONFIG resolve. A pod gets a name when Kubernetes has scheduled it.
+
+    Raises:
+      InfeedError: a name does not resolve within an hour.
+    """
+    until = time.monotonic() + _STARTS
+    for address in json.loads(environ["TF_CONFIG"])["cluster"]["worker"]:
+        host, _, port = address.rpartition(":")
+        while not _resolves(host, int(port)):
+            if time.monotonic() > until:
+                do = "check with kubectl that all pods of the job run"
+                raise InfeedError(f"the machine {host} did not start", where="TF_CONFIG", do=do)
+            time.sleep(_LOOK)
+
+
+def _resolves(host: str, port: int) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, port))
+    except socket.gaierror:
+        return False
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    main(sys.argv[1:])

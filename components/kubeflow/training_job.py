@@ -1,0 +1,188 @@
+"""Options of a Trainer on several machines of a Kubernetes cluster, and the JobSet or TrainJob that they describe.
+
+Both kinds run one Indexed Job named `node`, whose pod number 0 is the chief. Each pod gets TF_CONFIG: the addresses are
+the host names that JobSet gives to pods, and Kubernetes fills in the number of the pod.
+
+https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2
+https://www.kubeflow.org/docs/components/trainer/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from infeed.components.checks import at_least, check_choices, refused, require
+
+Kind = Literal["jobset", "trainjob"]
+RuntimeKind = Literal["ClusterTrainingRuntime", "TrainingRuntime"]
+
+NODE = "node"
+"""Name of the Job and of its container: the name that Kubeflow Trainer requires."""
+PORT = 2222
+INDEX = "JOB_COMPLETION_INDEX"
+"""Environment variable for the number of a machine. Kubernetes sets it in the pods of an Indexed Job."""
+INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+_MANAGER = "tfx-infeed/trainer"
+_RESTARTS = 3
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Identical machines of a cluster that train together. Machine 0 is the chief.
+
+    Attributes:
+      machines: number of machines.
+      kind: jobset for a JobSet; trainjob for a TrainJob of Kubeflow Trainer 2.2 or later.
+      runtime: training runtime of a TrainJob.
+      runtime_kind: kind of the runtime.
+      restarts: number of times that the JobSet restarts all machines after one failed. Defaults to 3. The runtime of a
+        TrainJob decides.
+      namespace: namespace of the job. Defaults to that of the step.
+      service_account: service account of the machines. Defaults to that of the step.
+      labels: labels of the job, for example `kueue.x-k8s.io/queue-name`.
+      timeout: seconds after which the step deletes the job and fails, waiting for machines included.
+    """
+
+    machines: int
+    kind: Kind = "jobset"
+    runtime: str | None = None
+    runtime_kind: RuntimeKind = "ClusterTrainingRuntime"
+    restarts: int | None = None
+    namespace: str | None = None
+    service_account: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    timeout: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        at_least(self, 1, "machines", "timeout")
+        at_least(self, 0, "restarts")
+        is_trainjob = self.kind == "trainjob"
+        require(bool(self.runtime) == is_trainjob, self, "runtime", "name the training runtime of kind: trainjob")
+        if is_trainjob and self.restarts is not None:
+            what = f"restarts is {self.restarts}, but the runtime of a TrainJob decides"
+            raise refused(self, "restarts", "set spec.template.spec.failurePolicy.maxRestarts of the runtime", what)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job runs, and for whom.
+
+    Attributes:
+      name: name of the job.
+      namespace: namespace of the job.
+      service_account: service account of the machines; None for the namespace's default.
+      owner: the step's pod as an ownerReference. Kubernetes deletes the job with the pod.
+    """
+
+    name: str
+    namespace: str
+    service_account: str | None = None
+    owner: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Api:
+    """The custom resource of a job.
+
+    Attributes:
+      group: API group.
+      version: API version.
+      plural: name of the resource in paths.
+      kind: name of the resource in objects.
+      completed: condition of a successful job.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    completed: str
+
+
+APIS: Mapping[Kind, Api] = {
+    "jobset": Api("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", "Completed"),
+    "trainjob": Api("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob", "Complete"),
+}
+
+
+def job_object(options: TrainingJob, pod: Mapping[str, Any], place: Place, command: Sequence[str]) -> dict[str, Any]:
+    """Return the JobSet or TrainJob.
+
+    Args:
+      options: machines of the job.
+      pod: PodTemplateSpec of a machine, with one container.
+      place: name, namespace and owner.
+      command: command line of every machine.
+    """
+    api = APIS[options.kind]
+    container = {**pod["spec"]["containers"][0], "command": [_literal(word) for word in command]}
+    container["env"] = [*_cluster(options.machines, place), *container.get("env", ())]
+    spec = {**pod["spec"], **_given(serviceAccountName=place.service_account)}
+    describe = _train_job if options.kind == "trainjob" else _job_set
+    return {
+        "apiVersion": f"{api.group}/{api.version}",
+        "kind": api.kind,
+        "metadata": _given(
+            name=place.name,
+            namespace=place.namespace,
+            labels=dict(options.labels),
+            ownerReferences=[dict(place.owner)] if place.owner else None,
+        ),
+        "spec": describe(options, {**pod, "spec": spec}, container),
+    }
+
+
+def _literal(word: str) -> str:
+    """Return a word of a command so that Kubernetes leaves it as it is: it replaces $(NAME), and $$ by $."""
+    return word.replace("$", "$$")
+
+
+def _cluster(machines: int, place: Place) -> list[dict[str, Any]]:
+    """Return the variables that make TF_CONFIG: Kubernetes replaces $(NAME) by a variable that is listed before."""
+    hosts = [f"{place.name}-{NODE}-0-{number}.{place.name}.{place.namespace}.svc:{PORT}" for number in range(machines)]
+    task = f'{{"type": "worker", "index": $({INDEX})}}'
+    field_path = f"metadata.annotations['{INDEX_ANNOTATION}']"
+    return [
+        {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": field_path}}},
+        {"name": "TF_CONFIG", "value": f'{{"cluster": {{"worker": {json.dumps(hosts)}}}, "task": {task}}}'},
+    ]
+
+
+def _job_set(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
+    # A machine cannot rejoin MultiWorkerMirroredStrategy, so one failed pod fails the Job, and all restart together.
+    job = {
+        "completionMode": "Indexed",
+        "completions": options.machines,
+        "parallelism": options.machines,
+        "backoffLimit": 0,
+        "template": {**pod, "spec": {**pod["spec"], "containers": [container], "restartPolicy": "Never"}},
+    }
+    restarts = _RESTARTS if options.restarts is None else options.restarts
+    return {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "failurePolicy": {"maxRestarts": restarts},
+        "replicatedJobs": [{"name": NODE, "replicas": 1, "template": {"spec": job}}],
+    }
+
+
+def _train_job(options: TrainingJob, pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, Any]:
+    # Kubeflow Trainer takes these fields of the container from `trainer`, and only the others from a patch.
+    own = {name: container[name] for name in ("image", "command", "env")}
+    mounts = _given(name=NODE, volumeMounts=container.get("volumeMounts"))
+    patch = {**pod, "spec": {**pod["spec"], "containers": [mounts]}}
+    jobs = [{"name": NODE, "template": {"spec": {"template": patch}}}]
+    runtime_patch = {"manager": _MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    return {
+        "runtimeRef": {"apiGroup": APIS["trainjob"].group, "kind": options.runtime_kind, "name": options.runtime},
+        "trainer": {"numNodes": options.machines, **own, **_given(resourcesPerNode=container.get("resources"))},
+        "runtimePatches": [runtime_patch],
+    }
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value}

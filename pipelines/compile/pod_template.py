@@ -1,0 +1,120 @@
+"""Pod of a machine that trains: the settings of a node as a PodTemplateSpec of Kubernetes.
+
+Kubeflow makes the pods of steps from `platform_spec`. The machines of a training job are pods of our own.
+
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from infeed.components.kubeflow.training_job import NODE
+from infeed.pipelines.deploy.options import Resources
+from infeed.pipelines.deploy.pod import NodeAffinity, Toleration
+
+# A sidecar of Istio would keep the Job running after the training, and sits between the machines.
+_NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+_Mounted = tuple[dict[str, Any], dict[str, Any]]
+
+
+def pod_template(resources: Resources, image: str) -> dict[str, Any]:
+    """Return the PodTemplateSpec of a machine, with one container.
+
+    Args:
+      resources: settings of the Trainer.
+      image: container image.
+    """
+    mounted = list(_volumes(resources))
+    container = {
+        "name": NODE,
+        "image": image,
+        "env": _env(resources),
+        "resources": _limits(resources),
+        "volumeMounts": [mount for _, mount in mounted],
+    }
+    spec = {
+        "containers": [_given(container)],
+        "volumes": [volume for volume, _ in mounted],
+        "nodeSelector": dict(resources.node_selector or {}),
+        "affinity": _affinity(resources.node_affinity or ()),
+        "tolerations": [_toleration(one) for one in resources.tolerations or ()],
+        "imagePullSecrets": [{"name": name} for name in resources.image_pull_secrets or ()],
+    }
+    metadata = {name: {**_NO_SIDECAR, **(getattr(resources, name) or {})} for name in ("labels", "annotations")}
+    return {"metadata": metadata, "spec": _given(spec)}
+
+
+def _env(resources: Resources) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in (resources.env or {}).items()]
+    for kind, sources in (("secretKeyRef", resources.secrets), ("configMapKeyRef", resources.config_maps)):
+        for source in sources or ():
+            for key, variable in source.env.items():
+                reference = {"name": source.name, "key": key, **({"optional": True} if source.optional else {})}
+                found.append({"name": variable, "valueFrom": {kind: reference}})
+    return found
+
+
+def _limits(resources: Resources) -> dict[str, Any]:
+    limits = _given({"cpu": resources.cpu, "memory": resources.memory})
+    if resources.accelerator:
+        limits[resources.accelerator] = str(resources.accelerators or 1)
+    requests = _given({"cpu": resources.cpu_request, "memory": resources.memory_request})
+    return _given({"limits": limits, "requests": requests})
+
+
+def _volumes(resources: Resources) -> Iterator[_Mounted]:
+    """Yield each volume with its mount."""
+    for number, claim in enumerate(resources.volumes or ()):
+        source: dict[str, Any] = {"persistentVolumeClaim": {"claimName": claim.claim}}
+        yield _mounted(f"claim-{number}", source, claim.mount, subPath=claim.path)
+    for number, secret in enumerate(one for one in resources.secrets or () if one.mount):
+        source = {"secret": {"secretName": secret.name, "optional": secret.optional}}
+        yield _mounted(f"secret-{number}", source, secret.mount)
+    for number, config_map in enumerate(one for one in resources.config_maps or () if one.mount):
+        source = {"configMap": {"name": config_map.name, "optional": config_map.optional}}
+        yield _mounted(f"config-map-{number}", source, config_map.mount)
+    for number, volume in enumerate(resources.ephemeral_volumes or ()):
+        storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": volume.size}}}
+        claim_spec = _given({**storage, "storageClassName": volume.storage_class})
+        source = {"ephemeral": {"volumeClaimTemplate": {"spec": claim_spec}}}
+        yield _mounted(f"ephemeral-{number}", source, volume.mount)
+    if resources.shared_memory:
+        source = {"emptyDir": {"medium": "Memory", "sizeLimit": resources.shared_memory}}
+        yield _mounted("shm", source, "/dev/shm")
+
+
+def _mounted(name: str, source: dict[str, Any], mount: str | None, **more: str) -> _Mounted:
+    return {"name": name, **source}, _given({"name": name, "mountPath": mount, **more})
+
+
+def _affinity(affinities: tuple[NodeAffinity, ...]) -> dict[str, Any]:
+    required = [_expression(one) for one in affinities if one.weight is None]
+    preferred = [
+        {"weight": one.weight, "preference": {"matchExpressions": [_expression(one)]}}
+        for one in affinities
+        if one.weight is not None
+    ]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": required}]} if required else None
+    found = {
+        "requiredDuringSchedulingIgnoredDuringExecution": terms,
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+    }
+    return {"nodeAffinity": _given(found)} if affinities else {}
+
+
+def _expression(affinity: NodeAffinity) -> dict[str, Any]:
+    return _given({"key": affinity.key, "operator": affinity.operator, "values": list(affinity.values)})
+
+
+def _toleration(toleration: Toleration) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(toleration).items() if value is not None}
+    if "seconds" in fields:
+        fields["tolerationSeconds"] = fields.pop("seconds")
+    return fields
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value}

@@ -1,0 +1,196 @@
+"""The step against a stand-in for the cluster, whose machines are short scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import cluster_job
+from infeed.components.kubeflow.training_job import Place, TrainingJob, job_object
+from infeed.pipelines.rehearse import cluster as stand_in
+from infeed.pipelines.rehearse.cluster import Answer, serving
+
+pytestmark = pytest.mark.slow  # the client of Kubernetes takes a second to load
+
+
+class Cluster(stand_in.Cluster):
+    """Knows the pod of the step, and fails where a test says so."""
+
+    def __init__(self, check: Any) -> None:
+        super().__init__(check=check)
+        self.asked: list[str] = []
+        self.failing: dict[str, list[Answer]] = {}
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
+        self.asked.append(f"{method} {path}")
+        if self.failing.get(method):
+            return self.failing[method].pop(0)
+        if path.endswith("/pods/the-step"):
+            spec = {"serviceAccountName": "runner", "containers": [{"name": "main"}]}
+            return 200, {"metadata": {"name": "the-step", "uid": "1-2-3"}, "spec": spec}
+        return super().answer(method, path, query, body)
+
+
+@pytest.fixture
+def cluster(check_kubernetes: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setattr(cluster_job, "_POLL", 0.05)
+    with serving(found := Cluster(check_kubernetes)) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+        yield found
+
+
+def run(script: str, **options: Any) -> None:
+    """Run a job of two machines; `index` is the number of the machine."""
+    code = f"import os, pathlib, sys, time; index = int(os.environ['JOB_COMPLETION_INDEX'])\n{script}"
+    pod = {"spec": {"containers": [{"name": "node", "image": "taxi:1"}]}}
+    given = TrainingJob(2, **{"restarts": 0, **options})
+
+    def make(place: Place) -> Any:
+        return job_object(given, pod, place, [sys.executable, "-S", "-c", code])
+
+    cluster_job.run(given, "infeed-a1", make)
+
+
+def test_the_output_of_the_chief_is_that_of_the_step(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    run("for step in range(3): print('machine', index, 'step', step)")
+    assert capfd.readouterr().out.splitlines() == [f"machine 0 step {step}" for step in range(3)]
+    assert cluster.jobs == {}
+    assert cluster.asked[-1].startswith("DELETE")
+
+
+def test_a_train_job_is_followed_likewise(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    run("print('here', index)", kind="trainjob", runtime="plain", restarts=None)
+    assert capfd.readouterr().out == "here 0\n"
+    assert any("trainer.kubeflow.org/v1alpha1" in asked for asked in cluster.asked)
+
+
+def test_all_machines_are_restarted_after_one_failed(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    folder = f"folder = pathlib.Path({str(tmp_path)!r})\n"
+    mark = "pathlib.Path(folder, f'{index}-{time.time_ns()}').touch()\n"
+    run(f"{folder}{mark}sys.exit(3 if index and len(list(folder.glob('1-*'))) < 2 else 0)", restarts=1)
+    assert len(list(tmp_path.glob("1-*"))) == 2
+    assert "restart 1" in caplog.text
+
+
+def test_a_failed_machine_is_named_with_the_end_of_its_log(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InfeedError, match=r"machine 1 is Failed \(.*exit code 3\)") as error:
+        run("time.sleep(0.2 if index else 60); print('out of memory'); sys.exit(3)")
+    assert "rehearsal" in error.value.where
+    assert "machine 1: out of memory" in capfd.readouterr().out
+    assert cluster.jobs == {}
+
+
+def test_the_error_of_a_machine_becomes_that_of_the_step(cluster: Cluster) -> None:
+    error = str(InfeedError("batch_size is 100", where="feed", do="use a multiple of 3"))
+    with pytest.raises(InfeedError, match="batch_size is 100") as raised:
+        run(f"print('InfeedError: ' + {error!r}); sys.exit(2 - index)")
+    assert raised.value.do == "use a multiple of 3"
+
+
+def test_a_job_that_takes_too_long_is_deleted(cluster: Cluster) -> None:
+    with pytest.raises(InfeedError, match="longer than 1 s"):
+        run("time.sleep(60)", timeout=1)
+    assert cluster.jobs == {}
+
+
+def test_a_step_that_is_stopped_deletes_the_job(cluster: Cluster) -> None:
+    def stop() -> None:
+        while not any(job.machines for job in [*cluster.jobs.values()]):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    threading.Thread(target=stop).start()
+    with pytest.raises(SystemExit) as end:
+        run("time.sleep(60)")
+    assert end.value.code == 128 + signal.SIGTERM
+    assert cluster.jobs == {}
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_the_job_of_an_earlier_attempt_is_deleted_first(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:  # the step dies at once, and cannot delete anything
+        killed.setattr(cluster_job._Job, "delete", lambda *_, **__: None)
+        killed.setattr(cluster_job, "_Follower", None)
+        with contextlib.suppress(TypeError):
+            run("time.sleep(60)")
+    [left] = cluster.jobs.values()
+    run("pass")
+    assert left.condition is not None
+    assert [machine.process.poll() for machine in left.machines] == [-signal.SIGTERM] * 2
+
+
+def test_the_job_belongs_to_the_pod_of_the_step(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KFP_POD_NAME", "the-step")
+    place = cluster_job._Cluster.connect().place(TrainingJob(2), "a")
+    assert (place.namespace, place.service_account) == ("rehearsal", "runner")
+    assert place.owner == {"apiVersion": "v1", "kind": "Pod", "name": "the-step", "uid": "1-2-3"}
+    elsewhere = TrainingJob(2, namespace="team", service_account="trainer")  # no owner in another namespace
+    assert cluster_job._Cluster.connect().place(elsewhere, "a") == Place("a", "team", "trainer")
+
+
+def test_a_server_that_restarts_is_asked_again(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    cluster.failing = {"GET": [(404, {}), (503, {}), (500, {})], "POST": [(429, {})]}
+    run("print('done')")
+    assert capfd.readouterr().out == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "do"), [(403, "Role"), (404, "install JobSet"), (422, "deploy.training")], ids=["role", "crd", "invalid"]
+)
+def test_a_refusal_says_what_to_do(cluster: Cluster, code: int, do: str) -> None:
+    cluster.failing = {"POST": [(code, {"message": "no such thing"})]}
+    with pytest.raises(InfeedError, match=f"{code}: no such thing") as error:
+        run("pass")
+    assert error.value.where == "create jobsets.jobset.x-k8s.io"
+    assert do in error.value.do
+
+
+def test_a_job_that_somebody_deletes_is_an_error(cluster: Cluster) -> None:
+    def delete() -> None:
+        while not any(job.machines for job in [*cluster.jobs.values()]):
+            time.sleep(0.01)
+        cluster.jobs.pop("infeed-a1").stop()
+
+    threading.Thread(target=delete).start()
+    with pytest.raises(InfeedError, match="was deleted"):
+        run("time.sleep(60)")
+
+
+def test_without_a_cluster_the_error_names_the_way_to_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(InfeedError, match="no access") as error:
+        run("pass")
+    assert "KUBECONFIG" in error.value.do
+
+
+def test_a_pod_that_waits_says_why() -> None:
+    from kubernetes import client
+
+    waits = client.V1ContainerState(
+        waiting=client.V1ContainerStateWaiting(reason="ImagePullBackOff", message="no taxi:2")
+    )
+    started = client.V1ContainerStatus(name="node", image="", image_id="", ready=False, restart_count=0, state=waits)
+    unplaced = client.V1PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="0/3 nodes")
+    for status, state in (
+        (client.V1PodStatus(phase="Pending", container_statuses=[started]), "Pending (ImagePullBackOff: no taxi:2)"),
+        (client.V1PodStatus(phase="Pending", conditions=[unplaced]), "Pending (Unschedulable: 0/3 nodes)"),
+        (client.V1PodStatus(phase="Running"), "Running"),
+    ):
+        assert cluster_job._state(client.V1Pod(status=status)) == state
