@@ -33,6 +33,7 @@ from .feed.inputs import Input as Input
 from .feed.inputs import InputSpec as InputSpec
 from .feed.options import Augment as Augment
 from .feed.options import FeedOptions as FeedOptions
+from .feed.options import MapFunction as MapFunction
 from .feed.options import Normalise as Normalise
 from .input_report.component import InputReport as InputReport
 from .statistics.component import StatisticsGen as StatisticsGen

@@ -15,9 +15,10 @@ import importlib
 import importlib.util
 import linecache
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from typing import Any
 from infeed.components.errors import InfeedError
 from infeed.components.user_modules import LIBRARIES, fingerprint, import_file
 
+_NODE = re.compile(r"\{\{(?:function_)?node ([^}]+)\}\}")
 _HERE = Path(__file__).resolve().parent
 # Libraries and this package, whose lines do not help a user.
 _NOT_USERS = tuple(
@@ -78,6 +80,22 @@ def load(text: str, option: str) -> Callable[..., Any]:
     return _with_translated_errors(function, option)
 
 
+def name_of(function: Any) -> str:
+    """Return the dotted name of a function, by which another process can import it.
+
+    Raises:
+      InfeedError: no other process could import the function: it is local, a method, or of the main script.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if not callable(function) or not name.isidentifier() or module in (None, "__main__"):
+        raise InfeedError(
+            f"{function!r} cannot be imported by name",
+            where="a user's function",
+            do='define it by `def` at the top level of a module or file, and name it "path/to/file.py:function"',
+        )
+    return f"{module}:{name}"
+
+
 def digest(text: str, option: str) -> str:
     """Return a short digest of the function's sources for cache keys, or "" for a function without sources.
 
@@ -106,9 +124,8 @@ def translate_errors(option: str = "") -> Iterator[None]:
         place = _place(error)
         if place is None or (isinstance(error, KeyboardInterrupt) and not _is_raised_by_user(error)):
             raise
-        words = str(error).strip()
         raise InfeedError(
-            f"{type(error).__name__}: {words}" if words else type(error).__name__,
+            _words(error),
             where=f"{place}, option {option}" if option else place,
             do="correct the code there",
         ) from error
@@ -132,7 +149,40 @@ def _place(error: BaseException) -> str | None:
     """Return the innermost place in a user's file, such as `model.py, line 7, in build_model: "x = y"`."""
     if isinstance(error, SyntaxError) and error.filename and _is_users(error.filename):
         return f"{error.filename}, line {error.lineno}: {(error.text or '').strip()!r}"
+    if converted := _autograph(error):  # the frames of the error itself are of AutoGraph's own file
+        frames = [traceback.FrameSummary(f.filename, f.lineno, f.function_name) for f in converted.translated_stack]
+        return users_line(frames[::-1])
     return users_line(traceback.extract_tb(error.__traceback__))
+
+
+def _words(error: BaseException) -> str:
+    if converted := _autograph(error):
+        return str(converted.cause_message).strip()
+    words = str(error).strip()
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def _autograph(error: BaseException) -> Any:
+    """Return what TensorFlow's AutoGraph noted about an error in code that it converted; None for other errors."""
+    links = (error, error.__context__)
+    return next(filter(None, (getattr(one, "ag_error_metadata", None) for one in links)), None)
+
+
+def failed_operation(text: str, graph: Any) -> Any | None:
+    """Return the innermost operation of a TensorFlow graph that the text of an error names; None if it names none."""
+    for name in reversed(_NODE.findall(text)):
+        parts = name.split("/")
+        paths = ((begin, end) for begin in range(len(parts)) for end in range(len(parts), begin, -1))
+        for begin, end in paths:  # a graph that calls this one has names of its own around it
+            with suppress(KeyError, ValueError):
+                return graph.get_operation_by_name("/".join(parts[begin:end]))
+    return None
+
+
+def operation_words(text: str) -> str:
+    """Return the words of a failed operation: they stand behind TensorFlow's stack and before the node's name."""
+    before = _NODE.sub("", text.partition("\n\t [[")[0]).strip()
+    return before.splitlines()[-1].strip() if before else "no reason is given"
 
 
 def users_line(frames: Sequence[Any]) -> str | None:

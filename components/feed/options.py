@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from infeed.components.checks import at_least, check_choices, refused, require
+from infeed.components import user_code
+from infeed.components.checks import about, at_least, check_choices, refused, require
 from infeed.components.errors import InfeedError
 
 Tier = Literal["auto", "device", "columns", "disk", "stream"]
 Flip = Literal["none", "horizontal"]
+MapKind = Literal["tensorflow", "numpy"]
+
+
+@dataclass(frozen=True)
+class MapFunction:
+    """A user's function on a dict of features, which the feed calls on each example or batch.
+
+    Attributes:
+      function: `package.module:function` or `path/file.py:function`, called as `function(features)`, or as
+        `function(features, seed)` if it has a parameter `seed`. In Python also a function at the top level of a module.
+      kind: `tensorflow` compiles the function into the graph. `numpy` calls it on arrays in other processes.
+      processes: number of processes that call a NumPy function.
+      evaluation: whether evaluation batches go through the function as well. Serving never calls the function.
+    """
+
+    function: str | Callable[..., Any]
+    kind: MapKind = "tensorflow"
+    processes: int = 1
+    evaluation: bool = False
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        at_least(self, 1, "processes")
+        if not isinstance(self.function, str):
+            with about(self, "function"):
+                object.__setattr__(self, "function", user_code.name_of(self.function))
+
+    @property
+    def name(self) -> str:
+        """Name of the function, as text."""
+        return str(self.function)
 
 
 @dataclass(frozen=True)
@@ -44,6 +76,9 @@ class FeedOptions:
       weight: transformed feature that holds the example weight in the loss. The model does not get this feature.
       static_shapes: whether to pad the last evaluation batch with rows of weight 0, so that all batches have one shape;
         None pads under the strategy `tpu`.
+      map_examples: function on the features of each example, {name: [...]}; its name is short for
+        `MapFunction(name)`.
+      map_batches: function on the features of each batch, {name: [batch, ...]}, after `map_examples`.
     """
 
     batch_size: int = 128
@@ -61,9 +96,15 @@ class FeedOptions:
     class_shares: Mapping[str, float] | Literal["equal"] = field(default_factory=dict)
     weight: str | None = None
     static_shapes: bool | None = None
+    map_examples: MapFunction | str | Callable[..., Any] | None = None
+    map_batches: MapFunction | str | Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         check_choices(self)
+        for name in ("map_examples", "map_batches"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, MapFunction):
+                object.__setattr__(self, name, MapFunction(given))
         at_least(self, 1, "batch_size", "shuffle_records", "readers")
         at_least(self, 0, "skip_corrupt")
         self._check_weights("mix")
@@ -73,6 +114,12 @@ class FeedOptions:
             raise refused(self, "class_shares", "choose one of them", "mix and class_shares are both given")
         for name in ("memory_fraction", "device_fraction", "disk_fraction"):
             require(0 < getattr(self, name) < 1, self, name, "use a share between 0 and 1")
+
+    @property
+    def maps(self) -> dict[str, MapFunction]:
+        """The user's functions on features by option, in the order of their calls."""
+        given = {"map_examples": self.map_examples, "map_batches": self.map_batches}
+        return {option: one for option, one in given.items() if isinstance(one, MapFunction)}
 
     def _check_weights(self, name: str) -> None:
         weights = getattr(self, name)

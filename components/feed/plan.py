@@ -37,6 +37,7 @@ from infeed.components.feed.stages.columns import (
     LoadColumns,
     PlaceColumns,
 )
+from infeed.components.feed.stages.maps import map_stages
 from infeed.components.feed.stages.reading import (
     InterleaveShards,
     ListShards,
@@ -107,8 +108,8 @@ class InputPlan:
 
     def describe(self) -> str:
         """Return the plan as text, with one line per stage."""
-        lines = [f"{self.tier}: {self.reason}"]
-        lines += [f"{i:2}. {one.name:<9} {one.does}: {one.reason}" for i, one in enumerate(self.stages, 1)]
+        lines, width = [f"{self.tier}: {self.reason}"], max(9, *(len(one.name) for one in self.stages))
+        lines += [f"{i:2}. {one.name:<{width}} {one.does}: {one.reason}" for i, one in enumerate(self.stages, 1)]
         lines += [f"left out: {one}" for one in self.left_out]
         return "\n".join(lines)
 
@@ -128,10 +129,15 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     records = sum(shard.records for shard in shards)
     if not records:
         raise InfeedError("there is no record to read", do="check that the split is not empty")
+    numpy = next((option for option, one in options.maps.items() if one.kind == "numpy"), None)
+    if spec.remote and numpy:
+        what = "a NumPy function is given, and other processes make the batches"
+        do = "write the function with TensorFlow, or use another strategy"
+        raise InfeedError(what, where=f"FeedOptions.{numpy}", do=do)
     if not spec.training and options.tier == "device":  # the host gathers the rows in order
         options = replace(options, tier="columns")
     capacity = Capacity(
-        records, spec.sizes, options, machine, spec.epochs, spec.remote, spec.devices, _why_host_only(spec)
+        records, spec.sizes, options, machine, spec.epochs, spec.remote, spec.devices, _why_host_only(spec, options)
     )
     tier, reason = capacity.tier()
     batches = records // options.batch_size if spec.training else -(-records // options.batch_size)
@@ -149,7 +155,7 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
     )
 
 
-def _why_host_only(spec: FeedSpec) -> str:
+def _why_host_only(spec: FeedSpec, options: FeedOptions) -> str:
     """Return why steps cannot gather the rows of this split; empty if they can."""
     if not spec.devices:
         return "the loop that trains takes batches, not row numbers"
@@ -157,6 +163,10 @@ def _why_host_only(spec: FeedSpec) -> str:
         return "a feature is text, ragged or sparse"
     if spec.augmentation or spec.normalization:
         return "the host augments and normalizes the pictures"
+    if any(one.kind == "numpy" for one in options.maps.values()):
+        return "the host calls a NumPy function"
+    if options.maps and len(spec.devices) > 1:
+        return "the host calls a user's function, which takes whole batches"
     return ""
 
 
@@ -215,7 +225,7 @@ def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
         return True
     beside = bool(spec.devices) and not accelerators(spec.devices)
     small = spec.sizes.is_dense and capacity.batches_a_call() > 1
-    as_kept = not (spec.augmentation or spec.normalization)
+    as_kept = not (spec.augmentation or spec.normalization or capacity.options.maps)
     return beside and spec.training and tier == "columns" and small and as_kept
 
 
@@ -266,11 +276,12 @@ def _read_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> ReadShard
 
 def _finish(tier: Tier, spec: FeedSpec, capacity: Capacity) -> Stages:
     """Return the last stages. They process every batch again, so they come after the kept data."""
+    maps = map_stages(capacity.options, training=spec.training)
     if _in_step(tier, spec, capacity):
-        return (PlaceColumns(spec.devices),) if tier == "device" else ()
+        return (PlaceColumns(spec.devices), *maps) if tier == "device" else ()
     size, batches = capacity.options.batch_size, capacity.batches_a_call()
     split = (SplitBatches(batches, size),) if spec.training and batches > 1 else ()
     augment = (AugmentImages(spec.augmentation),) if spec.augmentation else ()
     normalise = (NormaliseImages(spec.normalization),) if spec.normalization and not augment else ()
     pad = (PadBatches(size),) if spec.static_shapes and not spec.training else ()
-    return (*split, *augment, *normalise, *pad, Prefetch())
+    return (*split, *maps, *augment, *normalise, *pad, Prefetch())

@@ -25,9 +25,11 @@ class CallRows(NamedTuple):
 
     Attributes:
       numbers: int64 [steps, batch].
+      first: number of the first step, int64 [], counted from the beginning of training.
     """
 
     numbers: tf.Tensor
+    first: tf.Tensor
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,21 @@ class RowBatches:
       columns: all rows of the split; every feature is dense.
       calls: steps per call -> row numbers of each call, int64 [steps, batch of this worker]. The last call of an epoch
         is shorter if the steps do not divide evenly.
-      finish: functions applied to each gathered batch, in order.
+      start_step: number of the first step.
+      finish: functions (number of the step, batch) -> batch, applied to each gathered batch in order.
     """
 
     columns: Columns
     calls: Callable[[int], tf.data.Dataset]
-    finish: tuple[Callable[..., Batch], ...] = ()
+    start_step: int = 0
+    finish: tuple[Callable[[tf.Tensor, Batch], Batch], ...] = ()
 
     def map(self, function: Callable[..., Batch]) -> RowBatches:
         """Apply `function` to each gathered batch."""
+        return self.map_numbered(lambda _, batch: function(*batch))
+
+    def map_numbered(self, function: Callable[[tf.Tensor, Batch], Batch]) -> RowBatches:
+        """Apply `function` to the number of each step, int64 [], and its gathered batch."""
         return replace(self, finish=(*self.finish, function))
 
     def on_devices(self, devices: Sequence[str]) -> RowBatches:
@@ -57,7 +65,7 @@ class RowBatches:
 
     def handed(self, steps: int) -> tf.data.Dataset:
         """Return endless `CallRows` for calls of `steps` steps. An element covers all steps of a call, or a divisor."""
-        rows = self.calls(self._steps_at_once(steps)).map(CallRows).prefetch(_CALLS_AHEAD)
+        rows = self._numbered(self._steps_at_once(steps)).prefetch(_CALLS_AHEAD)
         options = reading_options(rewrite=False)
         options.autotune.enabled = False  # no parameter to tune
         return endless(rows).with_options(options)
@@ -68,19 +76,19 @@ class RowBatches:
         gathered = [column(rows) for column in self.columns.columns]
         return tuple(tf.reshape(one, [-1, numbers.shape[1], one.shape[1]]) for one in gathered)
 
-    def batch_of(self, gathered: Sequence[tf.Tensor], step: tf.Tensor) -> Batch:
-        """Return the batch of one step from the output of `gather`."""
-        size = gathered[0].shape[1]
-        return self._finished(self.columns.layout.batch_of([one[step] for one in gathered], size))
+    def batch_of(self, gathered: Sequence[tf.Tensor], step: tf.Tensor, first: tf.Tensor | int = 0) -> Batch:
+        """Return the batch of one step from the output of `gather`; `first` is the number of the first step."""
+        size, number = gathered[0].shape[1], first + tf.cast(step, tf.int64)
+        return self._finished(self.columns.layout.batch_of([one[step] for one in gathered], size), number)
 
-    def take(self, numbers: tf.Tensor) -> Batch:
-        """Return the batch of the given rows, int64 [batch]."""
-        return self._finished(self.columns.take(numbers))
+    def take(self, numbers: tf.Tensor, step: tf.Tensor | int = 0) -> Batch:
+        """Return the batch of the given rows, int64 [batch], in the step of this number."""
+        return self._finished(self.columns.take(numbers), step)
 
     def dataset(self) -> tf.data.Dataset:
         """Return the same batches as a dataset, for a loop that accepts only batches."""
-        rows = self.calls(1).map(lambda numbers: numbers[0])
-        batches = mapped(rows, self.take).prefetch(tf.data.AUTOTUNE)
+        batches = mapped(self._numbered(1), lambda call: self.take(call.numbers[0], call.first))
+        batches = batches.prefetch(tf.data.AUTOTUNE)
         return endless(batches).with_options(reading_options(rewrite=False))
 
     @cached_property
@@ -90,7 +98,8 @@ class RowBatches:
 
         @tf.autograph.experimental.do_not_convert
         def trace(numbers: tf.Tensor) -> None:  # a dataset would copy columns from a device to the host
-            specs.append(tf.nest.map_structure(tf.type_spec_from_value, self.take(numbers)))
+            batch = self.take(numbers)
+            specs.append(tf.nest.map_structure(tf.type_spec_from_value, batch))
 
         tf.function(trace).get_concrete_function(tf.TensorSpec([self._batch_size], tf.int64))
         return specs[0]
@@ -100,9 +109,17 @@ class RowBatches:
         """Rows of a batch of this worker."""
         return int(self.calls(1).element_spec.shape[1])
 
-    def _finished(self, batch: Batch) -> Batch:
+    def _numbered(self, steps: int) -> tf.data.Dataset:
+        """Return endless `CallRows` of up to `steps` steps."""
+
+        def number(first: tf.Tensor, numbers: tf.Tensor) -> tuple[tf.Tensor, CallRows]:
+            return first + tf.shape(numbers, tf.int64)[0], CallRows(numbers, first)
+
+        return self.calls(steps).scan(tf.constant(self.start_step, tf.int64), number)
+
+    def _finished(self, batch: Batch, step: tf.Tensor | int) -> Batch:
         for function in self.finish:
-            batch = function(*batch)
+            batch = function(tf.cast(step, tf.int64), batch)
         return batch
 
     def _steps_at_once(self, steps: int) -> int:
@@ -151,6 +168,8 @@ def deal_rows(calls: tf.data.Dataset, replicas: int) -> tf.data.Dataset:
     def parts(call: CallRows) -> tf.data.Dataset:
         batch = call.numbers.shape[1]
         by_replica = tf.reshape(call.numbers, [-1, replicas, batch // replicas])
-        return tf.data.Dataset.from_tensor_slices(CallRows(tf.transpose(by_replica, [1, 0, 2])))
+        return tf.data.Dataset.from_tensor_slices(
+            CallRows(tf.transpose(by_replica, [1, 0, 2]), tf.fill([replicas], call.first))
+        )
 
     return endless(calls.flat_map(parts))

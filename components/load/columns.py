@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,26 +20,13 @@ from infeed.components import schema
 from infeed.components.annotations import Count
 from infeed.components.dataset.column_files import CachedColumn, ColumnFile, ColumnIndex, FileWriter, mapped
 from infeed.components.dataset.manifest import Column
+from infeed.components.feed.user_maps import Ragged
 from infeed.components.load.spill import Kind, SpilledFeature
 
 Ints = npt.NDArray[np.int64]
 _ROWS = 1 << 16  # rows packed at a time
 _ITEMS = 1 << 20  # items copied at a time
 _ROWS_A_CALL, _BYTES_A_CALL = 4096, 8 << 20  # limits of one take; smaller calls cost more than their rows
-
-
-class Ragged(NamedTuple):
-    """Concatenated values of rows of different lengths. Row i is `values[row_splits[i] : row_splits[i + 1]]`.
-
-    JAX and PyTorch treat this NamedTuple as two arrays.
-    """
-
-    values: Any
-    row_splits: Any
-
-    def row(self, number: int) -> Any:
-        """Return the values of one row."""
-        return self.values[self.row_splits[number] : self.row_splits[number + 1]]
 
 
 @dataclass(frozen=True)

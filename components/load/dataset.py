@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from infeed.components.load.dataset_columns import add_missing_features, dataset
 from infeed.components.load.delivery import Delivery, NumpyArrays, Recipe, Rule
 from infeed.components.load.find import SplitFiles, find_split
 from infeed.components.load.frameworks import to_jax, to_tensorflow, to_torch
+from infeed.components.load.mapping import BatchMap
 from infeed.components.load.options import CACHE_DIR, LoadOptions, LoadPlan, arguments
 from infeed.components.load.order import BatchOrder
 from infeed.components.load.spill import decoded_blocks, spill_records
@@ -86,14 +87,16 @@ class LoadedDataset:
     processes map the same files.
     """
 
-    def __init__(self, found: SplitFiles, features: Features, options: LoadOptions) -> None:
-        self._found, self._features, self._options = found, features, options
+    def __init__(
+        self, found: SplitFiles, features: Features, options: LoadOptions, maps: tuple[BatchMap, ...] = ()
+    ) -> None:
+        self._found, self._features, self._options, self._maps = found, features, options, maps
         options.order(features.rows)  # raise errors of the options now, not at the first batch
         self._delivery = Delivery.of(features.placed, options.on_missing, found.place)
         self._recipe = self._delivery.recipe()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LoadedDataset, (self._found, self._features, self._options)
+        return LoadedDataset, (self._found, self._features, self._options, self._maps)
 
     def __len__(self) -> int:
         """Return the number of rows in the split."""
@@ -119,6 +122,21 @@ class LoadedDataset:
 
     def __repr__(self) -> str:
         return f"<infeed.load of split {self._found.split!r} in {self._found.place}: {len(self):,} rows>"
+
+    def map(self, function: str | Callable[..., Any]) -> LoadedDataset:
+        """Return this dataset with a NumPy function that is called on each batch of `numpy`, `torch` and `jax`.
+
+        `data[rows]`, `schema` and `packed_columns` are those of the stored columns.
+
+        Args:
+          function: function or its name, `package.module:function` or `path/file.py:function`, called as
+            `function(batch)`, or as `function(batch, seed)` if it has a parameter `seed`. `batch` is {name: array}, the
+            label included. The seed, int64 [2], is that of FeedOptions.map_batches for the same step.
+
+        Raises:
+          InfeedError: there is no such function.
+        """
+        return LoadedDataset(self._found, self._features, self._options, (*self._maps, BatchMap.of(function)))
 
     @property
     def schema(self) -> Mapping[str, FeatureSpec]:
@@ -176,6 +194,8 @@ class LoadedDataset:
           InfeedError: the label does not exist, or no batch remains after `start_step`.
         """
         self._check(label)
+        if pack and self._maps:
+            raise InfeedError("a mapped batch has features by name", where="pack", do="leave pack out, or the map")
         order = self.rows(epochs)
         return self._batches(order, label, self._delivery.recipe(pack=pack, label=label))
 
@@ -219,6 +239,13 @@ class LoadedDataset:
           pack: as for `numpy`. Handing over twenty tensors costs several times as much as one tensor.
         """
         self._check(label)
+        if self._maps:
+            do = "map the dataset with TensorFlow: data.tf().map(function)"
+            raise InfeedError(
+                "the map calls Python, and the threads of tf.data call none",
+                where="infeed.load(...).map(...).tf()",
+                do=do,
+            )
         self._delivery.warn_of_empty_text(self._found.place)
         return to_tensorflow(self._features, self.rows(epochs), self._delivery.recipe(pack=pack, label=label), label)
 
@@ -226,9 +253,13 @@ class LoadedDataset:
         return self._recipe.batch(next(self._features.take(self._numbers(rows))), _NUMPY)
 
     def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe) -> Iterator[Any]:
+        step = order.start_step
         for rows, batches in order.chunks(self._features.batches_a_call(order.part)):
             for columns in self._features.take(rows, batches):
                 batch = recipe.batch(columns, _NUMPY)
+                for function in self._maps:
+                    batch = function(batch, order, step)
+                step += 1
                 yield batch if label is None else (batch, batch.pop(label))
 
     def _check(self, label: str | None) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from infeed.components.errors import InfeedError, required
-from infeed.components.load.columns import Features, Ragged
+from infeed.components.feed.user_maps import Ragged
+from infeed.components.load.columns import Features
 from infeed.components.load.delivery import Recipe
 from infeed.components.load.order import BatchOrder
 from infeed.components.load.spill import Kind

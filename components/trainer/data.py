@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed import augment
 from infeed.components.feed.build import Feed, plan_feed
 from infeed.components.feed.capacity import RecordSizes
@@ -19,6 +21,7 @@ from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.packing import Packing
 
+_SHOWN = 8  # feature names in a message, at most
 Labeled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch]), and weight float32 [batch] where there is one
 
 
@@ -39,7 +42,7 @@ def make_feed(
       num_steps: of the training, where that is not a number of epochs.
       runs: how often the whole training is gone through: what a search decodes once serves all of its trials.
       devices: names of those whose steps take row numbers; none where the loop takes batches alone.
-      packed: batches hold features as `packing_of` says.
+      packed: batches hold features as `packing_of` says, and a user's function may return only those that are served.
 
     Raises:
       InfeedError: there is no record to read, or too many are corrupt.
@@ -66,7 +69,8 @@ def make_feed(
         )
 
     packing = packing_of(graph, options) if packed else Packing()
-    return plan_feed(patterns, _stages(graph, options, packing, training=training), options.feed, spec)
+    functions = _stages(graph, options, packing, training=training, served=packed)
+    return plan_feed(patterns, functions, options.feed, spec)
 
 
 def normalise_images(features: dict[str, Any], options: TrainOptions) -> dict[str, Any]:
@@ -83,7 +87,9 @@ def image_names(features: Collection[str], options: TrainOptions) -> list[str]:
 
 
 def packing_of(graph: Graph, options: TrainOptions) -> Packing:
-    """The features that the batches of `make_feed` hold together."""
+    """The features that the batches of `make_feed` hold together; none for a user's function, which wants names."""
+    if options.feed.maps:
+        return Packing()
     return Packing.of(graph.transformed_spec, apart=(*graph.not_inputs, *image_names(graph.transformed_spec, options)))
 
 
@@ -97,7 +103,7 @@ def label_of(feature: Any, options: TrainOptions) -> tf.Tensor:
     return tf.reshape(feature, [-1])
 
 
-def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: bool) -> BatchFunctions:
+def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: bool, served: bool) -> BatchFunctions:
     transformed = options.examples_are == "transformed"
     parsing_spec = graph.transformed_spec if transformed else graph.raw_spec
 
@@ -120,7 +126,32 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
         return normalise_images(batch[0], options), *batch[1:]
 
     key = _key(graph, options, parsing_spec, packing, training)
-    return BatchFunctions(parse, transform, augment_batch, normalise_batch, key)
+    functions = BatchFunctions(parse, transform, augment_batch, normalise_batch, key)
+    return replace(functions, check_map=check_servable) if served else functions
+
+
+def check_served(names: Collection[str], served: Collection[str], where: str) -> None:
+    """Raise InfeedError for a feature of batches that serving does not compute."""
+    if unknown := sorted(set(names) - set(served)):
+        shown = ", ".join(sorted(served)[:_SHOWN]) + (", ..." if len(served) > _SHOWN else "")
+        raise InfeedError(
+            f"batches contain feature {unknown[0]!r}, which the serving signature cannot compute",
+            where=where,
+            do=f"use features of the transform graph: {shown}",
+        )
+
+
+def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: str) -> None:
+    """Raise InfeedError for a feature that the serving signature lacks, or has in another type or shape."""
+    check_served(after, before, where)
+    for name, value in after.items():
+        was, now = (tf.type_spec_from_value(one) for one in (before[name], value))
+        if was.dtype != now.dtype or not was.shape.is_compatible_with(now.shape):
+            raise InfeedError(
+                f"feature {name!r} is {now.dtype.name} {now.shape}, and {was.dtype.name} {was.shape} in serving",
+                where=where,
+                do="return the type and shape that Transform returns",
+            )
 
 
 def _key(graph: Graph, options: TrainOptions, parsing_spec: Mapping[str, Any], packing: Packing, training: bool) -> str:

@@ -128,6 +128,7 @@ class TrainOptions:
     def user_functions(self) -> dict[str, str]:
         """The user's own functions that training calls, by the option that names them."""
         named = {"model_fn": self.model_fn, "callbacks_fn": self.callbacks_fn, "input_fn": self.input_fn}
+        named |= {option: one.name for option, one in self.feed.maps.items()}
         return {option: function for option, function in named.items() if function}
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from infeed.components.feed.inputs import Input, InputSpec
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.stages.batches import CallInputFunction, Prefetch
-from infeed.components.trainer.data import image_names, make_feed, normalise_images
+from infeed.components.trainer.data import check_served, image_names, make_feed, normalise_images
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 
@@ -178,13 +178,7 @@ def _check_batches(element: Any, spec: InputSpec, function: str) -> None:
             where=function,
             do="return (features, label) or (features, label, weight), with features as a dict by name",
         )
-    unknown = sorted(set(element[0]) - set(features))
-    if unknown:
-        raise InfeedError(
-            f"batches contain feature {unknown[0]!r}, which the serving signature cannot compute",
-            where=function,
-            do=f"use features of the transform graph: {_short(sorted(features))}",
-        )
+    check_served(element[0], features, function)
     for name, given, wanted in [
         *((n, given, features[n]) for n, given in element[0].items()),
         ("label", element[1], label),

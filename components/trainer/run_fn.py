@@ -19,6 +19,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Batches, Feed
 from infeed.components.feed.options import WorkerContext
 from infeed.components.feed.shards import corrupt_record_context
+from infeed.components.feed.user_maps import map_error_context
 from infeed.components.trainer import cluster, distribution, loop
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.callbacks import CallbackSpec, ReportProgress, make_callbacks
@@ -54,7 +55,7 @@ def run_fn(fn_args: Any) -> None:
     inputs = training.train, training.evaluation
     with closing(inputs[0]), closing(inputs[1]), chief_writes(training.places, training.workers) as places:
         shards = [shard for one in inputs for shard in one.plan.shards]
-        with corrupt_record_context(shards), cluster.lost_process_context():
+        with corrupt_record_context(shards), map_error_context(), cluster.lost_process_context():
             trained = fit(training, places)
         with export_error_context(places.model, training.places.checkpoints):
             progress.report("exporting the model")

@@ -233,8 +233,8 @@ def make_row_steps(
     train_step = replica_step(model.train_step, model, logs)
 
     @tf.autograph.experimental.do_not_convert
-    def step(gathered: Any, number: tf.Tensor) -> None:
-        train_step(rows.batch_of(gathered, number))
+    def step(gathered: Any, number: tf.Tensor, first: tf.Tensor) -> None:
+        train_step(rows.batch_of(gathered, number, first))
 
     @tf.function(reduce_retracing=True)
     def train_steps(iterator: Any, count: tf.Tensor) -> None:
@@ -244,7 +244,7 @@ def make_row_steps(
             gathered = strategy.run(rows.gather, args=(call.numbers,))
             steps = tf.minimum(tf.shape(strategy.experimental_local_results(call.numbers)[0])[0], count - made)
             for number in tf.range(steps):
-                strategy.run(step, args=(gathered, number))
+                strategy.run(step, args=(gathered, number, call.first))
             made += steps
 
     return train_steps  # type: ignore[no-any-return]

@@ -377,6 +377,11 @@ def _train_options(
 ) -> TrainOptions:
     settings = project.settings
     feed = {f.name: train.pop(f.name) for f in dataclasses.fields(FeedOptions) if f.name in train}
+    for option in ("map_examples", "map_batches"):
+        if isinstance(given := feed.get(option), str):
+            feed[option] = project.reference(given)
+        elif isinstance(given, Mapping) and isinstance(given.get("function"), str):
+            feed[option] = {**given, "function": project.reference(given["function"])}
     for function in ("callbacks_fn", "input_fn"):
         if train.get(function):
             train[function] = project.reference(train[function])

@@ -6,7 +6,7 @@ needs no TensorFlow, so a stage imports TensorFlow only in `apply`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
@@ -62,6 +62,8 @@ class BatchFunctions:
         The input is the worker's part of the global batch.
       normalise: (features, label) -> (features, label), the part of `augment` that is not random.
       key: identifies the work of `parse` and `transform`. The disk cache uses this key.
+      check_map: features before and after a user's function, its option -> None. Raises InfeedError if the batches
+        cannot be used.
     """
 
     parse: Callable[[tf.Tensor], Batch]
@@ -69,6 +71,7 @@ class BatchFunctions:
     augment: Callable[[Batch, tf.Tensor, WorkerContext], Batch] | None = None
     normalise: Callable[[Batch], Batch] | None = None
     key: str = ""
+    check_map: Callable[[Mapping[str, Any], Mapping[str, Any], str], None] = lambda before, after, where: None
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ class GatherInStep:
             start_step=context.start_step,
             groups=_groups(before, self.weights, context),
         )
-        return RowBatches(before, calls)
+        return RowBatches(before, calls, context.start_step)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +15,6 @@ from infeed.components.dataset import files, records
 from infeed.components.dataset.decode import decode_example
 from infeed.components.errors import InfeedError
 
-_NODE = re.compile(r"\{\{(?:function_)?node ([^}]+)\}\}")
 _SHOWN = 3  # values of a column
 _LONGEST = 40  # characters of a value
 
@@ -46,7 +43,7 @@ def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> 
       graph: the traced function.
       inputs: its placeholders, by column.
     """
-    operation = _operation(failed.text, graph)
+    operation = user_code.failed_operation(failed.text, graph)
     place = user_code.users_line(operation.traceback) if operation is not None else None
     columns = graph_tools.get_dependent_inputs(graph, inputs, list(operation.inputs)) if operation is not None else {}
     told = [place or "preprocessing_fn"]
@@ -54,7 +51,7 @@ def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> 
         told.append(f"operation {operation.type} ({operation.name})")
     told += [_sample(name, failed.samples[name]) for name in columns or failed.samples if name in failed.samples]
     return InfeedError(
-        f"preprocessing_fn fails on the data: {_words(failed.text)}",
+        f"preprocessing_fn fails on the data: {user_code.operation_words(failed.text)}",
         where="; ".join(told),
         do="correct the data, or have the function replace such values first",
     )
@@ -70,20 +67,6 @@ def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
     named = [(name, values) for name, values in first if f"'{name}'" in error.where or f'"{name}"' in error.where]
     told = [_sample(name, values) for name, values in named if f"column {name!r} holds" not in error.where]
     return InfeedError(error.what, where="; ".join([error.where, *told]), do=error.do)
-
-
-def _operation(text: str, graph: Any) -> Any | None:
-    """The innermost that the error names and the graph has."""
-    for name in reversed(_NODE.findall(text)):
-        with suppress(KeyError, ValueError):  # it may be of a function that the graph calls
-            return graph.get_operation_by_name(name)
-    return None
-
-
-def _words(text: str) -> str:
-    """TensorFlow's own, which stand behind the stack and in front of the node's name."""
-    before = text.partition("\n\t [[")[0].strip()
-    return before.splitlines()[-1].strip() if before else "no reason is given"
 
 
 def _values(tensor: Any) -> Iterable[Any]:

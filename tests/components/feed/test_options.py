@@ -1,7 +1,9 @@
+import os
+
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import Augment, FeedOptions, Normalise, WorkerContext
+from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise, WorkerContext
 
 
 @pytest.mark.parametrize(
@@ -69,3 +71,28 @@ def test_augmentation_describes_only_what_it_does():
 def test_workers_are_numbered_from_0(index, count):
     with pytest.raises(InfeedError, match=f"worker index is {index}"):
         WorkerContext(index, count)
+
+
+def test_a_map_is_given_by_name_by_function_or_as_an_object():
+    from infeed.components import schema
+
+    by_name = FeedOptions(map_batches="mine.py:f", map_examples="a:b")
+    assert by_name.maps == {"map_examples": MapFunction("a:b"), "map_batches": MapFunction("mine.py:f")}
+    assert FeedOptions(map_batches=os.path.join).maps["map_batches"].function == "posixpath:join"
+    assert schema.read(FeedOptions, schema.to_plain(by_name)) == by_name
+    given = {"map_batches": {"function": "mine.py:f", "kind": "numpy", "processes": 2}}
+    assert schema.read(FeedOptions, given).maps == {"map_batches": MapFunction("mine.py:f", "numpy", 2)}
+
+
+def test_a_function_that_other_processes_cannot_import_is_refused():
+    with pytest.raises(InfeedError, match="lambda"):
+        FeedOptions(map_batches=lambda features: features)
+
+
+@pytest.mark.parametrize("given", [{"kind": "torch"}, {"processes": 0}])
+def test_a_wrong_map_names_its_option(given):
+    from infeed.components import schema
+
+    with pytest.raises(InfeedError) as error:
+        schema.read(FeedOptions, {"map_batches": {"function": "a:b", **given}}, "train")
+    assert error.value.where == f"train.map_batches.{next(iter(given))}"

@@ -7,14 +7,14 @@ from infeed.components.feed.options import FeedOptions
 pytestmark = pytest.mark.tfx
 
 
-def feed(folder, *, training, split, graph="class", label="kind", feed=None, **options):
+def feed(folder, *, training, split, graph="class", label="kind", feed=None, packed=False, **options):
     from infeed.components.trainer.data import make_feed
     from infeed.components.trainer.graph import TransformGraph
     from infeed.components.trainer.options import TrainOptions
 
     made = TrainOptions(model_fn="m:f", label=label, feed=FeedOptions(batch_size=8, **(feed or {})), **options)
     loaded = TransformGraph(str(folder / graph / "graph"), label, made.feed.weight)
-    return make_feed([f"{folder}/Split-{split}/*"], loaded, made, training=training).dataset()
+    return make_feed([f"{folder}/Split-{split}/*"], loaded, made, training=training, packed=packed).dataset()
 
 
 @pytest.fixture
@@ -167,3 +167,50 @@ def test_what_a_search_reads_in_every_trial_is_decoded_once(table, monkeypatch, 
     options = TrainOptions(model_fn="m:f", label="kind", epochs=1, feed=FeedOptions(batch_size=8))
     made = make_feed([f"{table[0]}/Split-train/*"], graph, options, training=True, runs=runs)
     assert made.plan.tier == tier
+
+
+@pytest.fixture
+def functions(tmp_path):
+    path = tmp_path / "maps.py"
+    path.write_text(MAPS)
+    return str(path)
+
+
+MAPS = """
+import tensorflow as tf
+
+def adds(features):
+    return {**features, "more": features["x"]}
+
+def casts(features):
+    return {**features, "x": tf.cast(features["x"], tf.int64)}
+
+def drops(features):
+    return {"x": features["x"] * 0}
+
+def refuses(features):
+    tf.debugging.assert_less(features["x"], -100.0)
+    return features
+"""
+
+
+@pytest.mark.parametrize(("function", "word"), [("adds", "'more'"), ("casts", "int64")])
+def test_a_map_may_return_only_what_serving_computes(table, functions, function, word):
+    told = {"feed": {"map_batches": f"{functions}:{function}"}, "training": True, "split": "train"}
+    assert feed(table[0], **told).element_spec  # a `run_fn` of the user's own exports what it likes
+    with pytest.raises(InfeedError, match=word) as error:
+        feed(table[0], packed=True, **told)
+    assert error.value.where == f"FeedOptions.map_batches, {functions}:{function}"
+
+
+def test_a_map_may_leave_features_out(table, functions):
+    made = feed(table[0], training=True, split="train", packed=True, feed={"map_batches": f"{functions}:drops"})
+    assert set(next(iter(made))[0]) == {"x"}
+
+
+def test_training_names_the_line_of_a_map_that_fails(table, functions, train):
+    feed_options = FeedOptions(batch_size=16, map_batches=f"{functions}:refuses")
+    with pytest.raises(InfeedError, match="x < y") as error:
+        train(table[0], "class", "table", label="kind", epochs=1, feed=feed_options)
+    assert "assert_less" in error.value.where
+    assert "FeedOptions.map_batches" in error.value.where

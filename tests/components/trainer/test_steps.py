@@ -46,13 +46,13 @@ def test_a_call_that_is_given_row_numbers_makes_as_many_steps_as_it_is_asked_for
         def gather(self, numbers):
             return numbers
 
-        def batch_of(self, numbers, step):
+        def batch_of(self, numbers, step, first):
             seen.scatter_nd_add(numbers[step][:, tf.newaxis], tf.ones_like(numbers[step]))
             return tf.ones([2, 2]), tf.zeros([2])
 
     calls = [[[0, 1], [0, 1]], [[2, 2], [3, 3]], [[3, 3]]]
     rows = tf.data.Dataset.from_generator(lambda: calls, output_signature=tf.TensorSpec([None, 2], tf.int64))
-    iterator = iter(rows.map(CallRows))
+    iterator = iter(rows.map(lambda numbers: CallRows(numbers, tf.constant(0, tf.int64))))
     make_row_steps(made, ONE, meter, Rows())(iterator, tf.constant(3))
     assert int(made.optimizer.iterations) == 3
     assert seen.numpy().tolist() == [2, 2, 2, 0]

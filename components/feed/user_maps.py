@@ -1,0 +1,393 @@
+"""A user's functions on features, as the stages `map_examples` and `map_batches` call them.
+
+TensorFlow functions become part of the graph. NumPy functions run in a few processes, which import the user's module
+and no TensorFlow; a batch travels there and back through a pipe. The seed of a call depends only on the seed of the
+run, the option, and the number of the example or batch, so a resumed training repeats it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from infeed.components import user_code
+from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.feed.options import MapFunction
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+Ints = npt.NDArray[np.int64]
+# In place of an epoch, so that no seed of the order is used again.
+SEED_USES = {"map_examples": -2, "map_batches": -3}
+SEED_MASK = (1 << 63) - 1  # NumPy's generators take no negative numbers
+
+
+class Ragged(NamedTuple):
+    """Concatenated values of rows of different lengths. Row i is `values[row_splits[i] : row_splits[i + 1]]`.
+
+    JAX and PyTorch treat this NamedTuple as two arrays.
+    """
+
+    values: Any
+    row_splits: Any
+
+    def row(self, number: int) -> Any:
+        """Return the values of one row."""
+        return self.values[self.row_splits[number] : self.row_splits[number + 1]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The function that a stage calls.
+
+    Attributes:
+      option: `map_examples` or `map_batches`.
+      given: the option's value.
+      digest: digest of the user's files; a function that was edited is imported again.
+    """
+
+    option: str
+    given: MapFunction
+    digest: str
+
+    @classmethod
+    def of(cls, option: str, given: MapFunction) -> Target:
+        """Return the target of an option.
+
+        Raises:
+          InfeedError: there is no such function.
+        """
+        return cls(option, given, user_code.digest(given.name, option))
+
+    @property
+    def where(self) -> str:
+        """The option and the function, for errors."""
+        return f"FeedOptions.{self.option}, {self.given.name}"
+
+
+# Graphs of the functions, to explain failed operations. At exit, TensorFlow complains about graphs that are kept.
+_TRACED: weakref.WeakKeyDictionary[Any, Target] = weakref.WeakKeyDictionary()
+
+
+def call_numpy(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str, Any]:
+    """Call a NumPy function in one of its processes.
+
+    Args:
+      features: arrays [batch, ...], or Ragged ones, by name.
+      seeds: int64 [2] of a batch, [batch, 2] of examples.
+
+    Raises:
+      InfeedError: the function failed, or its process was killed.
+    """
+    try:
+        return _pool(target.given.processes).submit(_call, target, features, seeds).result()
+    except BrokenProcessPool:
+        _pool.cache_clear()
+        raise InfeedError(
+            "a process of the function ended", where=target.where, do="check the memory: the kernel may have killed it"
+        ) from None
+
+
+@functools.cache
+def _pool(processes: int) -> ProcessPoolExecutor:
+    import multiprocessing
+
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))  # after a fork, TensorFlow may hang
+
+
+@functools.cache
+def load(target: Target) -> tuple[Callable[..., Any], bool]:
+    """Import the function, and return it with whether it takes a seed."""
+    function = user_code.load(target.given.name, target.option)
+    own = getattr(function, "__wrapped__", function)
+    return own, takes_seed(own)
+
+
+def takes_seed(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter `seed`."""
+    return "seed" in inspect.signature(function).parameters
+
+
+def _call(target: Target, features: Mapping[str, Any], seeds: Ints) -> dict[str, Any]:
+    """Call the function in this process, on a batch or on its examples one by one."""
+    function, seeded = load(target)
+
+    def call(some: Mapping[str, Any], seed: Ints) -> dict[str, Any]:
+        made = function(dict(some), seed=seed) if seeded else function(dict(some))
+        return checked_dict(made, target.where)
+
+    with user_code.translate_errors(target.option):
+        if target.option == "map_batches":
+            made = call(features, seeds)
+        else:
+            made = _stacked([call(row, seed) for row, seed in zip(_rows(features), seeds, strict=True)], features)
+        return {name: _as_fed(value, features.get(name)) for name, value in made.items()}
+
+
+def checked_dict(made: Any, where: str) -> dict[str, Any]:
+    """Return what a user's function returned, if it is a dict of features."""
+    if not (isinstance(made, dict) and made and all(isinstance(name, str) for name in made)):
+        raise InfeedError(f"the function returned {type(made).__name__}", where=where, do="return a dict of features")
+    return made
+
+
+def _rows(features: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for number in range(rows_of(features)):
+        yield {name: one.row(number) if isinstance(one, Ragged) else one[number] for name, one in features.items()}
+
+
+def rows_of(features: Mapping[str, Any]) -> int:
+    """Return the number of rows of a batch."""
+    first = next(iter(features.values()))
+    return len(first.row_splits) - 1 if isinstance(first, Ragged) else len(first)
+
+
+def _stacked(rows: Sequence[dict[str, Any]], features: Mapping[str, Any]) -> dict[str, Any]:
+    """Join the features of examples: rows of different lengths as Ragged, if they were so before."""
+    made = {}
+    for name in rows[0]:
+        values = [np.asarray(row[name]) for row in rows]
+        if isinstance(features.get(name), Ragged):
+            made[name] = Ragged(np.concatenate(values), np.cumsum([0, *map(len, values)], dtype=np.int64))
+        elif len(shapes := {value.shape for value in values}) == 1:
+            made[name] = np.stack(values)
+        else:
+            raise InfeedError(
+                f"feature {name!r} has several shapes: {sorted(shapes)}", where="map_examples", do="return one shape"
+            )
+    return made
+
+
+def _as_fed(value: Any, before: Any) -> Any:
+    """Convert a result to an array. Floats take the precision of the feature, because NumPy computes in float64."""
+    if isinstance(value, Ragged):
+        return Ragged(_as_fed(value.values, getattr(before, "values", None)), np.asarray(value.row_splits, np.int64))
+    array = np.asarray(value)
+    if array.dtype.kind == "U":
+        return np.char.encode(array).astype(object)
+    kind = getattr(before, "dtype", None)
+    return array.astype(kind, copy=False) if kind is not None and array.dtype.kind == kind.kind == "f" else array
+
+
+class _Like(NamedTuple):
+    """Type and shape of a feature in every batch."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None  # of a row; None for rows of different lengths
+
+    @classmethod
+    def of(cls, value: Any) -> _Like:
+        return cls(value.values.dtype, None) if isinstance(value, Ragged) else cls(value.dtype, value.shape[1:])
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {'of any length' if self.shape is None else list(self.shape)}"
+
+
+class NumpyMap:
+    """A NumPy function in a dataset. Every batch has the types and shapes that the function returns for a sample.
+
+    Args:
+      sample: features of a real batch, tensors [batch, ...].
+
+    Raises:
+      InfeedError: NumPy has no array for a feature, or the function fails.
+    """
+
+    def __init__(self, target: Target, sample: Mapping[str, Any]) -> None:
+        self._target = target
+        self._check_input(_spec(sample))
+        sample = {name: _as_numpy(value) for name, value in sample.items()}
+        seeds = np.zeros((rows_of(sample), 2) if target.option == "map_examples" else 2, np.int64)
+        made = call_numpy(target, sample, seeds)
+        self.like = {name: _Like.of(made[name]) for name in sorted(made)}
+        self._check(made, rows_of(sample), "first batch")
+
+    def __call__(self, features: Mapping[str, Any], seeds: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
+        """Call the function on tensors [batch, ...], within a graph."""
+        import tensorflow as tf
+
+        spec = _spec(features)
+        types = [kind for one in self.like.values() for kind in self._types(one)]
+        parts = tf.nest.flatten(dict(features), expand_composites=True)
+        call = functools.partial(self._run, spec)
+        made = iter(tf.numpy_function(call, [number, seeds, *parts], types))
+        rows = next((one.shape[0] for one in spec.values()), None)
+        return {name: self._tensor(one, made, rows) for name, one in self.like.items()}
+
+    def _run(self, spec: Mapping[str, Any], number: Any, seeds: Ints, *parts: Any) -> list[Any]:
+        step = f"step {int(number)}"
+        given, rest = {}, iter(parts)
+        for name in sorted(spec):
+            is_dense = not hasattr(spec[name], "ragged_rank")
+            given[name] = next(rest) if is_dense else Ragged(next(rest), next(rest))
+        if not rows_of(given):  # a worker's part of the last batch of evaluation
+            return [np.zeros((0, *(one.shape or ())), one.dtype) for one in self.like.values()]
+        try:
+            made = call_numpy(self._target, given, seeds)
+        except InfeedError as error:
+            raise InfeedError(error.what, where=f"{error.where}, {step}", do=error.do) from None
+        self._check(made, rows_of(given), step)
+        return [part for name in self.like for part in _parts(made[name])]
+
+    def _check(self, made: Mapping[str, Any], rows: int, step: str) -> None:
+        """Raise InfeedError if a batch differs from the sample, or has another number of rows."""
+        where = f"{self._target.where}, {step}"
+        if made.keys() != self.like.keys():
+            missing = ", ".join(map(repr, sorted(made.keys() ^ self.like.keys())))
+            do = "return the same features for every batch"
+            raise InfeedError(f"batches differ in the features {missing}", where=where, do=do)
+        for name, like in self.like.items():
+            if (now := _Like.of(made[name])) != like:
+                what = f"feature {name!r} is {now}, and was {like} in the first batch"
+                raise InfeedError(what, where=where, do="return one type and shape for every batch")
+            if rows_of({name: made[name]}) != rows:
+                what = f"feature {name!r} has {rows_of({name: made[name]})} rows, and the batch has {rows}"
+                raise InfeedError(what, where=where, do="return a row for each row")
+
+    def _check_input(self, spec: Mapping[str, Any]) -> None:
+        import tensorflow as tf
+
+        for name, one in spec.items():
+            if not (isinstance(one, tf.TensorSpec) or getattr(one, "ragged_rank", 0) == 1):
+                what = f"NumPy has no array for feature {name!r}: {one}"
+                raise InfeedError(what, where=self._target.where, do="use kind: tensorflow")
+
+    @staticmethod
+    def _types(like: _Like) -> list[Any]:
+        import tensorflow as tf
+
+        kind = tf.string if like.dtype.kind in "OS" else tf.as_dtype(like.dtype)
+        return [kind] if like.shape is not None else [kind, tf.int64]
+
+    @staticmethod
+    def _tensor(like: _Like, made: Iterator[Any], rows: int | None) -> Any:
+        import tensorflow as tf
+
+        if like.shape is not None:
+            return tf.ensure_shape(next(made), [rows, *like.shape])
+        values, splits = next(made), next(made)
+        return tf.RaggedTensor.from_row_splits(
+            tf.ensure_shape(values, [None]), tf.ensure_shape(splits, [None if rows is None else rows + 1])
+        )
+
+
+def _as_numpy(tensor: Any) -> Any:
+    if hasattr(tensor, "row_splits"):
+        return Ragged(tensor.values.numpy(), tensor.row_splits.numpy())
+    return tensor.numpy()
+
+
+def _parts(value: Any) -> list[Any]:
+    return [value.values, value.row_splits] if isinstance(value, Ragged) else [value]
+
+
+class TensorFlowMap:
+    """A TensorFlow function in a graph."""
+
+    def __init__(self, target: Target) -> None:
+        import tensorflow as tf
+
+        function, self._seeded = load(target)
+        self._target, self._function = target, tf.function(function)
+
+    def __call__(self, features: Mapping[str, Any], seeds: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
+        """Call the function on tensors [batch, ...], on the batch or in a loop over its examples.
+
+        Raises:
+          InfeedError: the function cannot be traced, with the line of the user's file.
+        """
+        import tensorflow as tf
+
+        option, spec = self._target.option, _spec(features)
+        with user_code.translate_errors(option), tf.name_scope(option):
+            one = spec if option == "map_batches" else tf.nest.map_structure(_of_row, spec)
+            named = {"seed": tf.TensorSpec([2], tf.int64)} if self._seeded else {}
+            concrete = self._function.get_concrete_function(one, **named)
+            _TRACED[concrete.graph] = self._target
+            made = checked_dict(concrete.structured_outputs, self._target.where)
+            if option == "map_batches":
+                return self._call(dict(features), seeds)
+            signature = tf.nest.map_structure(_row_signature, _spec(made))
+            return dict(tf.map_fn(lambda row: self._call(*row), (dict(features), seeds), fn_output_signature=signature))
+
+    def _call(self, features: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
+        return dict(self._function(features, seed=seed) if self._seeded else self._function(features))
+
+
+def _spec(features: Mapping[str, Any]) -> dict[str, Any]:
+    import tensorflow as tf
+
+    return {name: tf.type_spec_from_value(value) for name, value in features.items()}
+
+
+def with_rows(name: str, value: Any, rows: int | None, target: Target) -> Any:
+    """Set the static number of rows of a feature.
+
+    Raises:
+      InfeedError: the feature has another number of rows.
+    """
+    import tensorflow as tf
+
+    if not value.shape[:1].is_compatible_with([rows]):
+        what = f"feature {name!r} has {value.shape[0] if value.shape.rank else 'no'} rows, and the batch has {rows}"
+        raise InfeedError(what, where=target.where, do="return a row for each row")
+    return tf.ensure_shape(value, [rows, *value.shape[1:]]) if isinstance(value, tf.Tensor) else value
+
+
+def _of_row(spec: Any) -> Any:
+    """[batch, ...] -> [...]"""
+    return spec._unbatch()
+
+
+def _row_signature(spec: Any) -> Any:
+    """Return the type of a row for a loop that stacks rows; rows of different lengths become ragged."""
+    import tensorflow as tf
+
+    if isinstance(spec, tf.TensorSpec) and spec.shape.rank and not spec.shape.is_fully_defined():
+        return tf.RaggedTensorSpec(spec.shape, spec.dtype, spec.shape.rank - 1, tf.int64)
+    return spec
+
+
+@contextmanager
+def map_error_context() -> Iterator[None]:
+    """Convert TensorFlow's error about a failed function into an InfeedError with the line of the user's file.
+
+    Raises:
+      InfeedError: a function of these stages failed in the body of the `with` statement.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if told := infeed_error(error):
+            raise told from error
+        text = str(error)
+        newest_first = list(_TRACED.items())[::-1]
+        for graph, target in sorted(newest_first, key=lambda one: not _is_of(one[0], text)):
+            operation = user_code.failed_operation(text, graph)
+            if operation is not None and (place := user_code.users_line(operation.traceback)):
+                raise InfeedError(
+                    f"the function failed on the data: {user_code.operation_words(text)}",
+                    where=f"{place}, {target.where}",
+                    do="correct the data, or have the function replace such values first",
+                ) from error
+        raise
+
+
+def _is_of(graph: Any, text: str) -> bool:
+    """Return whether the text of an error names a function that the graph calls."""
+    called = str(graph.as_graph_def())
+    return any(name in called for name in re.findall(r"\{\{function_node ([^}]+)\}\}", text))

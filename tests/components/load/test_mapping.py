@@ -1,0 +1,86 @@
+"""`infeed.load(...).map`: a function on the batches, with the feed's seeds."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.load.dataset import load
+
+
+@pytest.fixture
+def data(write, cache):
+    path = write("t-train.tfrecord", {"x": pa.array(range(20)), "y": pa.array(range(20))})
+    return lambda **options: load(path, cache_dir=cache, batch_size=4, **options)
+
+
+def noisy(batch, seed):
+    return {**batch, "x": batch["x"] + np.random.default_rng(seed).integers(0, 1000, len(batch["x"]))}
+
+
+def xs(batches):
+    return [batch["x"].tolist() for batch in batches]
+
+
+def test_batches_are_mapped_in_order_with_a_seed_for_each(data):
+    mapped = data().map(noisy).map(lambda batch: {"x": -batch["x"], "y": batch["y"]})
+    noise = np.subtract(xs(data().numpy(epochs=2)), np.negative(xs(mapped.numpy(epochs=2))))
+    assert len({tuple(one) for one in noise}) == 10
+    assert xs(mapped.numpy(epochs=2))[6:] == xs(data(start_step=6).map(noisy).map(negated).numpy(epochs=2))
+    assert {tuple(batch["y"]) for batch in mapped} == {tuple(batch["y"]) for batch in data()}
+
+
+def negated(batch):
+    return {"x": -batch["x"], "y": batch["y"]}
+
+
+def test_a_label_is_mapped_with_its_batch(data):
+    features, label = next(data().map(negated).numpy(label="x"))
+    assert set(features) == {"y"}
+    assert (label <= 0).all()
+
+
+def test_torch_gets_what_numpy_gets(data):
+    pytest.importorskip("torch")
+    made = data().map(noisy)
+    assert xs(made.torch(epochs=1)) == xs(made.numpy(epochs=1))
+
+
+def test_an_error_names_the_line_and_the_step(data):
+    def fails(batch):
+        return {"x": batch["x"][[99]]}
+
+    with pytest.raises(InfeedError, match="IndexError") as error:
+        list(data(start_step=2).map(fails))
+    assert "test_mapping.py" in error.value.where
+    assert "step 2" in error.value.where
+
+
+@pytest.mark.parametrize(("function", "word"), [(lambda batch: None, "NoneType"), (lambda batch: {"x": [1]}, "1 rows")])
+def test_a_function_has_to_return_a_dict_of_features_with_all_rows(data, function, word):
+    with pytest.raises(InfeedError, match=word) as error:
+        next(iter(data().map(function)))
+    assert "step 0" in error.value.where
+
+
+@pytest.mark.parametrize("deliver", [lambda data: data.numpy(pack=True), lambda data: data.tf()])
+def test_what_cannot_be_mapped_is_refused(data, deliver):
+    with pytest.raises(InfeedError):
+        deliver(data().map(negated))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [0, 3])
+def test_seeds_are_those_of_the_feed(step):
+    from infeed.components.feed.options import MapFunction, WorkerContext
+    from infeed.components.feed.stages.base import BatchFunctions, BuildContext
+    from infeed.components.feed.stages.maps import MapFeatures
+    from infeed.components.load.mapping import seed_of
+    from infeed.components.load.order import BatchOrder
+
+    workers = WorkerContext(1, 2)
+    context = BuildContext((), 4, 7, True, BatchFunctions(None, None), workers, workers, 0)  # type: ignore[arg-type]
+    import tensorflow as tf
+
+    ours = MapFeatures("map_batches", MapFunction("a:b"))._seeds(tf.constant(step, tf.int64), tf.constant(2), context)
+    assert seed_of(BatchOrder(20, 4, True, 7, workers), step).tolist() == ours.numpy().tolist()
