@@ -155,13 +155,13 @@ class MapFn(Protocol):
 
 
 class ProgressListener:
-    """Callbacks for progress, called in this process."""
+    """Callbacks for progress, called in this process. They do nothing by default."""
 
     def read(self, task: SpilledTask) -> None:
-        """Called when a task is read and spilled."""
+        """Handle a task that is read and spilled."""
 
     def write(self, shard: Shard, shards: int) -> None:
-        """Called when one of `shards` shards is written."""
+        """Handle a written shard, one of `shards`."""
 
 
 def ingest(

@@ -194,7 +194,7 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
 
 
 def _moved(images: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
-    """float32, 0 to 255"""
+    """Return the moved images, float32, 0 to 255."""
     height, width = tf.shape(images)[1], tf.shape(images)[2]
     resampled = bool(options.rotate) or options.crop < 1 or options.stretch > 1
     if resampled or options.shift or options.flip != "none":

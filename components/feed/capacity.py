@@ -264,7 +264,7 @@ def _free_device_bytes(devices: Sequence[str]) -> int | None:
 
 
 def _short(device: str) -> str:
-    """`/job:worker/task:0/device:GPU:1` -> `GPU:1`"""
+    """Shorten the name of a device: `/job:worker/task:0/device:GPU:1` -> `GPU:1`."""
     return ":".join(device.split(":")[-2:])
 
 

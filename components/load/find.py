@@ -1,4 +1,4 @@
-"""Find the files of one split, in any of these layouts:
+"""Find the files of one split, in any of these layouts.
 
 data/                                      Split-train/, Split-eval/: infeed datasets and TFX Examples artifacts
 mnist/                                     mnist-train.tfrecord-00000-of-00002: names of TFDS and others

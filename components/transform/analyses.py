@@ -1,7 +1,7 @@
-"""What features have to know of the training rows: sums, counts and quantiles, in parts that are filled batch by batch.
+"""Analyses of the training rows that features need: sums, counts and quantiles, filled batch by batch.
 
-They stand on the same sums and sketches as the statistics of a dataset, so it makes no difference whether an analysis
-is answered by those, or by a pass over the rows (see `columns.py`). NumPy and Arrow alone: no TensorFlow.
+They use the same sums and sketches as the statistics of a dataset, so an analysis is answered either by these or by a
+pass over the rows (see `columns`). Uses NumPy and Arrow, no TensorFlow.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ A = TypeVar("A", bound="Analysis")
 
 
 class Analysis:
-    """Filled by `add`, then asked.
+    """An analysis, filled by `add` and then queried.
 
     Args:
-      folder: where counts go that are too many for memory; several workers may share it. Empty: they stay in memory.
+      folder: folder for counts that exceed memory. Several workers may share it. Empty keeps counts in memory.
 
     Attributes:
-      rows: of the batches.
-      count: values that are not missing.
-      missing: those that are; of one value a row, rows without.
-      sample: some of the values, for errors.
+      rows: number of rows.
+      count: number of values.
+      missing: number of missing values; for one value a row, the rows without one.
+      sample: some values, for errors.
     """
 
     def __init__(self, folder: str = "") -> None:
@@ -46,7 +46,7 @@ class Analysis:
         self.sample: list[Any] = []
 
     def add(self, values: Array, missing: int = 0, rows: int = 0) -> None:
-        """Counts the values [n] of a batch: float32, int64, or bytes as objects."""
+        """Add the values [n] of a batch: float32, int64, or bytes as objects."""
         self.rows += rows
         self.count += len(values)
         self.missing += missing
@@ -55,7 +55,7 @@ class Analysis:
             self._add(values)
 
     def merge(self: A, other: A) -> A:
-        """Counts the rows of `other` as well, which follow its own, and returns itself."""
+        """Add the rows of `other`, which follow these rows, and return self."""
         self.rows += other.rows
         self.count += other.count
         self.missing += other.missing
@@ -65,7 +65,7 @@ class Analysis:
 
     @classmethod
     def of(cls: type[A], column: ColumnStatistics) -> A | None:
-        """From what is known of a whole column; None where that does not tell all."""
+        """Create the analysis from a column's statistics, or return None if they do not suffice."""
         analysis = cls()
         analysis.rows = column.rows
         analysis.count = column.counts.total + column.counts.uncounted if column.type == "bytes" else column.finite
@@ -81,7 +81,7 @@ class Analysis:
         raise NotImplementedError
 
     def _fill(self, column: ColumnStatistics) -> bool:
-        """Takes what it needs, and says whether that was there."""
+        """Fill the analysis from statistics, and return whether they suffice."""
         raise NotImplementedError
 
 
@@ -96,18 +96,18 @@ class Moments(Analysis):
 
     @property
     def mean(self) -> float:
-        """Of the values that are not missing; 0 where there are none."""
+        """Return the mean of the values, 0 if there are none."""
         return float(self.sum.fraction / max(1, self.count))
 
     @property
     def variance(self) -> float:
-        """The mean square less the square of the mean: that of all values, not an estimate from a sample."""
+        """Return the population variance: the mean of the squares less the square of the mean."""
         number = max(1, self.count)
         return float(self.squares.fraction / number - (self.sum.fraction / number) ** 2)
 
     @property
     def deviation(self) -> float:
-        """The standard deviation."""
+        """Return the population standard deviation."""
         return math.sqrt(self.variance)
 
     def _add(self, values: Array) -> None:
@@ -128,14 +128,14 @@ class Moments(Analysis):
 
 
 class Quantiles(Analysis):
-    """Where numbers lie, by a sketch that says its error."""
+    """A quantile sketch with a known error."""
 
     def __init__(self, folder: str = "") -> None:
         super().__init__(folder)
         self.sketch = QuantileSketch()
 
     def at(self, fractions: Sequence[float]) -> list[float]:
-        """The value below or at which lies each fraction of all values; as many 0 where there are none."""
+        """Return the quantile at each fraction, 0 if there are no values."""
         return self.sketch.at(fractions) if self.count else [0.0 for _ in fractions]
 
     def _add(self, values: Array) -> None:
@@ -150,7 +150,7 @@ class Quantiles(Analysis):
 
 
 class Frequencies(Analysis):
-    """How often each value occurs, exactly, in bounded memory."""
+    """Exact counts of values, in bounded memory."""
 
     def __init__(self, folder: str = "") -> None:
         super().__init__(folder)
@@ -160,12 +160,12 @@ class Frequencies(Analysis):
 
     @property
     def counts(self) -> dict[Any, int]:
-        """Value -> how often it occurs; of few values, for all are in memory."""
+        """Return the count of each value. All are in memory, so there must be few."""
         return dict(self._items())
 
     @property
     def mode(self) -> Any:
-        """The most frequent value; of equally frequent ones the last in the order of their text."""
+        """Return the most frequent value. Ties go to the last in text order."""
         return max(self._items(), key=lambda pair: (pair[1], str(pair[0])))[0]
 
     def _as_text(self) -> Tally:
@@ -201,13 +201,13 @@ class Frequencies(Analysis):
         return column.counts.exact
 
     def ranked(self, size: int | None = None, least: int = 1) -> list[bytes]:
-        """Values as text, most frequent first; of equally frequent ones the later in byte order first, as tft has it.
+        """Return values as text, the most frequent first. Ties go to the later in byte order, as in tft.
 
-        The empty string and what holds a line break are never among them, since a vocabulary is kept one a line.
+        The empty string and values with a line break are excluded, because a vocabulary file has one value a line.
 
         Args:
-          size: how many to keep.
-          least: how often a value has to occur.
+          size: maximum number of values.
+          least: minimum count of a value.
         """
         words: list[bytes] = []
         for batch in self._as_text().ranked(least=least):
@@ -218,17 +218,17 @@ class Frequencies(Analysis):
 
 
 def as_word(value: Any) -> bytes:
-    """A value as it stands in a vocabulary."""
+    """Return a value as it is written in a vocabulary."""
     return value if isinstance(value, bytes) else b"%d" % value
 
 
 def is_word(value: bytes) -> bool:
-    """Whether a vocabulary file can hold it."""
+    """Return whether a vocabulary file can hold a value."""
     return bool(value) and b"\n" not in value and b"\r" not in value
 
 
 class ByKey(Generic[A]):
-    """An analysis of all values, and one for each key; a key that no training row has stands on that of all."""
+    """An analysis of all values, and one for each key. A key without training rows uses that of all values."""
 
     def __init__(self, kind: type[A], folder: str = "") -> None:
         self.overall = kind(folder)
@@ -242,11 +242,11 @@ class ByKey(Generic[A]):
 
     @property
     def in_order(self) -> list[A]:
-        """The analysis of all values, then those of `keys`: place -1, no such key, is number 0."""
+        """Return the analysis of all values, then those of `keys`. Place -1, an unknown key, is index 0."""
         return [self.overall, *(self.of[key] for key in self.keys)]
 
     def add(self, values: Array, keys: Array, missing: int = 0, rows: int = 0) -> None:
-        """Counts the values [n] of a batch, each with its key: bytes, as objects [n]."""
+        """Add the values [n] of a batch with their keys: bytes, as objects [n]."""
         self.overall.add(values, missing, rows)
         coded = pa.array(keys, pa.large_binary()).dictionary_encode()
         codes = coded.indices.to_numpy(zero_copy_only=False)
@@ -256,7 +256,7 @@ class ByKey(Generic[A]):
             self.of.setdefault(key, self._kind(self._folder)).add(part)
 
     def merge(self, other: ByKey[A]) -> ByKey[A]:
-        """Counts the rows of `other` as well, which follow its own, and returns itself."""
+        """Add the rows of `other`, which follow these rows, and return self."""
         self.overall.merge(other.overall)
         for key, analysis in other.of.items():
             self.of[key] = self.of[key].merge(analysis) if key in self.of else analysis

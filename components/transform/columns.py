@@ -1,10 +1,10 @@
-"""From raw columns to features: what features must know of the training rows, and what a graph makes of a batch.
+"""Compute features from raw columns: the analyses of the training rows, and the graph that transforms a batch.
 
-Raw tensors, sparse, ragged or dense as the schema has them, become columns, which are cleaned and given to features.
-Constants come from the dataset's own statistics, else from passes over the rows. All features share each pass: a
-partial of each range of rows, merged in their order. Every column is cleaned in it by the very functions that the graph
-uses. A feature whose cleaning needs no constants takes one pass; each step that does takes one more, unless it stands
-first: that of a raw column is known from the statistics.
+Raw tensors, sparse, ragged or dense as in the schema, become columns, which are cleaned and passed to features.
+Constants come from the statistics of the dataset, or else from passes over the rows, which all features share. A pass
+analyzes each range of rows and merges the results in order. It cleans columns with the functions that the graph uses. A
+feature takes one pass, and one more for each cleaning step with constants, except a first step, whose constants the
+statistics provide.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from infeed.components.transform.analyses import Analysis, ByKey
 from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, as_strings
 
 Raw: TypeAlias = tf.Tensor | tf.SparseTensor | tf.RaggedTensor
-Need: TypeAlias = tuple[Hashable, type[Analysis]]  # which values, and what has to be known of them
-Found: TypeAlias = Mapping[Need, Any]  # -> an analysis, or `ByKey` where the values have keys
+Need: TypeAlias = tuple[Hashable, type[Analysis]]  # which values, and the analysis that they need
+Found: TypeAlias = Mapping[Need, Any]  # -> an analysis, or `ByKey` if the values have keys
 Filled: TypeAlias = dict[Need, Any]  # the analyses of some rows
 Batches: TypeAlias = Iterable[Mapping[str, Raw]]  # parsed raw examples
 _Make: TypeAlias = partial[FlatColumn]  # of the columns of a batch
@@ -35,11 +35,11 @@ _SEVERAL = re.compile(
 
 
 class BatchColumns:
-    """What is made of the columns of a batch, each of it once.
+    """The columns of a batch and their derived columns, each computed once.
 
     Args:
       raw: the batch: name -> [batch, ...].
-      found: the analyses that are known.
+      found: the completed analyses.
     """
 
     def __init__(self, raw: Mapping[str, Raw], found: Found) -> None:
@@ -48,23 +48,23 @@ class BatchColumns:
         self._made: dict[Hashable, FlatColumn] = {}
 
     def cleaned(self, column: str, steps: tuple[Clean, ...], many: bool) -> FlatColumn:
-        """A column after some steps; `many`: rows hold lists."""
+        """Return a column after some steps. `many` means that rows hold lists."""
         key = cleaned_stream(column, steps, many)
         if key not in self._made:
             self._made[key] = self._clean(column, steps, many) if steps else as_column(column, self._raw[column], many)
         return self._made[key]
 
     def analyzed(self, feature: Feature) -> FlatColumn:
-        """What a feature's analyses count."""
+        """Return the column that a feature's analyses count."""
         return feature.analyzed(self._prepared(feature))
 
     def output(self, feature: Feature, tables: Tables) -> Raw:
-        """The transformed feature."""
+        """Return the transformed feature."""
         column = self._prepared(feature)
         return feature.shape(column, feature.apply(column, self.found(feature), tables))
 
     def found(self, feature: Feature) -> list[Any]:
-        """The analyses that a feature needs."""
+        """Return the analyses that a feature needs."""
         return [self._found[feature.stream, need] for need in feature.needs]
 
     def _clean(self, column: str, steps: tuple[Clean, ...], many: bool) -> FlatColumn:
@@ -91,16 +91,16 @@ class BatchColumns:
 
 
 def cleaned_stream(column: str, steps: tuple[Clean, ...], many: bool) -> Hashable:
-    """Like `Feature.stream`, of a column before all of its steps are done; these count all positions of lists."""
+    """Return the key of a partly cleaned column, like `Feature.stream`. Steps count all positions of lists."""
     return ((column,), steps, "all" if many else "one")
 
 
 def as_column(name: str, raw: Raw, many: bool) -> FlatColumn:
-    """The values of a raw column, one a row, or, with `many`, of lists.
+    """Convert a raw column to one value a row or, with `many`, to lists.
 
     Raises:
-      InfeedError: one value a row is expected, and the schema gives a column a fixed shape of several.
-      tf.errors.InvalidArgumentError: at run time, the same of a row.
+      InfeedError: one value a row is expected, but the schema has a fixed shape of several.
+      tf.errors.InvalidArgumentError: at run time, a row has several values.
     """
     if isinstance(raw, tf.RaggedTensor) and not many:
         raw = raw.to_sparse()
@@ -108,7 +108,7 @@ def as_column(name: str, raw: Raw, many: bool) -> FlatColumn:
 
 
 def without_infinite(column: FlatColumn) -> FlatColumn:
-    """The column, of which NaN and infinite values are missing."""
+    """Mark NaN and infinite values as missing."""
     if not column.values.dtype.is_floating:
         return column
     present = column.present & tf.math.is_finite(column.values)
@@ -129,7 +129,7 @@ def _single_of(name: str, raw: tf.Tensor | tf.SparseTensor) -> FlatColumn:
 
 
 def several_values(name: str) -> str:
-    """What a graph says of a column whose rows hold several values, for `explained` to read."""
+    """Return the message of a graph about rows with several values, which `explained` parses."""
     return f'rows of several values, one is expected; set values="all" on the features of column {name!r}'
 
 
@@ -141,7 +141,7 @@ def _single_of_sparse(name: str, raw: tf.SparseTensor) -> FlatColumn:
 
 
 def scattered(name: str, places: tf.Tensor, values: tf.Tensor, size: tf.Tensor) -> FlatColumn:
-    """A column of `size` values, of which those that are present are given, with their places [n, 1]."""
+    """Return a column of `size` values from present values and their places [n, 1]."""
     present = tf.scatter_nd(places, tf.ones_like(values, tf.bool), [size])
     if values.dtype != tf.string:
         return FlatColumn(name, tf.scatter_nd(places, values, [size]), present)
@@ -153,7 +153,7 @@ def scattered(name: str, places: tf.Tensor, values: tf.Tensor, size: tf.Tensor) 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Inside, a row of several values where one is expected is an InfeedError, not one of the graph."""
+    """Convert the graph's error about a row with several values to an InfeedError."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -179,7 +179,7 @@ def _list_of(name: str, raw: Raw) -> FlatColumn:
 
 
 def _outer_splits(raw: tf.RaggedTensor) -> tf.Tensor:
-    """Where rows begin and end among the flat values: a list of lists counts as one."""
+    """Return the row splits of the flat values. A list of lists counts as one list."""
     splits = raw.row_splits
     while isinstance(raw.values, tf.RaggedTensor):
         raw = raw.values
@@ -193,15 +193,15 @@ def analyze(
     known: Mapping[Need, Any],
     folder: str = "",
 ) -> dict[Need, Any]:
-    """All that the features need.
+    """Run all analyses that the features need.
 
     Args:
-      read: reads the rows once, wherever they are; called as often as is needed, not at all if everything is known.
-      known: what the dataset's statistics say already.
-      folder: where counts go that are too many for memory; every reader sees it. Empty: they stay in memory.
+      read: reads the rows once, wherever they are. Called once for each pass, and not at all if statistics suffice.
+      known: analyses from the statistics of the dataset.
+      folder: shared folder for counts that exceed memory. Empty keeps counts in memory.
 
     Raises:
-      InfeedError: there are no rows, or rows of several values where a feature expects one.
+      InfeedError: there are no rows, or rows have several values where a feature expects one.
     """
     found = dict(known)
     while pending := _pending(features, found):
@@ -215,7 +215,7 @@ def analyze(
 
 
 def raw_needs(features: Sequence[Feature]) -> dict[Need, str]:
-    """What is to be known of raw columns as they are, with the column."""
+    """Return the analyses of raw columns, with the column."""
     needs: dict[Need, str] = {}
     for feature in features:
         if feature.analyses_raw:
@@ -227,7 +227,7 @@ def raw_needs(features: Sequence[Feature]) -> dict[Need, str]:
 
 
 def _pending(features: Sequence[Feature], found: Mapping[Need, Any]) -> dict[Need, _Make]:
-    """What can be analyzed next, and how its values are made of a batch."""
+    """Return the analyses that can run next, and how to compute their values from a batch."""
     return {need: make for feature in features for need, make in _next(feature, found)}
 
 
@@ -256,12 +256,12 @@ def _analyzed(columns: BatchColumns, feature: Feature) -> FlatColumn:
 
 @dataclass(frozen=True)
 class AnalysisPass:
-    """What one reading of the rows is to find; workers take it as it is.
+    """One pass over the rows. It is sent to workers.
 
     Attributes:
-      pending: what is to be found, and how its values are made of a batch.
-      found: what is known, of which these values are made.
-      folder: for counts that are too many for memory.
+      pending: analyses to run, and how to compute their values from a batch.
+      found: completed analyses that the values depend on.
+      folder: folder for counts that exceed memory.
     """
 
     pending: Mapping[Need, _Make]
@@ -270,17 +270,17 @@ class AnalysisPass:
 
     @classmethod
     def of(cls, pending: Mapping[Need, _Make], found: Mapping[Need, Any], folder: str) -> AnalysisPass:
-        """Leaves out what is known and not needed, such as large vocabularies."""
+        """Create a pass without completed analyses that it does not need, such as large vocabularies."""
         needed = {need for make in pending.values() for need in _needs_of(make)}
         return cls(pending, {need: found[need] for need in needed}, folder)
 
     def trace(self) -> TracedPass:
-        """The graph that makes the values."""
+        """Trace the graph that computes the values."""
         return TracedPass(self)
 
 
 class TracedPass:
-    """A graph that makes of a batch all that a pass counts; values of one stream are made once."""
+    """A graph that computes all values of a pass from a batch. Values of one stream are computed once."""
 
     def __init__(self, of: AnalysisPass) -> None:
         self._pending, self._folder = of.pending, of.folder
@@ -294,10 +294,10 @@ class TracedPass:
         self._streams = streams
 
     def over(self, batches: Batches) -> Filled:
-        """What the rows of `batches` tell; empty if there are none.
+        """Return the analyses of the rows of `batches`. Empty if there are none.
 
         Raises:
-          InfeedError: rows of several values where a feature expects one.
+          InfeedError: rows have several values where a feature expects one.
         """
         filled: Filled = {}
         with explained():
@@ -313,22 +313,22 @@ class TracedPass:
             if analysis is None:
                 analysis = ByKey(need, self._folder) if "keys" in parts[stream] else need(self._folder)
                 filled[stream, need] = analysis
-            with _told_of(self._makes[stream]):
+            with _naming_feature(self._makes[stream]):
                 analysis.add(**parts[stream])
 
 
 def reading(batches: Batches) -> Callable[[AnalysisPass], Filled]:
-    """Reads rows in this process: `batches` of raw examples that can be gone through several times."""
+    """Return a function that reads rows in this process from `batches`, which can be iterated several times."""
     return lambda one: one.trace().over(batches)
 
 
 def merge_filled(one: Filled, other: Filled) -> Filled:
-    """What two neighbors of the rows tell together; each of them has all that was pending, or nothing."""
+    """Merge the analyses of two neighboring ranges. Each has all pending analyses, or none."""
     return {need: one[need].merge(analysis) for need, analysis in other.items()} if one and other else one or other
 
 
 def _needs_of(make: _Make) -> Iterator[Need]:
-    """What has to be known to make the values."""
+    """Yield the analyses that computing the values depends on."""
     given = make.keywords
     feature = given.get("feature")
     columns, steps, many = (
@@ -343,8 +343,8 @@ def _needs_of(make: _Make) -> Iterator[Need]:
 
 
 @contextmanager
-def _told_of(make: _Make) -> Iterator[None]:
-    """Adds to an error what the values were made for."""
+def _naming_feature(make: _Make) -> Iterator[None]:
+    """Add the feature to an error of computing its values."""
     try:
         yield
     except InfeedError as error:
@@ -353,7 +353,7 @@ def _told_of(make: _Make) -> Iterator[None]:
 
 
 def _present(column: FlatColumn) -> dict[str, tf.Tensor]:
-    """The arguments of `add`: the values that are not missing, their keys, and how many are."""
+    """Return the arguments of `add`: the present values, their keys, and the number of missing values."""
     parts = {"values": column.values} | ({} if column.keys is None else {"keys": column.keys})
     parts = {name: tf.boolean_mask(tensor, column.present) for name, tensor in parts.items()}
     rows = tf.size(column.values) if column.splits is None else tf.size(column.splits) - 1

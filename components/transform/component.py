@@ -1,4 +1,4 @@
-"""Transform: raw examples to features, the same in training and in serving."""
+"""Transform: convert raw examples to features, identically in training and serving."""
 
 from __future__ import annotations
 
@@ -62,30 +62,36 @@ class Transform(tfx.components.Transform):
         *,
         features: Sequence[Feature] = (),
     ) -> None:
-        """
+        """Create the component.
+
         Args:
-          examples: Examples; statistics come from the split "train" unless `splits_config` says otherwise.
-          schema: their Schema.
-          module_file: a Python file that defines `preprocessing_fn`, and `stats_options_updater_fn` if it likes. TFX
-            makes a wheel of all Python files in its folder, so it may import its neighbors, and installs that wheel
-            three times: a function by name starts some seconds earlier.
+          examples: Examples. Statistics come from the split "train" unless `splits_config` sets others.
+          schema: Schema of the examples.
+          module_file: Python file that defines `preprocessing_fn`, and optionally `stats_options_updater_fn`. TFX makes
+            a
+            wheel of all Python files in its folder, so it may import its neighbors, and installs the wheel three times.
+            A
+            function by name starts some seconds faster.
           preprocessing_fn: `package.module.function`, `package.module:function` or `path/to/file.py:function`, a
-            function as tft has it: a dict of raw tensors in, a dict of features out, which join those of `features`.
-            An edited source is run again, not taken from the pipeline's cache.
-          splits_config: splits to analyze and to transform, as TFX has it.
-          analyzer_cache: TransformCache of earlier runs: spans that are in it are not analyzed again.
-          materialize: also write transformed examples. It pays only where training reads them for more than about four
-            epochs and does not keep them in memory.
-          disable_analyzer_cache: write no cache for later runs.
-          force_tf_compat_v1: False; see below.
-          custom_config: handed to a `preprocessing_fn` or `stats_options_updater_fn` that has a parameter of that name.
-          disable_statistics: make no statistics of the raw and of the transformed data.
-          stats_options_updater_fn: a function, named as in `preprocessing_fn`, that changes the options of statistics.
-          features: what becomes of which column. Other contents of a file that one names are another run, as well.
+            function as in
+            tft: it maps a dict of raw tensors to a dict of features, which are added to those of `features`. An edited
+              source
+            invalidates the pipeline's cache.
+          splits_config: splits to analyze and to transform, as in TFX.
+          analyzer_cache: TransformCache of earlier runs, whose spans are not analyzed again.
+          materialize: whether to write transformed examples. It pays only if training reads them for more than about
+            four
+            epochs and does not cache them in memory.
+          disable_analyzer_cache: whether to write no cache for later runs.
+          force_tf_compat_v1: must be False.
+          custom_config: passed to a `preprocessing_fn` or `stats_options_updater_fn` with a parameter of that name.
+          disable_statistics: whether to compute no statistics of raw and transformed data.
+          stats_options_updater_fn: function, named as in `preprocessing_fn`, that changes the options of statistics.
+          features: declared features. The content of files that they name is part of the cache key.
 
         Raises:
-          InfeedError: neither features nor a function, two features of one name, a function that does not exist,
-            arguments that exclude one another, or `force_tf_compat_v1`, since features are graphs of TensorFlow 2.
+          InfeedError: there are neither features nor a function, names of features repeat, a function does not exist,
+            arguments conflict, or `force_tf_compat_v1` is set, since features are graphs of TensorFlow 2.
         """
         _check(module_file, preprocessing_fn, stats_options_updater_fn, features, custom_config)
         _check_modes(force_tf_compat_v1, analyzer_cache, disable_analyzer_cache)
@@ -111,7 +117,7 @@ def _either(given: bool | None, default: bool) -> bool:
 
 
 def _functions(module_file: Any, preprocessing_fn: Any, stats_options_updater_fn: Any) -> dict[str, str]:
-    """Option -> digest of the sources behind it; a RuntimeParameter and a file on a remote store have none here."""
+    """Map options to digests of their sources. RuntimeParameters and remote files have none here."""
     module = f"{module_file}:preprocessing_fn" if _is_local(module_file) else None
     named = {
         "module_file": module,
@@ -122,7 +128,7 @@ def _functions(module_file: Any, preprocessing_fn: Any, stats_options_updater_fn
 
 
 def _files(features: Sequence[Feature]) -> dict[str, str]:
-    """File -> checksum of what it holds; one that is not on this machine has none here."""
+    """Map files to checksums of their content. Files on other machines have none here."""
     paths = {path for feature in features for path in feature.files}
     return {path: file_crc32c(path) for path in sorted(paths) if _is_local(path) and os.path.exists(path)}
 

@@ -64,12 +64,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows of which features are made.
+    """The rows from which features are made.
 
     Attributes:
-      roots: folders of one or several Examples artifacts, of which all rows count.
-      analyzed: names of the splits from which constants are taken.
-      schema: of all.
+      roots: folders of one or several Examples artifacts.
+      analyzed: names of the splits that determine constants.
+      schema: schema of all rows.
     """
 
     roots: Sequence[str]
@@ -78,15 +78,15 @@ class Examples:
 
     @property
     def folders(self) -> list[str]:
-        """Of the analyzed splits."""
+        """Return the folders of the analyzed splits."""
         return [files.join(root, f"Split-{split}") for root in self.roots for split in self.analyzed]
 
 
 def check(features: Sequence[Feature], schema: schema_pb2.Schema) -> None:
-    """Compares features with the schema, before anything is read.
+    """Check features against the schema, before rows are read.
 
     Raises:
-      InfeedError: a feature's column does not exist, or is of a type that it cannot be made of.
+      InfeedError: a feature's column does not exist or has an unsupported type.
     """
     types = {feature.name: KINDS[feature.type] for feature in schema.feature if feature.type in KINDS}
     check_features(features, types)
@@ -94,13 +94,13 @@ def check(features: Sequence[Feature], schema: schema_pb2.Schema) -> None:
 
 
 def constants_of(features: Sequence[Feature], examples: Examples, engine: Engine, folder: str) -> Found:
-    """All that the features have to know of the rows: from the statistics beside them, else read on the engine.
+    """Return the analyses that the features need, from statistics or by reading rows on the engine.
 
     Args:
-      folder: that workers see, for counts that are too many for memory; the caller removes it after the graph is made.
+      folder: shared folder for counts that exceed memory. The caller removes it after the graph is made.
 
     Raises:
-      InfeedError: what `check` says, with values of the column, or a row of several values where a feature expects one.
+      InfeedError: see `check`, or a row has several values where a feature expects one.
     """
     try:
         return _constants_of(features, examples, engine, folder)
@@ -139,7 +139,7 @@ def _counted(batches: Iterable[T]) -> Iterator[T]:
 
 
 def write(folder: str, features: Sequence[Feature], examples: Examples, engine: Engine) -> DeclaredGraph:
-    """Writes the transform graph; the rows are read on the engine, if they have to be."""
+    """Write the transform graph. Rows are read on the engine if statistics do not suffice."""
     with counting_folder(folder) as counts, tempfile.TemporaryDirectory() as vocabularies:
         found = constants_of(features, examples, engine, counts)
         module = write_graph(folder, features, examples.schema, found, vocabularies)
@@ -148,7 +148,7 @@ def write(folder: str, features: Sequence[Feature], examples: Examples, engine: 
 
 @contextmanager
 def counting_folder(artifact: str) -> Iterator[str]:
-    """A hidden folder in the artifact, which is removed in the end: workers see it as they see the artifact."""
+    """Create a hidden temporary folder in the artifact, which workers can access like the artifact."""
     folder = files.join(artifact, ".counts")
     try:
         yield folder
@@ -158,11 +158,11 @@ def counting_folder(artifact: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class DeclaredGraph:
-    """A graph that is written; to workers it travels as its folder.
+    """A written transform graph. Workers receive its folder.
 
     Attributes:
-      folder: of the transform graph.
-      spec: how raw rows are parsed.
+      folder: folder of the transform graph.
+      spec: parsing spec of raw rows.
     """
 
     folder: str
@@ -173,22 +173,22 @@ class DeclaredGraph:
         return {**self.__dict__, "_module": None}
 
     def load(self) -> DeclaredTransformer:
-        """Ready for rows; here the graph is in memory."""
+        """Load the graph to transform rows."""
         apply = self._module.transform_fn if self._module else load_graph(self.folder).apply_transform_model
         return DeclaredTransformer(RowReader(self.spec, lambda raw: dict(apply(dict(raw)))))
 
 
 @dataclass(frozen=True)
 class DeclaredTransformer:
-    """The graph of declared features, over rows that TensorFlow parses."""
+    """The graph of declared features, applied to rows that TensorFlow parses."""
 
     reader: RowReader
 
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
-        """A column for each feature, batch by batch.
+        """Yield batches with a column for each feature.
 
         Raises:
-          InfeedError: rows of several values where a feature expects one.
+          InfeedError: rows have several values where a feature expects one.
         """
         with explained():
             yield from map(arrow_of, self.reader.batches(shard))
@@ -222,7 +222,7 @@ def make_preprocessing_fn(features: Sequence[Feature], own: Function, found: Fou
 
 
 def _known(features: Sequence[Feature], examples: Examples, engine: Engine) -> dict[Need, Any]:
-    """What the statistics of the rows answer."""
+    """Return the analyses that the statistics of the rows answer."""
     needs = raw_needs(features)
     columns = _statistics(examples, engine if len(needs) > _MOST_IN_GRAPH else None)
     _check_single(features, columns)
@@ -231,7 +231,7 @@ def _known(features: Sequence[Feature], examples: Examples, engine: Engine) -> d
 
 
 def _check_known(features: Sequence[Feature], known: Mapping[Need, Any]) -> None:
-    """Lets features speak that can be made of nothing, such as of an empty vocabulary, before the others are read."""
+    """Check features that may be impossible, such as of an empty vocabulary, before reading rows for others."""
     for feature in features:
         needs = [(feature.stream, need) for need in feature.needs]
         if all(need in known for need in needs):
@@ -239,10 +239,10 @@ def _check_known(features: Sequence[Feature], known: Mapping[Need, Any]) -> None
 
 
 def _statistics(examples: Examples, engine: Engine | None) -> Mapping[str, ColumnStatistics]:
-    """Of all roots and splits together; none where one of them carries none, or lacks the column.
+    """Return the merged statistics of all roots and splits. Empty if one lacks statistics or the column.
 
     Args:
-      engine: reads the rows of those that carry none; None: they are not read.
+      engine: reads the rows of splits without statistics. None does not read them.
     """
     places = [(root, split) for root in examples.roots for split in examples.analyzed]
     parts: list[Mapping[str, ColumnStatistics] | None]
@@ -282,13 +282,13 @@ def _merged(declared: Tensors, own: Tensors) -> Tensors:
 def write_graph(
     folder: str, features: Sequence[Feature], raw_schema: schema_pb2.Schema, found: Found, vocabularies: str
 ) -> Any:
-    """Writes the whole artifact, and returns the function in it: a batch of all raw features -> transformed features.
+    """Write the artifact, and return its function: a batch of all raw features -> transformed features.
 
     Args:
-      folder: of the artifact.
-      raw_schema: of the Examples; every feature in it becomes an input, as with tft.
+      folder: folder of the artifact.
+      raw_schema: schema of the Examples. Every feature in it becomes an input, as in tft.
       found: all analyses that the features need.
-      vocabularies: an empty folder, for vocabulary files until they are copied into the SavedModel.
+      vocabularies: empty folder for vocabulary files until they are copied into the SavedModel.
     """
     tables = Tables(vocabularies)
     signature = raw_signature(raw_schema)
@@ -298,7 +298,7 @@ def write_graph(
         return outputs_of(features, inputs, found, tables)
 
     module = tf.Module()
-    # The concrete function: saving a `tf.function` traces it once more, and makes all tables again.
+    # Save the concrete function, because saving a `tf.function` traces it again and creates all tables again.
     module.transform_fn = transform_fn.get_concrete_function()
     module.tables = tables.held
     graph = os.path.join(folder, tft.TFTransformOutput.TRANSFORM_FN_DIR)
@@ -314,12 +314,12 @@ def write_graph(
 
 
 def raw_signature(raw_schema: schema_pb2.Schema) -> dict[str, Any]:
-    """The type of each raw feature of a batch as `tf.io.parse_example` gives it."""
+    """Return the type of each raw feature of a batch, as `tf.io.parse_example` produces it."""
     return {name: _type_spec(spec) for name, spec in raw_spec(raw_schema).items()}
 
 
 def raw_spec(raw_schema: schema_pb2.Schema) -> dict[str, Any]:
-    """How raw Examples are parsed."""
+    """Return the parsing spec of raw Examples."""
     spec: dict[str, Any] = schema_utils.schema_as_feature_spec(raw_schema).feature_spec
     return spec
 
@@ -337,7 +337,7 @@ def _type_spec(spec: Any) -> Any:
 
 
 def transformed_schema(features: Sequence[Feature], outputs: Mapping[str, Any], found: Found) -> schema_pb2.Schema:
-    """What the outputs are: their types and shapes, and the greatest index of those that are indices."""
+    """Return the schema of the outputs: types, shapes, and the largest index of integer outputs."""
     specs = {name: _feature_spec(tensor) for name, tensor in outputs.items()}
     known = {f.output_name: f.domain([found[f.stream, need] for need in f.needs]) for f in features}
     domains = {

@@ -1,4 +1,4 @@
-"""The executor: declared features are written directly; with a function of the user's own, TFX's executor runs both."""
+"""The executor of Transform: writes declared features directly, and runs TFX's executor for a user's function."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ EMPTY_PREPROCESSING_FN = f"{__name__}.empty_preprocessing_fn"  # as TFX names a 
 
 
 def empty_preprocessing_fn(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's function where there is none: TFX wants one."""
+    """Return no features. TFX requires a function."""
     return {}
 
 
 def pack_config(
     features: Sequence[Feature], custom_config: Mapping[str, Any] | None, digests: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Everything that travels in TFX's custom_config, of which the user's function sees its own part alone."""
+    """Pack features and options into TFX's custom_config. The user's function sees only its own part."""
     return {"features": features_to_json(features), "custom_config": custom_config, "digests": digests}
 
 
 class TransformExecutor(EngineExecutor, executor.Executor):
-    """Declared features alone are written directly; with a function beside them it does what TFX's executor does."""
+    """Write declared features directly, or with a function of the user's, run TFX's executor for both."""
 
     _found: Found = {}  # of the features beside a function
 
@@ -85,17 +85,17 @@ class TransformExecutor(EngineExecutor, executor.Executor):
 
 
 def _unpack_config(inputs: Mapping[str, Any]) -> tuple[list[Feature], dict[str, Any]]:
-    """The features, and TFX's own inputs as they are where `packed` has no part in it."""
+    """Return the features, and TFX's inputs without our part of custom_config."""
     config = json_utils.loads(value_utils.GetSoleValue(inputs, labels.CUSTOM_CONFIG))
     own = json_utils.dumps(config["custom_config"])
     return features_from_json(config["features"]), {**inputs, labels.CUSTOM_CONFIG: own}
 
 
 def _examples(input_dict: Mapping[str, list[Any]], exec_properties: Mapping[str, Any]) -> declared.Examples:
-    """The rows that features are made of.
+    """Return the rows from which features are made.
 
     Raises:
-      InfeedError: they are no tf.Examples in TFRecord files.
+      InfeedError: the rows are not tf.Examples in TFRecord files.
     """
     artifacts = input_dict[specs.EXAMPLES_KEY]
     payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(artifacts)
@@ -114,7 +114,7 @@ def _examples(input_dict: Mapping[str, list[Any]], exec_properties: Mapping[str,
 
 
 def _needs_tft(schema: schema_pb2.Schema, output_dict: Mapping[str, Any], exec_properties: Mapping[str, Any]) -> str:
-    """What is asked that only tft gives; empty where the graph can be written directly."""
+    """Return the request that only tft supports, or "" if the graph can be written directly."""
     own = exec_properties.get(specs.PREPROCESSING_FN_KEY)
     if own != EMPTY_PREPROCESSING_FN or exec_properties.get(specs.MODULE_FILE_KEY):
         return "there is a preprocessing function beside the features"
@@ -136,7 +136,7 @@ def _write(
     output_dict: dict[str, list[Any]],
     exec_properties: Mapping[str, Any],
 ) -> None:
-    """The transform graph, and the transformed examples and statistics where they are asked for."""
+    """Write the transform graph, and transformed examples and statistics if requested."""
     executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
     folder = artifact_utils.get_single_uri(output_dict[specs.TRANSFORM_GRAPH_KEY])
     disabled = bool(exec_properties.get(specs.DISABLE_STATISTICS_KEY))
@@ -157,7 +157,7 @@ def _write(
 def _shards(
     input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: Mapping[str, Any]
 ) -> list[TransformedShard]:
-    """The rows that are to be transformed, split by split, with the files that they go to."""
+    """Return the rows to transform, by split, with their output files."""
     artifacts, targets = input_dict[specs.EXAMPLES_KEY], output_dict.get(specs.TRANSFORMED_EXAMPLES_KEY, [])
     splits = executor_utils.ResolveSplitsConfig(exec_properties.get(specs.SPLITS_CONFIG_KEY), artifacts).transform
     executor_utils.SetSplitNames(splits, targets)
@@ -170,6 +170,6 @@ def _shards(
 
 
 def _named(inputs: Mapping[str, Any], option: str) -> Callable[..., Any] | None:
-    """The function that the option names, in any of the ways that `user_code` reads; None where it names none."""
+    """Return the function that the option names, in any notation of `user_code`. None if unset."""
     reference = value_utils.GetSoleValue(inputs, option, strict=False)
     return executor_utils.MaybeBindCustomConfig(inputs, user_code.load(reference, option)) if reference else None

@@ -1,12 +1,12 @@
-"""What every declared feature is: data that says what it has to know of the training rows, and how it is computed.
+"""The base of declared features: data that declares analyses of the training rows and a computation.
 
-A feature's way through a batch, the same in the analysis, in training and in serving:
+A feature processes a batch identically in the analysis, in training and in serving:
 
     raw tensor -> FlatColumn -> steps of `clean` -> `prepare` -> `apply` -> `shape` -> output
-                                             -> `analyzed`, in the analysis: what `needs` count
+                                             -> `analyzed`, which the analyses of `needs` count
 
-This module needs neither TFX nor TensorFlow, so that a configuration can be checked before anything heavy starts;
-methods that compute are given tensors, and import TensorFlow themselves.
+This module needs neither TFX nor TensorFlow, so that a configuration can be checked quickly. Methods that compute
+receive tensors and import TensorFlow themselves.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LONGEST = 60  # characters of a vocabulary's name that its file keeps; each has
 
 
 class FlatColumn(NamedTuple):
-    """The values of a column in a batch of rows, one after the other.
+    """The concatenated values of a column in a batch of rows.
 
     Attributes:
-      name: of the raw column, for errors.
-      values: [n] int64, float32 or string; 0 or "" where `present` is False. Of k columns together, [k, n].
-      present: bool [n]; False where a value is missing: there is none, or it is NaN or infinite.
-      splits: int64 [batch + 1], where the values of each row begin and end; None: one value a row, and n is batch.
-      keys: string [n], the key of each value; None of a feature without a key.
+      name: name of the raw column, for errors.
+      values: [n] int64, float32 or string; 0 or "" where `present` is False. For k columns together, [k, n].
+      present: bool [n]. False for a missing value, including NaN and infinity.
+      splits: int64 [batch + 1], row splits of the values. None: one value a row, and n is batch.
+      keys: string [n], the key of each value. None for a feature without a key.
     """
 
     name: str
@@ -47,10 +47,10 @@ class FlatColumn(NamedTuple):
 
 
 class Tables:
-    """Lookup tables of a graph, made while it is traced.
+    """Lookup tables of a graph, created while it is traced.
 
     Args:
-      folder: for vocabulary files, until the graph is saved.
+      folder: folder for vocabulary files until the graph is saved.
     """
 
     def __init__(self, folder: str) -> None:
@@ -92,14 +92,14 @@ class Tables:
         return path
 
     def _lines(self, path: str, tokens: Any) -> Any:
-        """int64 like `tokens`: the number of the line that each is in the file, else -1."""
+        """Return int64 like `tokens`: the line number of each token in the file, or -1."""
         import tensorflow as tf
 
         whole_line, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         return self._look(lambda: tf.lookup.TextFileInitializer(path, tf.string, whole_line, tf.int64, number), tokens)
 
     def places(self, keys: Sequence[bytes], of: Any) -> Any:
-        """int64 like the strings `of`: the place of each in `keys`, else -1; kept within the graph."""
+        """Return int64 like the strings `of`: the index of each in `keys`, or -1. The table is part of the graph."""
         import tensorflow as tf
 
         if not keys:
@@ -115,17 +115,17 @@ class Tables:
         return table.lookup(tokens)
 
     def _file_name(self, name: str) -> str:
-        """Any column's name may be that of a vocabulary, and a file's name may not be any: at most 255 bytes."""
+        """Return a valid file name for a vocabulary, of at most 255 bytes."""
         return self._files.take(re.sub(r"\W+", "_", name[:_LONGEST]))
 
 
 class Step:
-    """What both features and the steps of `clean` say of themselves.
+    """The common interface of features and cleaning steps.
 
     Attributes:
-      kind: its name in YAML and JSON.
-      needs: the analyses of the training rows that it has to know, each a class in `analyses.py`.
-      makes_lists: whether rows hold lists after it, whatever they held before.
+      kind: name in YAML and JSON.
+      needs: required analyses of the training rows, classes of `analyses.py`.
+      makes_lists: whether rows hold lists after the step.
     """
 
     kind: str
@@ -133,7 +133,7 @@ class Step:
     makes_lists: bool = False
 
     def __str__(self) -> str:
-        """`ZScore(column='age')`: what was said of it, without what it would be anyway."""
+        """Return `ZScore(column='age')`, without default options."""
         fields = [one for one in dataclasses.fields(self) if one.repr]  # type: ignore[arg-type]
         told = [one for one in fields if getattr(self, one.name) != one.default]
         words = (f"{one.name}={getattr(self, one.name)!r}" for one in sorted(told, key=lambda one: bool(one.kw_only)))
@@ -141,37 +141,36 @@ class Step:
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """The types of a column that it can be made of: "int", "float" and "bytes", as a tf.Example has them."""
+        """Return the supported column types: "int", "float" and "bytes", as in a tf.Example."""
         return "int", "float"
 
 
 class Clean(Step):
-    """A step that comes before a feature: a column in, the same column out with other values. See `clean.py`."""
+    """A step before a feature: it maps a column to the same column with other values. See `clean.py`."""
 
     def gives(self, type_: str) -> str:
-        """The type of what it makes of a column of this type."""
+        """Return the output type for a column type."""
         return type_
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
-        """The column with other values.
+        """Return the column with other values.
 
         Args:
-          found: the analyses that it needs, of the column as it comes.
+          found: required analyses of the input column.
         """
         raise NotImplementedError
 
 
 class Feature(Step):
-    """Columns in, one transformed feature out.
+    """A transformed feature of one or several columns.
 
     Attributes:
-      column: the raw column.
-      output: name of the transformed feature; None: the column's own.
-      key: column of one value a row; constants are then those of the rows with the same key.
-      clean: steps that come first.
-      values: "one" value a row; lists, and the constants are those of "all" values, or of the values "by_position".
-      shared: options that features of one kind must have in common to be computed together; None: each is computed
-        alone.
+      column: raw column.
+      output: name of the transformed feature. None uses the column's name.
+      key: column of one value a row. Constants are those of the rows with the same key.
+      clean: cleaning steps to apply first.
+      values: "one" value a row; lists with constants of "all" values; or lists with constants "by_position".
+      shared: options that features of one kind must share to be computed together. None computes each alone.
     """
 
     column: str
@@ -191,43 +190,43 @@ class Feature(Step):
 
     @property
     def output_name(self) -> str:
-        """Name of the transformed feature: `output`, or the column's own name."""
+        """Name of the transformed feature: `output`, or the column's name."""
         return self.output or self.column
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The raw columns whose values it takes; the key is none of them."""
+        """Return the raw columns of values, without the key."""
         return (self.column,)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """All raw columns that it depends on."""
+        """Return all raw columns that the feature depends on."""
         return (*self.columns, self.key) if self.key else self.columns
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of what it reads beside the rows: other contents make another feature."""
+        """Return the paths of files that the feature reads. Their content is part of the cache key."""
         return ()
 
     @property
     def stream(self) -> Hashable:
-        """Equal for features whose analyses see the same values, which are then made once."""
+        """Return a key that is equal for features whose analyses count the same values."""
         methods = (type(self).prepare is Feature.prepare, type(self).analyzed is Feature.analyzed)
         return (self.inputs, self.steps, self.values) if all(methods) else self
 
     @property
     def steps(self) -> tuple[Any, ...]:
-        """What is done to its columns first: `clean`, and what the feature adds to that."""
+        """Return the steps before the feature: `clean`, and the feature's own."""
         return self.clean
 
     @property
     def analyses_raw(self) -> bool:
-        """Whether its analyses are those of a raw column as it is, which the dataset's own statistics answer."""
+        """Return whether the analyses are of an unmodified raw column, which statistics can answer."""
         return self.stream == ((self.column,), (), self.values) and self.values != "by_position"
 
     @property
     def alike(self) -> Hashable | None:
-        """Equal for features that the same operations compute together; None if the feature is computed alone."""
+        """Return a key that is equal for features that can be computed together. None if computed alone."""
         if self.shared is None or self.key or self.values != "one":
             return None
         if any(step.needs or step.makes_lists for step in self.steps):
@@ -235,38 +234,38 @@ class Feature(Step):
         return type(self), tuple(getattr(self, name) for name in self.shared), self.steps
 
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
-        """What is made of `columns`, cleaned, before constants are needed: crosses, tokens."""
+        """Combine the cleaned `columns` before constants are needed, as in crosses and tokens."""
         return columns[0]
 
     def analyzed(self, column: FlatColumn) -> FlatColumn:
-        """What of the prepared column the analyses count."""
+        """Return the part of the prepared column that the analyses count."""
         return column
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        """[n, ...]: what becomes of each value of the prepared column.
+        """Transform the prepared column: [n, ...].
 
         Args:
-          found: the analyses that it needs, in their order; of a feature with keys each is a `ByKey`.
-          tables: make lookups.
+          found: required analyses in order. For a feature with keys, each is a `ByKey`.
+          tables: creates lookup tables.
 
         Raises:
-          InfeedError: nothing can be computed from what was found.
+          InfeedError: the analyses make the feature impossible.
         """
         raise NotImplementedError
 
     def apply_together(
         self, features: Sequence[Any], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
     ) -> Sequence[Any]:
-        """The outputs [n, ...] of k features that are `alike`, this one among them.
+        """Return the outputs [n, ...] of k features that are `alike`, including this one.
 
         Args:
-          column: of all of them: values and present are [k, n].
-          found: what `apply` is given for each feature.
+          column: column of all features: values and present are [k, n].
+          found: argument of `apply` for each feature.
         """
         return each_output(self.apply(column, (), tables))  # without constants, the same operations do
 
     def shape(self, column: FlatColumn, result: Any) -> Any:
-        """The output: [batch, 1] of one value a row; of lists ragged [batch, None], or [batch, length]."""
+        """Return the output: [batch, 1] for one value a row; for lists ragged [batch, None] or [batch, length]."""
         import tensorflow as tf
 
         if column.splits is None:
@@ -277,12 +276,12 @@ class Feature(Step):
         return ragged.to_tensor(shape=[None, self.length, *result.shape[1:]])
 
     def domain(self, found: Sequence[Any]) -> tuple[int, int] | None:
-        """The least and the greatest index of an output of indices, which the transformed schema tells."""
+        """Return the smallest and the largest index of an index output, for the transformed schema."""
         return None
 
 
 def each_output(result: Any) -> Sequence[Any]:
-    """The outputs of k features, [n, 1] or [n, ...], from what was computed for all, [k, n] or [k, n, ...]."""
+    """Split the result for k features, [k, n] or [k, n, ...], into outputs [n, 1] or [n, ...]."""
     import tensorflow as tf
 
     outputs: Sequence[Any] = tf.unstack(result[..., tf.newaxis] if result.shape.rank == 2 else result)
@@ -290,10 +289,11 @@ def each_output(result: Any) -> Sequence[Any]:
 
 
 def as_strings(column: FlatColumn) -> Any:
-    """string [n]: values as a vocabulary has them, "" where one is missing.
+    """Return values as vocabulary strings: string [n], "" for a missing value.
 
-    Always strings: TensorFlow shares tables by the name of the op, and one with integer keys that is still alive from
-    another trace in this process would make the next with string keys fail.
+    Always strings, because TensorFlow shares tables by the name of the op: a table with integer keys that is still
+    alive
+    from another trace in this process would make the next one with string keys fail.
     """
     import tensorflow as tf
 
@@ -303,5 +303,5 @@ def as_strings(column: FlatColumn) -> Any:
 
 
 def is_finite(value: object) -> bool:
-    """Whether it is a number, neither NaN nor infinite; True and False are none."""
+    """Return whether a value is a finite number. Booleans are not numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,7 +1,7 @@
-"""The declared features there are, as data that travels in JSON and YAML, and what is checked before anything starts.
+"""The list of declared features, their conversion to JSON and YAML, and checks before anything starts.
 
-What each gives for a batch of rows is said at its class, in `kinds`; what they have in common, in `feature.py`. A value
-is missing where the row has none, and where it is NaN or infinite.
+The classes in `kinds` document their output, and `feature.py` documents the common options. A value is missing if the
+row has none, or if it is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ AnyFeature = Annotated[
 
 
 def features_to_json(features: Sequence[Feature]) -> list[dict[str, Any]]:
-    """Features as plain data for JSON and YAML; `features_from_json` gives equal features back."""
+    """Convert features to plain data for JSON and YAML. `features_from_json` restores equal features."""
     check_outputs(features)
     return [schema.to_plain(feature, defaults=False) for feature in features]
 
 
 def features_from_json(items: Iterable[Mapping[str, Any]], where: str = "features") -> list[Feature]:
-    """Features from plain data, each item with its "kind": {"kind": "z_score", "column": "age"}.
+    """Create features from plain data, such as {"kind": "z_score", "column": "age"}.
 
     Raises:
-      InfeedError: a kind or an option that does not exist, an option that is missing or out of range, or two features
-        with one output name.
+      InfeedError: a kind or an option does not exist, an option is missing or out of range, or two features have the
+        same
+        output name.
     """
     kind: Any = tuple[AnyFeature, ...]
     features: list[Feature] = list(schema.read(kind, list(items), where))
@@ -66,10 +67,10 @@ def features_from_json(items: Iterable[Mapping[str, Any]], where: str = "feature
 
 
 def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
-    """Checks that every feature's column is among the data's `columns` and that no two features share an output name.
+    """Check that every feature's column is among `columns` and that output names are distinct.
 
     Raises:
-      InfeedError: names the column, the nearest name there is and all the names there are.
+      InfeedError: a column does not exist. The error suggests the nearest name.
     """
     check_outputs(features)
     there = set(columns)
@@ -85,10 +86,10 @@ def check_features(features: Sequence[Feature], columns: Iterable[str]) -> None:
 
 
 def check_types(features: Sequence[Feature], types: Mapping[str, str]) -> None:
-    """Checks that every feature can be made of its columns; `types` has "int", "float" or "bytes" by column.
+    """Check that every feature supports the types of its columns: "int", "float" or "bytes" by column.
 
     Raises:
-      InfeedError: names the feature or the step of its cleaning, the column and its type, and what it takes.
+      InfeedError: a type is unsupported. The error names the feature or step, the column, and the supported types.
     """
     for feature in features:
         for column in feature.columns:
@@ -115,7 +116,7 @@ def _wrong_type(step: Step, feature: Feature, column: str, found: str, takes: Se
 
 
 def check_outputs(features: Sequence[Feature]) -> None:
-    """Raises InfeedError where two features give the same output name."""
+    """Raise InfeedError if two features have the same output name."""
     seen: dict[str, Feature] = {}
     for feature in features:
         first = seen.setdefault(feature.output_name, feature)

@@ -1,8 +1,8 @@
-"""Transformed features of a batch: those of like columns together, by one set of operations for all of their columns.
+"""Compute the features of similar columns together, with one set of operations.
 
-TensorFlow takes some tenth of a millisecond to trace, save and load an operation, so the graph of a thousand columns
-must not have twenty for each. The values of like columns are stacked to [columns, rows], computed at once, and taken
-apart again.
+TensorFlow takes about a tenth of a millisecond to trace, save and load an operation, so a graph of a thousand columns
+must not have twenty operations for each. Values of similar columns are stacked to [columns, rows], computed at once,
+and split again.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from infeed.components.transform.columns import (
 )
 from infeed.components.transform.feature import Feature, FlatColumn, Tables
 
-# A feature that is computed with others depends on the columns of all of them, for whoever reads the graph. So few like
-# columns stay apart, where that saves no time.
+# In the graph, a feature that is computed with others depends on all of their columns. So few similar columns are
+# computed separately, because grouping them saves no time.
 FEWEST = 32
-MOST = 128  # columns at once: tft walks from every output back to all inputs that it depends on
+MOST = 128  # maximum number of columns, because tft traverses all inputs of every output
 
 
 def outputs_of(
     features: Sequence[Feature], raw: Mapping[str, Raw], found: Found, tables: Tables, *, alone: bool = False
 ) -> dict[str, Raw]:
-    """Transformed features by name.
+    """Return the transformed features by name.
 
     Args:
-      alone: compute each feature by itself, for a graph that shows which columns the feature depends on.
+      alone: compute each feature separately, for a graph that shows the columns of each feature.
     """
     columns = BatchColumns(raw, found)
     outputs: dict[str, Raw] = {}
@@ -47,7 +47,7 @@ def outputs_of(
 
 
 def groups_of(features: Sequence[Feature], raw: Mapping[str, Raw]) -> Iterator[list[Feature]]:
-    """The features that are computed together, at most `MOST` at once; those that are not are alone in a group."""
+    """Yield groups of at most `MOST` features to compute together. Other features are groups of one."""
     alike: dict[Hashable, list[Feature]] = {}
     for feature in features:
         form = _form(raw[feature.column])
@@ -59,7 +59,7 @@ def groups_of(features: Sequence[Feature], raw: Mapping[str, Raw]) -> Iterator[l
 
 
 def _form(raw: Raw) -> Hashable | None:
-    """Equal for columns that can be stacked; None for lists."""
+    """Return a key that is equal for columns that can be stacked. None for lists."""
     if isinstance(raw, tf.SparseTensor):
         return ("sparse", raw.dtype) if raw.shape.rank == 2 else None
     if isinstance(raw, tf.RaggedTensor) or raw.shape[1:].num_elements() != 1:
@@ -85,7 +85,7 @@ def _rows(flat: tf.Tensor, columns: int) -> tf.Tensor:
 
 
 def _stacked(names: Sequence[str], raws: Sequence[Raw]) -> FlatColumn:
-    """The values of all columns, one after the other."""
+    """Stack the values of all columns."""
     name = ", ".join(names[:2])
     if isinstance(raws[0], tf.SparseTensor):
         return _stacked_sparse(name, names, raws)

@@ -1,9 +1,9 @@
-"""Which features a table calls for, each with the reason: read from the statistics of its columns, without its rows.
+"""Propose features for the columns of a table, with reasons, from statistics alone.
 
     for proposal in infer_features(manifest.schema, statistics_of(root, "train"), label="income"):
         print(proposal.column, proposal.features, proposal.reason)
 
-It is a start, not the last word: statistics show what a column holds, and not what it means.
+The proposals are a starting point: statistics show the content of a column, not its meaning.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _FORMATS = ("iso", *(day + time for day in _DAYS for time in _TIMES))
 
 
 class Proposal(NamedTuple):
-    """What becomes of one column.
+    """The features of one column.
 
     Attributes:
-      features: none where the column is left out.
-      reason: why.
-      advice: what would make more of the column; empty where there is nothing to say.
+      features: proposed features. Empty if the column is skipped.
+      reason: reason for the proposal.
+      advice: how to make the column more useful, or "".
     """
 
     column: str
@@ -59,10 +59,10 @@ class Proposal(NamedTuple):
 
 
 class TextLook(NamedTuple):
-    """What the values of a text look like. `example` shows it: of numbers, a value that is none.
+    """The format of the texts in a column. `example` is a sample; for numbers, a value that is not a number.
 
     Attributes:
-      format: of dates, how they are written where all that was seen is of one format; else empty.
+      format: date format, if all sampled dates share one. Otherwise empty.
     """
 
     looks: Looks
@@ -71,7 +71,7 @@ class TextLook(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """What to do with such a column before it can be learned from; empty where nothing has to be done."""
+        """Return how to prepare such a column for training, or ""."""
         return {
             "": "",
             "sentences": "",
@@ -89,15 +89,15 @@ def infer_features(
     label: str | None = None,
     task: Task | None = None,
 ) -> list[Proposal]:
-    """One proposal for each column, in the order of the schema.
+    """Return one proposal for each column, in the order of the schema.
 
-    Outputs have no slash in their names, because Keras takes none, and no two of them are alike.
+    Output names are distinct and have no slash, because Keras does not allow one.
 
     Args:
-      schema: column -> its type in a tf.Example, "int", "float" or "bytes".
-      statistics: by column, of the rows to train on; a column that has none is empty.
-      label: the column to learn.
-      task: what the label is; None: see `infer_task`.
+      schema: column -> type in a tf.Example, "int", "float" or "bytes".
+      statistics: statistics of the training rows, by column. A column without statistics is empty.
+      label: the label column.
+      task: task of the label. None: see `infer_task`.
     """
     names = _Names(schema, label)
     proposals = []
@@ -112,19 +112,19 @@ def infer_features(
 
 
 def infer_task(label: ColumnStatistics) -> Literal["classification", "regression"]:
-    """Text and up to 20 different whole numbers are classes; all else is a quantity."""
+    """Return "classification" for text and up to 20 distinct integers, else "regression"."""
     if label.type == "bytes":
         return "classification"
     return "classification" if label.type == "int" and label.counts.distinct <= MAX_INTEGER_CLASSES else "regression"
 
 
 def values_in(column: ColumnStatistics) -> int:
-    """Values that are there: neither missing, NaN nor infinite."""
+    """Return the number of values that are not missing, NaN or infinite."""
     return column.values if column.type == "bytes" else column.finite
 
 
 class _Names:
-    """Names for outputs, no two alike."""
+    """Makes output names distinct."""
 
     def __init__(self, columns: Iterable[str], label: str | None) -> None:
         self._columns = {name for name in columns if "/" not in name} | ({label} if label else set())
@@ -150,7 +150,7 @@ def _proposal(column: ColumnStatistics, names: _Names) -> Proposal:
 
 
 def _useless(column: ColumnStatistics) -> str:
-    """Why nothing can be learned from the column; empty where something may."""
+    """Return why nothing can be learned from the column, or ""."""
     if not values_in(column):
         return "it is empty"
     if column.present < min(_FEW_VALUES, _FEW_SHARE * column.rows):
@@ -165,7 +165,7 @@ def _useless(column: ColumnStatistics) -> str:
 
 
 def _numbers_rows(column: ColumnStatistics) -> bool:
-    """Whether it holds consecutive whole numbers, each once, in any order: their sum and that of their squares tell."""
+    """Return whether the column holds consecutive integers once each, by their sum and sum of squares."""
     if (
         column.type != "int"
         or column.rows < _MIN_NUMBERED
@@ -182,7 +182,7 @@ def _numbers_rows(column: ColumnStatistics) -> bool:
 
 
 def _sum_of_squares(last: int) -> Fraction:
-    """1 + 4 + 9 + ... + last^2, as a polynomial, which holds below 0 as well."""
+    """Return 1 + 4 + 9 + ... + last^2, as a polynomial, which also holds for negative numbers."""
     return Fraction(last * (last + 1) * (2 * last + 1), 6)
 
 
@@ -225,7 +225,7 @@ def _of_dates(column: str, look: TextLook, names: _Names) -> tuple[Feature, ...]
 
 
 def look_at(values: Sequence[bytes]) -> TextLook:
-    """What some of the different values of a column look like."""
+    """Classify some of the distinct values of a column."""
     texts = [value.decode("utf-8", "replace").strip() for value in values]
     if not texts:
         return TextLook("")
@@ -241,7 +241,7 @@ def look_at(values: Sequence[bytes]) -> TextLook:
 
 
 def _format_of(dates: Sequence[str]) -> str:
-    """The one format that all of them are of; empty where there is none, or where day and month may be either."""
+    """Return the only format that matches all dates, or "" if there is none or day and month are ambiguous."""
     texts = [text.lower() for text in dates]
     patterns = {form: re.compile(regex_of(pieces_of(form))) for form in _FORMATS}
     fits = [form for form, pattern in patterns.items() if all(pattern.fullmatch(text) for text in texts)]
@@ -249,7 +249,7 @@ def _format_of(dates: Sequence[str]) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether Python reads it as one."""
+    """Return whether Python parses a text as a number."""
     try:
         float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Encoded images to pixels, inside a graph."""
+"""Decode images to pixels inside a graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ORIENTATION = (
 def decode_batch(
     encoded: tf.Tensor, height: int, width: int, channels: int, rule: str = "stretch", method: str = "bilinear"
 ) -> tf.Tensor:
-    """[batch] of PNG, JPEG, BMP or GIF bytes to uint8 [batch, height, width, channels]; see `resize` for the others."""
+    """Decode [batch] PNG, JPEG, BMP or GIF bytes to uint8 [batch, height, width, channels]; see `resize`."""
     decode = partial(decode_one, height=height, width=width, channels=channels, rule=rule, method=method)
     function = tf.function(decode, [tf.TensorSpec([], tf.string)], autograph=False).get_concrete_function()
     # `tf.map_fn` is a loop of many small operations: of a picture of 32 x 32 they take nearly a third of the time.
@@ -38,7 +38,7 @@ def decode_batch(
 def decode_one(
     encoded: tf.Tensor, height: int, width: int, channels: int, rule: str = "stretch", method: str = "bilinear"
 ) -> tf.Tensor:
-    """One image to uint8 [height, width, channels]; one that has the right size keeps its exact pixels."""
+    """Decode an image to uint8 [height, width, channels]. Images of the right size keep their exact pixels."""
     image = _upright(_decode(encoded, channels), encoded)  # [any, any, channels] uint8
     fits = tf.reduce_all(tf.equal(tf.shape(image)[:2], [height, width]))
     image = tf.cond(fits, lambda: image, lambda: resize(image, height, width, rule, method))
@@ -53,20 +53,20 @@ def _decode(encoded: tf.Tensor, channels: int) -> tf.Tensor:
 
 
 def _is_cmyk(encoded: tf.Tensor) -> tf.Tensor:
-    """Whether it is a JPEG of four inks, which TensorFlow decodes to colors and not to gray."""
+    """Return whether a JPEG is CMYK, which TensorFlow decodes to RGB but not to gray."""
     is_jpeg = tf.equal(tf.strings.substr(encoded, 0, len(_JPEG)), _JPEG)
     return tf.cond(is_jpeg, lambda: tf.equal(tf.image.extract_jpeg_shape(encoded)[2], 4), lambda: tf.constant(False))
 
 
 def _upright(image: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
-    """The picture as its orientation tag says that it is looked at."""
+    """Apply the orientation tag to the pixels."""
     start = tf.strings.substr(encoded, 0, _EXIF_BYTES)
     has_tag = tf.strings.regex_full_match(start, _ORIENTATION)
     return tf.cond(has_tag, lambda: _turned(image, _orientation(start)), lambda: image)
 
 
 def _orientation(start: tf.Tensor) -> tf.Tensor:
-    """int32 [], 1 to 8, of a file's first bytes that have the tag."""
+    """Return the orientation, int32 [], 1 to 8, from the first bytes of a file."""
     tag = tf.strings.regex_replace(start, _ORIENTATION, r"\1\2", replace_global=False)
     return tf.cast(tf.io.decode_raw(tag, tf.uint8)[0], tf.int32)
 
@@ -87,13 +87,14 @@ def _turned(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 
 
 def resize(image: tf.Tensor, height: int, width: int, rule: str = "stretch", method: str = "bilinear") -> tf.Tensor:
-    """An image of any size to uint8 [height, width, channels].
+    """Resize an image to uint8 [height, width, channels].
 
     Args:
       image: uint8 [any, any, channels].
-      rule: "stretch" (the whole picture, its proportions not kept), "fit" (the whole picture in the middle, black
-        beside it) or "crop" (the middle of the picture, all that has the right proportions).
-      method: "bilinear", "bicubic", "lanczos3" or "area", all antialiased, or "nearest", which mixes no pixels.
+      rule: "stretch" ignores proportions; "fit" shows the whole image with black borders; "crop" shows the largest
+        central
+        part with the right proportions.
+      method: "bilinear", "bicubic", "lanczos3" or "area", all antialiased, or "nearest".
     """
     return _RULES[rule](image, height, width, method)
 
@@ -132,7 +133,7 @@ METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3")
 
 
 def scaled(pixels: tf.Tensor, mean: Sequence[float], deviation: Sequence[float]) -> tf.Tensor:
-    """(pixel - mean) / deviation by channel, float32 [batch, height, width, channels]; 0 where a deviation is 0.
+    """Return (pixel - mean) / deviation by channel as float32 [batch, height, width, channels], 0 for deviation 0.
 
     Args:
       pixels: uint8 [batch, height, width, channels].

@@ -1,4 +1,4 @@
-"""The rows of TFRecord files, range by range: parsed for a graph, transformed by one, and written file by file."""
+"""Read, transform and write the rows of TFRecord files, range by range."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ Tensors = Mapping[str, Any]
 
 
 class RowReader:
-    """Reads ranges of serialized tf.Examples in batches; what is made of a batch is traced once for all ranges.
+    """Reads ranges of serialized tf.Examples in batches. The function is traced once for all ranges.
 
     Args:
-      spec: how a row is parsed.
-      function: what is made of a batch: name -> [batch, ...].
+      spec: parsing spec of a row.
+      function: maps a batch, name -> [batch, ...].
     """
 
     def __init__(self, spec: Mapping[str, Any], function: Callable[[Mapping[str, Any]], Any] = dict) -> None:
@@ -55,7 +55,7 @@ class RowReader:
         self._parse = parse
 
     def batches(self, shard: ShardRange) -> tf.data.Dataset:
-        """What the function makes of each batch, in the order of the rows."""
+        """Return the function's results for each batch, in the order of the rows."""
         found = tf.data.TFRecordDataset(
             shard.path, "GZIP" if shard.path.endswith(".gz") else "", _READ_BUFFER_BYTES
         ).skip(shard.start)
@@ -65,33 +65,33 @@ class RowReader:
 
 
 def _rows_of_batch(shard: ShardRange) -> int:
-    """Going by the first record of the file."""
+    """Estimate the rows of a batch from the first record of the file."""
     first = next((len(record) for record in records.read_records(shard.path)), 0)
     return max(1, min(MOST_ROWS, BATCH_BYTES // max(1, first)))
 
 
 class RowTransformer(Protocol):
-    """A transform graph, loaded."""
+    """A loaded transform graph."""
 
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
-        """A column for each feature, batch by batch."""
+        """Yield batches with a column for each feature."""
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """A tf.Example for each row."""
+        """Return a tf.Example for each row."""
 
 
 def load_graph(folder: str) -> saved_transform_io_v2.SavedModelLoader:
-    """The function of a transform graph, by tft's loader."""
+    """Load the function of a transform graph with tft's loader."""
     return saved_transform_io_v2.SavedModelLoader(posixpath.join(folder, tft.TFTransformOutput.TRANSFORM_FN_DIR))
 
 
 @dataclass(frozen=True)
 class TransformedShard:
-    """Rows, and where they go.
+    """Rows and their output file.
 
     Attributes:
-      rows: raw.
-      path: of the file that is written; None: none is.
+      rows: raw rows.
+      path: output file. None writes nothing.
     """
 
     rows: ShardRange
@@ -107,14 +107,14 @@ class TransformedShard:
 
 
 def transformed_shards(rows: Sequence[ShardRange], folder: str | None) -> list[TransformedShard]:
-    """The rows of one split, with their files: `transformed_examples-00000-of-00012.gz` and so on in `folder`."""
+    """Return the rows of a split with their files, `transformed_examples-00000-of-00012.gz` and so on."""
     names_of = (names.shard_name(number, len(rows), gzip=True, prefix=PREFIX) for number in range(len(rows)))
     paths = (None if folder is None else files.join(folder, name) for name in names_of)
     return [TransformedShard(one, path) for one, path in zip(rows, paths, strict=True)]
 
 
 def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Engine:
-    """The engine for some rows; one for all passes over them, since a process takes seconds to load TensorFlow."""
+    """Choose the engine for all passes over the rows, because loading TensorFlow takes seconds in each process."""
     work = Work(does, len(items), sum(item.bytes for item in items), BYTES_PER_PROCESS, _MEMORY_PER_PROCESS)
     return choose(work, cluster)
 
@@ -122,17 +122,17 @@ def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Eng
 def materialise(
     load: Callable[[], RowTransformer], shards: Sequence[TransformedShard], engine: Engine, *, described: bool
 ) -> TableStatistics:
-    """Goes through the transformed rows where they are to be written or described.
+    """Transform rows to write or describe them.
 
     Args:
-      load: loads the graph; called once a worker.
-      described: whether the rows are counted.
+      load: loads the graph, once in each worker.
+      described: whether to compute statistics.
 
     Returns:
-      the statistics of all transformed rows, empty if they are not described.
+      The statistics of all transformed rows. Empty unless described.
 
     Raises:
-      InfeedError: a file that is damaged, or rows that the graph refuses.
+      InfeedError: a file is damaged, or the graph rejects rows.
     """
     wanted = [shard for shard in shards if described or shard.path]
     if not wanted:
@@ -162,7 +162,7 @@ def _write_shard(transformer: RowTransformer, shard: TransformedShard, *, descri
 
 
 def arrow_of(features: Mapping[str, Raw]) -> pa.RecordBatch:
-    """Transformed features as Arrow columns: lists, but where each row has a single value."""
+    """Convert transformed features to Arrow columns: lists, or values if each row has exactly one."""
     return pa.RecordBatch.from_pydict({name: _column(tensor) for name, tensor in features.items()})
 
 

@@ -1,13 +1,12 @@
 """Statistics of the rows before and after Transform, as TFX's Transform writes them, without Beam.
 
-    pre_transform_stats/FeatureStats.pb    the analyzed splits, those columns that the features are made of
+    pre_transform_stats/FeatureStats.pb    the analyzed splits, for the columns that features use
     pre_transform_schema/schema.pbtxt      the raw schema
     post_transform_stats/FeatureStats.pb   the transformed splits
-    post_transform_schema/schema.pbtxt     what the features are
-    post_transform_anomalies/SchemaDiff.pb what of the features does not fit that
+    post_transform_schema/schema.pbtxt     the schema of the features
+    post_transform_anomalies/SchemaDiff.pb deviations of the features from that schema
 
-Of raw rows ingest has counted the figures. Transformed ones are counted while they are written, or in a pass of their
-own.
+Statistics of raw rows come from ingest. Transformed rows are analyzed while they are written, or in a separate pass.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ Folders = Mapping[str, str]  # TFX's label of an output -> its folder, as `GetSt
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be said of raw rows, or of transformed ones.
+    """The statistics to compute of raw or of transformed rows.
 
     Attributes:
-      request: which figures.
-      schema: that of the rows; None where TFDV's options hold none, and then none is written.
+      request: which statistics.
+      schema: schema of the rows. None if TFDV's options have none; then no schema is written.
     """
 
     request: StatisticsRequest
@@ -46,7 +45,7 @@ class Asked:
 
     @classmethod
     def of(cls, options: tfdv.StatsOptions) -> Asked:
-        """What TFDV's options ask for; the request tells where that is beyond us."""
+        """Parse TFDV's options. The request reports unsupported ones."""
         try:
             return cls(StatisticsRequest.of(options.to_json()), options.schema)
         except ValueError as error:  # what cannot be written as JSON, such as generators of the user's own
@@ -54,12 +53,12 @@ class Asked:
 
     @classmethod
     def by_default(cls, schema: schema_pb2.Schema) -> Asked:
-        """What TFX asks for, unless a function changes it."""
+        """Return what TFX computes by default."""
         return cls.of(tfdv.StatsOptions(schema=schema))
 
 
 def without_values(schema: schema_pb2.Schema) -> schema_pb2.Schema:
-    """A transformed schema as TFX writes it beside the statistics: without what the analysis found, such as bounds."""
+    """Return a transformed schema as TFX writes it beside statistics, without results of the analysis."""
     bare = schema_pb2.Schema()
     bare.CopyFrom(schema)
     bare.ClearField("annotation")
@@ -79,16 +78,16 @@ def write_raw(
     folders: Folders,
     map_fn: MapFn,
 ) -> None:
-    """Describes the analyzed rows.
+    """Write the statistics of the analyzed rows.
 
     Args:
-      splits: (folder of Examples, name of the split) of each part.
-      columns: names of those that are described, whether a row has them or not.
-      schema: of the rows.
+      splits: (folder of Examples, split) of each part.
+      columns: names of the columns to describe, even if no row has them.
+      schema: schema of the rows.
       map_fn: reads rows without statistics, such as `Engine.map`.
 
     Raises:
-      InfeedError: a file is damaged, or a column is of one type here and of another there.
+      InfeedError: a file is damaged, or a column has two types.
     """
     named = [feature for feature in schema.feature if feature.name in columns and feature.type in KINDS]
     kinds = {feature.name: KINDS[feature.type] for feature in named}
@@ -106,7 +105,7 @@ def _table(found: TableStatistics, columns: Collection[str]) -> TableStatistics:
 
 
 def write_transformed(rows: TableStatistics, asked: Asked, folders: Folders) -> None:
-    """Describes the transformed rows of all splits, and compares that with their schema."""
+    """Write the statistics of the transformed rows of all splits, and compare them with the schema."""
     found = _describe(rows, asked)
     _write_statistics(found, folders[labels.POST_TRANSFORM_OUTPUT_STATS_PATH_LABEL])
     _write_schema(asked, folders[labels.POST_TRANSFORM_OUTPUT_SCHEMA_PATH_LABEL])

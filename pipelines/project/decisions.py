@@ -1,6 +1,6 @@
-"""What is decided from a survey of the data: what a model is judged by, how long to train; and all of it in words.
+"""Decisions from a survey of the data: the metric of the model, the training schedule, and notes about the data.
 
-Nothing is left out in silence, and what a config says wins.
+Every skipped column gets a note. The config overrides decisions.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from infeed.components.transform.kinds.image import DecodeImage
 from infeed.pipelines.config import Blessing, Metric
 from infeed.pipelines.surveys import ColumnSurvey, ImageSurvey, Survey, TableSurvey
 
-# A model that always says the commonest class is right so often: then accuracy does not tell a good one from it.
+# Share of the majority class from which accuracy does not distinguish a good model from a constant one.
 _IMBALANCED = 2 / 3
 _SEE_CLASSES = ("auc", "recall", "precision", "f1")
 _MAX_QUANTITY_CLASSES = 20
-_FEW_ROWS = 20  # of a class, on average
-_RARE = 5  # rows of a class, of which few are evaluated on
-_MIN_NAMED = 20  # in fewer rows, numbers may all be different by chance
-_SHOWN = 12  # columns or classes by name
+_FEW_ROWS = 20  # average rows of a class
+_RARE = 5  # rows of a class, too few to evaluate
+_MIN_NAMED = 20  # in fewer rows, numbers may be distinct by chance
+_SHOWN = 12  # columns or classes to list by name
 
-# Of training: an epoch of few rows has few steps, so there are many epochs; one of many rows has hundreds, of larger
-# batches, so that a step's fixed cost is shared by more rows.
-_STEPS_PER_EPOCH = 128  # wanted: enough that one epoch is worth an evaluation
-_STEPS = 3_000  # after which a small model has mostly stopped to get better, Adam's steps being as large as they are
+# Few rows make few steps an epoch, so there are many epochs. Many rows make hundreds of steps, with larger batches
+# that spread the fixed cost of a step over more rows.
+_STEPS_PER_EPOCH = 128  # target, so that an epoch is worth an evaluation
+_STEPS = 3_000  # with Adam, small models rarely improve after this number of steps
 _LEAST_EPOCHS = 10
 _MOST_EPOCHS = {"rows": 100, "pictures": 60}
 _SMALLEST_BATCH = 64
-# Of a table a step of 1,024 rows costs little more than one of 64; a picture costs thousands of times as much as a row.
+# A step of 1,024 rows of a table costs little more than one of 64. An image costs thousands of times as much as a row.
 _LARGEST_BATCH = {"rows": 1024, "pictures": 256}
-_PATIENCE = 1 / 8  # of the epochs, so that chance alone does not end training
+_PATIENCE = 1 / 8  # of the epochs, so that training does not end by chance
 
 _RESIZED = {
     "stretch": "squashed or stretched, without their proportions",
@@ -46,10 +46,10 @@ Note = tuple[str, str]
 
 
 def choose_blessing(survey: Survey, given: Any) -> Blessing:
-    """What stands in the file, completed from the data.
+    """Complete the blessing of the config from the data.
 
     Raises:
-      InfeedError: a metric that does not fit the task, a class that is not there, or no bound where none can be chosen.
+      InfeedError: the metric does not fit the task, the class does not exist, or the bound must be given.
     """
     chosen = (
         {name: value for name, value in given.items() if value is not None} if isinstance(given, Mapping) else given
@@ -58,7 +58,7 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
         chosen.setdefault("metric", _metric(survey))
         metric = chosen["metric"]
         if metric not in get_args(Metric):
-            chosen.setdefault("bound", 0)  # reading it tells what is wrong
+            chosen.setdefault("bound", 0)  # schema.read reports the error
         else:
             _check(metric, survey)
             if metric in _SEE_CLASSES and len(survey.classes) == 2:
@@ -70,7 +70,7 @@ def choose_blessing(survey: Survey, given: Any) -> Blessing:
 
 
 def why(survey: Survey, blessing: Blessing) -> str:
-    """What decides, and why."""
+    """Describe the criterion of the blessing, with the reason for the metric."""
     of = f" of {blessing.positive!r}" if blessing.positive else ""
     words = f"{blessing.metric}{of}, {'at least' if blessing.higher_is_better else 'at most'} {blessing.bound:.4g}"
     if blessing.metric in _SEE_CLASSES and is_imbalanced(survey):
@@ -80,7 +80,7 @@ def why(survey: Survey, blessing: Blessing) -> str:
 
 
 def is_imbalanced(survey: Survey) -> bool:
-    """Whether the commonest class makes up most of the rows."""
+    """Return whether the majority class makes up most of the rows."""
     return survey.task == "classification" and survey.guess > _IMBALANCED
 
 
@@ -97,11 +97,11 @@ def _rarest(survey: Survey) -> str:
 
 
 def _guess(metric: str, positive: str | None, survey: Survey) -> float:
-    """What is reached by always saying the same."""
+    """Return the metric of a constant prediction."""
     share = survey.class_rows[survey.classes.index(positive)] / survey.rows if positive else survey.guess
     if metric == "auc":
         return 0.5
-    if metric == "f1":  # everything is called `positive`, or the commonest class
+    if metric == "f1":  # predict `positive` or the majority class for every row
         return 2 * share / (1 + share) / (1 if positive else len(survey.classes))
     if metric in ("recall", "precision"):
         raise InfeedError(
@@ -135,13 +135,13 @@ def _check_class(positive: Any, survey: Survey) -> None:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The numbers, and why.
+    """The training schedule.
 
     Attributes:
       batch_size: rows of a global batch.
-      epochs: at most.
-      patience: epochs without a better validation loss before training stops; None never stops.
-      reason: in words, for people.
+      epochs: maximum number of epochs.
+      patience: epochs without a better validation loss before training stops. None never stops.
+      reason: reason in words.
     """
 
     batch_size: int
@@ -150,25 +150,25 @@ class Schedule:
     reason: str
 
     def fill(self, train: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of training as a config gives them, and those of this schedule that it leaves out."""
+        """Return the training options of the config, completed by this schedule."""
         chosen = {"batch_size": self.batch_size, "epochs": self.epochs, "patience": self.patience}
         return {**chosen, **{name: value for name, value in train.items() if value is not None or name not in chosen}}
 
 
 def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> Schedule:
-    """What fits the rows, around what is given.
+    """Choose a schedule for the number of rows, keeping given values.
 
     Args:
-      survey: of the data.
-      rows: about how many of them are trained on.
-      given: `batch_size`, `epochs` and `patience` as far as somebody has said them; None for `patience` is said, too.
+      survey: survey of the data.
+      rows: approximate number of training rows.
+      given: given `batch_size`, `epochs` and `patience`. None is a valid `patience`.
     """
     unit = "pictures" if isinstance(survey, ImageSurvey) else "rows"
     said = {name: given[name] for name in ("batch_size", "epochs", "patience") if given.get(name) is not None}
     batch_size = _count(said.get("batch_size")) or _batch_size(rows, _LARGEST_BATCH[unit])
     steps = max(rows // batch_size, 1)
     epochs = _count(said.get("epochs")) or min(max(_STEPS // steps, _LEAST_EPOCHS), _MOST_EPOCHS[unit])
-    # Who says how many epochs gets as many.
+    # Given epochs are not stopped early.
     patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE * epochs)))
     stops = f", fewer once {patience} in a row bring no better validation loss" if patience else ""
     reason = (
@@ -179,12 +179,12 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> Sche
 
 
 def _count(given: Any) -> int:
-    """What is given, if it is a count; TrainOptions says what is wrong with anything else."""
+    """Return a given positive integer, or 0. TrainOptions reports other values."""
     return given if isinstance(given, int) and given > 0 else 0
 
 
 def _batch_size(rows: int, largest: int) -> int:
-    """The largest power of two that leaves an epoch its steps."""
+    """Return the largest power of two that leaves enough steps in an epoch."""
     power = 1 << (max(rows // _STEPS_PER_EPOCH, 1).bit_length() - 1)
     return min(max(power, _SMALLEST_BATCH), largest)
 
@@ -192,10 +192,10 @@ def _batch_size(rows: int, largest: int) -> int:
 def notes(
     survey: Survey, data: str, features: Sequence[Feature], blessing: Blessing, function: str | None = None
 ) -> Iterator[Note]:
-    """(about what, in words): the data, the label, columns that are used, left out or not what they seem.
+    """Yield (topic, text) notes about the data, the label, and used, skipped or suspicious columns.
 
     Args:
-      function: the user's preprocessing_fn, which is given all columns.
+      function: the user's preprocessing_fn, which receives all columns.
     """
     if isinstance(survey, ImageSurvey):
         yield from _of_pictures(survey, data, features)
@@ -227,7 +227,7 @@ def _unlabeled(survey: Survey) -> str:
 
 
 def nothing_to_learn_from(survey: TableSurvey, data: str) -> InfeedError:
-    """For a table of which no column is left, with the reason for each."""
+    """Return the error for a table without usable columns, with the reason for each."""
     reasons = [f"{name} ({reason})" for name, reason in {**survey.left_out, **survey.not_read}.items()]
     advice = [f"{column.name}: {column.advice}" for column in survey.columns if column.advice]
     shown = ", ".join(reasons[:_SHOWN]) or "there is no other column"
@@ -249,7 +249,7 @@ def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) ->
 
 
 def _size_of(feature: DecodeImage, survey: ImageSurvey) -> Iterator[Note]:
-    """How pictures of other sizes become the size that the model takes."""
+    """Yield how images of other sizes are resized for the model."""
     is_another = (feature.height, feature.width) != (survey.height, survey.width)
     if is_another or survey.most < survey.rows:
         others = [rule for rule in _RESIZED if rule != feature.resize]
@@ -285,7 +285,7 @@ def _classes(survey: Survey) -> str:
 
 
 def _shown(name: str) -> str:
-    """With its spaces, where it begins or ends with one: ` yes` is another class than `yes`."""
+    """Quote a class name with spaces at the ends, because ` yes` differs from `yes`."""
     return name if name == name.strip() and name else repr(name)
 
 
@@ -304,7 +304,7 @@ def _left_out(column: ColumnSurvey) -> str:
 
 
 def _remark(column: ColumnSurvey) -> str:
-    """What a column that is used may not be meant for."""
+    """Return a warning about a used column that may have another meaning."""
     if column.type == "bytes" and column.advice:
         return f"taken as words; {column.advice}"
     if column.distinct == 1 and not column.missing:
@@ -314,7 +314,7 @@ def _remark(column: ColumnSurvey) -> str:
 
 
 def _grouped(about: str, words: Mapping[str, str]) -> Iterator[Note]:
-    """Columns of which the same is to be said, together."""
+    """Yield one note for all columns with the same text."""
     columns: dict[str, list[str]] = {}
     for name, said in words.items():
         columns.setdefault(said, []).append(name)

@@ -1,7 +1,7 @@
-"""Columns that alone give the label away: copies of it, columns that are filled for one class, numbers sorted by class.
+"""Find columns that alone give the label away: copies, columns filled for one class only, numbers sorted by class.
 
-A finding is sure if the way in which the column predicts is itself a sign, such as a cell that is filled for one class
-only. A number that a threshold divides perfectly may be an honest measurement, so that finding is a question.
+A finding is certain if the way in which the column predicts is itself suspicious, such as cells filled for one class
+only. A number that a threshold separates perfectly may be an honest measurement, so that finding is a question.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ Floats = npt.NDArray[np.float64]
 
 
 def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collection[str] = ()) -> dict[str, Leak]:
-    """The columns that give the label away, by name.
+    """Return the columns that give the label away, by name.
 
     Args:
-      rows: cells of each column, the label among them, in the order of the rows.
-      label: the column to learn; rows without a label are ignored.
+      rows: cells of each column, including the label, in the order of the rows.
+      label: the label column. Rows without a label are ignored.
       task: whether the label is a class or a quantity.
       times: columns of dates and timestamps.
     """
@@ -66,7 +66,7 @@ def find_leaks(rows: Mapping[str, Cells], label: str, task: Task, times: Collect
 
 @dataclass(frozen=True)
 class _Shares:
-    """The rows of a class, and all other rows, that have something."""
+    """The shares of the rows of a class, and of all other rows, that have a property."""
 
     within: float
     outside: float
@@ -77,7 +77,7 @@ class _Shares:
 
 
 class _Classes:
-    """Finds what gives a class away."""
+    """Finds columns that give a class away."""
 
     def __init__(self, label: CodedColumn) -> None:
         self._label, self._labels = label, label.numbers
@@ -103,7 +103,7 @@ class _Classes:
         )
 
     def _is_noise(self, column: CodedColumn) -> bool:
-        """Whether two classes follow one another in the order of the numbers nearly as often as at random."""
+        """Return whether classes alternate in the order of the numbers nearly as often as at random."""
         if len(self._rows) != 2 or column.is_text:
             return False
         labels = self._labels[column.present]
@@ -112,19 +112,19 @@ class _Classes:
         return bool(changes > _AT_RANDOM * 2 * share * (1 - share) * len(labels) + 2 * _CATEGORIES)
 
     def _filled(self, column: CodedColumn) -> Leak | None:
-        gain, of_class = self._told_by(column.present)
+        gain, of_class = self._largest_gain(column.present)
         if _score(gain) < _FILLED:
             return None
         return Leak(f"it is filled {self._shares(column.present, of_class)}", _score(gain))
 
-    def _told_by(self, has: npt.NDArray[np.bool_]) -> tuple[float, int]:
-        """The largest gain of the classes, and the class; of two the one that has it."""
+    def _largest_gain(self, has: npt.NDArray[np.bool_]) -> tuple[float, int]:
+        """Return the largest gain of the classes, and the class. Of two classes, the one with the property."""
         gain = gains(has, self._labels, self._rows)
         best = int(gain.argmax()) if gain.max() >= -gain.min() - _EVEN else int(gain.argmin())
         return abs(float(gain[best])), best
 
     def _copied(self, column: CodedColumn, table: CrossTable) -> Leak | None:
-        """A value of its own for each class."""
+        """Detect a distinct value for each class."""
         if column.different < 2 or (score := table.recall(table.voted())) < _NEARLY_ALL:
             return None
         own = {int(one): int(value) for one, value in table.owners(_NEARLY_ALL)}
@@ -136,20 +136,20 @@ class _Classes:
         return Leak(f"each class has a value of its own: {', '.join(pairs)}", score)
 
     def _one_value(self, column: CodedColumn, table: CrossTable) -> Leak | None:
-        """A value that stands exactly where one class is, such as 0."""
+        """Detect a value that occurs exactly where one class does, such as 0."""
         values = np.full(len(column.present), column.different)
         values[column.present] = column.numbers
         whole = table if column.present.all() else CrossTable.of(values, self._labels, len(self._rows))
         gain, value, of_class = whole.purest()
         if _score(gain) < _NEARLY_ALL:
             value = int(table.of_value.argmax())
-            gain, of_class = self._told_by(values == value)
+            gain, of_class = self._largest_gain(values == value)
         if _score(gain) < _NEARLY_ALL or value == column.different:
             return None
         return Leak(f"it is {column.shown(value)} {self._shares(values == value, of_class)}", _score(gain))
 
     def _decided(self, column: CodedColumn, table: CrossTable) -> Leak | None:
-        """Words that each stand for one class, several for the same class."""
+        """Detect words that each belong to one class, several to the same class."""
         if not column.is_text or not 2 < column.different <= _CATEGORIES:
             return None
         score = table.recall(table.voted())
@@ -157,7 +157,7 @@ class _Classes:
         return Leak("each of its values stands for one class", score, sure=few) if score >= _NEARLY_ALL else None
 
     def _named(self, column: CodedColumn) -> Leak | None:
-        """A text that says the class."""
+        """Detect a text that contains the class name."""
         names = [self._label.shown(number).strip("'\"") for number in range(min(len(self._rows), _MOST_CLASSES + 1))]
         texts = column.texts()
         if texts is None or len(names) > _MOST_CLASSES or column.different <= _CATEGORIES:
@@ -172,7 +172,7 @@ class _Classes:
         return Leak("its text names the class", score) if score >= _NEARLY_ALL else None
 
     def _in_items(self, column: CodedColumn) -> Leak | None:
-        """A value that stands in the lists of one class only, or a word of its texts; of long ones in some rows."""
+        """Detect a list value or word that occurs in one class only; in long texts in some rows."""
         if column.is_text and not column.is_list and column.different <= _CATEGORIES:
             return None
         if (times := int(column.values.nbytes) // _ITEM_BYTES) > 0:
@@ -192,7 +192,7 @@ class _Classes:
         return Leak(f"{items.shown(found)} is in it {self._shares(has, of_class)}", _score(gain), sure=sure)
 
     def _sorted(self, column: CodedColumn, table: CrossTable) -> Leak | None:
-        """Values that a few thresholds divide into the classes."""
+        """Detect values that a few thresholds divide into the classes."""
         score = table.recall(table.neighbored())
         if score < _SORTED or (column.is_text and column.different <= _CATEGORIES):
             return None
@@ -205,7 +205,7 @@ class _Classes:
         return Leak(words, score, sure=False) if len(self._labels) >= _ASKED_ROWS and not column.is_text else None
 
     def _partly_filled(self, column: CodedColumn) -> Leak | None:
-        """Cells that are filled in a part of one class, and in no other."""
+        """Detect cells that are filled in a part of one class, and in no other."""
         filled = np.bincount(self._labels[column.present], minlength=len(self._rows))
         one = int(filled.argmax())
         pure = filled[one] >= _NEARLY_ALL * filled.sum()
@@ -222,7 +222,7 @@ class _Classes:
 
 
 class _Quantity:
-    """Finds what gives a quantity away."""
+    """Finds columns that give a quantity away."""
 
     def __init__(self, label: CodedColumn) -> None:
         self._label = label
@@ -270,7 +270,7 @@ def _r_squared(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> 
 
 
 def _identifies(column: CodedColumn) -> bool:
-    """Whether each row has a value of its own that names the row: by the name, the order, or the density of the values.
+    """Return whether each row has its own value that identifies the row, by name, order, or density of the values.
 
     Random numbers of the same range would collide.
     """
@@ -292,5 +292,5 @@ def _identifies(column: CodedColumn) -> bool:
 
 
 def _score(gain: float) -> float:
-    """Balanced accuracy of a yes-or-no question from Youden's J."""
+    """Return the balanced accuracy of a yes-or-no question from Youden's J."""
     return (1 + gain) / 2

@@ -1,7 +1,7 @@
-"""Text columns that are numbers: which format they have, whether they are read as numbers by default, and the words.
+"""Detect text columns that hold numbers, their format, and whether they are read as numbers by default.
 
-A column is read as numbers where every cell agrees on one format, and nothing else could be meant. The other columns
-get advice: what the cells look like, and the options that read them.
+A column is read as numbers if every cell fits one format and no other meaning is plausible. Other columns get advice:
+the format of the cells, and the options that read them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FEW = 3  # cells that stand for a missing value
 
 
 class _Body(NamedTuple):
-    """A shape's number without its unit."""
+    """The number of a shape without its unit."""
 
     digits: str
     cells: int
@@ -55,17 +55,17 @@ class _Body(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """What the cells of a text column look like.
+    """The cells of a text column.
 
     Attributes:
-      name: of the column.
-      formats: the formats that fit; more than one where it cannot be known which is meant.
-      cells: cells that are not missing.
-      matching: cells that fit.
-      written: cells that Python cannot read as a number, but the format can; 0 where the numbers are plain.
-      example: one of those.
-      misfits: some cells that do not fit, each with its count.
-      safe: whether no pair of codes, such as 1,2, is written like this.
+      name: name of the column.
+      formats: formats that fit. Several if they are ambiguous.
+      cells: number of present cells.
+      matching: number of cells that fit.
+      written: number of cells that the format parses and Python does not. 0 for plain numbers.
+      example: one of those cells.
+      misfits: some cells that do not fit, with counts.
+      safe: whether the cells cannot be pairs of codes, such as 1,2.
     """
 
     name: str
@@ -83,12 +83,12 @@ class NumberColumn:
         return bool(self.written) and self.matching == self.cells and self.safe and len(self.formats) == 1
 
     def advice(self, source: Source, settings: Mapping[str, Any], *, may_miss: bool = True) -> str:
-        """What the cells look like, and how to read them; empty where they are read already.
+        """Return a description of the cells and how to read them, or "" if they are read already.
 
         Args:
-          source: kind of the files.
-          settings: options of the kind.
-          may_miss: whether a row may have no value in the column, as it may not in the label's.
+          source: format of the files.
+          settings: options of the format.
+          may_miss: whether a row may lack a value in the column. The label must not.
         """
         if self.settled:
             return ""
@@ -127,14 +127,14 @@ class NumberColumn:
 def number_columns(
     shapes: Mapping[str, CellShapes], source: Source, settings: Mapping[str, Any]
 ) -> dict[str, NumberColumn]:
-    """The text columns that are mostly numbers.
+    """Return the text columns that are mostly numbers.
 
-    A column that leaves open what its signs mean follows those that do not, if these agree.
+    An ambiguous column takes the format of the unambiguous ones, if they agree.
 
     Args:
-      shapes: of the text columns.
-      source: kind of the files.
-      settings: options of the kind.
+      shapes: shapes of the text columns.
+      source: format of the files.
+      settings: options of the format.
     """
     if source not in _SOURCES:
         return {}
@@ -148,12 +148,12 @@ def number_columns(
 
 
 def read_as(columns: Mapping[str, NumberColumn]) -> dict[str, str]:
-    """The option `numbers` that reads the columns that are settled."""
+    """Return the option `numbers` for the columns that are read as numbers."""
     return {name: str(one.formats[0]) for name, one in columns.items() if one.settled}
 
 
 def remark(columns: Mapping[str, NumberColumn], names: Sequence[str]) -> str:
-    """What is read as numbers by default, and how to keep the text; empty where nothing is."""
+    """Describe the columns that are read as numbers by default, and how to keep the text, or ""."""
     if not names:
         return ""
     told = [f"{name} ({columns[name].cells:,} cells such as {columns[name].example!r})" for name in names[:_SHOWN]]
@@ -163,7 +163,7 @@ def remark(columns: Mapping[str, NumberColumn], names: Sequence[str]) -> str:
 
 
 def _look(name: str, of: CellShapes) -> NumberColumn | None:
-    """The formats that most cells of a column have."""
+    """Return the formats of most cells of a column."""
     by_unit: dict[tuple[str, str], list[_Body]] = {}
     for shape, (count, example) in of.shapes.items():
         if (found := _SHAPE.fullmatch(shape)) and _is_unit(found["before"].strip(), found["after"]):
@@ -195,7 +195,7 @@ def _look(name: str, of: CellShapes) -> NumberColumn | None:
 
 
 def _is_unit(before: str, after: str) -> bool:
-    """Whether that is what stands around a number, and not a part of a code or a sentence."""
+    """Return whether the text around a number is a unit, not a part of a code or a sentence."""
     behind = after.strip()
     if before and (behind or not _BEFORE.fullmatch(before)):
         return False
@@ -203,7 +203,7 @@ def _is_unit(before: str, after: str) -> bool:
 
 
 def _fits(bodies: list[_Body], thousands: str, decimal: str) -> list[_Body]:
-    """The bodies that are numbers with these signs; none where a sign that tells formats apart occurs in no body."""
+    """Return the bodies that are numbers with these separators. Empty if no body has a distinguishing separator."""
     group, point = re.escape(thousands), re.escape(decimal)
     whole = rf"(?:9{{1,3}}(?:{group}999)+|0|9{{1,4}})" if thousands else r"(?:0|9{1,4})"
     pattern = re.compile(rf"{whole}(?:{point}9+)?|{point}9+")
@@ -214,7 +214,7 @@ def _fits(bodies: list[_Body], thousands: str, decimal: str) -> list[_Body]:
 
 
 def _is_code(form: NumberFormat, bodies: list[_Body]) -> bool:
-    """Phone numbers and addresses of computers have groups of digits, too, several and always as many."""
+    """Return whether the groups of digits may be phone numbers or network addresses, with a constant group count."""
     if form.thousands not in (" ", ".") or form.before or form.after or any("," in body.digits for body in bodies):
         return False
     groups = {body.digits.count(form.thousands) for body in bodies}
@@ -222,22 +222,22 @@ def _is_code(form: NumberFormat, bodies: list[_Body]) -> bool:
 
 
 def _shows(column: NumberColumn) -> bool:
-    """Whether the format shows which sign is the decimal one."""
+    """Return whether the format determines the decimal separator."""
     [form] = column.formats
     return bool(form.thousands) or (form.decimal == "," and not _is_pair(column))
 
 
 def _is_pair(column: NumberColumn) -> bool:
-    """Whether all cells are like `1,2`, which may be two codes."""
+    """Return whether all cells look like `1,2`, which may be two codes."""
     return re.fullmatch(r"\d,\d", column.example) is not None
 
 
 def _settle(column: NumberColumn, decimal: str | None, commas: bool) -> NumberColumn:
-    """The column with the format that the others, its unit or the delimiter speak for.
+    """Return the column with the format that other columns, its unit or the delimiter suggest.
 
     Args:
-      decimal: the decimal sign of the columns that show it.
-      commas: whether a comma, not a decimal comma, is common in such files.
+      decimal: decimal separator of the unambiguous columns.
+      commas: whether commas other than decimal ones are common in such files.
     """
     formats = column.formats
     if len(formats) == 1:

@@ -1,6 +1,6 @@
-"""From a project to a `PipelineConfig`: looks at the data and decides everything that the file leaves to it.
+"""Resolve a project to a `PipelineConfig`: survey the data and decide everything that the file leaves open.
 
-Whatever can be found wrong is found here, before anything is started.
+Errors are found here, before anything is started.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _AS_GIVEN = {f.name for f in dataclasses.fields(PipelineConfig)} & {
 
 @dataclass(frozen=True)
 class Overrides:
-    """What the command line may say on top of the file; None leaves the file's own."""
+    """Options of the command line that override the file. None keeps the value of the file."""
 
     data: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
@@ -86,10 +86,10 @@ class Overrides:
 
 
 def resolve(project: Project, overrides: Overrides | None = None) -> PipelineConfig:
-    """Decides everything that the file leaves to the data.
+    """Decide everything that the file leaves open.
 
     Raises:
-      InfeedError: the data, an option or a named function is wrong. Nothing has been started by then.
+      InfeedError: the data, an option or a named function is invalid. Nothing has been started.
     """
     given, settings = overrides or Overrides(), project.settings
     check_strategy(given.strategy or settings.train.get("strategy", "auto"))
@@ -115,7 +115,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features))
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
-    said = _said_of_training(settings.train, given)
+    said = _training_options(settings.train, given)
     shares = shares_of(survey, asked, ingest)
     ingest = stratified(survey, label, shares, ingest)
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
@@ -151,13 +151,13 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
 
 
 def _name_and_root(project: Project, given: Overrides) -> tuple[str, str]:
-    """Each data set gets a pipeline of its own: a model of other data is nothing to compare with."""
+    """Give each data set its own pipeline, because models of different data cannot be compared."""
     name = f"{project.name}-{Path(os.path.realpath(given.data)).stem}" if given.data else project.name
     return name, _absolute(given.root or project.settings.root or os.path.join("runs", name))
 
 
 def _label(project: Project, given: Overrides) -> str | None:
-    """The label of a template is a column of its own data, and says nothing of a user's."""
+    """Return the given label. The label of a template applies only to the template's own data."""
     is_own = not project.package or given.data in (None, project.settings.data)
     own = project.settings.label if is_own else None
     return given.label or (own if own is None or isinstance(own, str) else ",".join(own))
@@ -170,12 +170,12 @@ def _data(data: str, root: str) -> str:
 
 
 def _absolute(path: str) -> str:
-    """gs://bucket/folder is absolute as it stands."""
+    """Return an absolute path. gs://bucket/folder is absolute."""
     return path if "://" in path else os.path.abspath(path)
 
 
 def _source_options(project: Project, given: Overrides, source: Source) -> dict[str, Any]:
-    """Those of the file are for its own format, whatever else is given as data."""
+    """Return the options of the file, which apply only to the format of its own data."""
     settings, options = project.settings, dict(given.source_options)
     if source == settings.source:
         delimiter = {"delimiter": settings.delimiter} if settings.delimiter else {}
@@ -193,15 +193,15 @@ def _source_options(project: Project, given: Overrides, source: Source) -> dict[
 
 
 def _with_numbers(source_options: Mapping[str, Any], survey: Survey) -> dict[str, Any]:
-    """The options of the source, and the formats of the columns that the survey reads as numbers."""
+    """Add the number formats of the survey to the source options."""
     numbers = {**source_options.get("numbers", {}), **survey.numbers} if isinstance(survey, TableSurvey) else {}
     return {**source_options, **({"numbers": numbers} if numbers else {})}
 
 
 def _fractions(survey: TableSurvey, features: Sequence[Feature]) -> tuple[str, ...]:
-    """Columns of whole numbers that are learned from as quantities: the model then answers for 0.5 as well.
+    """Return integer columns that are features as quantities, so that the model also accepts 0.5.
 
-    A whole number beyond 2^24 has no float32, so its column stays as it is.
+    A column with integers beyond 2^24 is unchanged, because float32 cannot represent them.
     """
     takers = {column.name: [one for one in features if column.name in one.inputs] for column in survey.columns}
     whole = [one for one in survey.columns if one.type == "int" and one.statistics and _fits_float(one.statistics)]
@@ -277,7 +277,7 @@ def _features(project: Project, survey: Survey, label: str, data: str) -> tuple[
 
 
 def _check_features(features: Sequence[Feature], survey: Survey, data: str) -> None:
-    """Whatever Transform would find wrong with them after all rows are ingested, as far as the survey knows it."""
+    """Check features against the survey, so that Transform does not fail after ingesting all rows."""
     types = _types(survey)
     check_features(features, types)
     _check_values(features, survey, data)
@@ -289,9 +289,10 @@ def _check_features(features: Sequence[Feature], survey: Survey, data: str) -> N
 
 
 def _preprocessing_fn(project: Project) -> str | None:
-    """
+    """Return the preprocessing function.
+
     Raises:
-      InfeedError: there is no such file, module or function.
+      InfeedError: the file, module or function does not exist.
     """
     text = project.settings.preprocessing_fn
     if text is None:
@@ -302,7 +303,7 @@ def _preprocessing_fn(project: Project) -> str | None:
 
 
 def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *, own: bool) -> None:
-    """A declared label numbers the classes as the survey does; how a function of the user's does nobody knows."""
+    """Check that a declared label numbers the classes like the survey. A user's function is unknown."""
     if any(isinstance(feature, Label) and feature.column == label for feature in features):
         return
     add = f"add {{kind: label, column: {label}}}, which is Label({label!r}), to the features"
@@ -317,7 +318,7 @@ def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *,
 
 
 def _types(survey: Survey) -> Mapping[str, str]:
-    """Column -> what it becomes in a tf.Example."""
+    """Return the type of each column in a tf.Example."""
     if isinstance(survey, TableSurvey):
         return {column.name: column.type for column in (*survey.columns, survey.label)}
     return {name: IMAGE_COLUMNS[name] for name in survey.written}
@@ -328,7 +329,7 @@ def _columns(survey: Survey) -> Mapping[str, ColumnSurvey]:
 
 
 def _check_found(features: Sequence[Feature], survey: Survey) -> None:
-    """A vocabulary, say, that is empty of all rows is so of those that are trained on."""
+    """Check features that may be impossible, such as a vocabulary that is empty over all rows."""
     columns = _columns(survey)
     for feature in features:
         column = columns.get(feature.column)
@@ -339,7 +340,7 @@ def _check_found(features: Sequence[Feature], survey: Survey) -> None:
 
 
 def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> None:
-    """A feature of one value a row takes no lists, and of an empty column nothing reaches Transform."""
+    """Check that features of one value a row get no lists, and that no column is empty."""
     columns = _columns(survey)
     for feature in features:
         column = columns.get(feature.column)
@@ -355,12 +356,12 @@ def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> Non
 
 
 def _most_values(column: ColumnSurvey) -> int:
-    """Of one row; lists of one value at most are single values to a tf.Example."""
+    """Return the largest number of values of a row. A tf.Example does not distinguish lists of one value."""
     return int(column.statistics.lengths.maximum) if column.statistics else 2
 
 
-def _said_of_training(train: Mapping[str, Any], given: Overrides) -> dict[str, Any]:
-    """The options of training and of its feed as the file gives them, those of the command line over them."""
+def _training_options(train: Mapping[str, Any], given: Overrides) -> dict[str, Any]:
+    """Merge the training and feed options of the file and of the command line, which takes precedence."""
     known = [f.name for options in (TrainOptions, FeedOptions) for f in dataclasses.fields(options)]
     schema.check_known(train, known, "train")
     named = {name: getattr(given, name) for name in ("epochs", "batch_size", "strategy")}
@@ -405,5 +406,5 @@ def _train_options(
 
 
 def _read_part(kind: type[Part], given: Any, where: str) -> Part | None:
-    """An option of training that stands beside `train` in the file."""
+    """Read a training option that is beside `train` in the file."""
     return None if given is None else schema.read(kind, given, where)

@@ -95,7 +95,7 @@ class Sampler:
 
 
 def merge(parts: Sequence[Sample], rows: int = ROWS) -> Sample:
-    """A sample of the rows of all parts, of at most `rows` rows. Parts with rows have the same columns."""
+    """Merge samples into one of at most `rows` rows. Parts with rows must have the same columns."""
     threshold = min((part.threshold for part in parts), default=1.0)
     thinned = [part.below(threshold) for part in [part for part in parts if len(part)] or parts[:1]]
     if not thinned:

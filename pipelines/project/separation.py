@@ -1,7 +1,7 @@
-"""How well the values of one column tell classes apart: small models of a single column, each row judged by the others.
+"""Measure how well the values of one column separate classes, with leave-one-out prediction.
 
-A model is a table of counts: rows by value and class. A row's prediction never counts the row itself, so that a column
-whose values occur once each predicts nothing by them.
+A model is a table of counts of rows by value and class. A prediction never counts its own row, so a column of distinct
+values predicts nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DENSE = 8  # places a row: so many are counted faster than sorted
 
 @dataclass(frozen=True, eq=False)
 class CrossTable:
-    """Rows by value and class: one entry for each pair that occurs, sorted by value.
+    """Counts of rows by value and class, one entry for each pair that occurs, sorted by value.
 
     Attributes:
-      values, classes: int64 [pairs], the numbers of the value and of the class.
-      rows: int64 [pairs], how many rows have both.
-      of_value: int64 [different values], rows of each value.
+      values, classes: int64 [pairs], indices of the value and of the class.
+      rows: int64 [pairs], rows of the pair.
+      of_value: int64 [distinct values], rows of each value.
       of_class: int64 [classes], rows of each class.
     """
 
@@ -40,12 +40,12 @@ class CrossTable:
 
     @classmethod
     def of(cls, values: Ints, labels: Ints, classes: int) -> CrossTable:
-        """Of the number of the value, from 0 without gaps, and of the class of each row."""
+        """Count rows from the index of the value, from 0 without gaps, and of the class."""
         return cls.within(values, labels, np.bincount(labels, minlength=classes))
 
     @classmethod
     def within(cls, values: Ints, labels: Ints, of_class: Ints) -> CrossTable:
-        """The same where a row may have several values, or none: `of_class` counts all rows of each class."""
+        """Count rows that may have several values or none. `of_class` counts all rows of each class."""
         classes, found = len(of_class), values * len(of_class) + labels
         if len(found) and int(found.max()) <= _DENSE * len(found):
             counted = np.bincount(found)
@@ -57,13 +57,13 @@ class CrossTable:
 
     @property
     def weights(self) -> Floats:
-        """Rows of each pair as a share of their class: rare classes count as much as common ones."""
+        """Return the rows of each pair as a share of their class, so that classes have equal weight."""
         return self.rows / self.of_class[self.classes]
 
     def purest(self) -> tuple[float, int, int]:
-        """The gain, the value and the class of the pair with the largest `gains` of "the value is v if the class is c".
+        """Return gain, value and class of the pair with the largest `gains` for "the value is v if the class is c".
 
-        A value that no row of the class has makes no pair: see `gains` for a value that all other classes have.
+        A value that no row of the class has is not a pair: see `gains` for a value that all other classes have.
         """
         others, outside = self.of_value[self.values] - self.rows, self.of_class.sum() - self.of_class
         gain = self.weights - others / np.maximum(outside, 1)[self.classes]
@@ -72,20 +72,20 @@ class CrossTable:
         return (float(gain[best]), int(self.values[best]), int(self.classes[best])) if len(gain) else (0.0, 0, 0)
 
     def owners(self, share: float) -> list[tuple[int, int]]:
-        """(class, value) where the value has at least this share of the class."""
+        """Return (class, value) pairs in which the value covers at least this share of the class."""
         mine = self.weights >= share
         return list(zip(self.classes[mine].tolist(), self.values[mine].tolist(), strict=True))
 
     def voted(self) -> Bools:
-        """Of each pair, whether the other rows of the value predict the class."""
+        """Return for each pair whether the other rows of the value predict the class."""
         best, is_best, second = self._ruling
         of_others = np.where(is_best, second[self.values], best[self.values])
         return (self.rows - 1) / self.of_class[self.classes] > of_others
 
     def neighbored(self) -> Bools:
-        """The same for values in order; rows whose value is rare are judged by the values before and behind it, too.
+        """Return for each pair whether the class is predicted; rare values also use the previous and the next value.
 
-        The class of one of the two is enough, so that the row at either side of a boundary is right.
+        One matching neighbor suffices, so that rows on both sides of a boundary are right.
         """
         ruling = self.ruling()
         before, behind = np.append(-1, ruling[:-1])[self.values], np.append(ruling[1:], -1)[self.values]
@@ -94,12 +94,12 @@ class CrossTable:
         return found
 
     def ruling(self) -> Ints:
-        """The class of each value: the one that most of it belongs to, each class weighted alike."""
+        """Return the most likely class of each value, with classes weighted equally."""
         return self.classes[self._ruling[1]]
 
     @cached_property
     def _ruling(self) -> tuple[Floats, Bools, Floats]:
-        """The largest weight of each value, the pairs that have it, one of each value, and the second largest."""
+        """Return the largest weight of each value, one pair that has it, and the second largest weight."""
         starts = np.flatnonzero(np.diff(self.values, prepend=-1))
         weights = self.weights
         best = np.maximum.reduceat(weights, starts)
@@ -109,7 +109,7 @@ class CrossTable:
         return best, is_best, np.maximum.reduceat(np.where(is_best, 0.0, weights), starts)
 
     def recall(self, right: Bools) -> float:
-        """The mean over the classes of the share of rows that are right; over classes of enough rows."""
+        """Return the mean recall over classes with enough rows."""
         large = self.of_class >= LEAST_ROWS
         if np.count_nonzero(large) < 2:
             return 0.0
@@ -118,7 +118,7 @@ class CrossTable:
 
 
 def gains(has: Bools, labels: Ints, of_class: Ints) -> Floats:
-    """Youden's J of each class: the share of its rows that have something, less the share of all other rows."""
+    """Return Youden's J of each class: the share of its rows with a property less that of all other rows."""
     own = np.bincount(labels[has], minlength=len(of_class))
     gain = own / np.maximum(of_class, 1) - (own.sum() - own) / np.maximum(of_class.sum() - of_class, 1)
     return np.where(_judged(of_class), gain, 0.0)
@@ -129,9 +129,9 @@ def _judged(of_class: Ints) -> Bools:
 
 
 def smooth(values: Ints, quantity: Floats) -> float:
-    """R squared of a quantity by its neighbors in the order of the values, each row by the others.
+    """Return the leave-one-out R squared of a quantity predicted from its neighbors in the order of the values.
 
-    Rows of one value are judged by their mean; a value that occurs once by the mean of its two neighbors.
+    Rows of one value are predicted by their mean, and a value that occurs once by the mean of its two neighbors.
     """
     rows = np.bincount(values)
     sums = np.bincount(values, weights=quantity)

@@ -1,7 +1,7 @@
-"""What lies where `data` points: the kind of input, the rows of a table, the layout of pictures, data to begin with.
+"""Find and open the data that `data` points to: its format, the rows of a table, the layout of images, bundled data.
 
-Tables of any kind are read here as their ExampleGen reads them. Pictures lie in folders, one a class, or one a split
-with those inside; an error says what to do where they do not.
+Tables are read as their ExampleGen reads them. Images are in class folders, or in split folders that contain them. An
+error explains how to arrange them.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _WORDS_OF_A_SENTENCE = range(5, 61)
 
 
 def source_of(data: str, source: Source) -> Source:
-    """The kind of input that the names of the files of `data` show; `source` where they show none.
+    """Return the format that the file names of `data` show, or `source` if they show none.
 
     Raises:
-      InfeedError: pictures where a table is meant or the other way round, several formats, or one that is not read.
+      InfeedError: there are images instead of a table or vice versa, several formats, or an unsupported format.
     """
     if not (is_pattern(data) or files.exists(data)):
         return source
@@ -90,7 +90,7 @@ def _kind_of_table(data: str, source: Source) -> Source:
 
 
 def is_picture(path: str) -> bool:
-    """Whether a file's name is that of a picture, one that is not read here among them."""
+    """Return whether a file name is that of an image, including unsupported formats."""
     return path.lower().endswith((*FORMATS["images"].suffixes, *PICTURES))
 
 
@@ -102,17 +102,17 @@ def open_table(
     *,
     sampled: bool = False,
 ) -> OpenedSource:
-    """A file, or all files of a folder.
+    """Open a file, or all files of a folder.
 
     Args:
-      path: a local one, or gs://...
-      source: kind of the files.
-      settings: options of the kind, such as the delimiter of a CSV.
-      options: what is done with bad rows.
-      sampled: as in `formats.open_source`.
+      path: local path, or gs://...
+      source: format of the files.
+      settings: options of the format, such as the delimiter of a CSV.
+      options: handling of bad rows.
+      sampled: see `formats.open_source`.
 
     Raises:
-      InfeedError: no file, or one that is not of that kind.
+      InfeedError: there is no file, or a file has another format.
     """
     _check_there(path, source)
     return open_source(path, source, options or IngestOptions(), settings, "--set", sampled=sampled)
@@ -130,10 +130,10 @@ def open_data(config: PipelineConfig, *, sampled: bool = False) -> OpenedSource:
 
 
 def files_of_table(path: str, source: Source) -> list[files.FileStat]:
-    """The files that `open_table` reads, sorted by path.
+    """Return the files that `open_table` reads, sorted by path.
 
     Raises:
-      InfeedError: no file.
+      InfeedError: there is no file.
     """
     _check_there(path, source)
     return find_files(path, source)
@@ -150,14 +150,14 @@ def _check_there(path: str, source: Source) -> None:
 
 
 def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
-    """The pictures of a folder, or named by a CSV.
+    """Find the images of a folder or of a CSV.
 
     Args:
-      root: the folder, or the CSV.
-      options: what becomes of rows of a CSV that name no picture or no label.
+      root: folder or CSV.
+      options: handling of CSV rows without an image or label.
 
     Raises:
-      InfeedError: no pictures, pictures without classes or too deep, or whatever `find_images` finds wrong.
+      InfeedError: there are no images, images are not in class folders or are too deep, or see `find_images`.
     """
     if files.exists(root) and not files.is_folder(root):
         if is_picture(root):
@@ -177,7 +177,7 @@ def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
 
 
 def _listed(root: str, options: IngestOptions) -> Layout:
-    """Pictures in class folders, or named by a CSV, whose bad rows are all known before one is an error."""
+    """Find images in class folders or in a CSV, and collect all bad rows before raising an error."""
     index = find_images(root, BadRows("reject", sys.maxsize), allow_outside=options.allow_outside)
     unlabeled = [row for row in index.bad_rows if row.column == "label"]
     if unlabeled and options.on_bad_row == "fail":
@@ -194,7 +194,7 @@ def _listed(root: str, options: IngestOptions) -> Layout:
 
 
 def set_aside(rows: int) -> str:
-    """What to do about rows without a label."""
+    """Return the remedy for rows without a label."""
     limit = f" --bad-row-limit {rows}" if rows > IngestOptions().bad_row_limit else ""
     return (
         f"leave them out: --on-bad-row reject{limit} (in a config ingest: {{on_bad_row: reject}}) sets them aside in "
@@ -203,7 +203,7 @@ def set_aside(rows: int) -> str:
 
 
 def _split_folders(root: str) -> dict[str, str]:
-    """Split -> its folder, which has class folders in it; none if the folders are classes themselves."""
+    """Map splits to folders that contain class folders. Empty if the folders are classes."""
     known = {name for names in NAMES.values() for name in names}
     flat = {files.relative(file.path, root).partition("/")[0].lower() for file in files.glob(root, CLASS_FOLDERS)}
     if flat - known or default_pattern(root).endswith(".csv"):
@@ -235,7 +235,7 @@ def _check_depth(root: str) -> None:
 
 
 def write_digits(folder: Path) -> None:
-    """1,797 scanned digits of 8 x 8 gray pixels as PNG files, one folder a class: `7/0042.png`."""
+    """Write 1,797 scanned digits of 8 x 8 gray pixels as PNG files, one folder a class: `7/0042.png`."""
     from PIL import Image
     from sklearn.datasets import load_digits
 
@@ -247,7 +247,7 @@ def write_digits(folder: Path) -> None:
 
 
 def write_breast_cancer(path: Path) -> None:
-    """569 tumours with 30 measurements and a `diagnosis`, as CSV; some measurements are left empty."""
+    """Write 569 tumors with 30 measurements and a `diagnosis` as CSV. Some measurements are empty."""
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer()
@@ -261,9 +261,10 @@ def write_breast_cancer(path: Path) -> None:
 
 
 def write_scipy_sentences(path: Path) -> None:
-    """Some 3,500 sentences of SciPy's documentation (BSD-3-Clause), and the `part` of it that each is about, as CSV.
+    """Write about 3,500 sentences of SciPy's documentation (BSD-3-Clause), labeled by `part`, as CSV.
 
-    They are those of the docstrings, up to the first heading, each once; the installed sources are read, not imported.
+    They are the distinct sentences of docstrings up to the first heading. The installed sources are parsed, not
+    imported.
     """
     (scipy,) = importlib.import_module("scipy").__path__
     found: dict[str, str] = {}
@@ -296,7 +297,7 @@ BUNDLED: Mapping[str, tuple[str, Callable[[Path], None]]] = {
 
 
 def materialise(name: str, folder: Path) -> Path:
-    """Writes the bundled data set below `folder` unless it is there, and returns where; `name` is one of `BUNDLED`."""
+    """Write the bundled data set `name`, one of `BUNDLED`, below `folder` if missing, and return its path."""
     file, write = BUNDLED[name]
     target, unfinished = folder / file, folder / f"{file}.{os.getpid()}.tmp"
     if not target.exists():

@@ -1,4 +1,4 @@
-"""Which rows train, which decide when training stops, and which are scored once, at the end."""
+"""Choose which rows train, which stop training, and which are scored once at the end."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _DOES = {
 
 
 def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> dict[str, int]:
-    """The shares that the rows are divided by, as they are asked for or as they fit the rows.
+    """Return the shares of the splits, as requested or as they fit the number of rows.
 
     Args:
-      survey: of the data.
-      asked: what the config and the command line say.
-      options: of ingest, as they follow from it.
+      survey: survey of the data.
+      asked: shares in the config and on the command line.
+      options: options of ingest.
 
     Raises:
-      InfeedError: splits that a run cannot use, or a rule that does not go with them.
+      InfeedError: the splits are not usable, or a rule does not fit them.
     """
     rule, patterns = options.split_by, survey.patterns
     if asked.shares is not None:
@@ -72,7 +72,7 @@ def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> 
 
 
 def _named_in(survey: Survey, column: str) -> dict[str, int]:
-    """The rows of each split that a column names, those of a run first; none if its values are not known."""
+    """Count the rows of each split that a column names, the splits of a run first. Empty if unknown."""
     columns = survey.columns if isinstance(survey, TableSurvey) else ()
     found = next((one.statistics for one in columns if one.name == column), None)
     if not found or not found.counts.exact:
@@ -108,14 +108,14 @@ def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: S
 
 
 def choose_shares(rows: int, patterns: Collection[str]) -> dict[str, int]:
-    """The shares that divide rows into all splits that have no files of their own.
+    """Choose shares for all splits without their own files.
 
     Args:
-      rows: rows that are divided.
-      patterns: splits that have files of their own.
+      rows: number of rows to divide.
+      patterns: splits with their own files.
 
     Returns:
-      Split -> share, train among them; empty if every split has files of its own.
+      Split -> share, including train. Empty if every split has its own files.
     """
     wanted = dict(zip(SPLITS, _shares(rows), strict=True))
     if set(patterns) >= set(SPLITS):
@@ -133,7 +133,7 @@ def _shares(rows: int) -> tuple[int, int, int]:
 
 
 def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: IngestOptions) -> IngestOptions:
-    """The options, with splits that have their share of every class if the hash might leave a class out of one."""
+    """Stratify the splits if hashing might leave a split without a class."""
     if options.split_by or options.shuffle_seed is None or not shares or not survey.classes:
         return options
     seen = min(survey.class_rows) * min(shares.values()) / sum(shares.values())
@@ -143,17 +143,17 @@ def stratified(survey: Survey, label: str, shares: Mapping[str, int], options: I
 
 
 def trained_on(survey: Survey, shares: Mapping[str, int]) -> int:
-    """About how many rows are trained on."""
+    """Estimate the number of training rows."""
     return round(survey.undivided * shares[TRAIN] / sum(shares.values())) if shares else survey.undivided
 
 
 def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOptions) -> Note:
-    """What each split is made of, and what for.
+    """Describe the content and the purpose of each split.
 
     Args:
-      survey: of the data.
-      shares: split -> share of the rows that are divided.
-      options: how rows go to splits.
+      survey: survey of the data.
+      shares: split -> share of the divided rows.
+      options: rule that assigns rows to splits.
     """
     patterns = survey.patterns
     names = [name for name in SPLITS if name in {*patterns, *shares}]
@@ -171,7 +171,7 @@ def splits_note(survey: Survey, shares: Mapping[str, int], options: IngestOption
 
 
 def _made_of(name: str, patterns: Mapping[str, str], shares: Mapping[str, int], options: IngestOptions) -> str:
-    """` (80%)`, ` (20% of train/)` or ` (test/)`; nothing if no share says how many rows the split has."""
+    """Return ` (80%)`, ` (20% of train/)` or ` (test/)`, or "" if the shares do not determine the rows."""
     if name not in shares:
         return f" ({_place(patterns[name])})"
     if isinstance(options.split_by, ByTime | ByName):
@@ -189,6 +189,6 @@ def _by(rule: SplitBy) -> str:
 
 
 def _place(pattern: str) -> str:
-    """The folder, or the file."""
+    """Return the folder or the file of a pattern."""
     folder, slash, _ = pattern.partition("/")
     return folder + slash

@@ -1,4 +1,4 @@
-"""What people read about rows that stand in train and in the splits that score, and the error of a strict run."""
+"""Notes and errors about rows that occur in train and in a scoring split."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MANY_COPIES = 0.05  # of the rows, where all of them fall into one split
 
 
 def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) -> Iterator[tuple[str, str]]:
-    """(about what, in words) of groups of rows and of repeated rows that the splits divide.
+    """Yield notes (topic, text) about groups of rows and repeated rows that the splits divide.
 
     Args:
-      survey: what was found in the data.
-      rule: how rows go to splits; None for the hash of the whole row.
-      keep: the columns whose values are the same at prediction time.
+      survey: survey of the data.
+      rule: rule that assigns rows to splits. None for the hash of the whole row.
+      keep: columns whose values are the same at prediction time.
     """
     if isinstance(survey, TableSurvey):
         yield from (("groups", f"{_torn(group)}; {_remedy(group)}") for group in _groups(survey, rule, keep))
@@ -31,9 +31,10 @@ def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) ->
 
 
 def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], data: str) -> None:
-    """
+    """Check that the splits do not divide groups of rows.
+
     Raises:
-      InfeedError: groups of rows are divided, or rows of train stand in files of another split.
+      InfeedError: groups of rows are divided, or rows of train occur in files of another split.
     """
     if not isinstance(survey, TableSurvey):
         if survey.patterns and survey.repeats.divided:
@@ -65,7 +66,7 @@ def _such_as(survey: ImageSurvey) -> str:
 
 
 def _groups(survey: TableSurvey, rule: SplitBy | None, keep: Collection[str]) -> list[Group]:
-    """Those that the splits divide. Times and names divide rows on purpose."""
+    """Return the groups that the splits divide. Times and names divide rows on purpose."""
     if isinstance(rule, ByColumns | ByTime | ByName):
         return []
     return [group for group in survey.groups if group.column not in keep and group.shared != 0][:_SHOWN]

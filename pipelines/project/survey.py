@@ -1,7 +1,8 @@
-"""Looks the user's data over before anything starts: what is there, what can be learned from it, what is wrong with it.
+"""Survey the user's data before anything starts: its content, possible features, and problems.
 
-One bounded pass that needs neither TFX nor TensorFlow; files that have not changed since an earlier survey are not read
-again, if they are large. The templates decide on features and model from what it finds.
+The survey is one bounded pass without TFX and TensorFlow. Large files that are unchanged since an earlier survey are
+not
+read again. The templates choose features and model from its result.
 """
 
 from __future__ import annotations
@@ -59,21 +60,22 @@ def survey_table(
     keep: Collection[str] = (),
     withhold: bool = True,
 ) -> TableSurvey:
-    """Reads a table once.
+    """Survey a table in one pass.
 
     Args:
       path: file or folder of files.
-      label: the column to learn; None where nobody has named one yet.
-      task: what the label is; None tells it from the values: text and up to 20 different integers are classes.
-      source: kind of the files.
-      settings: options of the kind, such as the delimiter of a CSV.
-      options: what becomes of bad rows.
-      keep: columns that are learned from even if they give the label away.
-      withhold: propose no feature of other columns that surely give the label away.
+      label: label column. None if not chosen yet.
+      task: task of the label. None infers it: text and up to 20 distinct integers are classes.
+      source: format of the files.
+      settings: options of the format, such as the delimiter of a CSV.
+      options: handling of bad rows.
+      keep: columns to keep even if they give the label away.
+      withhold: whether to propose no feature of other columns that certainly give the label away.
 
     Raises:
-      InfeedError: no file, no rows, no such column, rows without a label, or a label that has one value only.
-        A missing label is a `LabelNeededError` with the columns that could be it.
+      InfeedError: there is no file, no row or no such column, rows lack a label, or the label has only one value. A
+        missing
+        label is a `LabelNeededError` with the candidates.
     """
     by_name = find_split_files(path, source)
     bare = _without_label(path, label, source, settings, options, by_name) if label else [EVAL, TEST]
@@ -130,7 +132,7 @@ def survey_table(
 def _without_label(
     path: str, label: str, source: Source, settings: Mapping[str, Any], options: IngestOptions, by_name: SplitFiles
 ) -> list[str]:
-    """The splits beside train whose files do not have the label, or no value of it."""
+    """Return the splits besides train whose files lack the label or have no value of it."""
     if not by_name.patterns:
         return []
     settings = {**default_settings(path, source), **settings}
@@ -147,14 +149,14 @@ def _lacks(opened: OpenedSource, label: str) -> bool:
 
 
 def _with_label(options: IngestOptions, label: str | None) -> IngestOptions:
-    """Rows without a label are bad rows. If none is allowed, they are counted first: the error says how many."""
+    """Make rows without a label bad rows. If none is allowed, count them first for the error."""
     if label is None or options.on_bad_row == "fail":
         return options
     return replace(options, required=(*options.required, label))
 
 
 def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
-    """A column by which rows go to splits has other values in each split: nothing learned from it holds in another."""
+    """Return a column that divides the splits as useless, because its values differ between splits."""
     if isinstance(rule, ByName) and rule.column == column.name:
         return replace(column, features=(), useless="it names the split of each row", advice="")
     if isinstance(rule, ByColumns) and rule.columns == (column.name,):
@@ -163,7 +165,7 @@ def _divided_by(column: ColumnSurvey, rule: SplitBy | None) -> ColumnSurvey:
 
 
 def _numbers(written: Mapping[str, NumberColumn], label: ColumnStatistics, task: Task | None) -> dict[str, str]:
-    """The option `numbers` for what is read by default; a label of a few values, such as 10% and 20%, stays classes."""
+    """Return the default option `numbers`. A label of a few values, such as 10% and 20%, stays a class."""
     numbers = read_as(written)
     if task == "classification" or (task is None and label.counts.distinct <= MAX_INTEGER_CLASSES):
         numbers.pop(label.name, None)
@@ -173,7 +175,7 @@ def _numbers(written: Mapping[str, NumberColumn], label: ColumnStatistics, task:
 def _with_numbers(
     table: Table, numbers: dict[str, str], opened: Callable[[Mapping[str, Any]], Table], settings: Mapping[str, Any]
 ) -> tuple[Table, dict[str, str]]:
-    """The table with these numbers, unless rows that a filter leaves out, say, hold cells of another format."""
+    """Read the table with these numbers, unless filtered rows have cells of another format."""
     if not numbers:
         return table, {}
     read = opened({**settings, "numbers": {**settings.get("numbers", {}), **numbers}})
@@ -185,7 +187,7 @@ def _with_numbers(
 
 
 def _booleans(columns: Sequence[Column], label: str) -> tuple[str, ...]:
-    """The label, if it is boolean: its classes are called true and false, not 1 and 0."""
+    """Return the label if it is boolean, so that its classes are named true and false, not 1 and 0."""
     return tuple(column.name for column in columns if column.name == label and column.type == "bool")
 
 
@@ -204,14 +206,14 @@ def _check_kept(keep: Collection[str], names: Sequence[str], path: str) -> None:
 
 
 def _times(columns: Sequence[Column], surveyed: Mapping[str, ColumnSurvey]) -> set[str]:
-    """The columns of dates and timestamps, by their types or their texts."""
+    """Return the columns of dates and timestamps, by their types or texts."""
     typed = {column.name for column in columns if column.type.startswith(("date", "timestamp", "time"))}
     steps = {name: [step for one in column.features for step in one.steps] for name, column in surveyed.items()}
     return typed | {name for name, used in steps.items() if any(isinstance(step, DatePart) for step in used)}
 
 
 def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> dict[str, ColumnSurvey]:
-    """Nothing is learned from columns that surely give the label away, unless no other column is left."""
+    """Withhold columns that certainly give the label away, unless no other column is left."""
     leaking = {
         name: replace(column, features=(), useless=column.leak.reason)
         for name, column in surveyed.items()
@@ -222,15 +224,15 @@ def _withheld(surveyed: Mapping[str, ColumnSurvey], keep: Collection[str]) -> di
 
 
 def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = "stretch") -> ImageSurvey:
-    """Reads the header of every picture, and the whole file if damaged ones are set aside: their number is known then.
+    """Survey images by their headers, or by their whole files if damaged ones are rejected, to count them.
 
     Args:
-      path: folder of class folders, or a CSV that names pictures.
-      options: what becomes of files that are no pictures.
-      resize: how pictures of other sizes become the commonest one.
+      path: folder of class folders, or a CSV of images.
+      options: handling of invalid files.
+      resize: rule to resize images of other sizes.
 
     Raises:
-      InfeedError: no pictures, an empty class folder, a file that is not a picture, or a single class.
+      InfeedError: there are no images, a class folder is empty, a file is not an image, or there is a single class.
     """
     check_named(IMAGE_COLUMNS, options)
     layout = find_layout(path, options)
@@ -262,7 +264,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
 
 
 def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]:
-    """The pictures that pass the filter. A function may look at pixels, which nobody has read yet: all pass."""
+    """Return the images that pass the filter. A filter function may need pixels, so all images pass."""
     if options.filter is None or is_function(options.filter):
         return sized
     classes = sorted({image.text for image, _ in sized if image.text is not None})
@@ -282,10 +284,10 @@ def _filtered(sized: Sequence[Sized], options: IngestOptions) -> Sequence[Sized]
 
 
 def _sized(images: Sequence[FileRef], options: IngestOptions) -> list[Sized]:
-    """The pictures with their sizes, those left out that have none and may be.
+    """Return the images with their sizes, without rejected ones.
 
     Raises:
-      InfeedError: a picture that is refused, or all of them are rejected.
+      InfeedError: an image is invalid, or all are rejected.
     """
     bad_rows = BadRows(options.on_bad_row, options.bad_row_limit)
     small = folders.bounded(images, options.max_row_mb, bad_rows)
@@ -311,7 +313,7 @@ def _size_or_none(path: str, options: IngestOptions, bad_rows: BadRows) -> tuple
 
 
 def _size(path: str, most_mb: int) -> tuple[int, int, int]:
-    """Height, width and channels to decode to: gray pictures as gray, all others as RGB."""
+    """Return height, width and channels to decode to: gray images as gray, others as RGB."""
     with files.open_input(path) as file:
         height, width, channels = codec.upright_size(file, path)
     codec.check_size(height, width, channels, path, most_mb)
@@ -359,10 +361,10 @@ def _are_names(label: ColumnSurvey) -> bool:
 def _surveys(
     columns: Sequence[Column], found: Mapping[str, ColumnStatistics], label: str, advice: Mapping[str, str]
 ) -> dict[str, ColumnSurvey]:
-    """What there is in each column, and the features that each but the label calls for.
+    """Describe each column, and propose features for each except the label.
 
     Args:
-      advice: what to do with columns of numbers that are written as text, in place of what is proposed.
+      advice: advice for columns of numbers written as text, which replaces the proposal's.
     """
     proposals = infer_features({name: column.type for name, column in found.items()}, found, label)
     proposals = [one._replace(advice=advice.get(one.column) or one.advice) for one in proposals]

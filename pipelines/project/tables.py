@@ -1,9 +1,9 @@
-"""The columns of a table, their statistics and a sample of the rows, kept between one look and the next.
+"""The columns of a table, their statistics and a sample of the rows, cached between surveys.
 
-The cache in the user's home keeps all three for a large table. The key is the names, sizes and modification times of
-its files, as in TFX's cache. The next look reads only new files, unless a new file changes the type of a column.
+The cache in the user's home folder keeps all three for large tables, by the names, sizes and modification times of the
+files, as in TFX's cache. The next survey reads only new files, unless a new file changes the type of a column.
 
-A large text file is read once: its types come from a sample, and the pass that gathers the statistics checks them.
+A large text file is read once: types are inferred from a sample, and the pass that gathers statistics verifies them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _LEAST_SAMPLED = 8_192  # rows of a file
 
 @dataclass(frozen=True)
 class Column:
-    """One column as all files of a table together have it; `type` is Arrow's name."""
+    """A column over all files of a table. `type` is Arrow's name."""
 
     name: str
     type: str
@@ -70,7 +70,7 @@ class Column:
 
 @dataclass(frozen=True)
 class _Look:
-    """What a look at all files found: without one of them, columns might be of other types."""
+    """The result of surveying all files. Without one of the files, types might differ."""
 
     columns: tuple[Column, ...]
     files: tuple[files.FileStat, ...]
@@ -86,7 +86,7 @@ class _Shapes:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """What one pass over the rows of some files gives."""
+    """The result of one pass over the rows of some files."""
 
     statistics: TableStatistics = field(default_factory=TableStatistics)
     sample: Sample = field(default_factory=lambda: merge([]))
@@ -104,7 +104,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Numbered:
-    """A task, and its number among the tasks of its file."""
+    """A task, and its index among the tasks of its file."""
 
     task: Task
     number: int
@@ -112,12 +112,12 @@ class _Numbered:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What the task of a source found.
+    """The result of one task.
 
     Attributes:
       incomplete: rows without a value in a required column, by column.
-      findings: what the task found of the types, if the types of the source are those of a sample.
-      last_bad: the last bad row, its line counted from the first line of the task.
+      findings: findings about types, if they were inferred from a sample.
+      last_bad: last bad row, with its line counted from the start of the task.
     """
 
     found: _Found
@@ -131,7 +131,7 @@ class _ReadTask:
     """Reads a task of a source, in any process.
 
     Attributes:
-      rows: at most as many are sampled.
+      rows: maximum number of sampled rows.
     """
 
     source: OpenedSource
@@ -161,23 +161,23 @@ class _ReadTask:
 
 
 class Table:
-    """A table whose columns are known, and their statistics once they are asked for.
+    """A table. Columns are known after construction, and statistics are computed on demand.
 
     Args:
       path: file or folder of files.
-      source: kind of the files.
-      settings: options of the kind, such as the delimiter of a CSV.
-      options: which rows and columns are taken, and what becomes of bad rows.
-      patterns: split -> pattern of its files below `path`; empty for all files.
+      source: format of the files.
+      settings: options of the format, such as the delimiter of a CSV.
+      options: filter, columns, and handling of bad rows.
+      patterns: split -> pattern of its files below `path`. Empty for all files.
 
     Attributes:
-      columns: those that are taken, of all files together, in their order.
-      names: of all columns.
-      incomplete: rows set aside since they have no value in a required column, by column; known with the statistics.
-      left_out: columns of the files that have no place in an example, each with the reason.
+      columns: chosen columns of all files, in order.
+      names: names of all columns.
+      incomplete: rejected rows without a value in a required column, by column. Known with the statistics.
+      left_out: columns that an example cannot hold, with reasons.
 
     Raises:
-      InfeedError: no file, or files that are not of that kind.
+      InfeedError: there is no file, or a file has another format.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Table:
 
     @cached_property
     def _whole(self) -> OpenedSource:
-        """All files. If no earlier look is known, the types of large text files are those of a sample."""
+        """Open all files. Without a cached survey, types of large text files are inferred from a sample."""
         sampled = self._known is None
         if not self._patterns:
             return self._open(self._path, sampled=sampled)
@@ -235,19 +235,19 @@ class Table:
         return tuple(file for found in self._by_split.values() for file in found)
 
     def rows_of(self) -> dict[str, int]:
-        """About how many rows are in the files of each split, by their bytes."""
+        """Estimate the rows of each split from the bytes of its files."""
         size, rows = max(sum(file.size for file in self._files), 1), self._found.statistics.rows
         return {split: sum(file.size for file in found) * rows // size for split, found in self._by_split.items()}
 
     def sampled_splits(self) -> Ints | None:
-        """int64 [rows of the sample], the number of the split of each row; None unless there are several."""
+        """Return int64 [sampled rows], the split index of each row. None unless there are several splits."""
         if len(self._by_split) < 2:
             return None
         numbers = np.repeat(np.arange(len(self._by_split)), [len(found) for found in self._by_split.values()])
         return numbers[self.sample().files]
 
     def _open_added(self, look: _Look) -> dict[files.FileStat, OpenedSource] | None:
-        """The files that are new since then; None where something else is, or the columns may be."""
+        """Return the files that are new since then. None if other files or the columns may have changed."""
         if not set(look.files) <= set(self._files):
             return None
         try:
@@ -257,17 +257,17 @@ class Table:
         return added if all(_columns(one.schema) == look.columns for one in added.values()) else None
 
     def statistics(self) -> tuple[dict[str, ColumnStatistics], int]:
-        """Of every column, in their order, and how many rows are bad; one without a type is of missing texts."""
+        """Return the statistics of every column in order, and the number of bad rows."""
         found = self._found.statistics
         none = {column.name: ColumnStatistics.none(column.name, "bytes", found.rows) for column in self.columns}
         return {**none, **found.columns}, self._found.rejected
 
     def sample(self) -> Sample:
-        """Some of the rows, from all `files` by their place; without the columns that have no type."""
+        """Return a sample of the rows, by file index in `files`, without columns that have no type."""
         return self._found.sample
 
     def shapes(self) -> Mapping[str, CellShapes]:
-        """How the cells of each text column are written."""
+        """Return the shapes of the cells of each text column."""
         return self._found.shapes
 
     @cached_property
@@ -284,7 +284,7 @@ class Table:
         return found
 
     def _read_files(self) -> list[_Found]:
-        """What each file holds. The cache has no file with bad rows, so every look reports those again."""
+        """Read each file. Files with bad rows are not cached, so that every survey reports those rows."""
         found = {file: kept for file in self._files if (kept := self._kept([file]))}
         added = {file: source for file, source in (self._added or {}).items() if file not in found}
         for file, source in added.items():
@@ -296,10 +296,10 @@ class Table:
         return [found[file] for file in self._files]
 
     def _read_and_check(self, whole: OpenedSource) -> list[_Found]:
-        """What each file holds, if the types of `whole` are those of all rows.
+        """Read each file, assuming the types of `whole`.
 
         Raises:
-          OtherKindsError: a sample misled.
+          OtherKindsError: the types of the sample were wrong.
         """
         self._whole = whole
         self._set_columns(_columns(whole.schema), whole.left_out)
@@ -313,7 +313,7 @@ class Table:
         return [found[file] for file in self._files]
 
     def _read(self, source: OpenedSource, of: Sequence[files.FileStat], rejected: int) -> dict[files.FileStat, _Found]:
-        """What some files hold, read on as many processes as pay.
+        """Read some files on a suitable number of processes.
 
         Args:
           rejected: bad rows of other files, which count toward the limit.
@@ -389,7 +389,7 @@ class Table:
 
 
 def check_named(names: Collection[str], options: IngestOptions) -> None:
-    """Raises InfeedError where the options name a column that the table does not have."""
+    """Raise InfeedError if the options name a column that the table lacks."""
     rule = options.split_by
     by = rule.columns if isinstance(rule, ByColumns) else (rule.column,) if rule else ()
     asked = {
@@ -423,7 +423,7 @@ def _write(path: str, found: _Look | _Shapes) -> None:
 
 
 def _check_filter(whole: OpenedSource, options: IngestOptions) -> None:
-    """Raises OtherKindsError if the filter does not fit the types of the sample; it may fit those of all rows."""
+    """Raise OtherKindsError if the filter does not fit the types of the sample. It may fit those of all rows."""
     try:
         choose_rows(pa.RecordBatch.from_pylist([], schema=whole.schema), options, "", BadRows())
     except InfeedError as error:

@@ -173,7 +173,7 @@ class CloudLogs:
         return [_text(entry) for entry in reversed(self._entries(log_filter(job), "timestamp desc", lines))]
 
     def _entries(self, wanted: str, order: str, most: int) -> Sequence[dict[str, Any]]:
-        """https://cloud.google.com/logging/docs/reference/v2/rest/v2/entries/list"""
+        """List log entries (https://cloud.google.com/logging/docs/reference/v2/rest/v2/entries/list)."""
         body = {"resourceNames": [f"projects/{self._project}"], "filter": wanted, "orderBy": order, "pageSize": most}
         answer = self._session.post(f"{LOGGING}/v2/entries:list", json=body, timeout=_LOG_SECONDS)
         answer.raise_for_status()

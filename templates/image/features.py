@@ -31,7 +31,7 @@ def features(survey: ImageSurvey) -> list[Feature]:
 
 
 def augmentation(survey: ImageSurvey) -> Augment:
-    """The classic recipe, in proportion to the side of the pictures; each picture is changed anew in each epoch.
+    """Return the usual augmentation in proportion to the image size. Each epoch changes each image differently.
 
     Photos bear more: `crop=0.35` and `stretch=4 / 3` take windows of them, and `brightness=0.2` and `contrast=0.2`
     change their light. Without `augment` in the config, no picture is changed.
@@ -46,5 +46,5 @@ def augmentation(survey: ImageSurvey) -> Augment:
 
 
 def _shows_characters(classes: tuple[str, ...]) -> bool:
-    """A mirrored letter or digit is another sign, or none; a mirrored cat is a cat."""
+    """Return whether the classes are characters, which mirroring would turn into others."""
     return all(len(name) == 1 or name.isdigit() for name in classes)

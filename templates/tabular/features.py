@@ -25,19 +25,19 @@ OWN: Mapping[str, Sequence[Feature]] = {}
 
 
 def features(survey: TableSurvey) -> list[Feature]:
-    """What is made of each column, and the label; columns that can teach nothing are left out.
+    """Return the features of each useful column, and the label.
 
-    The survey has the `rows`, the `task`, the `label` with its `classes`, and `columns`. Of each column it says:
+    The survey has the `rows`, the `task`, the `label` with its `classes`, and `columns`. Each column has:
 
       name, type   "int", "float" or "bytes"
-      missing      cells that are empty, or hold no finite number
-      distinct     how many values differ; None where there are more than 10,000
+      missing      number of empty cells and of non-finite numbers
+      distinct     number of distinct values; None above 10,000
       mean, std    of numbers
       is_list      whether a row may hold several values
-      commonest    rows that hold the commonest value
-      features     what `infer_features` proposes for it
-      useless      why it proposes nothing
-      leak         how it gives the label away; None if it does not
+      commonest    number of rows with the most frequent value
+      features     features that `infer_features` proposes
+      useless      why it proposes none
+      leak         how the column gives the label away; None if it does not
     """
     proposed = [feature for column in survey.columns if column.name not in OWN for feature in column.features]
     own = [feature for of_column in OWN.values() for feature in of_column]
@@ -45,7 +45,7 @@ def features(survey: TableSurvey) -> list[Feature]:
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:
-    """The label's scale, so that a regression starts from the mean instead of from 0.
+    """Return the scale of the label, so that a regression starts from the mean instead of 0.
 
     `build_model` finds them in `spec.hparams`, and takes `units` and `learning_rate` from there too.
     """

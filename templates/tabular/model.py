@@ -19,7 +19,7 @@ from infeed.components import ModelSpec
 
 
 def build_model(spec: ModelSpec) -> keras.Model:
-    """Inputs [n], float32 or int64 vocabulary indices -> probabilities [classes] or a number [1]; compiled."""
+    """Build and compile a model of inputs [n], float32 or int64, for probabilities [classes] or a number [1]."""
     # The keys name the inputs. Keras refuses an input of the name of a layer or operation, such as `dense` or `mean`.
     inputs = {name: keras.Input(tensor.shape, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     words = {name: size for name, size in spec.vocabulary_sizes.items() if spec.inputs[name].dtype.is_integer}

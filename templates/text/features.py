@@ -28,7 +28,7 @@ SIZE, MIN_COUNT = 20_000, 2
 
 
 def features(survey: TableSurvey) -> list[Feature]:
-    """Indices of the words of each text, and the label. Add what your other columns hold: `ZScore("age")`.
+    """Return word indices of each text, and the label. Add features of other columns, such as `ZScore("age")`.
 
     The survey has the `rows`, the `task`, the `label` with its `classes`, and `columns`, of which each has a `name`,
     its `type` and the `features` that `infer_features` proposes for it.
@@ -54,7 +54,7 @@ def _holds_sentences(column: ColumnSurvey) -> bool:
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:
-    """The label's scale, so that a regression starts from the mean instead of from 0.
+    """Return the scale of the label, so that a regression starts from the mean instead of 0.
 
     `build_model` finds them in `spec.hparams`, and takes `width` and `learning_rate` from there too.
     """

@@ -17,7 +17,7 @@ from infeed.components import ModelSpec
 
 
 def build_model(spec: ModelSpec) -> keras.Model:
-    """Inputs [n], int64 indices of words or float32 -> probabilities [classes] or a number [1]; compiled."""
+    """Build and compile a model of inputs [n], int64 words or float32, for probabilities [classes] or a number [1]."""
     # The keys name the inputs. Keras refuses an input of the name of a layer or operation, such as `dense` or `mean`.
     inputs = {name: keras.Input(tensor.shape, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     # `hparams` are the user's own, from the project's config, and those that a search tries.

@@ -1,1 +1,1 @@
-"""Model and examples -> predictions, beside the columns that say of which rows they are."""
+"""Batch predictions: apply a model to examples, and write its outputs beside identifying columns."""

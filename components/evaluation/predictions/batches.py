@@ -1,4 +1,4 @@
-"""Examples on disk -> batches of serialized records that fit into memory, shard by shard."""
+"""Read examples as batches of serialized records that fit into memory, shard by shard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BYTES = 4 << 20  # of the records of a batch: what a model makes of pictures is 
 
 @dataclass(frozen=True)
 class Batch:
-    """Neighbors in a shard: `records` from number `start` on."""
+    """Neighboring records of a shard. `start` is the index of the first."""
 
     path: str
     start: int
@@ -33,10 +33,10 @@ class Batch:
 
     @cached_property
     def columns(self) -> Mapping[str, pa.Array]:
-        """Feature -> a list for each record, null where it lacks the feature.
+        """Return a list for each record and feature, null if the record lacks the feature.
 
         Raises:
-          InfeedError: a record is no tf.Example, or a feature is of two types.
+          InfeedError: a record is not a tf.Example, or a feature has two types.
         """
         try:
             return decode_columns(self.records)
@@ -45,7 +45,7 @@ class Batch:
             raise InfeedError(str(error), where=self.where(), do=do) from error
 
     def where(self, row: int | None = None) -> str:
-        """The place of one of its records, or of all of them."""
+        """Return the place of one record, or of all records."""
         last = self.start + len(self.records) - 1
         return f"{self.path}, {f'records {self.start} to {last}' if row is None else f'record {self.start + row}'}"
 
@@ -54,14 +54,14 @@ class Batch:
 
 
 def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: MapFn = map) -> list[ShardRange]:
-    """The shards of some splits, or of all, large ones in ranges: split by split, in a stable order.
+    """Return the shards of some or all splits in a stable order. Large shards are divided into ranges.
 
     Args:
-      roots: folders of datasets, whoever wrote them: TFRecords in Split-* folders.
-      map_fn: counts the files of a dataset without a manifest, such as `Engine.map`.
+      roots: folders of datasets of any writer: TFRecords in Split-* folders.
+      map_fn: counts the files of datasets without a manifest, such as `Engine.map`.
 
     Raises:
-      InfeedError: no such dataset or split, a dataset that is not finished, or files that its manifest does not name.
+      InfeedError: a dataset or split does not exist, is not complete, or has files that its manifest does not list.
     """
     manifests = manifests_of(roots, _cache(), map_fn)
     there = sorted({split for manifest in manifests.values() for split in manifest.splits})
@@ -79,15 +79,15 @@ def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: Map
 
 
 def root_of(shard: ShardRange) -> str:
-    """The folder of the dataset."""
+    """Return the folder of the dataset."""
     return shard.path.rsplit("/", 2)[0]
 
 
 def batches_of(shard: ShardRange, rows: int, most_bytes: int = BYTES) -> Iterator[Batch]:
-    """All records of a range, at most `rows` and `most_bytes` at a time, and at least one.
+    """Yield the records of a range, at most `rows` and `most_bytes` at a time, and at least one.
 
     Raises:
-      InfeedError: a truncated or corrupt file, with the number of the record.
+      InfeedError: the file is truncated or corrupt. The error names the record.
     """
     start, records, size = shard.start, list[bytes](), 0
     for record in read_records(shard.path, None, shard.start, shard.stop):
@@ -102,13 +102,13 @@ def batches_of(shard: ShardRange, rows: int, most_bytes: int = BYTES) -> Iterato
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """What is known of a column over all chosen splits.
+    """Properties of a column over all chosen splits.
 
     Attributes:
-      type: what it is in a tf.Example.
+      type: type in a tf.Example.
       is_list: whether a row has more than one value.
-      is_text: whether all values are UTF-8; False for numbers.
-      some_missing: whether there is a row without a value.
+      is_text: whether all values are UTF-8. False for numbers.
+      some_missing: whether a row has no value.
     """
 
     type: ColumnType
@@ -117,9 +117,10 @@ class KnownColumn:
     some_missing: bool
 
     def __add__(self, other: KnownColumn) -> KnownColumn:
-        """
+        """Merge the properties of two splits.
+
         Raises:
-          ValueError: they are of two types.
+          ValueError: the types differ.
         """
         if self.type != other.type:
             raise ValueError(f"{self.type} and {other.type}")
@@ -132,13 +133,13 @@ class KnownColumn:
 
 
 def known_columns(shards: Sequence[ShardRange], map_fn: MapFn | None = None) -> dict[str, KnownColumn]:
-    """Every column of the splits, by ingest's statistics; a dataset without them is read once, see `tables_of`.
+    """Return the properties of every column, from statistics. A dataset without statistics is read once.
 
     Args:
-      map_fn: reads them, as `tables_of` has it.
+      map_fn: reads rows; see `tables_of`.
 
     Raises:
-      InfeedError: records that are no tf.Examples, or a column that is of two types.
+      InfeedError: records are not tf.Examples, or a column has two types.
     """
     places = dict.fromkeys((root_of(shard), shard.split) for shard in shards)
     parts = [_known_in(table) for table in tables_of(list(places), _cache(), map_fn)]

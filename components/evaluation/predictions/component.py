@@ -1,4 +1,4 @@
-"""BulkInferrer: TFX's component, argument for argument, with keys and columns beside predictions; what it executes."""
+"""BulkInferrer with the interface of TFX's, which also writes keys and columns beside predictions."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _log = logging.getLogger(__name__)
 
 
 class BulkInferrerExecutor(EngineExecutor):
-    """Writes predictions, by the exec properties of TFX's BulkInferrer and by `predict_options`, a JSON object."""
+    """Write predictions by the exec properties of TFX's BulkInferrer and by the JSON `predict_options`."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """As TFX calls it; a model that is not blessed is not asked.
+        """Write predictions, unless the model is not blessed.
 
         Raises:
-          InfeedError: there is no model, or what `write_predictions` refuses.
+          InfeedError: there is no model, or see `write_predictions`.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         if not input_dict.get(MODEL):
@@ -90,10 +90,10 @@ def _proto(name: str, text: str | None) -> Any:
 
 
 def options_of(specs: Mapping[str, Any], examples: Sequence[types.Artifact], given: str | None) -> PredictOptions:
-    """TFX's specs and the component's own options, as one.
+    """Merge TFX's specs and the component's own options.
 
     Raises:
-      InfeedError: an option that does not exist or cannot be.
+      InfeedError: an option does not exist or is invalid.
     """
     named = {split for artifact in examples for split in artifact_utils.decode_split_names(artifact.split_names or "")}
     plain: dict[str, Any] = {
@@ -110,7 +110,7 @@ def options_of(specs: Mapping[str, Any], examples: Sequence[types.Artifact], giv
 
 
 def _beyond(specs: Mapping[str, Any], examples: Sequence[types.Artifact], path: str, options: PredictOptions) -> str:
-    """Why only TFX's own executor can do it; empty where ours can."""
+    """Return why only TFX's own executor can do the work, or ""."""
     signatures = list(specs[MODEL_SPEC].model_signature_name)
     if len(signatures) > 1:
         return f"several signatures are asked, {', '.join(signatures)}"
@@ -124,7 +124,7 @@ def _beyond(specs: Mapping[str, Any], examples: Sequence[types.Artifact], path: 
 
 
 def _method(path: str, options: PredictOptions) -> str:
-    """What a signature says that it does: predict, or the older classify and regress; empty where it is not there."""
+    """Return the method of a signature: predict, classify or regress. "" if the signature does not exist."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved = files.join(path, "saved_model.pb")
@@ -174,25 +174,28 @@ class BulkInferrer(tfx.components.BulkInferrer):
         output_format: OutputFormat | None = None,
         batch_size: int = PredictOptions.batch_size,
     ) -> None:
-        """
+        """Create the component.
+
         Args:
-          examples: Examples, whoever wrote them.
-          model: a Model.
-          model_blessing: what Evaluator says of it; without one it is asked in any case.
-          data_spec: splits; all where it names none.
-          model_spec: the signature, and tags of the graph in the saved model.
-          output_example_spec: writes the examples with outputs as further features instead.
-          signature: in place of `model_spec`; "serving_default" where neither names one. It takes serialized
-            tf.Examples, or one tensor for each feature, [batch] or [batch, ...], by the features' names.
-          keys: columns of the Examples that say which row it is; they come first.
-          columns: further columns of the Examples that go along.
-          outputs: column -> the output of the model that is written there; all, by their own names, where left out.
-          output_format: "parquet", the default with keys, columns or outputs; "tfrecord" of tf.Examples with the same;
-            "prediction_log", the default without, TFX's proto in `prediction_logs-*.gz`.
-          batch_size: most rows that the model is asked about at a time.
+          examples: Examples of any writer.
+          model: Model to apply.
+          model_blessing: blessing of an Evaluator. Without one, the model is always applied.
+          data_spec: splits to read. Defaults to all.
+          model_spec: signature and tags of the saved model.
+          output_example_spec: write the examples with outputs as additional features instead.
+          signature: signature, instead of `model_spec`. Defaults to "serving_default". It takes serialized tf.Examples,
+            or one
+            tensor for each feature, [batch] or [batch, ...], by the features' names.
+          keys: columns of the Examples that identify rows. They come first.
+          columns: additional columns of the Examples to copy.
+          outputs: column -> output of the model. Defaults to all outputs under their own names.
+          output_format: "parquet", the default with keys, columns or outputs; "tfrecord" for tf.Examples with the same
+            columns;
+            "prediction_log", the default otherwise, for TFX's proto in `prediction_logs-*.gz`.
+          batch_size: maximum number of rows of a batch.
 
         Raises:
-          InfeedError: options that cannot be or do not go together.
+          InfeedError: an option is invalid or conflicts with another.
         """
         if output_example_spec:
             _check_alone(keys=keys, columns=columns, outputs=outputs, output_format=output_format)
@@ -221,12 +224,12 @@ class BulkInferrer(tfx.components.BulkInferrer):
 
 
 def _as_tuple(names: Any) -> Any:
-    """A text stays one, for PredictOptions to refuse: it is no list of its letters."""
+    """Keep a string for PredictOptions to reject, because it is not a list of its letters."""
     return names if isinstance(names, str) else tuple(names)
 
 
 def _check_alone(**given: Any) -> None:
-    """Raises InfeedError for options of ours beside `output_example_spec`, which says all that is written."""
+    """Raise InfeedError for our options beside `output_example_spec`, which defines the whole output."""
     if named := [name for name, value in given.items() if value]:
         raise InfeedError(
             f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec",
@@ -236,10 +239,10 @@ def _check_alone(**given: Any) -> None:
 
 
 def _with_signature(model_spec: Any, signature: str | None) -> Any:
-    """The ModelSpec that asks for a signature.
+    """Add the signature to a ModelSpec.
 
     Raises:
-      InfeedError: `model_spec` says so already, or cannot be added to.
+      InfeedError: `model_spec` already has a signature, or cannot be changed.
     """
     if signature is None:
         return model_spec

@@ -1,4 +1,4 @@
-"""The columns of what is written, as Arrow has them: keys and columns of the examples, then what the model says."""
+"""The columns of the output in Arrow: keys and columns of the examples, then outputs of the model."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _HALVES = ("float16", "bfloat16")
 
 @dataclass(frozen=True)
 class AnswerColumns:
-    """Names and types of the columns.
+    """Names and types of the output columns.
 
     Attributes:
       carried: columns of the examples, in order.
       outputs: column -> output of the model.
-      types: of the columns of outputs.
+      types: types of the output columns.
     """
 
     carried: Mapping[str, pa.DataType]
@@ -38,13 +38,14 @@ class AnswerColumns:
     def of(
         cls, options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, probe: Arrays | None
     ) -> AnswerColumns:
-        """
+        """Determine the columns.
+
         Args:
-          known: columns of the examples, with those that are asked for.
-          probe: what the model says of some rows, for outputs whose shape its signature does not tell.
+          known: columns of the examples, including the requested ones.
+          probe: outputs for some rows, for outputs whose shape the signature does not define.
 
         Raises:
-          InfeedError: an output of a type that has no place in a column.
+          InfeedError: a column cannot hold the type of an output.
         """
         nested = options.output_format == "parquet"
         outputs = dict(options.outputs or {name: name for name in signature.outputs})
@@ -59,10 +60,10 @@ class AnswerColumns:
         return pa.schema({**self.carried, **self.types})
 
     def table(self, batch: Batch, found: Arrays) -> pa.RecordBatch:
-        """A row for each record of the batch, in its order.
+        """Return a row for each record of the batch, in order.
 
         Raises:
-          InfeedError: text that is no UTF-8, where it is to become text.
+          InfeedError: bytes that should become text are not UTF-8.
         """
         carried = [_carry(batch, name, kind) for name, kind in self.carried.items()]
         answers = [_arrow(batch, name, found[self.outputs[name]], kind) for name, kind in self.types.items()]
@@ -70,7 +71,7 @@ class AnswerColumns:
 
 
 def check_names(options: PredictOptions, known: Mapping[str, KnownColumn], signature: Signature, where: str) -> None:
-    """Raises InfeedError for a column the data lack, an output the model lacks, and a name that both would have."""
+    """Raise InfeedError for a missing column or output, and for a name that a column and an output share."""
     for name in options.carried:
         if name not in known:
             do = f"choose of {', '.join(map(repr, sorted(known)))}"
@@ -95,7 +96,7 @@ def _carried_type(column: KnownColumn, nested: bool) -> pa.DataType:
 
 
 def _carry(batch: Batch, name: str, kind: pa.DataType) -> pa.Array:
-    """Lists of one value or none become values; the others keep what they are."""
+    """Convert lists of at most one value to values. Other lists are unchanged."""
     column = batch.columns.get(name)
     if column is None:
         return pa.nulls(len(batch.records), kind)
@@ -136,7 +137,7 @@ def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
 
 
 def _arrow(batch: Batch, name: str, found: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """[batch, ...] as values, lists, or lists of lists; what `kind` has no lists for comes end to end."""
+    """Convert [batch, ...] to values, lists, or lists of lists. Dimensions beyond those of `kind` are flattened."""
     kinds = [kind]
     while _is_list(kinds[-1]):
         kinds.append(kinds[-1].value_type)
@@ -153,7 +154,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _listed(values: pa.Array, count: int, size: int, kind: pa.DataType) -> pa.Array:
-    """`count` lists of `size` values each."""
+    """Return `count` lists of `size` values each."""
     if pa.types.is_fixed_size_list(kind):
         return pa.FixedSizeListArray.from_arrays(values, size)
     return pa.ListArray.from_arrays(pa.array(np.arange(count + 1) * size, pa.int32()), values)

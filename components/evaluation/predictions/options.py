@@ -1,4 +1,4 @@
-"""What to ask a model, and what becomes of its answers: one frozen object, checked when built."""
+"""Options of predictions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ class PredictOptions:
     """How predictions are made and written.
 
     Attributes:
-      signature: of the model.
-      keys: columns of the examples that say which row it is; they come first.
-      columns: further columns of the examples that go along, behind the keys.
-      output_format: "parquet" with a column for each key, column and output; "tfrecord" of tf.Examples with the same,
-        outputs of several dimensions end to end; "examples" are the examples with the outputs as further features;
-        "prediction_log" is the proto that TFX's BulkInferrer writes, with the whole example and all outputs.
-      outputs: column -> the output of the model that is written there; empty for all, each called as in the model.
-      batch_size: the model is asked about so many rows at a time, and fewer where they are more than 4 MiB.
-      splits: of the examples; None for all.
-      tags: of the graph in the saved model; none where it holds only one.
+      signature: signature of the model to call.
+      keys: columns of the examples that identify rows. They come first.
+      columns: additional columns of the examples to copy, after the keys.
+      output_format: "parquet" has a column for each key, column and output; "tfrecord" has tf.Examples with the same,
+        with
+        multidimensional outputs flattened; "examples" are the examples with the outputs as additional features;
+        "prediction_log" is the proto of TFX's BulkInferrer, with the whole example and all outputs.
+      outputs: column -> output of the model. Empty for all outputs under their own names.
+      batch_size: maximum number of rows of a batch, which is also limited to 4 MiB.
+      splits: splits of the examples. None for all.
+      tags: tags of the graph in the saved model. Empty if it has only one graph.
     """
 
     signature: str = "serving_default"
@@ -59,5 +60,5 @@ class PredictOptions:
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Columns of the examples that go along, in order."""
+        """Return the columns of the examples to copy, in order."""
         return (*self.keys, *self.columns)

@@ -1,6 +1,6 @@
-"""Asks a saved model about all examples of a dataset, batch by batch, and writes what it says, shard by shard.
+"""Apply a saved model to all examples of a dataset, batch by batch, and write its outputs shard by shard.
 
-Files are Parquet, tf.Examples of the columns, whole examples with the outputs in them, or TFX's protos.
+Output files are Parquet, tf.Examples of the columns, whole examples with added outputs, or TFX's protos.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _log = logging.getLogger(__name__)
 def predict(
     examples: str | Sequence[str], model: str, options: PredictOptions | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Keys, columns and outputs of all examples, in their order; a record batch for each batch that the model is given.
+    """Yield keys, columns and outputs of all examples in order, one record batch for each batch of the model.
 
-    Everything is checked before the first, as in `write_predictions`.
+    All arguments are checked before the first batch, as in `write_predictions`.
 
     Args:
-      examples: folders of datasets, whoever wrote them: TFRecords of tf.Examples in Split-* folders.
-      model: folder of a SavedModel, or of the versions of one: then the newest.
-      options: which signature, columns and splits; the format of files means nothing here but its types.
+      examples: folders of datasets of any writer: TFRecords of tf.Examples in Split-* folders.
+      model: folder of a SavedModel, or of its versions, of which the newest is used.
+      options: signature, columns and splits. Of the output format, only its types matter.
     """
     options = options or PredictOptions()
     shards = input_shards(_roots(examples), options.splits)
@@ -74,20 +74,21 @@ def write_predictions(
     cluster: Cluster | None = None,
     processes: int | None = None,
 ) -> list[str]:
-    """Writes one file for each shard of the examples, or for each range of a large one, and returns their paths.
+    """Write one file for each shard of the examples, or for each range of a large shard, and return the paths.
 
-    A file appears once it is whole. Whoever is killed can be run again: the same files are written anew.
+    Files are written atomically. After a killed run, run again: the files are written again.
 
     Args:
-      examples, model, options: as for `predict`.
-      output: a folder, local or remote, that holds nothing else.
-      cluster: the way to the Beam runner that options name.
-      processes: how many; by default as many as pay.
+      examples, model, options: see `predict`.
+      output: local or remote folder that holds nothing else.
+      cluster: access to a Beam runner.
+      processes: number of processes. Chosen from the size of the data by default.
 
     Raises:
-      InfeedError: before anything is written, for no such dataset, split, model, signature, column or output, a name
-        that a column and an output share, an output without the batch's rows, or other files in `output`; afterwards,
-        for a damaged shard or a record that the model refuses, with its number.
+      InfeedError: before writing: a dataset, split, model, signature, column or output does not exist, a column and an
+        output share a name, an output does not have the batch's rows, or `output` has other files. While writing: a
+        shard
+        is damaged, or the model rejects a record, which the error names.
     """
     options = options or PredictOptions()
     reading = ChosenMap("describes", BYTES_PER_PROCESS, cluster, processes)
@@ -111,7 +112,7 @@ def _roots(examples: str | Sequence[str]) -> list[str]:
 
 
 def _gpu() -> str:
-    """Why one process does it; empty where several may."""
+    """Return why only one process can do the work, or ""."""
     import tensorflow as tf
 
     return "the model is on a GPU" if tf.config.list_physical_devices("GPU") else ""
@@ -119,7 +120,7 @@ def _gpu() -> str:
 
 @dataclass(frozen=True)
 class OutputShard:
-    """Records, and the file for what the model says of them."""
+    """Records, and the file for their predictions."""
 
     records: ShardRange
     path: str
@@ -135,7 +136,7 @@ def _write(question: Question, signature: Signature, shard: OutputShard) -> str:
 
 
 class Answer(NamedTuple):
-    """What a model says of a batch: output -> array [records, ...]."""
+    """Outputs of a model for a batch: output -> array [records, ...]."""
 
     batch: Batch
     outputs: Arrays
@@ -143,12 +144,12 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, checked; it travels to workers without the loaded model.
+    """A checked prediction job. Workers receive it without the loaded model.
 
     Attributes:
       model: folder of the SavedModel.
-      options: which signature and columns.
-      layout: the columns of the answer.
+      options: signature and columns.
+      layout: columns of the output.
     """
 
     model: str
@@ -160,14 +161,14 @@ class Question:
     def of(
         cls, shards: Sequence[ShardRange], model: str, options: PredictOptions, map_fn: ChosenMap | None = None
     ) -> Question:
-        """Checks everything, and asks the model about the first batch; on a cluster only if it has to.
+        """Check all arguments, and apply the model to the first batch; on a cluster only if necessary.
 
         Args:
           shards: the examples.
-          map_fn: reads the examples; by default this process does.
+          map_fn: reads the examples. Defaults to this process.
 
         Raises:
-          InfeedError: as `write_predictions` does.
+          InfeedError: see `write_predictions`.
         """
         where = ", ".join(dict.fromkeys(root_of(shard) for shard in shards))
         signature = load_signature(model, options)
@@ -189,19 +190,20 @@ class Question:
         return {**self.__dict__, "_loaded": None}
 
     def load(self) -> Signature:
-        """The signature that is asked; a worker loads it once."""
+        """Load the signature, once in each worker."""
         return self._loaded or load_signature(self.model, self.options)
 
     def answers(self, signature: Signature, shard: ShardRange) -> Iterator[Answer]:
-        """What the model says of a shard, batch by batch."""
+        """Yield the outputs for a shard, batch by batch."""
         for batch in batches_of(shard, self.options.batch_size):
             yield ask(signature, batch)
             progress.count("examples predicted", len(batch.records))
 
     def writer(self, signature: Signature) -> OutputFiles:
-        """
+        """Return the writer of the output format.
+
         Raises:
-          InfeedError: the signature does not go with the format.
+          InfeedError: the signature does not fit the format.
         """
         if self.options.output_format == "prediction_log":
             return log_files(signature)
@@ -210,25 +212,25 @@ class Question:
 
 
 def load_signature(model: str, options: PredictOptions) -> Signature:
-    """The signature that is asked.
+    """Load the signature.
 
     Raises:
-      InfeedError: no such model or signature.
+      InfeedError: the model or signature does not exist.
     """
     return SavedModel.load(model, options.tags).signature(options.signature)
 
 
 def _first_answer(model: str, options: PredictOptions, shard: ShardRange) -> Arrays | None:
-    """What the model says of the first batch of a shard; None if the shard is empty."""
+    """Return the outputs for the first batch of a shard. None if the shard is empty."""
     signature = load_signature(model, options)
     return next((ask(signature, batch).outputs for batch in batches_of(shard, options.batch_size)), None)
 
 
 def ask(signature: Signature, batch: Batch) -> Answer:
-    """What the model says of a batch.
+    """Return the outputs for a batch.
 
     Raises:
-      InfeedError: it refuses a record, with the number of the first that it refuses alone.
+      InfeedError: the model rejects a record. The error names the first one that it rejects alone.
     """
     features = features_of(batch, signature)
     try:
@@ -243,10 +245,10 @@ def ask(signature: Signature, batch: Batch) -> Answer:
 
 
 def _clear(output: str, paths: Sequence[str]) -> None:
-    """Removes what a killed run has left unfinished.
+    """Remove unfinished files of a killed run.
 
     Raises:
-      InfeedError: the folder holds what nobody has written here.
+      InfeedError: the folder has other files.
     """
     there = [file.path for file in files.list_files(output, depth=1)]
     strange = [path for path in there if path not in paths and not files.is_hidden(path)]
@@ -264,11 +266,11 @@ Write = Callable[[str, Iterable[Answer]], None]
 
 @dataclass(frozen=True)
 class OutputFiles:
-    """How the files of a format are called and written.
+    """The names and the writer of a format's files.
 
     Attributes:
-      write: makes the file of this path, whole or not at all.
-      prefix, suffix: of the files' names; a suffix of "" is that of compressed TFRecords.
+      write: writes a file atomically.
+      prefix, suffix: parts of file names. A suffix of "" means that of compressed TFRecords.
       by_split: whether each split has a folder.
     """
 
@@ -278,7 +280,7 @@ class OutputFiles:
     by_split: bool = True
 
     def paths(self, output: str, shards: list[ShardRange]) -> list[str]:
-        """One file for each shard of the examples, numbered within its folder."""
+        """Return one path for each shard of the examples, numbered within its folder."""
         folders = [names.split_dir(output, shard.split) if self.by_split else output for shard in shards]
         return [
             files.join(folder, self._name(folders[:place].count(folder), folders.count(folder)))
@@ -290,7 +292,7 @@ class OutputFiles:
 
 
 def parquet_files(layout: AnswerColumns) -> OutputFiles:
-    """Row groups of up to 65,536 rows."""
+    """Write Parquet with row groups of up to 65,536 rows."""
 
     def write(path: str, answers: Iterable[Answer]) -> None:
         with files.open_output(path) as file, parquet.ParquetWriter(file, layout.schema) as writer:
@@ -301,22 +303,22 @@ def parquet_files(layout: AnswerColumns) -> OutputFiles:
 
 
 def example_files(layout: AnswerColumns) -> OutputFiles:
-    """Compressed TFRecords of tf.Examples, a feature for each column."""
+    """Write compressed TFRecords of tf.Examples with a feature for each column."""
     return OutputFiles(_records(lambda answer: encode_examples(layout.table(*answer))))
 
 
 def whole_example_files(layout: AnswerColumns) -> OutputFiles:
-    """Compressed TFRecords of the examples, with the outputs as further features."""
+    """Write compressed TFRecords of the examples with outputs as additional features."""
     return OutputFiles(
         _records(lambda answer: _merged(answer.batch, encode_examples(layout.table(*answer)))), "examples"
     )
 
 
 def log_files(signature: Signature) -> OutputFiles:
-    """Compressed TFRecords of TFX's PredictionLog, of all splits in one folder, as TFX's BulkInferrer writes them.
+    """Write compressed TFRecords of TFX's PredictionLog, all splits in one folder, as TFX's BulkInferrer does.
 
     Raises:
-      InfeedError: the signature takes no serialized tf.Examples, or TFX's protos are not installed.
+      InfeedError: the signature does not take serialized tf.Examples, or TFX's protos are not installed.
     """
     if not signature.takes_examples:
         raise InfeedError(
@@ -329,7 +331,7 @@ def log_files(signature: Signature) -> OutputFiles:
 
 
 def _groups(tables: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Tables that are written together: small row groups are slow to read."""
+    """Group tables to write together, because small row groups are slow to read."""
     group, rows, size = list[pa.RecordBatch](), 0, 0
     for table in tables:
         group.append(table)
@@ -349,7 +351,7 @@ def _records(payloads: Callable[[Answer], pa.LargeBinaryArray]) -> Write:
 
 
 def _merged(batch: Batch, added: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Each example with the features of another one."""
+    """Merge the features of two examples in each row."""
     import tensorflow as tf
 
     merged = []
@@ -361,7 +363,7 @@ def _merged(batch: Batch, added: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
 
 
 def _new_log(signature: Signature) -> Any:
-    """A PredictionLog that says which signature was asked, about one example."""
+    """Return a PredictionLog for one example that names the signature."""
     try:
         from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
     except ImportError as error:
@@ -380,7 +382,7 @@ def _new_log(signature: Signature) -> Any:
 
 
 def _logs(log: Any, answer: Answer) -> pa.LargeBinaryArray:
-    """One log a row: the same, filled anew, for to make messages takes longer than to fill them."""
+    """Return one log for each row. Reusing a message is cheaper than creating one."""
     [given] = log.predict_log.request.inputs.values()
     fill = [_filler(log.predict_log.response.outputs[name], array) for name, array in answer.outputs.items()]
     serialized = []
@@ -393,7 +395,7 @@ def _logs(log: Any, answer: Answer) -> pa.LargeBinaryArray:
 
 
 def _filler(proto: Any, array: npt.NDArray[Any]) -> Callable[[int], None]:
-    """Makes `proto` the TensorProto [1, ...] of a row, in the field where `tf.make_tensor_proto` puts such values."""
+    """Return a function that sets `proto` to the TensorProto [1, ...] of a row, like `tf.make_tensor_proto`."""
     import tensorflow as tf
 
     proto.CopyFrom(tf.make_tensor_proto(array[:1]))

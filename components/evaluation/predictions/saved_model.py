@@ -1,6 +1,6 @@
-"""A SavedModel of any export, loaded once in this process, and its signatures as functions of whole batches.
+"""Load a SavedModel of any exporter once, and call its signatures with whole batches.
 
-A signature takes serialized tf.Examples, or the features themselves: `features_of` makes of a batch what it takes.
+A signature takes serialized tf.Examples or separate features. `features_of` converts a batch to either.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ _DO = "ask a signature that takes serialized tf.Examples, or write the examples 
 
 
 class RefusedBatchError(InfeedError):
-    """TensorFlow cannot answer a batch; what it says is of a row in it, or of all."""
+    """TensorFlow rejected a batch. The message is about one row or about all."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """One of a model's functions.
+    """A signature of a model.
 
     Attributes:
-      name: of the signature.
-      where: the model's folder, for errors.
-      arguments: feature -> the argument that takes it. Exports of infeed's Trainer say which; in others a feature is
-        called as its argument is.
+      name: name of the signature.
+      where: folder of the model, for errors.
+      arguments: feature -> argument. Exports of infeed's Trainer define the mapping. In others the names are equal.
       inputs: feature -> TensorSpec.
       outputs: output -> TensorSpec.
-      takes_examples: whether it takes serialized tf.Examples, string [batch], and not the features themselves.
-      function: what TensorFlow calls.
+      takes_examples: whether it takes serialized tf.Examples, string [batch], rather than features.
+      function: TensorFlow's function.
     """
 
     name: str
@@ -58,14 +57,14 @@ class Signature:
     function: Any
 
     def __call__(self, features: Mapping[str, Any]) -> Arrays:
-        """Output -> array [batch, ...] of a batch.
+        """Return the outputs for a batch: output -> array [batch, ...].
 
         Args:
-          features: feature -> values [batch, ...] that TensorFlow makes a tensor of; all that `inputs` names.
+          features: feature -> values [batch, ...] that convert to tensors, for all `inputs`.
 
         Raises:
-          RefusedBatchError: TensorFlow cannot answer the batch.
-          InfeedError: an output's first dimension is not the batch.
+          RefusedBatchError: TensorFlow rejected the batch.
+          InfeedError: the first dimension of an output is not the batch.
         """
         import tensorflow as tf
 
@@ -83,7 +82,7 @@ class Signature:
         return found
 
     def check_outputs(self) -> None:
-        """Raises InfeedError for an output that is known to have no rows before the model is asked at all."""
+        """Raise InfeedError for an output that cannot have the batch's rows according to its spec."""
         for name, spec in self.outputs.items():
             if spec.shape.rank == 0:
                 self._check_rows(name, (), None)
@@ -100,21 +99,22 @@ class Signature:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A loaded model, which can be asked from several threads."""
+    """A loaded model, usable from several threads."""
 
     where: str
     loaded: Any
 
     @classmethod
     def load(cls, path: str, tags: Sequence[str] = (), called: str = "the model") -> SavedModel:
-        """
+        """Load a model.
+
         Args:
-          path: folder of a SavedModel, or of numbered versions as Pusher fills it: then the newest.
-          tags: of the graph to load; none where it holds only one, as most do.
-          called: what an error calls it.
+          path: folder of a SavedModel, or of numbered versions as Pusher writes them, of which the newest is used.
+          tags: tags of the graph to load. Empty if it has only one graph, as most models.
+          called: name of the model in errors.
 
         Raises:
-          InfeedError: there is none, or TensorFlow cannot read it.
+          InfeedError: there is no model, or TensorFlow cannot load it.
         """
         folder = model_folder(path)  # before TensorFlow, which takes seconds to import
         try:
@@ -126,17 +126,17 @@ class SavedModel:
 
     @property
     def source_options(self) -> dict[str, dict[str, Any]]:
-        """How the files were written that infeed's Trainer learned from: format -> its options; empty where unknown."""
+        """Return the format and options of the files that infeed's Trainer learned from. Empty if unknown."""
         if not hasattr(self.loaded, "source_options"):
             return {}
         options: dict[str, dict[str, Any]] = json.loads(self.loaded.source_options.numpy())
         return options
 
     def signature(self, name: str, do: str = "choose another signature") -> Signature:
-        """The one of this name; an error says what to `do` where there is none.
+        """Return a signature by name. `do` is the remedy if it does not exist.
 
         Raises:
-          InfeedError: there is none, or it takes nothing.
+          InfeedError: the signature does not exist or takes no input.
         """
         signatures = self.loaded.signatures
         if name not in signatures:
@@ -153,7 +153,7 @@ class SavedModel:
         return Signature(name, self.where, arguments, inputs, outputs, not known and _is_of_examples(specs), function)
 
     def _known_arguments(self, specs: Mapping[str, Any]) -> dict[str, str]:
-        """Feature -> argument, where infeed's Trainer has exported this signature for raw features."""
+        """Map features to arguments, if infeed's Trainer exported this signature for raw features."""
         if not hasattr(self.loaded, "raw_features"):
             return {}
         lists = (self.loaded.raw_features, self.loaded.raw_arguments)
@@ -162,13 +162,13 @@ class SavedModel:
 
 
 def _is_of_examples(specs: Mapping[str, Any]) -> bool:
-    """As TFX has it: one argument, and text."""
+    """Return whether a signature has one string argument, which TFX takes as serialized examples."""
     [first, *more] = specs.values()
     return not more and first.dtype.name == "string" and first.shape.rank in (None, 1)
 
 
 def model_folder(path: str) -> str:
-    """The folder of a SavedModel: `path` itself, or the newest of the versions in it.
+    """Return the folder of a SavedModel: `path`, or the newest version in it.
 
     Raises:
       InfeedError: there is none.
@@ -186,7 +186,7 @@ def model_folder(path: str) -> str:
 
 
 def _load(folder: str, tags: Sequence[str]) -> Any:
-    """Where an operation is not known, once more with the packages that bring further ones: they import slowly."""
+    """Load a model. If an op is unknown, import the packages with additional ops and retry: they import slowly."""
     import tensorflow as tf
 
     try:
@@ -201,7 +201,7 @@ def _load(folder: str, tags: Sequence[str]) -> Any:
 
 
 def _in_words(error: Exception) -> str:
-    """The first line of TensorFlow's words, without what it says of its own graph."""
+    """Return the first line of TensorFlow's message, without the part about its graph."""
     lines = [line for line in str(getattr(error, "message", error)).splitlines() if line.strip()]
     told = (
         line for line in lines if not line.startswith(("Graph execution error", "Detected at node", "  ", "<stack"))
@@ -210,10 +210,10 @@ def _in_words(error: Exception) -> str:
 
 
 def check_inputs(signature: Signature, known: Mapping[str, KnownColumn], where: str) -> None:
-    """The data have a column for each feature that the signature takes, of a type that fits.
+    """Check that the data has a column of a fitting type for each feature of the signature.
 
     Raises:
-      InfeedError: with the first that does not.
+      InfeedError: a feature does not fit. The error names the first.
     """
     for name, spec in signature.inputs.items():
         if name not in known:
@@ -228,12 +228,12 @@ def check_inputs(signature: Signature, known: Mapping[str, KnownColumn], where: 
 
 
 def features_of(batch: Batch, signature: Signature) -> dict[str, Any]:
-    """What `signature` is called with.
+    """Return the arguments of `signature` for a batch.
 
-    Of features, a missing number is NaN and missing text is empty, as infeed's Trainer exports its signature `raw`.
+    A missing number is NaN and a missing text is empty, as in the signature `raw` of infeed's Trainer.
 
     Raises:
-      InfeedError: a row has no value where the model takes whole numbers, or not as many as it takes.
+      InfeedError: a row has no value for an integer input, or a wrong number of values.
     """
     if signature.takes_examples:
         return {name: list(batch.records) for name in signature.inputs}
@@ -241,7 +241,7 @@ def features_of(batch: Batch, signature: Signature) -> dict[str, Any]:
 
 
 def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
-    """[records, ...] of the shape and type of `spec`."""
+    """Return [records, ...] with the shape and type of `spec`."""
     column = batch.columns.get(name, pa.nulls(len(batch.records), pa.large_list(pa.null())))
     counts = item_counts(column)
     dims = list(spec.shape[1:]) if spec.shape.rank else []
@@ -258,7 +258,7 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
 
 
 def _has_missing(spec: Any) -> bool:
-    """Whether a value of the type stands for a missing one."""
+    """Return whether a value of the type represents a missing value."""
     return bool(spec.dtype.is_floating or spec.dtype.name == "string")
 
 
@@ -267,7 +267,7 @@ def _no_missing(spec: Any) -> str:
 
 
 def _empty(spec: Any) -> tuple[Any, Any]:
-    """(what stands for a missing value, NumPy's type of all)."""
+    """Return (representation of a missing value, NumPy type of all values)."""
     if spec.dtype.name == "string":
         return b"", object
     return (math.nan if spec.dtype.is_floating else 0), spec.dtype.as_numpy_dtype
@@ -281,7 +281,7 @@ def _items(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def _filled(dims: Iterable[int | None], size: int) -> list[int]:
-    """The dimensions, the first unknown one filled by what is left for it; further ones are 1."""
+    """Return the dimensions, with the first unknown one inferred from the size and further ones 1."""
     filled, left = list[int](), size
     known = math.prod(dim for dim in dims if dim)
     for dim in dims:

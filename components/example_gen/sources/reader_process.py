@@ -201,7 +201,7 @@ def _receive(pipe: BinaryIO) -> tuple[bytes, Any]:
 
 
 def serve() -> None:
-    """Main loop of the child: read requests from stdin, and write messages to the original stdout."""
+    """Run the main loop of the child: read requests from stdin, and write messages to the original stdout."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep the output of libraries out of the messages

@@ -1,1 +1,1 @@
-"""The kinds of declared features there are, and the steps that clean columns before them. `features.py` lists them."""
+"""The kinds of declared features and the steps that clean columns before them. `features.py` lists them."""

@@ -1,10 +1,10 @@
-"""Steps that clean a column before its feature is made of it, and `Fill`, the feature that does nothing but that.
+"""Steps that clean a column before its feature is computed, and `Fill`, a feature that only cleans.
 
     ZScore("age", clean=(Outliers(), FillWith("median"), Clip(0.0, 100.0)))
-    Vocabulary("review", clean=(LowerCase(), StripAccents(), Tokens()), length=64)    indices of words, padded by 0
+    Vocabulary("review", clean=(LowerCase(), StripAccents(), Tokens()), length=64)    word indices, padded by 0
 
-Constants are those of the training rows after the steps before; of lists, of all values of all positions. Text is
-UTF-8; bytes that are not become U+FFFD wherever characters are looked at.
+Constants are those of the training rows after the previous steps; for lists, of all values of all positions. Text is
+UTF-8; invalid bytes become U+FFFD where characters are examined.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _STATISTICS: dict[Any, type[Analysis]] = {"mean": Moments, "median": Quantiles, 
 
 @dataclass(frozen=True)
 class FillWith(Clean):
-    """A missing value becomes `value`: a constant of the column's type, or the "mean", "median" or "mode".
+    """Replace missing values by a constant of the column's type, or by the "mean", "median" or "mode".
 
-    Mean and median are those of numbers; the mode is the most frequent value of strings or whole numbers (ties: the
-    later in byte order). The mean of whole numbers makes a column of numbers with fractions. Text that is to be filled
-    with the very word "mean" is a `Vocabulary`'s missing value, index 0, just as well.
+    Mean and median require numbers. The mode is the most frequent string or integer (ties: the later in byte order).
+    The
+    mean turns an integer column into floats. To fill text with the literal word "mean", use the missing value of a
+    `Vocabulary`, index 0.
     """
 
     value: float | str
@@ -78,7 +79,7 @@ class FillWith(Clean):
 
 @dataclass(frozen=True)
 class Clip(Clean):
-    """A number below `low` becomes `low`, one above `high` becomes `high`; None is no bound."""
+    """Clip numbers to `low` and `high`. None is no bound."""
 
     low: float | None = None
     high: float | None = None
@@ -106,10 +107,10 @@ class Clip(Clean):
 
 @dataclass(frozen=True)
 class Outliers(Clean):
-    """Numbers far from the others become missing values, or, with `then="clip"`, the nearest that is not far.
+    """Treat numbers far from the others as missing or, with `then="clip"`, clip them.
 
-    Far is more than `reach` times the distance of the quartiles below the lower or above the upper one: Tukey's fences,
-    "Exploratory Data Analysis" (1977). The feature `IsOutlier` flags them.
+    Far means more than `reach` interquartile ranges below the lower or above the upper quartile: Tukey's fences,
+    "Exploratory Data Analysis" (1977). The feature `IsOutlier` flags such numbers.
     """
 
     reach: float = 1.5
@@ -132,14 +133,14 @@ class Outliers(Clean):
 
 
 def _fences(found: Quantiles, reach: float) -> tuple[float, float]:
-    """The least and the greatest number that is not far from the others."""
+    """Return the smallest and the largest number that is not an outlier."""
     lower, upper = found.at([0.25, 0.75])
     distance = reach * (upper - lower)
     return lower - distance, upper + distance
 
 
 def _is_far(column: FlatColumn, found: Quantiles, reach: float) -> Any:
-    """bool [n]; False where a value is missing."""
+    """Return bool [n], False for a missing value."""
     import tensorflow as tf
 
     low, high = _fences(found, reach)
@@ -148,7 +149,7 @@ def _is_far(column: FlatColumn, found: Quantiles, reach: float) -> Any:
 
 
 class TextStep(Clean):
-    """A step that takes text."""
+    """Base of steps on text."""
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -157,10 +158,10 @@ class TextStep(Clean):
 
 @dataclass(frozen=True)
 class Trim(TextStep):
-    """Text without white space (Unicode's) at the ends; text of nothing else becomes a missing value.
+    """Remove Unicode white space at the ends of text. Text of only white space becomes missing.
 
     Attributes:
-      inner: also makes one space of each run of white space within.
+      inner: whether to also replace each run of white space inside by one space.
     """
 
     inner: bool = False
@@ -175,7 +176,7 @@ class Trim(TextStep):
 
 @dataclass(frozen=True)
 class LowerCase(TextStep):
-    """Text in lower case, of all letters that Unicode has."""
+    """Convert text to lower case, for all Unicode letters."""
 
     kind: Literal["lower_case"] = field(default="lower_case", kw_only=True, repr=False)
 
@@ -187,10 +188,10 @@ class LowerCase(TextStep):
 
 @dataclass(frozen=True)
 class StripAccents(TextStep):
-    """Letters without their marks: é becomes e, Å becomes A.
+    """Remove the marks of letters: é becomes e, and Å becomes A.
 
-    Each character is decomposed (Unicode's form NFD), its marks (of a combining class other than 0) are dropped, and
-    the rest is composed again (NFC). Characters that are alike without being decomposed, such as ø and o, stay.
+    Characters are decomposed (Unicode NFD), marks (combining class other than 0) are removed, and the rest is composed
+    (NFC). Similar characters without a decomposition, such as ø, are unchanged.
     """
 
     kind: Literal["strip_accents"] = field(default="strip_accents", kw_only=True, repr=False)
@@ -203,13 +204,14 @@ class StripAccents(TextStep):
 
 @dataclass(frozen=True)
 class Tokens(TextStep):
-    """Text to the list of its tokens, so that the feature is one of lists; a missing text has none.
+    """Split text into a list of tokens. A missing text has none.
 
     Attributes:
-      unit: "words" are runs of letters, their marks, digits and underscores; "whitespace" is what white space
-        separates; "characters" are Unicode's.
-      ngrams: (least, most) tokens in a row that are joined to one, by a space or, of characters, by nothing. All of the
-        least length come first. None spans two texts of a list.
+      unit: "words" are runs of letters, marks, digits and underscores; "whitespace" splits at white space; "characters"
+        are
+        Unicode characters.
+      ngrams: (least, most) numbers of consecutive tokens to join, by a space or, for characters, by nothing. Shorter
+        n-grams come first. N-grams do not span texts of a list.
     """
 
     unit: Literal["words", "whitespace", "characters"] = "words"
@@ -238,13 +240,14 @@ AnyClean = Annotated[FillWith | Clip | Outliers | Trim | LowerCase | StripAccent
 
 @dataclass(frozen=True)
 class Prepared(Feature):
-    """A feature of one column whose values can be cleaned, and can be lists.
+    """Base of features of one column whose values can be cleaned and can be lists.
 
     Attributes:
-      clean: steps that come first, in their order.
-      values: what a row holds. "one": a value; a row of several is an error. "all": a list; constants are those of all
-        values together. "by_position": a list; each position has constants of its own.
-      length: of lists, how many values are kept of each row; shorter rows end in 0 or "". None: a ragged feature.
+      clean: cleaning steps, in order.
+      values: content of a row. "one": a value; several are an error. "all": a list with common constants.
+        "by_position": a
+        list whose positions have their own constants.
+      length: number of values of a list to keep. Shorter rows are padded by 0 or "". None: a ragged feature.
     """
 
     clean: tuple[AnyClean, ...] = field(default=(), kw_only=True)
@@ -263,7 +266,7 @@ class Prepared(Feature):
 
 @dataclass(frozen=True)
 class Fill(Prepared):
-    """The column as it is, [batch, 1] of its own type, with `value` where a row has none."""
+    """The column unchanged, [batch, 1] of its type, with `value` for missing values."""
 
     column: str
     value: float | str
@@ -292,9 +295,9 @@ class Fill(Prepared):
 
 @dataclass(frozen=True)
 class IsOutlier(Prepared):
-    """1 where a number is far from the others, as `Outliers` has it, else 0: int64 [batch, 1], or lists.
+    """1 for an outlier as defined by `Outliers`, else 0: int64 [batch, 1], or lists.
 
-    A missing value is no outlier. Numbers that no training row has are judged by the same fences.
+    A missing value is not an outlier. Unseen numbers are compared with the same fences.
     """
 
     column: str

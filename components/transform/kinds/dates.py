@@ -1,4 +1,4 @@
-"""Dates and timestamps to numbers, and how they are written: formats as `strptime` has them, as regular expressions.
+"""Parts of dates and timestamps as numbers, and `strptime` formats as regular expressions.
 
 Vocabulary("sold_on", output="weekday", clean=(DatePart("weekday", "%d.%m.%Y"),))
 Cycle("started_at", output="hour", period=24, clean=(DatePart("hour", "epoch_ms", utc_offset=1),))
@@ -46,7 +46,7 @@ _DIRECTIVES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class DatePart(Clean):
-    """A date or time to one part of it, a whole number; one that is malformed, or does not exist, is missing.
+    """Convert a date or time to an integer part. Malformed and nonexistent dates become missing.
 
     Of the proleptic Gregorian calendar, years 1 to 9999: "year", "quarter" (1 to 4), "month" (1 to 12), "week" (1 to
     53, of ISO 8601), "day" (1 to 31), "day_of_year" (1 to 366), "weekday" (0 is Monday), "hour", "minute", "second"; or
@@ -96,7 +96,7 @@ class DatePart(Clean):
 
 
 class Piece(NamedTuple):
-    """One part of the regular expression of a format; `directive` is empty where it holds no value."""
+    """A part of the regular expression of a format. `directive` is empty for literal text."""
 
     directive: str
     pattern: str
@@ -120,13 +120,13 @@ _ISO = (
 
 
 def pieces_of(form: str) -> tuple[Piece, ...]:
-    """What a text of this form is made of.
+    """Split a format into pieces.
 
     Args:
       form: "iso", or directives of `strptime` such as "%d.%m.%Y %H:%M": Y y m b B d j H I p M S f z a A %.
 
     Raises:
-      InfeedError: a directive that there is not, one that occurs twice, or no full date.
+      InfeedError: a directive is unknown or repeated, or the format has no complete date.
     """
     if form == "iso":
         return _ISO
@@ -157,7 +157,7 @@ def _piece(part: str, form: str) -> Piece:
 
 
 def regex_of(pieces: Sequence[Piece], directive: str = "") -> str:
-    """Matches a whole text in lower case, and captures one directive: RE2 rewrites with nine groups at most."""
+    """Return a regular expression of lower-case text that captures one directive. RE2 supports nine groups."""
     return "".join(
         _grouped(piece, piece.directive == directive) if piece.directive else piece.pattern for piece in pieces
     )
@@ -168,6 +168,6 @@ def _grouped(piece: Piece, captured: bool) -> str:
 
 
 def regexes_of(form: str) -> tuple[str, dict[str, str]]:
-    """What matches a text of this form (see `pieces_of`), and of each directive the same with a group around it."""
+    """Return the regular expression of a format (see `pieces_of`), and one for each directive with a group."""
     pieces = pieces_of(form)
     return regex_of(pieces), {one.directive: regex_of(pieces, one.directive) for one in pieces if one.directive}

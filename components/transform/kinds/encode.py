@@ -1,7 +1,7 @@
-"""Features that make indices, or vectors of 0 and 1, of categories and numbers.
+"""Features that encode categories and numbers as indices or one-hot vectors.
 
-Indices are int64, [batch, 1] or lists as `Prepared` has them. 0 always means "missing", so that an embedding keeps a
-row for it. What the training rows do not have is said at each feature.
+Indices are int64, [batch, 1] or lists as in `Prepared`. Index 0 always means "missing", so that an embedding has a row
+for it. Each feature documents unseen values.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SEPARATOR = "\x1f"  # between the parts of a cross: the unit separator of ASCII
 
 @dataclass(frozen=True)
 class Looked(Prepared):
-    """Strings or whole numbers whose values in the training rows are numbered: what vocabularies have in common.
+    """Base of features with a vocabulary of strings or integers.
 
     Attributes:
-      size: keeps only the most frequent values.
-      oov: indices that are shared by values which are not in the vocabulary.
-      min_count: a value has to occur so often to be in it.
+      size: maximum number of values, the most frequent ones.
+      oov: number of indices shared by values outside the vocabulary.
+      min_count: minimum count of a value in the vocabulary.
     """
 
     column: str
@@ -48,11 +48,11 @@ class Looked(Prepared):
         return "int", "bytes"
 
     def cardinality(self, values: int) -> int:
-        """Number of different indices where the vocabulary holds `values` values: the rows of an embedding table."""
+        """Return the number of indices for a vocabulary of `values` values: the rows of an embedding table."""
         return 1 + values + self.oov
 
     def words(self, found: Frequencies) -> list[bytes]:
-        """The vocabulary in index order, from index 1 on."""
+        """Return the vocabulary in index order, from index 1 on."""
         words = found.ranked(self.size, self.min_count)
         if not words:
             held = f"values such as {found.sample}" if found.sample else "no value at all"
@@ -64,14 +64,14 @@ class Looked(Prepared):
         return words
 
     def index(self, column: FlatColumn, found: Frequencies, tables: Tables) -> Any:
-        """int64 [n]."""
+        """Return indices, int64 [n]."""
         words, tokens = self.words(found), as_strings(column)
         return self._numbered(column, tokens, tables.vocabulary(self.output_name, words, tokens), len(words))
 
     def indices(
         self, features: Sequence[Looked], column: FlatColumn, found: Sequence[Sequence[Any]], tables: Tables
     ) -> Any:
-        """int64 [k, n]: the `index` of k features that are `alike`."""
+        """Return int64 [k, n], the `index` of k features that are `alike`."""
         import tensorflow as tf
 
         words = {one.output_name: one.words(of_one[0]) for one, of_one in zip(features, found, strict=True)}
@@ -80,7 +80,7 @@ class Looked(Prepared):
         return self._numbered(column, tokens, tables.vocabularies(words, tokens), sizes)
 
     def _numbered(self, column: FlatColumn, tokens: Any, place: Any, words: Any) -> Any:
-        """Indices of places in a vocabulary of so many words; -1 is no place."""
+        """Return indices from places in a vocabulary of `words` words. -1 means not found."""
         import tensorflow as tf
 
         if self.oov:
@@ -91,12 +91,13 @@ class Looked(Prepared):
 
 @dataclass(frozen=True)
 class Vocabulary(Looked):
-    """String or integer categories to their index.
+    """Encode string or integer categories as indices.
 
-    0 is a missing value, 1 to n are the n values of the training rows, most frequent first (ties: later in byte order
-    first), and n + 1 to n + `oov` are shared by values never seen in training, by their hash as `tft.apply_vocabulary`
-    has it. With `oov=0` those count as missing. `size` and `min_count` keep only frequent values. The empty string is
-    never in the vocabulary. The values in index order are the transform graph's vocabulary asset named like the output.
+    0 is a missing value, 1 to n are the n values of the training rows, the most frequent first (ties: later in byte
+    order
+    first), and n + 1 to n + `oov` are shared by unseen values, by their hash as in `tft.apply_vocabulary`. With `oov=0`
+    unseen values count as missing. `size` and `min_count` keep only frequent values. The empty string is never in the
+    vocabulary. The transform graph has the values in index order as a vocabulary asset with the name of the output.
     """
 
     kind: Literal["vocabulary"] = field(default="vocabulary", kw_only=True, repr=False)
@@ -115,10 +116,9 @@ class Vocabulary(Looked):
 
 @dataclass(frozen=True)
 class OneHot(Looked):
-    """Categories to a vector of a 1 and else 0, float32 [batch, 1 + n + `oov`], where `Vocabulary` has the index.
+    """Encode categories as one-hot vectors, float32 [batch, 1 + n + `oov`], with the indices of `Vocabulary`.
 
-    A missing value is a 1 in front. Of lists a vector has a 1 for each different value of the row (multi-hot), and
-    nothing but 0 for an empty list.
+    A missing value sets index 0. Lists become multi-hot vectors, and an empty list is all 0.
     """
 
     kind: Literal["one_hot"] = field(default="one_hot", kw_only=True, repr=False)
@@ -147,7 +147,7 @@ class OneHot(Looked):
 
 
 def any_of_rows(column: FlatColumn, vectors: Any) -> Any:
-    """float32 [batch, depth]: 1 where a value of the row has one; vectors [n, depth]."""
+    """Return float32 [batch, depth], 1 if any vector [n, depth] of the row has a 1."""
     import tensorflow as tf
 
     rows = tf.size(column.splits, tf.int64) - 1
@@ -157,10 +157,10 @@ def any_of_rows(column: FlatColumn, vectors: Any) -> Any:
 
 @dataclass(frozen=True)
 class Hash(Prepared):
-    """Strings or whole numbers to one of `buckets` indices by their hash, without a list of them: no analysis.
+    """Encode strings or integers as one of `buckets` indices by their hash, without an analysis.
 
-    0 is a missing value, 1 to `buckets` the rest, 1 + the hash modulo `buckets` as `tft.hash_strings` has it
-    (FarmHash's Fingerprint64 of the text). Different values may share an index; a value never seen is like any other.
+    0 is a missing value. Other values have index 1 + their hash modulo `buckets`, as in `tft.hash_strings` (FarmHash's
+    Fingerprint64 of the text). Different values may share an index, and unseen values are like any other.
     """
 
     column: str
@@ -178,7 +178,7 @@ class Hash(Prepared):
         return "int", "bytes"
 
     def cardinality(self) -> int:
-        """Number of different indices: the rows of an embedding table."""
+        """Return the number of indices: the rows of an embedding table."""
         return 1 + self.buckets
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
@@ -193,11 +193,13 @@ class Hash(Prepared):
 
 @dataclass(frozen=True)
 class Bucketize(Prepared):
-    """Numbers to the quantile they fall in, or to the range between `edges`: 0 is missing, 1 to `buckets` the rest.
+    """Encode numbers as the index of their quantile or range. 0 is missing, 1 to `buckets` the rest.
 
-    Boundaries are quantiles of the training rows, each a value of the data, with at most 1 % of rank of error, or
-    `edges`, of which there is one less than buckets. A value on a boundary belongs above it; values beyond those of the
-    training rows belong to the first and the last bucket. With `key`, boundaries are those of the rows with that key.
+    Boundaries are quantiles of the training rows, each a value of the data with a rank error of at most 1 %, or
+    `edges`, one
+    fewer than buckets. A value on a boundary belongs above it. Values beyond those of the training rows belong to the
+    first
+    or the last bucket. With `key`, boundaries are those of the rows with that key.
     """
 
     column: str
@@ -223,7 +225,7 @@ class Bucketize(Prepared):
         return () if self.edges else (Quantiles,)
 
     def cardinality(self) -> int:
-        """Number of different indices: the rows of an embedding table."""
+        """Return the number of indices: the rows of an embedding table."""
         return 1 + (self.buckets or len(self.edges) + 1)
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
@@ -241,7 +243,7 @@ class Bucketize(Prepared):
         return 0, self.cardinality() - 1
 
     def _boundaries(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
-        """float64 [buckets - 1], or with keys [n, buckets - 1]."""
+        """Return float64 [buckets - 1], or with keys [n, buckets - 1]."""
         import tensorflow as tf
 
         if self.edges:
@@ -256,9 +258,10 @@ class Bucketize(Prepared):
 
 @dataclass(frozen=True)
 class CountEncoding(Prepared):
-    """A category to how often the training rows have it, float32: 0 of a value that they never have, or a missing one.
+    """Encode a category by its count in the training rows, float32: 0 for unseen and missing values.
 
-    With `share=True` divided by the number of values that are not missing. It knows nothing of the label, so nothing
+    With `share=True`, the count is divided by the number of present values. The feature does not use the label, so
+    nothing
     leaks from it.
     """
 
@@ -284,11 +287,13 @@ class CountEncoding(Prepared):
 
 @dataclass(frozen=True)
 class Cross(Feature):
-    """Several columns at once: every combination of their values is a category of its own, int64 [batch, 1].
+    """Encode combinations of the values of several columns as categories, int64 [batch, 1].
 
-    The values of a row, as text, are joined by ASCII's unit separator, then hashed into `buckets` indices as `Hash` has
-    it, or without `buckets` looked up in a vocabulary of the combinations that the training rows have, as `Vocabulary`
-    has it. 0, missing, is a row in which one of the values is missing. Columns hold strings or whole numbers.
+    The values of a row, as text, are joined by ASCII's unit separator. The result is hashed into `buckets` indices as
+    in
+    `Hash`, or without `buckets` looked up in a vocabulary of the combinations as in `Vocabulary`. If one of the values
+    is
+    missing, the index is 0. Columns hold strings or integers.
     """
 
     of: tuple[str, ...]
@@ -338,7 +343,7 @@ class Cross(Feature):
 
     @property
     def _joined(self) -> Hash | Vocabulary:
-        """What is made of the joined text."""
+        """Return the feature of the joined text."""
         if self.buckets:
             return Hash(self.output, self.buckets)
         return Vocabulary(self.output, size=self.size, oov=self.oov, min_count=self.min_count)

@@ -1,4 +1,4 @@
-"""Pictures to tensors."""
+"""Features of images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PixelMoments(Analysis):
         self.squares: Array = np.zeros(1, np.int64)  # 10^14 pixels fit
 
     def add(self, values: Array, missing: int = 0, rows: int = 0) -> None:
-        """Counts the pictures of a batch: uint8 [n, height, width, channels]."""
+        """Add the images of a batch: uint8 [n, height, width, channels]."""
         self.rows += rows
         self.count += len(values)
         self.missing += missing
@@ -40,12 +40,12 @@ class PixelMoments(Analysis):
 
     @property
     def means(self) -> list[float]:
-        """[channels], 0 to 255."""
+        """Return the mean of each channel: [channels], 0 to 255."""
         return [int(total) / max(1, self.pixels) for total in self.sum]
 
     @property
     def deviations(self) -> list[float]:
-        """[channels], of all pixels, 0 to 127.5."""
+        """Return the deviation of each channel: [channels], 0 to 127.5."""
         number = max(1, self.pixels)
         # n * squares - sum^2 is exact; the difference of two quotients is not.
         pairs = zip(self.sum.tolist(), self.squares.tolist(), strict=True)
@@ -54,7 +54,7 @@ class PixelMoments(Analysis):
 
 @dataclass(frozen=True)
 class DecodeImage(Feature):
-    """PNG, JPEG, BMP or the first frame of a GIF to pixels, float32 [batch, height, width, channels].
+    """Decode PNG, JPEG, BMP or the first frame of a GIF, to float32 [batch, height, width, channels].
 
     By default pixels are whole numbers from 0 to 255: a cast to uint8 loses nothing. (A transform graph can give only
     int64, float32 and strings.)
@@ -123,7 +123,7 @@ class DecodeImage(Feature):
         return scaled(pixels, [255 * number for number in self.mean], [255 * number for number in self.std])
 
     def _decoded(self, column: FlatColumn) -> Any:
-        """uint8 [n, height, width, channels]."""
+        """Return uint8 [n, height, width, channels]."""
         from infeed.components.transform.pixels import decode_batch
 
         return decode_batch(column.values, self.height, self.width, self.channels, self.resize, self.method)

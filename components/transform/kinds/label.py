@@ -1,4 +1,4 @@
-"""What a model learns to tell."""
+"""The label of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPLIT = "the split that Transform analyses"
 
 @dataclass(frozen=True)
 class Label(Feature):
-    """What the model learns to tell, [batch], under the column's own name. A model may have several, or none.
+    """The label that the model learns, [batch], under the column's name. A model may have several, or none.
 
     classification: int64 index into the classes of the training rows; the transform graph's vocabulary asset named like
       the column lists them in index order: strings by their bytes, whole numbers by size.
@@ -73,7 +73,7 @@ class Label(Feature):
         return any_of_rows(column, result) if self.task == "multilabel" else result
 
     def classes(self, found: Frequencies) -> list[bytes]:
-        """The values of the training rows in index order."""
+        """Return the values of the training rows in index order."""
         values = sorted(value for value in found.counts if value != b"")
         if not values:
             raise InfeedError(

@@ -1,8 +1,8 @@
-"""Features that scale numbers: float32, 0 where a value is missing, [batch, 1] or lists as `Prepared` has them.
+"""Features that scale numbers: float32, 0 for a missing value, [batch, 1] or lists as in `Prepared`.
 
-Without `key`, constants are those of all training rows. With it, each row's are those of the training rows that have
-the same key, and of all rows where no training row has it. With `values="by_position"` likewise by position in a list.
-A column, or the rows of a key, whose training values are all the same becomes 0, with a warning.
+Without `key`, constants are those of all training rows. With `key`, they are those of the training rows with the same
+key, or of all rows for an unseen key. With `values="by_position"`, constants are those of each position in a list. If
+all training values of a column or key are equal, the output is 0, with a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Scaled(Prepared):
-    """(value - center) / width, with two numbers of the training rows."""
+    """Base of (value - center) / width, with two constants of the training rows."""
 
     column: str
     output: str | None = None
@@ -44,11 +44,11 @@ class Scaled(Prepared):
         require(one, self, "key", 'leave it out, or do not set values="by_position"')
 
     def constants(self, found: Any) -> tuple[float, ...]:
-        """Center and width, then what `transformed` takes; width 0 of values that are all the same."""
+        """Return center and width, then arguments of `transformed`. Width is 0 if all values are equal."""
         raise NotImplementedError
 
     def transformed(self, values: Any, *constants: Any) -> Any:
-        """float64 [n], before they are scaled."""
+        """Transform values before scaling: float64 [n]."""
         return values
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
@@ -71,7 +71,7 @@ class Scaled(Prepared):
         return tf.cast(tf.where(known, (values - center) / tf.where(width > 0, width, 1.0), 0.0), tf.float32)
 
     def _tensors(self, column: FlatColumn, found: Any, tables: Tables) -> list[Any]:
-        """float64 [] each, or with keys [n]."""
+        """Return the constants: float64 [] each, or with keys [n]."""
         import tensorflow as tf
 
         if not isinstance(found, ByKey):
@@ -90,11 +90,13 @@ class Scaled(Prepared):
 
 @dataclass(frozen=True)
 class ZScore(Scaled):
-    """(value - mean) / standard deviation over the training rows.
+    """Scale to (value - mean) / standard deviation over the training rows.
 
-    The deviation is that of all values, divided by their number, as `tft.scale_to_z_score` has it. A missing value
-    becomes the mean, which is 0 once scaled, and takes no part in mean and deviation. With a number as `fill`, in the
-    column's own unit, it counts as that number in all three.
+    The deviation is the population deviation, as in `tft.scale_to_z_score`. A missing value becomes the mean, which is
+    0
+    after scaling, and does not affect mean and deviation. With a number as `fill`, in the column's unit, a missing
+    value
+    counts as that number in all three.
     """
 
     fill: float | Literal["mean"] = "mean"
@@ -116,9 +118,9 @@ class ZScore(Scaled):
 
 @dataclass(frozen=True)
 class MinMax(Scaled):
-    """low + (value - least) / (greatest - least) * (high - low), as `tft.scale_by_min_max` has it.
+    """Scale to low + (value - min) / (max - min) * (high - low), as in `tft.scale_by_min_max`.
 
-    Values beyond those of the training rows go beyond `low` and `high`; a step `Clip` before it prevents that.
+    Values beyond those of the training rows exceed `low` and `high`, unless a step `Clip` comes first.
     """
 
     low: float = 0.0
@@ -140,9 +142,9 @@ class MinMax(Scaled):
 
 @dataclass(frozen=True)
 class Robust(Scaled):
-    """(value - median) / (upper - lower quartile), as scikit-learn's `RobustScaler`: few outliers do not matter.
+    """Scale to (value - median) / interquartile range, as in scikit-learn's `RobustScaler`, which resists outliers.
 
-    Quantiles are those of the dataset's statistics: values of the data, with at most 1 % of rank of error.
+    Quantiles are values of the data, with a rank error of at most 1 %.
     """
 
     kind: Literal["robust"] = field(default="robust", kw_only=True, repr=False)
@@ -155,7 +157,7 @@ class Robust(Scaled):
 
 @dataclass(frozen=True)
 class Log(Prepared):
-    """ln(value + `offset`), float32; a value of -`offset` or less has no logarithm and counts as missing.
+    """Compute ln(value + `offset`), float32. A value of -`offset` or less counts as missing.
 
     The default, ln(1 + value), keeps 0 at 0 and suits counts and amounts.
     """
@@ -180,10 +182,9 @@ class Log(Prepared):
 
 @dataclass(frozen=True)
 class Cycle(Prepared):
-    """(sin a, cos a) of a = 2 pi value / `period`, float32 [batch, 2]: of a cycle, the end lies beside the start.
+    """Encode a cyclic value as (sin a, cos a) of a = 2 pi value / `period`, float32 [batch, 2].
 
-    Such as 24 for hours, 7 for weekdays, 12 for months, 360 for degrees. A missing value is (0, 0), the middle of the
-    circle.
+    Periods are 24 for hours, 7 for weekdays, 12 for months, 360 for degrees. A missing value is (0, 0).
     """
 
     column: str
@@ -206,7 +207,7 @@ class Cycle(Prepared):
 
 @dataclass(frozen=True)
 class Power(Scaled):
-    """Yeo and Johnson's transformation, "A new family of power transformations" (2000), then to mean 0 and deviation 1.
+    """Apply Yeo and Johnson's power transformation (Biometrika, 2000), then scale to mean 0 and deviation 1.
 
     With one exponent, l, for all values x of a column
 
@@ -244,7 +245,7 @@ class Power(Scaled):
 
 
 def yeo_johnson(values: Array, exponent: float) -> Array:
-    """The transformation of `Power`, float64 [n]."""
+    """Apply the transformation of `Power`, float64 [n]."""
 
     def power(logarithms: Array, exponent: float) -> Array:
         return logarithms if abs(exponent) < _ZERO else np.expm1(exponent * logarithms) / exponent
@@ -254,7 +255,7 @@ def yeo_johnson(values: Array, exponent: float) -> Array:
 
 
 def likeliest_exponent(values: Array) -> float:
-    """The exponent from -3 to 5 whose result is most like a normal distribution, to 0.001: golden-section search."""
+    """Return the exponent from -3 to 5 of the most normal result, to 0.001, by golden-section search."""
     slopes = float((np.sign(values) * np.log1p(np.abs(values))).mean())
 
     def unlikelihood(exponent: float) -> float:

@@ -1,12 +1,11 @@
-"""Features of text: bags of its tokens, and the pieces of words that a pretrained language model expects.
+"""Features of text: bags of tokens, and subwords for pretrained language models.
 
     BagOfWords("review", clean=(LowerCase(), Tokens(ngrams=(1, 2))), size=10_000, weights="tf_idf")
     Subwords("review", file="bert/vocab.txt", length=128, begin="[CLS]", end="[SEP]")
     Subwords("review", file="sp.model", tokenizer="sentencepiece", length=128)
 
-The tokenizer of pieces lives inside the served graph. It needs the extra `text`. Whatever loads such a graph has to
-know the operations of tensorflow-text: `import tensorflow_text` first in Python; TensorFlow Serving's own images have
-them.
+The subword tokenizer is part of the served graph and needs the extra `text`. Programs that load such a graph need the
+ops of tensorflow-text: in Python, `import tensorflow_text` first. Official images of TensorFlow Serving include them.
 """
 
 from __future__ import annotations
@@ -29,18 +28,17 @@ _FIRST, _AGAIN = b"first", b"again"
 
 @dataclass(frozen=True)
 class BagOfWords(Looked):
-    """How much of each token of the vocabulary a row has, float32 [batch, n + `oov`].
+    """Count or weigh the tokens of the vocabulary in a row, float32 [batch, n + `oov`].
 
-    Place i is token i + 1 of `Vocabulary`: most frequent first. Places from n on are shared by tokens that are not in
-    the vocabulary; with `oov=0` they are in no place. A missing text is a row of 0.
+    Index i is token i + 1 of `Vocabulary`, the most frequent first. Indices from n on are shared by tokens outside the
+    vocabulary, which `oov=0` drops. A missing text is all 0.
 
         "counts"   occurrences in the row
-        "binary"   1 where it occurs
+        "binary"   1 if the token occurs
         "tf_idf"   occurrences / tokens of the row * (1 + log((rows + 1) / (rows with it + 1)))
 
-    The last is the formula of `tft.tfidf`, of which `smooth=False` drops both "+ 1" within the logarithm. Tokens of the
-    row are all of them, in the vocabulary or not; rows are all training rows, without a token as well. It takes
-    `oov=0`.
+    The last is the formula of `tft.tfidf`; `smooth=False` drops both "+ 1" in the logarithm. Tokens of the row include
+    those outside the vocabulary, and rows include those without a token. It requires `oov=0`.
     """
 
     oov: int = 0
@@ -56,11 +54,11 @@ class BagOfWords(Looked):
         require(counted, self, "oov", 'give it as 0, or give weights as "counts" or "binary"')
 
     def cardinality(self, values: int) -> int:
-        """The width of the vector where the vocabulary holds `values` values."""
+        """Return the width of the vector for a vocabulary of `values` values."""
         return values + self.oov
 
     def analyzed(self, column: FlatColumn) -> FlatColumn:
-        """The tokens, with keys that tell the first of its kind in a row from the others: it counts the row."""
+        """Return the tokens with keys that mark the first occurrence in a row, which counts the row."""
         return column if self.weights != "tf_idf" else column._replace(keys=_occurrences(column))
 
     def apply(self, column: FlatColumn, found: Sequence[Any], tables: Tables) -> Any:
@@ -85,7 +83,7 @@ class BagOfWords(Looked):
 
 
 def _occurrences(column: FlatColumn) -> Any:
-    """string [n]: "first" or "again" in its row."""
+    """Return string [n]: "first" or "again" in its row."""
     import tensorflow as tf
 
     tokens = as_strings(column)
@@ -97,14 +95,14 @@ def _occurrences(column: FlatColumn) -> Any:
 
 
 def _rows_with(words: Sequence[bytes], found: ByKey[Any]) -> list[int]:
-    """Of each word, the training rows that have it."""
+    """Return for each word the number of training rows that contain it."""
     rows = {as_word(value): number for value, number in found.of[_FIRST].counts.items()}
     return [rows[word] for word in words]
 
 
 @dataclass(frozen=True)
 class Subwords(Prepared):
-    """Text to pieces of words, int64 indices as the tokenizer's own file numbers them, ragged [batch, None].
+    """Encode text as subword indices of a pretrained tokenizer, int64, ragged [batch, None].
 
     With `length` it is [batch, length]: longer lists are cut so that `end` stays, shorter ones end in `pad`. A missing
     text has no pieces, only `begin` and `end`. What the file does not know is the tokenizer's unknown piece.
@@ -147,7 +145,7 @@ class Subwords(Prepared):
         return (self.file,)
 
     def prepare(self, columns: Sequence[FlatColumn]) -> FlatColumn:
-        """The column of pieces, int64, with begin and end."""
+        """Return the column of subwords, int64, with begin and end."""
         import tensorflow as tf
 
         (column,) = columns
@@ -229,10 +227,10 @@ def _read(feature: Subwords) -> bytes:
 
 
 def tensorflow_text(feature: object) -> Any:
-    """The package.
+    """Import the package.
 
     Raises:
-      InfeedError: it is not installed.
+      InfeedError: the package is not installed.
     """
     try:
         import tensorflow_text

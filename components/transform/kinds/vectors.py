@@ -1,4 +1,4 @@
-"""Vectors of words that somebody has trained: the feature, and the files of word2vec, GloVe, fastText and NumPy.
+"""Pretrained word vectors: the feature, and readers of word2vec, GloVe, fastText and NumPy files.
 
 PretrainedVectors("review", file="glove.6B.100d.txt", clean=(LowerCase(), Tokens()), pool="mean")
 """
@@ -30,7 +30,7 @@ _MOST_BYTES = 1 << 30  # of a table within a graph: a SavedModel holds 2 GiB, in
 
 @dataclass(frozen=True)
 class PretrainedVectors(Prepared):
-    """Words to the vectors that a file has for them, float32 [batch, dimensions], or to indices of its rows.
+    """Encode words by the vectors of a file, float32 [batch, dimensions], or by indices of its rows.
 
     Index 0 is a missing word, 1 to n are the words of the file in its order, and n + 1 is a word that the file does not
     have; a word that is written otherwise, such as in capitals, is another one. The vector of a missing word is 0.
@@ -73,7 +73,7 @@ class PretrainedVectors(Prepared):
         return (self.file, self.words) if self.words else (self.file,)
 
     def table(self) -> Any:
-        """float32 [1 + n + 1, dimensions]: the vector of each index, for an embedding to start from.
+        """Return float32 [1 + n + 1, dimensions], the vector of each index, as initial weights of an embedding.
 
         Raises:
           InfeedError: the file cannot be read; see `read_vectors`.
@@ -116,7 +116,7 @@ class PretrainedVectors(Prepared):
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Words in the order of the file, each once, and their vectors.
+    """Distinct words in the order of the file, and their vectors.
 
     Attributes:
       words: UTF-8, without white space at the ends.
@@ -127,10 +127,9 @@ class WordVectors:
     vectors: Floats
 
     def table(self, unseen: str = "mean") -> Floats:
-        """float32 [1 + words + 1, dimensions]: the vector of each index.
+        """Return float32 [1 + words + 1, dimensions], the vector of each index.
 
-        Index 0 is zeros, for a missing word; then come the words; the last one is for a word that the file does not
-        have.
+        Index 0 is zeros, for a missing word. The words follow. The last index is for unknown words.
 
         Args:
           unseen: the last row is the "mean" of all vectors, or "zero".
@@ -146,17 +145,17 @@ def _read_file(path: str, versions: tuple[str, ...], words: str | None, size: in
 
 
 def read_vectors(path: str, words: str | None = None, size: int | None = None) -> WordVectors:
-    """Vectors of a file.
+    """Read word vectors from a file.
 
     Args:
-      path: text with a word and its numbers on each line, separated by spaces, as GloVe has it (word2vec's and
-        fastText's begins with a line of two numbers, rows and dimensions); or `.npy`: floats [words, dimensions].
-      words: of a `.npy`, a text file of its words, one a line.
-      size: how many to read, from the start: such files put the most frequent words first.
+      path: text with a word and its numbers on each line, separated by spaces, as in GloVe (word2vec and fastText files
+        start with a line of two numbers, rows and dimensions); or `.npy`: floats [words, dimensions].
+      words: for a `.npy`, a text file of its words, one a line.
+      size: number of words to read, from the start, where files have the most frequent words.
 
     Raises:
-      InfeedError: no such file, no vectors in it, a line of another length or with something else than numbers, a word
-        that stands there twice, or another number of words than of vectors.
+      InfeedError: the file does not exist or has no vectors, a line has a wrong number of values or other text, a word
+        occurs twice, or the numbers of words and vectors differ.
     """
     if words is not None and not path.endswith(".npy"):
         raise InfeedError(
@@ -226,7 +225,7 @@ def _read_text(path: str, size: int | None) -> WordVectors:
 
 
 def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
-    """Without word2vec's first line, the numbers of rows and dimensions."""
+    """Yield the lines without word2vec's first line, which has the numbers of rows and dimensions."""
     for number, line in enumerate(file):
         line = line.strip()
         is_header = number == 0 and len(line.split()) == 2 and line.replace(b" ", b"").isdigit()
@@ -235,7 +234,7 @@ def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _split(line: bytes, width: int, number: int, path: str) -> tuple[bytes, bytes]:
-    """The word, which may hold spaces, and its numbers."""
+    """Split a line into the word, which may contain spaces, and its numbers."""
     word, *numbers = line.split(b" ", 1) if line.count(b" ") == width else line.rsplit(b" ", width)
     if line.count(b" ") < width:
         raise InfeedError(

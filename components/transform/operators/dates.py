@@ -1,7 +1,7 @@
-"""Dates and timestamps, as text or as numbers, to microseconds, and these to the parts of the calendar, inside a graph.
+"""Parse dates and timestamps to microseconds, and compute parts of the calendar, inside a graph.
 
-A time is int64 microseconds since 1970-01-01T00:00 UTC, in the proleptic Gregorian calendar, of the years 1 to 9999.
-All functions work element by element on tensors of any shape.
+A time is int64 microseconds since 1970-01-01T00:00 UTC, in the proleptic Gregorian calendar, years 1 to 9999. All
+functions work element-wise on tensors of any shape.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ EPOCHS = tuple(_EPOCHS)
 
 
 class Times(NamedTuple):
-    """Where `valid` is False, `micros` is 0."""
+    """Times. If `valid` is False, `micros` is 0."""
 
     micros: tf.Tensor  # int64
     valid: tf.Tensor  # bool
 
 
 class Civil(NamedTuple):
-    """A day of the calendar, int64 each."""
+    """A date of the calendar, int64 each."""
 
     year: tf.Tensor
     month: tf.Tensor  # 1 to 12
@@ -42,11 +42,12 @@ class Civil(NamedTuple):
 
 
 def from_epoch(numbers: tf.Tensor, unit: str) -> Times:
-    """Seconds ("epoch_s"), milliseconds ("epoch_ms"), "epoch_us" or "epoch_ns" since 1970 to times.
+    """Convert numbers since 1970 in "epoch_s", "epoch_ms", "epoch_us" or "epoch_ns" to times.
 
     Args:
-      numbers: int64, or float32, which is good to 64 seconds of an "epoch_s" of today. NaN, infinity and times outside
-        the calendar are not valid.
+      numbers: int64, or float32, which is exact to 64 seconds for a current "epoch_s". NaN, infinity and times outside
+        the
+        calendar are invalid.
     """
     multiply, divide = _EPOCHS[unit]
     # int64 holds the nanoseconds of 1677 to 2262 alone.
@@ -61,12 +62,12 @@ def from_epoch(numbers: tf.Tensor, unit: str) -> Times:
 
 
 def in_calendar(micros: tf.Tensor) -> tf.Tensor:
-    """Whether it is within the years 1 to 9999."""
+    """Return whether times are within the years 1 to 9999."""
     return (micros >= _FIRST) & (micros < _LAST)
 
 
 def days_from_civil(year: tf.Tensor, month: tf.Tensor, day: tf.Tensor) -> tf.Tensor:
-    """Days since 1970-01-01, int64; days beyond a month's end run on into the next.
+    """Return days since 1970-01-01, int64. Days beyond the end of a month run on into the next.
 
     After H. Hinnant, "chrono-Compatible Low-Level Date Algorithms": years begin in March, so that the leap day is the
     last one; 400 years, an era, have 146,097 days.
@@ -79,7 +80,7 @@ def days_from_civil(year: tf.Tensor, month: tf.Tensor, day: tf.Tensor) -> tf.Ten
 
 
 def civil_from_days(days: tf.Tensor) -> Civil:
-    """The day of the calendar, of days since 1970-01-01; see `days_from_civil`."""
+    """Return the date for days since 1970-01-01; see `days_from_civil`."""
     days = days + 719_468
     era = tf.math.floordiv(days, 146_097)
     of_era = days - era * 146_097
@@ -92,7 +93,7 @@ def civil_from_days(days: tf.Tensor) -> Civil:
 
 
 def part_of(micros: tf.Tensor, part: str) -> tf.Tensor:
-    """One part of each time, int64.
+    """Return one part of each time, int64.
 
     Args:
       part: "year", "quarter" (1 to 4), "month" (1 to 12), "week" (1 to 53, of ISO 8601), "day" (1 to 31), "day_of_year"
@@ -146,7 +147,7 @@ PARTS = tuple(_PARTS)
 
 
 def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
-    """Dates as text, in English where names are in them; case and white space around do not matter.
+    """Parse dates as text with English names. Case and surrounding white space are ignored.
 
     A text without a time is midnight; one without `%z` is UTC. `%y` is 1969 to 2068, as POSIX says. Digits of a
     fraction beyond the sixth are dropped.
@@ -166,12 +167,12 @@ def parse(texts: tf.Tensor, whole: str, parts: Mapping[str, str]) -> Times:
 
 
 def _held(texts: tf.Tensor, matched: tf.Tensor, regex: str) -> tf.Tensor:
-    """What stands in the group's place; empty where nothing does."""
+    """Return the text in the group's place, or ""."""
     return tf.where(matched, tf.strings.regex_replace(texts, f"^{regex}$", r"\1"), "")
 
 
 def _number(held: Mapping[str, tf.Tensor], directive: str) -> tf.Tensor | int:
-    """int64, 0 where nothing stands in its place."""
+    """Return int64, 0 for an empty group."""
     if directive not in held:
         return 0
     text = held[directive]
@@ -179,7 +180,7 @@ def _number(held: Mapping[str, tf.Tensor], directive: str) -> tf.Tensor | int:
 
 
 def _days_of(held: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Days since 1970, and whether there is such a day."""
+    """Return days since 1970, and whether the date exists."""
     year = _year(held)
     if "j" in held:
         first = days_from_civil(year, tf.ones_like(year), tf.ones_like(year))
@@ -206,7 +207,7 @@ def _month(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
 
 
 def _time_of_day(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Microseconds since midnight UTC."""
+    """Return microseconds since midnight UTC."""
     hours = _number(held, "H")
     if "I" in held:
         hours = _number(held, "I") % 12 + (12 * tf.cast(held["p"] == "pm", tf.int64) if "p" in held else 0)
@@ -218,7 +219,7 @@ def _time_of_day(held: Mapping[str, tf.Tensor]) -> tf.Tensor:
 
 
 def _offset_minutes(held: Mapping[str, tf.Tensor]) -> tf.Tensor | int:
-    """Minutes that the text is ahead of UTC."""
+    """Return the offset from UTC in minutes."""
     if "z" not in held:
         return 0
     digits = tf.strings.regex_replace(held["z"], "[^0-9]", "") + "0000"  # hhmm; "z" and nothing are 0000

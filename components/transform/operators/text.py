@@ -1,7 +1,7 @@
-"""Texts to clean texts, tokens, indices and bags, inside a graph.
+"""Clean texts, and compute tokens, indices and bags, inside a graph.
 
-All functions take whole batches. A row's text is one string, [batch], or several, ragged [batch, (texts)]; tokens are
-ragged [batch, (tokens)]. Strings are UTF-8; bytes that are not become U+FFFD wherever characters are looked at.
+All functions take whole batches. A row's text is one string, [batch], or several, ragged [batch, (texts)]. Tokens are
+ragged [batch, (tokens)]. Strings are UTF-8; invalid bytes become U+FFFD where characters are examined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BETWEEN_WORDS = r"[^\pL\pM\pN_]+"
 
 
 def clean(texts: Strings, steps: Sequence[str]) -> Strings:
-    """The texts after the steps, in their order, of the shape they had.
+    """Apply the steps in order to texts of any shape.
 
     Args:
       texts: string, dense or ragged of any rank.
@@ -79,7 +79,7 @@ STEPS = tuple(_STEPS)
 
 @cache
 def _bare_letters() -> tuple[Array, Array]:
-    """Code points of all characters with marks in ascending order, and what remains of each, both int32 [n].
+    """Return code points of characters with marks, ascending, and the characters without them, int32 [n].
 
     A character is decomposed (Unicode's canonical form NFD), marks (characters of a combining class other than 0) are
     dropped, and the rest is composed again (NFC), so that syllables of Hangul stay what they are.
@@ -94,7 +94,7 @@ def _bare_letters() -> tuple[Array, Array]:
 
 
 def tokens(texts: Strings, unit: str, ngrams: tuple[int, int] = (1, 1)) -> tf.RaggedTensor:
-    """The tokens of each row, ragged [batch, (tokens)] string; of several texts in a row, one after another.
+    """Return the tokens of each row, ragged [batch, (tokens)] string. Several texts in a row are concatenated.
 
     Args:
       texts: string [batch] or ragged [batch, (texts)].
@@ -122,7 +122,7 @@ UNITS = tuple(_SPLITS)
 
 
 def bag(indices: tf.RaggedTensor, size: int, *, binary: bool = False) -> tf.Tensor:
-    """How often each index occurs in each row, float32 [batch, size], or 1 where it does.
+    """Count each index in each row, float32 [batch, size], or mark its presence by 1.
 
     Args:
       indices: int64 [batch, (tokens)], 0 to `size` - 1, or negative, which is counted nowhere.
@@ -135,7 +135,7 @@ def bag(indices: tf.RaggedTensor, size: int, *, binary: bool = False) -> tf.Tens
 
 
 def tf_idf(indices: tf.RaggedTensor, documents: Sequence[int] | Array, rows: int, *, smooth: bool = True) -> tf.Tensor:
-    """Term frequency times inverse document frequency, float32 [batch, size], as `tft.tfidf` weighs.
+    """Compute term frequency times inverse document frequency, float32 [batch, size], as in `tft.tfidf`.
 
         tf(t, row) = occurrences of t in the row / tokens in the row; 0 in a row without tokens
         idf(t)     = 1 + log((rows + 1) / (documents(t) + 1))     smooth
@@ -152,7 +152,7 @@ def tf_idf(indices: tf.RaggedTensor, documents: Sequence[int] | Array, rows: int
 
 
 def inverse_document_frequency(documents: Sequence[int] | Array, rows: int, *, smooth: bool = True) -> Array:
-    """float32 [size]; see `tf_idf`."""
+    """Return float32 [size]; see `tf_idf`."""
     counts = np.asarray(documents, np.float64)
     share = (rows + 1) / (counts + 1) if smooth else rows / np.maximum(counts, 1)
     return np.asarray(1 + np.log(share), np.float32)
