@@ -347,7 +347,7 @@ def with_rows(name: str, value: Any, rows: int | None, target: Target) -> Any:
 
 
 def _of_row(spec: Any) -> Any:
-    """[batch, ...] -> [...]"""
+    """Return the spec of a row: [batch, ...] -> [...]."""
     return spec._unbatch()
 
 
