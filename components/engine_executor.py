@@ -49,7 +49,7 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
 
         Args:
           component: package of the executor in `tfx.components`, imported late because that takes seconds.
-          what: the work, such as "computing statistics".
+          what: the work, such as "statistics are computed".
           reason: why this executor cannot do the work.
           arguments: arguments of `Do`.
         """

@@ -36,7 +36,7 @@ class StatisticsExecutor(EngineExecutor):
         reason = request.beyond or beyond(examples, exec_properties)
         if reason:
             arguments = input_dict, output_dict, exec_properties
-            self.leave_to_tfx("statistics_gen", "computing statistics", reason, *arguments)
+            self.leave_to_tfx("statistics_gen", "statistics are computed", reason, *arguments)
             return
         output = artifact_utils.get_single_instance(output_dict[STATISTICS])
         splits = _splits(examples, exec_properties)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.tfx
     ("arguments", "message"),
     [
         ({"custom_config": 1}, r"(?s)custom_config is given.*options=IngestOptions\(...\).*source="),
-        ({"output_data_format": 7}, "(?s)FORMAT_TF_SEQUENCE_EXAMPLE.*ParquetExampleGen writes FORMAT_TF_EXAMPLE"),
+        ({"output_data_format": 7}, "(?s)FORMAT_TF_SEQUENCE_EXAMPLE.*use one of FORMAT_TF_EXAMPLE"),
         ({"output_data_format": 99}, "(?s)payload format is 99.*output_data_format or payload_format"),
         ({"output_file_format": 16}, "(?s)output_file_format is FILE_FORMAT_PARQUET.*leave it out"),
     ],
@@ -31,8 +31,8 @@ def test_an_argument_that_means_something_else_here_is_refused_by_name(arguments
 @pytest.mark.parametrize(
     ("executor", "advice"),
     [
-        ("custom_executors.parquet_executor.Executor", r"write ParquetExampleGen\(...\) of infeed.components without"),
-        ("custom_executors.avro_executor.Executor", r"write AvroExampleGen\(...\) of infeed.components without"),
+        ("custom_executors.parquet_executor.Executor", r"use ParquetExampleGen\(...\) of infeed.components without"),
+        ("custom_executors.avro_executor.Executor", r"use AvroExampleGen\(...\) of infeed.components without"),
         ("base_example_gen_executor.BaseExampleGenExecutor", "a FileExecutor of infeed.components, or TFX"),
     ],
 )

@@ -132,9 +132,9 @@ def test_what_adbc_alone_reads(server: sa.Connection) -> None:
 @pytest.mark.parametrize(
     ("declared", "value", "says"),
     [
-        ("inet", "1.1.1.1", "the database's type inet has no place"),
-        ("timetz[]", "{12:00+02}", "the database's type timetz has no place"),
-        ("interval", "1 day", "month_day_nano_interval has no place"),
+        ("inet", "1.1.1.1", "the database type inet"),
+        ("timetz[]", "{12:00+02}", "the database type timetz"),
+        ("interval", "1 day", "month_day_nano_interval"),
     ],
 )
 def test_a_type_without_a_place_is_named_with_its_column(
