@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import logging
+import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -58,7 +59,9 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         if not getattr(self._given, "make_beam_pipeline_fn", None):
             # Read the options late, because `Do` may add a user's module to them.
             executor._make_beam_pipeline = lambda: pipeline_of(executor._beam_pipeline_args)
-        executor.Do(*arguments)
+        with tempfile.TemporaryDirectory(prefix="infeed-inputs-") as folder:
+            _download(arguments[0], folder)
+            executor.Do(*arguments)
 
 
 class _Beam(base_beam_executor.BaseBeamExecutor):
@@ -69,6 +72,16 @@ class _Beam(base_beam_executor.BaseBeamExecutor):
 
     def Do(self, *arguments: Any) -> None:
         raise NotImplementedError
+
+
+def _download(inputs: Artifacts, folder: str) -> None:
+    """Give artifacts local paths if TensorFlow cannot open their URIs."""
+    for number, artifact in enumerate(artifact for found in inputs.values() for artifact in found):
+        if not files.tensorflow_opens(artifact.uri):
+            _log.info("downloading %s", artifact.uri)
+            local = files.join(folder, str(number))
+            files.copy(artifact.uri, local)
+            artifact.uri = local
 
 
 def unread_format(examples: Iterable[types.Artifact], payloads: Sequence[str] = ("FORMAT_TF_EXAMPLE",)) -> str:

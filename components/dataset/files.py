@@ -365,6 +365,12 @@ def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
+def tensorflow_opens(path: str) -> bool:
+    """Whether TensorFlow reads the path: a local one or gs://. TensorFlow 2.18 and later has no other file system."""
+    scheme, is_uri, _ = path.partition("://")
+    return not is_uri or scheme in ("gs", "file")
+
+
 def is_local(path: str) -> bool:
     """Return whether a path is on the local file system."""
     return _is_local(_resolve(path)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from infeed.components.dataset.files import tensorflow_opens
+from infeed.components.dataset.records import read_records
+from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Machine, RecordSizes
 from infeed.components.feed.columns import can_keep, can_split, is_static, is_static_number, mapped, reading_options
 from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext
@@ -86,9 +90,13 @@ def plan_feed(
     if options.skip_corrupt:
         shards, corrupt = without_corrupt(shards, options.skip_corrupt)
     check_files(shards[:1], cache_dir)
+    closed = next((shard.path for shard in shards if not tensorflow_opens(shard.path)), None)
     with corrupt_record_context(shards):
         sample = measure_records(shards, stages)
     fed = spec(sum(shard.records for shard in shards), sample, tuple(map(str, corrupt)))
+    if closed and fed.remote:
+        do = "use another strategy, or read local copies: deploy.reading: local"
+        raise InfeedError("other processes make the batches, and TensorFlow cannot open the store", where=closed, do=do)
     made = plan(shards, fed, options, Machine.here(cache_dir=options.cache_dir, devices=fed.devices))
 
     def make(workers: WorkerContext, start_step: int) -> Batches:
@@ -99,9 +107,11 @@ def plan_feed(
 
 def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> RecordSizes:
     """Parse and transform up to 256 records, and measure their sizes."""
-    path = shards[0].path
-    records = tf.data.TFRecordDataset(path, compression_type="GZIP" if path.endswith(".gz") else "")
-    made = mapped(records.batch(_MEASURED_RECORDS), lambda some: (some, functions.transform(functions.parse(some))))
+    records = list(itertools.islice(read_records(shards[0].path), _MEASURED_RECORDS))
+    made = mapped(
+        tf.data.Dataset.from_tensor_slices(records).batch(_MEASURED_RECORDS),
+        lambda some: (some, functions.transform(functions.parse(some))),
+    )
     serialized, features = next(iter(made))
     count = int(serialized.shape[0])
     return RecordSizes(

@@ -198,6 +198,10 @@ def corrupt_record_context(shards: Sequence[ShardFile]) -> Iterator[None]:
         for shard in shards:
             _name_first(shard, error)
         raise
+    except tf.errors.OpError as error:
+        if ours := InfeedError.told_in(error.message):  # a dataset that calls Python gives its error as text
+            raise ours from error
+        raise
 
 
 def check_files(shards: Sequence[ShardFile], cache_dir: str) -> None:

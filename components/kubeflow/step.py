@@ -23,8 +23,7 @@ from typing import Any
 
 from infeed.components import project_archive, schema
 from infeed.components.beam_runner import Named
-from infeed.components.dataset import files
-from infeed.components.kubeflow import cluster_job, ui
+from infeed.components.kubeflow import cluster_job, direct, ui
 from infeed.components.kubeflow.launcher_paths import PathMap
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob, job_object
@@ -32,6 +31,7 @@ from infeed.components.kubeflow.training_job import TrainingJob, job_object
 ARGUMENT = "--json_serialized_invocation_args"
 _JOB = "--job"
 _MACHINE = ("python", "-m", "infeed.components.kubeflow.machine")
+_EXECUTOR = "--executor_class_path"
 _TFX = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ def main(arguments: Sequence[str]) -> None:
     message, place = message_of(arguments)
     uris = PathMap({}) if in_place else path_map(arguments, message)
     _make_room(message, uris)
+    uris = direct.replaced(uris, message, arguments[arguments.index(_EXECUTOR) + 1])
     of_tfx, shown = ui.split(uris.to_local(_unpacked(message)))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
     _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, of_tfx))
@@ -106,7 +107,7 @@ def _make_room(message: Any, uris: PathMap) -> None:
         path = uris.paths.get(artifact["uri"])
         if path and not os.path.exists(path):  # the launcher downloads the first artifact of each input
             _log.info("downloading %s", artifact["uri"])
-            files.copy(artifact["uri"], path)
+            direct.download(artifact["uri"], path)
     for path in uris.paths.values():
         os.makedirs(path if not os.path.isfile(path) else os.path.dirname(path), exist_ok=True)
 

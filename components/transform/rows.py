@@ -24,6 +24,7 @@ from infeed.components.dataset.statistics.cells import Cells
 from infeed.components.dataset.statistics.table_statistics import Gatherer, TableStatistics
 from infeed.components.engine.choice import Cluster, HasBytes, Work, choose
 from infeed.components.engine.engine import Engine, WithSetUp
+from infeed.components.feed.tfrecords import stored_blocks
 from infeed.components.transform.columns import Raw
 
 MOST_ROWS = 4096  # of a batch
@@ -56,12 +57,16 @@ class RowReader:
 
     def batches(self, shard: ShardRange) -> tf.data.Dataset:
         """Return the function's results for each batch, in the order of the rows."""
-        found = tf.data.TFRecordDataset(
-            shard.path, "GZIP" if shard.path.endswith(".gz") else "", _READ_BUFFER_BYTES
-        ).skip(shard.start)
-        if shard.stop is not None:
-            found = found.take(shard.stop - shard.start)
-        return found.batch(_rows_of_batch(shard)).map(self._parse, tf.data.AUTOTUNE).prefetch(2)
+        return _records(shard, _rows_of_batch(shard)).map(self._parse, tf.data.AUTOTUNE).prefetch(2)
+
+
+def _records(shard: ShardRange, batch: int) -> tf.data.Dataset:
+    """Return the records, string [batch] or shorter at the end."""
+    if not files.tensorflow_opens(shard.path):
+        return stored_blocks(shard.path, shard.start, -1 if shard.stop is None else shard.stop).rebatch(batch)
+    compression = "GZIP" if shard.path.endswith(".gz") else ""
+    found = tf.data.TFRecordDataset(shard.path, compression, _READ_BUFFER_BYTES).skip(shard.start)
+    return (found if shard.stop is None else found.take(shard.stop - shard.start)).batch(batch)
 
 
 def _rows_of_batch(shard: ShardRange) -> int:

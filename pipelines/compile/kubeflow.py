@@ -21,6 +21,7 @@ from infeed.components import schema
 from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import direct
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.pipelines.compile import input_states, own_project
 from infeed.pipelines.compile.arguments import shorten
@@ -297,8 +298,9 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy) -> None:
         resources = input_states.resources_of(deploy, node.name)
         if limits := container_resources(resources):
             container["resources"] = limits
-        if resources.env:
-            container["env"] = [{"name": name, "value": value} for name, value in resources.env.items()]
+        variables = {**(resources.env or {}), **({direct.VARIABLE: "direct"} if deploy.reading == "direct" else {})}
+        if variables:
+            container["env"] = [{"name": name, "value": value} for name, value in variables.items()]
         if resources.retries:
             node.spec["retryPolicy"] = {"maxRetryCount": resources.retries, **_BACKOFF}
         if not (node.cacheable if resources.cache is None else resources.cache):

@@ -28,6 +28,7 @@ from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
 
 DEFAULT = "default"
 TRAINER = "Trainer"
+Reading = Literal["local", "direct"]
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -169,6 +170,9 @@ class Deploy:
       training: machines of a training job on Kubeflow, with the resources of the Trainer. None trains in the step.
       vertex: options of Vertex AI.
       beam: runner of the nodes that pass over data. By default, each step works in its own container.
+      reading: how steps on Kubeflow read Examples. local: Kubeflow's launcher downloads them to the pod's disk. direct:
+        the steps of this package read them from the store, and only TFX's own steps download them. On Vertex AI, steps
+        always read from the store.
     """
 
     image: str | None = None
@@ -180,6 +184,10 @@ class Deploy:
     training: TrainingJob | None = None
     vertex: VertexOptions | None = None
     beam: Beam = field(default_factory=Beam)
+    reading: Reading = "local"
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
     def __post_init__(self) -> None:
         as_tuples(self, "exclude")

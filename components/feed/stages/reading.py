@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infeed.components.dataset.files import tensorflow_opens
 from infeed.components.errors import InfeedError
 from infeed.components.feed.sampling import SamplingWeights, apportion
 from infeed.components.feed.shards import RecordRange, check_files
 from infeed.components.feed.stages.base import BuildContext, EpochReader
+from infeed.components.feed.tfrecords import stored_blocks
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -40,7 +42,8 @@ class VerifyFiles:
 
     def apply(self, before: None, context: BuildContext) -> None:
         ranges = itertools.chain(*context.ranges_of_splits(self.weights)) if self.weights else context.ranges
-        read = {one.path for one in ranges}
+        # The reader of other stores verifies each record. Another pass over the files would double the traffic.
+        read = {one.path for one in ranges if tensorflow_opens(one.path)}
         check_files([shard for shard in context.shards if shard.path in read], self.cache_dir)
 
 
@@ -267,7 +270,13 @@ def _read(files: tf.data.Dataset, context: BuildContext, readers: int, block: in
         read = read.skip(skip).take(tf.where(to_end, tf.constant(-1, tf.int64), records))
         return read.apply(tf.data.experimental.assert_cardinality(records)).batch(block)
 
-    return files.interleave(blocks_of, cycle_length=readers, block_length=in_a_row, num_parallel_calls=readers)
+    def stored_blocks_of(path: tf.Tensor, skip: tf.Tensor, records: tf.Tensor, to_end: tf.Tensor) -> tf.data.Dataset:
+        stop = tf.where(to_end, tf.constant(-1, tf.int64), skip + records)
+        return stored_blocks(path, skip, stop, records).rebatch(block)
+
+    opens = all(tensorflow_opens(one.path) for one in context.ranges)
+    reader = blocks_of if opens else stored_blocks_of
+    return files.interleave(reader, cycle_length=readers, block_length=in_a_row, num_parallel_calls=readers)
 
 
 def _endless(blocks: EpochReader, count: int, window: int, ranges: Sequence[RecordRange]) -> tf.data.Dataset:

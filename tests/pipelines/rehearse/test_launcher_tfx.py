@@ -27,6 +27,7 @@ deploy:
   image: registry.example/infeed:1
   root: {ROOT}
   data: {ROOT}/data/breast_cancer.csv
+  reading: direct
   resources: {{default: {{retries: 1}}}}
 """
 
@@ -73,10 +74,20 @@ def launched(
         [version] = files.list_folders(f"{ROOT}/serving")
         again = json.loads(infeed("rehearse", "job.yaml", *options[:-2], "--set", "epochs=2", "--json", cwd=project))
         files.copy(f"{ROOT}/serving/{version}", str(folder / version))
+        examples = rehearsal["outputs"]["CsvExampleGen"]["examples"][0]["uri"]
+        held = [files.relative(file.path, examples) for file in files.list_files(examples, depth=1)]
+        direct = files.read_bytes(f"{examples}/direct.txt").decode()
         report = files.read_bytes(rehearsal["outputs"]["InputReport"]["ui_report"][0]["uri"]).decode().lower()
     here = Path(table_run.result["outcome"]["pushed"])
     return SimpleNamespace(
-        rehearsal=rehearsal, again=again, report=report, job=project / "job.yaml", here=here, there=folder / version
+        rehearsal=rehearsal,
+        held=held,
+        stored=files.list_folders(direct),
+        again=again,
+        report=report,
+        job=project / "job.yaml",
+        here=here,
+        there=folder / version,
     )
 
 
@@ -105,6 +116,13 @@ def test_another_number_of_epochs_runs_the_trainer_and_what_follows(launched: Si
     assert {name for name, state in states.items() if state == "cached"} == {
         *("CsvExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "Transform")
     }
+
+
+def test_the_examples_stay_in_the_store(launched: SimpleNamespace) -> None:
+    [examples] = launched.rehearsal["outputs"]["CsvExampleGen"]["examples"]
+    assert launched.held == ["direct.txt"]
+    assert launched.stored == ["Split-eval", "Split-test", "Split-train"]
+    assert examples["uri"].rpartition("/")[2] == "examples"
 
 
 def test_no_pod_is_left(launched: SimpleNamespace) -> None:

@@ -1,0 +1,43 @@
+"""TFRecord files in stores that TensorFlow cannot open, read by pyarrow, as tf.data datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from infeed.components.dataset.record_blocks import read_blocks
+from infeed.components.errors import InfeedError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_UNKNOWN = -1
+
+
+def stored_blocks(path: Any, start: Any = 0, stop: Any = _UNKNOWN, records: Any = _UNKNOWN) -> tf.data.Dataset:
+    """Return the records of a file in blocks of any length, string [block], with both checksums verified.
+
+    The dataset calls Python, so only this process can compute it.
+
+    Args:
+      path: file, as text or as a tensor, like all arguments.
+      start: number of the first record.
+      stop: number behind the last record; -1 for the end of the file.
+      records: number of records that the range must have; -1 if it is unknown.
+    """
+    import tensorflow as tf
+
+    arguments = (path, start, stop, records)
+    return tf.data.Dataset.from_generator(_blocks, args=arguments, output_signature=tf.TensorSpec([None], tf.string))
+
+
+def _blocks(path: bytes, start: int, stop: int, records: int) -> Iterator[Any]:
+    where, found = path.decode(), 0
+    for block in read_blocks(where, int(start), None if stop == _UNKNOWN else int(stop)):
+        found += len(block)
+        yield np.array(block.payloads(np.arange(len(block))), object)
+    if records not in (_UNKNOWN, found):
+        what = f"the file holds {found:,} records, expected {records:,}"
+        raise InfeedError(what, where=where, do="write the dataset again, with its manifest")

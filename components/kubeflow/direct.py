@@ -1,0 +1,84 @@
+"""Examples that stay in the store: `deploy.reading: direct`.
+
+Kubeflow's launcher downloads every input artifact whole before a step begins, and has no option to leave one out. With
+this setting, an ExampleGen writes its Examples to the folder `direct` beside the artifact. The artifact holds only a
+file that names the folder, and the launcher moves that file. The steps of this package read the Examples from the
+store. For other steps, the entry point downloads them.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.launcher_paths import PathMap
+from infeed.components.units import size
+
+VARIABLE = "INFEED_READING"
+"""Environment variable of the steps; the value `direct` turns the setting on."""
+POINTER = "direct.txt"
+_OURS = "infeed.components."
+_WRITERS = "infeed.components.example_gen."
+
+
+def replaced(uris: PathMap, message: Any, executor: str) -> PathMap:
+    """Return the mapping with folders in the store in place of the local paths of Examples.
+
+    Args:
+      uris: local path of each artifact. The launcher's files are there.
+      message: ExecutorInput.
+      executor: import path of the executor's class. If it is not of this package, its Examples are downloaded.
+
+    Raises:
+      InfeedError: the disk has no room for a download.
+    """
+    paths = dict(uris.paths)
+    for uri in _examples(message, "inputs", uris):
+        if os.path.isfile(pointer := os.path.join(paths[uri], POINTER)):
+            place = files.read_bytes(pointer).decode()
+            if executor.startswith(_OURS):
+                paths[uri] = place
+            else:
+                download(place, paths[uri])
+    if os.environ.get(VARIABLE) == "direct" and executor.startswith(_WRITERS):
+        for uri in _examples(message, "outputs", uris):
+            # Not a sibling whose name begins like the artifact's: the launcher would download it as well.
+            place = f"{posixpath.dirname(uri)}/direct/{files.name(uri)}"
+            files.write_bytes(os.path.join(paths[uri], POINTER), place.encode())
+            paths[uri] = place
+    return PathMap(paths)
+
+
+def download(uri: str, path: str) -> None:
+    """Copy a folder from the store to this disk.
+
+    Raises:
+      InfeedError: the disk has no room.
+    """
+    needed = sum(file.size for file in files.list_files(uri, depth=100))
+    os.makedirs(path, exist_ok=True)
+    free = shutil.disk_usage(path).free
+    if needed > free:
+        raise InfeedError(
+            f"the artifact takes {size(needed)}, and the disk has {size(free)} free",
+            where=uri,
+            do="mount a volume at /gcs, /s3 or /minio: ephemeral_volumes of the node in deploy.resources",
+        )
+    files.copy(uri, path)
+
+
+def _examples(message: Any, kind: str, uris: PathMap) -> Iterator[str]:
+    """Yield the URIs of the mapped Examples among the inputs or outputs."""
+    for found in message.get(kind, {}).get("artifacts", {}).values():
+        yield from (one["uri"] for one in found.get("artifacts", []) if one["uri"] in uris.paths and _is_examples(one))
+
+
+def _is_examples(artifact: Mapping[str, Any]) -> bool:
+    described = artifact.get("type", {})
+    lines = described.get("instanceSchema", "").splitlines()
+    return "title: tfx.Examples" in lines or described.get("schemaTitle") == "tfx.Examples"
