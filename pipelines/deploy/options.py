@@ -187,9 +187,6 @@ class Deploy:
     reading: Reading = "local"
 
     def __post_init__(self) -> None:
-        check_choices(self)
-
-    def __post_init__(self) -> None:
         as_tuples(self, "exclude")
         check_choices(self)
 

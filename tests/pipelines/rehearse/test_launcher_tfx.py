@@ -76,13 +76,13 @@ def launched(
         files.copy(f"{ROOT}/serving/{version}", str(folder / version))
         examples = rehearsal["outputs"]["CsvExampleGen"]["examples"][0]["uri"]
         held = [files.relative(file.path, examples) for file in files.list_files(examples, depth=1)]
-        direct = files.read_bytes(f"{examples}/direct.txt").decode()
+        stored = files.list_folders(files.read_bytes(f"{examples}/direct.txt").decode())
         report = files.read_bytes(rehearsal["outputs"]["InputReport"]["ui_report"][0]["uri"]).decode().lower()
     here = Path(table_run.result["outcome"]["pushed"])
     return SimpleNamespace(
         rehearsal=rehearsal,
         held=held,
-        stored=files.list_folders(direct),
+        stored=stored,
         again=again,
         report=report,
         job=project / "job.yaml",
