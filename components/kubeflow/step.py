@@ -80,12 +80,14 @@ def _run_job(job: Any, arguments: Sequence[str]) -> None:
     """Run the step on the machines of `job`. Its name depends on the outputs, which all attempts of a step share."""
     logging.basicConfig(level=logging.INFO)
     message, _ = message_of(arguments)
-    outputs = json.dumps([artifact["uri"] for artifact in artifacts(message, "outputs")])
+    outputs = [artifact["uri"] for artifact in artifacts(message, "outputs")]
     options = schema.read(TrainingJob, job["options"], "deploy.training")
-    name = f"infeed-{hashlib.sha256(outputs.encode()).hexdigest()[:12]}"
+    name = f"infeed-{hashlib.sha256(json.dumps(outputs).encode()).hexdigest()[:12]}"
     command, pod = [*_MACHINE, *arguments], job["pod"]
     if place := os.environ.get(project_archive.VARIABLE):
         pod["spec"]["containers"][0].setdefault("env", []).append({"name": project_archive.VARIABLE, "value": place})
+    for path in PathMap.of(outputs).paths.values():  # the launcher uploads them; they stay empty here
+        os.makedirs(path, exist_ok=True)
     cluster_job.run(options, name, lambda place: job_object(options, pod, place, command))
 
 

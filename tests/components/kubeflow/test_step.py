@@ -95,21 +95,22 @@ def test_a_step_that_fails_writes_no_output(pod: Path, tmp_path: Path, monkeypat
 
 
 def test_machines_of_a_job_run_the_step_with_the_project_of_this_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pod: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[tuple[str, Any]] = []
     monkeypatch.setattr(cluster_job, "run", lambda _, name, make: made.append((name, make(Place(name, "team")))))
     monkeypatch.setenv("INFEED_PROJECT", "s3://b/project/1.tar.gz")
-    pod = {"spec": {"containers": [{"name": "node", "image": "taxi:1"}]}}
+    machine = {"spec": {"containers": [{"name": "node", "image": "taxi:1"}]}}
     given = command(tmp_path, {}, {"model": artifacts("s3://b/run/model")})
     for output in ("model", "model", "other"):
         other = [word.replace("run/model", f"run/{output}") for word in given]
-        step.main(["--job", json.dumps({"options": {"machines": 2}, "pod": pod}), *other])
+        step.main(["--job", json.dumps({"options": {"machines": 2}, "pod": machine}), *other])
     assert made[0] == made[1]  # the attempts of a step name the same job
     assert made[0][0] != made[2][0]
     [container] = made[0][1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["python", "-m", "infeed.components.kubeflow.machine", *given]
     assert {"name": "INFEED_PROJECT", "value": "s3://b/project/1.tar.gz"} in container["env"]
+    assert list((pod / "s3" / "b" / "run" / "model").iterdir()) == []  # the chief uploads the model
 
 
 def test_compressed_parameters_are_expanded(tfx: list[Any], tmp_path: Path) -> None:
