@@ -40,6 +40,7 @@ class ModelSpec:
       classes: the class names in index order; empty for a regression.
       vocabulary_sizes: for each feature that is an index into a vocabulary, how many words that has.
       hparams: the user's own, as given in the options, with those of a Tuner on top.
+      steps: planned training steps, for a schedule of the learning rate; 0 if unknown.
     """
 
     inputs: Mapping[str, tf.TensorSpec]
@@ -47,6 +48,7 @@ class ModelSpec:
     classes: tuple[str, ...]
     vocabulary_sizes: Mapping[str, int]
     hparams: Mapping[str, Any]
+    steps: int = 0
 
 
 def make_model(

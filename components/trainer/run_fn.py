@@ -89,6 +89,11 @@ class Training:
         """TFX's own way to say how long is a number of steps; training then ends at exactly that step."""
         return -(-self.max_steps // self.train.plan.steps_per_epoch) if self.max_steps else self.options.epochs
 
+    @property
+    def steps(self) -> int:
+        """Planned steps; early stopping may end training before."""
+        return self.max_steps or self.options.epochs * self.train.plan.steps_per_epoch
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -193,7 +198,7 @@ def fit(training: Training, places: OutputDirs) -> Trained:
         training.workers.count, partial(_train_batches, training, start), partial(_eval_batches, training)
     )
     dataset, evaluation = shares.train(training.workers), shares.evaluation(training.workers)
-    spec = model_spec(dataset, graph, options)
+    spec = model_spec(dataset, graph, options, training.steps)
     if distribution.strategy_name(strategy) == "tpu":
         distribution.check_for_tpu(dataset.element_spec[0])
     progress.report("building the model and tracing its steps")
@@ -243,13 +248,13 @@ def _eval_batches(training: Training, workers: WorkerContext) -> tf.data.Dataset
     return training.evaluation.dataset(workers=workers).take(training.eval_steps or -1)
 
 
-def model_spec(dataset: Batches, graph: Graph, options: TrainOptions) -> ModelSpec:
+def model_spec(dataset: Batches, graph: Graph, options: TrainOptions, steps: int = 0) -> ModelSpec:
     """What the model function is given."""
     features = packing_of(graph, options).unpack(dataset.element_spec[0])
     # In order of name: the graph gives them in any order, and a model that joins them must find its weights again.
     inputs = {name: tf.TensorSpec(features[name].shape[1:], features[name].dtype, name) for name in sorted(features)}
     sizes = {name: size for name, size in graph.vocabulary_sizes.items() if name in inputs}
-    return ModelSpec(inputs, options.task, graph.classes, sizes, options.hparams)
+    return ModelSpec(inputs, options.task, graph.classes, sizes, options.hparams, steps)
 
 
 def report(training: Training, fitted: loop.Fitted, folder: str) -> None:

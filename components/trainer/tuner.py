@@ -203,7 +203,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     declare = user_code.load(search.search_fn, "search_fn")
     train = training.train.dataset()  # here rows are decoded where the plan holds columns; trials only gather them
     evaluation = training.evaluation.dataset().take(training.eval_steps or -1)
-    spec, packing = model_spec(train, graph, options), packing_of(graph, options)
+    spec, packing = model_spec(train, graph, options, training.steps), packing_of(graph, options)
 
     def build(hp: keras_tuner.HyperParameters) -> Any:
         declare(hp)

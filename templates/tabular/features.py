@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infeed.components import Feature, Label
-from infeed.pipelines.surveys import TableSurvey
+from infeed.components import Feature, Label, ZScore
+from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 # Column -> the features to make of it, in place of those that are proposed; an empty list leaves the column out.
 #   "age": [ZScore("age")]
@@ -22,6 +22,9 @@ from infeed.pipelines.surveys import TableSurvey
 #   "rooms": [Fill("rooms", 0)], the number as it is
 #   "customer": []
 OWN: Mapping[str, Sequence[Feature]] = {}
+
+# Of each number the model gets an encoding with so many places, unless more columns than MOST_ENCODED hold numbers.
+PLACES, MOST_ENCODED = 64, 128
 
 
 def features(survey: TableSurvey) -> list[Feature]:
@@ -45,8 +48,33 @@ def features(survey: TableSurvey) -> list[Feature]:
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:
+<<<<<<< HEAD
     """Return the scale of the label, so that a regression starts from the mean instead of 0.
+=======
+    """Boundaries of the encoded numbers, and the label's scale, so that a regression starts from the mean.
+>>>>>>> 060f790 (The tabular template encodes numbers between their quantiles and lowers its learning rate; benchmarks/quality.py measures it beside gradient boosting)
 
     `build_model` finds them in `spec.hparams`, and takes `units` and `learning_rate` from there too.
     """
-    return {"label_mean": survey.label.mean, "label_std": survey.label.std} if survey.task == "regression" else {}
+    label = {"label_mean": survey.label.mean, "label_std": survey.label.std} if survey.task == "regression" else {}
+    return {"boundaries": boundaries(survey), **label}
+
+
+def boundaries(survey: TableSurvey) -> dict[str, list[float]]:
+    """Quantiles of each column that becomes a ZScore, scaled likewise, by the name of the feature.
+
+    A wider table gets none: its columns are too many for so many weights each.
+    """
+    columns = {column.name: column for column in survey.columns}
+    scaled = [feature for feature in features(survey) if type(feature) is ZScore and feature.values == "one"]
+    if len(scaled) > MOST_ENCODED:
+        return {}
+    found = {feature.output_name: _scaled_quantiles(columns[feature.column]) for feature in scaled if not feature.clean}
+    return {name: points for name, points in found.items() if len(points) > 1}
+
+
+def _scaled_quantiles(column: ColumnSurvey) -> list[float]:
+    if column.statistics is None or not column.std:
+        return []
+    points = column.statistics.quantiles.at([place / PLACES for place in range(PLACES + 1)])
+    return sorted({round((point - column.mean) / column.std, 4) for point in points})

@@ -1,16 +1,16 @@
-"""A small dense network over scaled numbers and embedded words.
+"""A dense network over scaled numbers, piecewise linear encodings of them, and embedded words.
 
 `build_model` is called once, before training. It may return any compiled Keras 3 model whose inputs are named like the
 features of `spec.inputs`: what `features.py` asks for, as the Trainer feeds it.
 
 `spec` says all that there is to fit: `inputs`, shapes and dtypes without the batch dimension; `vocabulary_sizes`, how
 many words each feature has that is an index of words; `task`; `classes` in the order of their indexes; and your own
-`hparams`.
+`hparams`; and `steps`, how many are planned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -23,19 +23,48 @@ def build_model(spec: ModelSpec) -> keras.Model:
     # The keys name the inputs. Keras refuses an input of the name of a layer or operation, such as `dense` or `mean`.
     inputs = {name: keras.Input(tensor.shape, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     words = {name: size for name, size in spec.vocabulary_sizes.items() if spec.inputs[name].dtype.is_integer}
-    columns = [*(column for name, column in inputs.items() if name not in words), *_embed(inputs, words)]
+    numbers = [column for name, column in inputs.items() if name not in words]
+    columns = [*numbers, *_encode(inputs, spec.hparams.get("boundaries", {})), *_embed(inputs, words)]
     x = keras.layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
     # `hparams` are the user's own, from the project's config, and those that a search tries.
-    for units in spec.hparams.get("units", (64, 32)):
+    for units in spec.hparams.get("units", (256, 128)):
         x = keras.layers.Dense(units, activation="relu")(x)
         x = keras.layers.Dropout(0.1)(x)
     model = keras.Model([inputs], _head(x, spec))  # in a list, else Keras asks for inputs that have the keys as names
+    rate = spec.hparams.get("learning_rate", 2e-3)
     model.compile(
-        optimizer=keras.optimizers.Adam(spec.hparams.get("learning_rate", 2e-3)),
+        optimizer=keras.optimizers.Adam(
+            keras.optimizers.schedules.CosineDecay(rate, spec.steps) if spec.steps else rate
+        ),
         loss="sparse_categorical_crossentropy" if spec.task == "classification" else "mse",
         metrics=["accuracy"] if spec.task == "classification" else ["mae"],
     )
     return model
+
+
+def _encode(
+    inputs: Mapping[str, keras.KerasTensor], boundaries: Mapping[str, Sequence[float]]
+) -> list[keras.KerasTensor]:
+    """Piecewise linear encodings of numbers, each mapped to 8 values by weights of its own.
+
+    After Y. Gorishniy and others, "On Embeddings for Numerical Features in Tabular Deep Learning" (2022): place j of an
+    encoding grows from 0 to 1 between boundaries j and j + 1, so that the network can treat each range differently.
+    """
+    names = [name for name in boundaries if name in inputs and inputs[name].shape == (None, 1)]
+    if not names:
+        return []
+    # Columns of few values have few boundaries. The places after the last one stay 0: no number reaches infinity.
+    low = np.full((len(names), max(len(boundaries[name]) for name in names) - 1), np.finfo("float32").max, "float32")
+    width = np.ones_like(low)
+    for row, name in enumerate(names):
+        points = np.array(boundaries[name], "float32")
+        low[row, : len(points) - 1], width[row, : len(points) - 1] = points[:-1], np.diff(points)
+    numbers = keras.ops.stack([inputs[name] for name in names], axis=1)  # [batch, columns, 1]
+    encoded = keras.ops.clip((numbers - low) / width, 0.0, 1.0)  # [batch, columns, places]
+    vectors = keras.layers.EinsumDense("bcp,cpv->bcv", output_shape=(len(names), 8), bias_axes="cv", activation="relu")(
+        encoded
+    )
+    return [keras.layers.Flatten()(vectors)]
 
 
 def _embed(inputs: Mapping[str, keras.KerasTensor], sizes: Mapping[str, int]) -> list[keras.KerasTensor]:

@@ -31,11 +31,11 @@ SPLIT = {"train": "training/*/*", "eval": "val/*/*"}
 @pytest.mark.parametrize(
     ("rows", "batch_size", "epochs", "patience"),
     [
-        (569, 64, 100, 12),
-        (6_667, 64, 28, 4),
-        (66_667, 512, 23, 3),
-        (1_000_000, 1024, 10, 2),
-        (100_000_000, 1024, 10, 2),
+        (569, 64, 100, 33),
+        (6_667, 64, 28, 9),
+        (66_667, 512, 23, 8),
+        (1_000_000, 1024, 10, 3),
+        (100_000_000, 1024, 10, 3),
     ],
 )
 def test_many_rows_are_trained_on_in_larger_batches_and_fewer_epochs(
@@ -55,7 +55,7 @@ def test_more_rows_never_mean_smaller_batches_or_more_epochs_than_the_bounds(row
 
 def test_the_choice_is_told_with_its_reason() -> None:
     assert choose_schedule(table(100_000), 66_667, {}).reason == (
-        "batches of 512 and at most 23 epochs, fewer once 3 in a row bring no better validation loss: "
+        "batches of 512 and at most 23 epochs, fewer once 8 in a row bring no better validation loss: "
         "an epoch of about 66,667 rows is 130 steps, 2,990 in all"
     )
     assert choose_schedule(table(100_000), 66_667, {"batch_size": 64, "epochs": 2}).reason == (
@@ -67,11 +67,11 @@ def test_the_choice_is_told_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ({"batch_size": 64}, {"batch_size": 64, "epochs": 10, "patience": 2}),
+        ({"batch_size": 64}, {"batch_size": 64, "epochs": 10, "patience": 3}),
         ({"epochs": 7}, {"batch_size": 512, "epochs": 7, "patience": None}),  # as many as were asked for
         ({"epochs": 7, "patience": 1}, {"batch_size": 512, "epochs": 7, "patience": 1}),
         ({"patience": None}, {"batch_size": 512, "epochs": 23, "patience": None}),
-        ({"epochs": None, "strategy": "auto"}, {"batch_size": 512, "epochs": 23, "patience": 3, "strategy": "auto"}),
+        ({"epochs": None, "strategy": "auto"}, {"batch_size": 512, "epochs": 23, "patience": 8, "strategy": "auto"}),
         ({"epochs": "ten"}, {"batch_size": 512, "epochs": "ten", "patience": None}),  # TrainOptions refuses it
     ],
 )

@@ -436,7 +436,7 @@ def test_what_is_decided_from_the_data_is_told_and_nothing_is_left_out_in_silenc
         ),
         (
             "training",
-            "batches of 64 and at most 100 epochs, fewer once 12 in a row bring no better validation loss: "
+            "batches of 64 and at most 100 epochs, fewer once 33 in a row bring no better validation loss: "
             "an epoch of about 120 rows is 1 steps, 100 in all",
         ),
     )

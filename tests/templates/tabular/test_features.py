@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
+import pyarrow as pa
 import pytest
 
 from infeed.components import Fill, Label, ZScore
+from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 from infeed.templates.tabular import features as template
 
@@ -26,4 +30,16 @@ def test_what_the_user_knows_better_takes_the_place_of_a_proposal(monkeypatch: p
 
 
 def test_a_regression_starts_at_the_mean_of_its_label() -> None:
-    assert template.hparams(SURVEY) == {"label_mean": 1.5, "label_std": 0.5}
+    assert template.hparams(SURVEY) == {"boundaries": {}, "label_mean": 1.5, "label_std": 0.5}
+
+
+def test_numbers_are_encoded_between_their_quantiles_in_the_unit_of_the_feature() -> None:
+    ages = ColumnStatistics.of("age", pa.array([1.0, 1.0, 1.0, 3.0]))
+    age = dataclasses.replace(SURVEY.columns[0], statistics=ages)
+    survey = dataclasses.replace(SURVEY, columns=(age, *SURVEY.columns[1:]))
+    assert template.hparams(survey)["boundaries"] == {"age": [-1.0, 3.0]}  # (1 - 1.5) / 0.5 and (3 - 1.5) / 0.5
+
+
+def test_a_wide_table_is_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "MOST_ENCODED", 1)
+    assert template.boundaries(SURVEY) == {}
