@@ -338,9 +338,8 @@ def limits(job: CompiledJob, node: str) -> Any:
 
 def worker_pools(job: CompiledJob) -> list[Any]:
     given = job.spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"]["custom_config"]
-    return list(
-        json.loads(given["runtimeValue"]["constant"])["ai_platform_training_args"]["job_spec"]["worker_pool_specs"]
-    )
+    config = json.loads(unpack(given["runtimeValue"]["constant"]))
+    return list(config["ai_platform_training_args"]["job_spec"]["worker_pool_specs"])
 
 
 @pytest.mark.tfx
