@@ -5,10 +5,12 @@ The name of the archive is its digest, so that a step runs the files that were c
 
 from __future__ import annotations
 
+import atexit
 import gzip
 import hashlib
 import io
 import os
+import shutil
 import tarfile
 import tempfile
 import zlib
@@ -57,6 +59,7 @@ def enter() -> None:
     """
     if place := os.environ.pop(VARIABLE, None):
         folder = tempfile.mkdtemp(prefix="infeed-project-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         unpack(_download(place), folder, place)
         os.chdir(folder)
 

@@ -47,3 +47,12 @@ def test_without_the_archive_of_the_job_nothing_starts(tmp_path: Path, content: 
 
 def test_a_job_without_an_archive_has_nothing_to_upload(tmp_path: Path) -> None:
     publish(CompiledJob({"deploymentSpec": {}, "root": {"dag": {"tasks": {}}}}))
+
+
+def test_a_store_that_refuses_the_archive_is_named(tmp_path: Path) -> None:
+    (tmp_path / "root").write_text("no folder")
+    read = job(tmp_path, str(tmp_path / "root"))
+    archive_beside(read.file).write_bytes(ARCHIVE)
+    with pytest.raises(InfeedError, match="cannot upload the project") as error:
+        publish(read)
+    assert error.value.where == read.project_archive
