@@ -34,13 +34,9 @@ _MOST_EPOCHS = {"rows": 100, "pictures": 60}
 _SMALLEST_BATCH = 64
 # A step of 1,024 rows of a table costs little more than one of 64. An image costs thousands of times as much as a row.
 _LARGEST_BATCH = {"rows": 1024, "pictures": 256}
-<<<<<<< HEAD
-_PATIENCE = 1 / 8  # of the epochs, so that training does not end by chance
-=======
 # Share of the epochs without improvement that ends training. The template for tables lowers its learning rate over all
 # epochs, and improves most near the end.
 _PATIENCE = {"rows": 1 / 3, "pictures": 1 / 8}
->>>>>>> 060f790 (The tabular template encodes numbers between their quantiles and lowers its learning rate; benchmarks/quality.py measures it beside gradient boosting)
 
 _RESIZED = {
     "stretch": "squashed or stretched, without their proportions",
@@ -174,13 +170,8 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> Sche
     batch_size = _count(said.get("batch_size")) or _batch_size(rows, _LARGEST_BATCH[unit])
     steps = max(rows // batch_size, 1)
     epochs = _count(said.get("epochs")) or min(max(_STEPS // steps, _LEAST_EPOCHS), _MOST_EPOCHS[unit])
-<<<<<<< HEAD
     # Given epochs are not stopped early.
-    patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE * epochs)))
-=======
-    # Who says how many epochs gets as many.
     patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE[unit] * epochs)))
->>>>>>> 060f790 (The tabular template encodes numbers between their quantiles and lowers its learning rate; benchmarks/quality.py measures it beside gradient boosting)
     stops = f", fewer once {patience} in a row bring no better validation loss" if patience else ""
     reason = (
         f"batches of {batch_size:,} and {'at most ' if patience else ''}{epochs:,} epochs{stops}: an epoch of about "

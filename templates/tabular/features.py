@@ -48,11 +48,7 @@ def features(survey: TableSurvey) -> list[Feature]:
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:
-<<<<<<< HEAD
-    """Return the scale of the label, so that a regression starts from the mean instead of 0.
-=======
-    """Boundaries of the encoded numbers, and the label's scale, so that a regression starts from the mean.
->>>>>>> 060f790 (The tabular template encodes numbers between their quantiles and lowers its learning rate; benchmarks/quality.py measures it beside gradient boosting)
+    """Return the boundaries of encoded numbers, and the scale of the label, so that a regression starts from the mean.
 
     `build_model` finds them in `spec.hparams`, and takes `units` and `learning_rate` from there too.
     """
