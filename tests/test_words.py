@@ -17,6 +17,19 @@ FLOORS = ("components", "pipelines", "templates")
 NAMES = {"Avro", "BigQuery", "JSON", "Kubeflow", "OUTPUT", "Transform", "Vertex", "YAML"}
 CHECKS = {"require": 3, "refused": 2}  # of `checks`: which argument is `do`
 
+# Phrases that read as riddles. The rooms in LATER still have some.
+RIDDLES = re.compile(
+    r"\b(?:(?:is|are|was|be) told|nobody knows|stands? there|no place in|has been said|takes? no notice)\b"
+    r"|(?:\"{3}|# |\. )(?:The same (?:for|of|as|again)|All of (?:it|them)|Most of (?:it|them)|Such a) ",
+)
+LATER = ("components/evaluation/", "components/trainer/", "components/transform/in_process/")
+MOST_WORDS = 30  # of a sentence of a page
+LONG_SENTENCES = {  # pages that still have some
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{name}.md" for name in ("config", "image", "kubeflow", "rehearse", "submit", "vertex")),
+}
+
 Text = tuple[int, str, str]  # line, argument, what it says; `{}` for what is only known when it is raised
 
 
@@ -108,3 +121,40 @@ def test_dataclasses_list_attributes_not_arguments(floor: str) -> None:
 def test_no_class_name_occurs_twice_on_a_floor(floor: str) -> None:
     names = Counter(node.name for _, node in nodes(floor) if isinstance(node, ast.ClassDef))
     assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_no_phrase_is_a_riddle() -> None:
+    files = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")] + pages()
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in files}
+    found = {name: RIDDLES.findall(text) for name, text in texts.items() if not name.startswith(LATER)}
+    assert {name: phrases for name, phrases in found.items() if phrases} == {}
+
+
+@pytest.mark.parametrize("text", ['"""The same for JSON."""', "# Most of it is read.", "what is told, nobody knows"])
+def test_a_riddle_is_found(text: str) -> None:
+    assert RIDDLES.search(text)
+
+
+def test_sentences_of_pages_are_short() -> None:
+    found = {str(path.relative_to(ROOT)): list(long_sentences(path.read_text())) for path in pages()}
+    assert {page: long for page, long in found.items() if long and page not in LONG_SENTENCES} == {}
+
+
+def test_a_long_sentence_is_found() -> None:
+    words = " ".join(["word"] * MOST_WORDS)
+    assert list(long_sentences(f"A {words}. Short.\n\n| {words} {words} |\n")) == [f"A {words}."]
+
+
+def pages() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def long_sentences(page: str) -> Iterator[str]:
+    """Yield sentences of more than MOST_WORDS words. Code, tables and headings have none."""
+    text = re.sub(r"```.*?```|<!--.*?-->", "", page, flags=re.DOTALL)
+    text = re.sub(r"`[^`]*`", "x", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) |#|\|)", text):
+        if not paragraph.strip() or paragraph.strip().startswith(("|", "#")) or paragraph.startswith("    "):
+            continue
+        sentences = re.split(r"(?<=[.!?:])\s+(?=[A-Zx*(\"])", " ".join(paragraph.split()))
+        yield from (one for one in sentences if len(one.split()) > MOST_WORDS)

@@ -244,8 +244,8 @@ def _of_floor(profile: InputProfile, shares: TimeShares) -> str:
     steps = sum(epoch.steps for epoch in profile.steady_epochs)
     counted = 1e6 * shares.counted * shares.seconds / steps
     return (
-        f"How long training waits for input cannot be told: the clock counted {counted:,.0f} µs a step, but "
-        f"{1e6 * profile.floor_seconds:,.0f} µs for a batch that was there, on a machine that was busy. Training waits "
+        f"The wait for input is unknown: the clock counted {counted:,.0f} µs a step, but "
+        f"{1e6 * profile.floor_seconds:,.0f} µs for a batch that was ready, on a busy machine. Training waits "
         f"at most {percent(shares.counted)} of its time. Train again while the machine does nothing else."
     )
 

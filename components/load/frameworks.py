@@ -55,7 +55,7 @@ def to_jax(batches: Iterator[Any], device: Any = None, ahead: int = 2) -> Iterat
       device: a device or a sharding of JAX's; None is its default device.
 
     Raises:
-      InfeedError: a number has no place in 32 bits, and JAX has no others.
+      InfeedError: a number does not fit into 32 bits, the only size that JAX has.
     """
     jax = required("jax")
     narrow = not jax.config.jax_enable_x64

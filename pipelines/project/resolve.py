@@ -49,7 +49,7 @@ _WHOLE_IN_FLOAT32 = 1 << 24  # up to here float32 holds every whole number
 # With 20 rows, one hash in 150 leaves one of the splits empty.
 _MIN_ROWS = 20
 
-# Settings of the file that a pipeline has, too. It has the others, such as `deploy`, as they stand there.
+# Settings that the pipeline config has too. Other settings, such as `deploy`, are copied unchanged.
 _DECIDED = {
     "name",
     "root",
