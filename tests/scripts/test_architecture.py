@@ -82,4 +82,4 @@ def test_the_picture_counts_imports() -> None:
 
 def test_a_module_that_is_imported_by_its_name_is_drawn(arrows: Counter[Any]) -> None:
     assert arrows["pipelines/cli", "pipelines/commands"] == 1
-    assert arrows["pipelines/pipeline", "components/evaluation"] >= 1
+    assert arrows["pipelines/judging", "components/evaluation"] >= 1

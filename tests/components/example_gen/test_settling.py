@@ -136,7 +136,7 @@ def test_a_quote_that_never_closes_is_found_by_the_task_that_reads_the_end(tmp_p
     lines = path.read_text().count("\n")
     with open(path, "a") as file:
         file.write('1,"open,2\n')
-    with pytest.raises(InfeedError, match="never closes") as raised:
+    with pytest.raises(InfeedError, match="never closed") as raised:
         written(path, OPTIONS, job, sampled=True)
     assert raised.value.where == f"{path}, line {lines + 1}"
 
