@@ -17,7 +17,7 @@ TFX_1_21 = 'python_version >= "3.11"'
 STACK = [
     f"tfx==1.16.0; {TFX_1_16}",
     f"kfp==2.5.0; {TFX_1_16}",  # the newest for protobuf 3: left to find it, pip tries every newer one first
-    f"apache-beam[gcp]==2.67.0; {TFX_1_16}",  # newest with dill, which tfx-bsl 1.16 imports; see tft_on_beam.py
+    f"apache-beam[gcp]==2.67.0; {TFX_1_16}",  # newest with dill, which tfx-bsl 1.16 imports; see seams/beam.py
     f"setuptools<81; {TFX_1_16}",  # 81 drops pkg_resources, which the tensorboard command imports
     f"tfx==1.21.0; {TFX_1_21}",
     f"apache-beam[gcp]==2.77.0; {TFX_1_21}",

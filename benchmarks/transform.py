@@ -141,13 +141,14 @@ def run_component(
     kind: Any, examples: Path, schema: Path, out: Path, *, workers: int | None = None, **options: Any
 ) -> None:
     """Runs a component's executor as an orchestrator would, with the wheel that it makes of a module file."""
+    from tfx.orchestration.pipeline import Pipeline
     from tfx.types import artifact_utils, channel_utils, standard_artifacts
 
     inputs = {"examples": [standard_artifacts.Examples()], "schema": [standard_artifacts.Schema()]}
     inputs["examples"][0].uri, inputs["schema"][0].uri = str(examples), str(schema)
     inputs["examples"][0].split_names = artifact_utils.encode_split_names(list(BUCKETS.names))
     component = kind(**{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()}, **options)
-    component._resolve_pip_dependencies(str(out / "root"))
+    Pipeline("benchmark", str(out / "root"), components=[component])  # installs its wheels
     outputs = {name: [channel.type()] for name, channel in component.outputs.items()}
     for name, (artifact,) in outputs.items():
         artifact.uri = str(out / name)

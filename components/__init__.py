@@ -5,8 +5,8 @@ to import. Options, features and errors do not need TFX.
 
 Importing any module of this package imports `pyarrow_hotfix` first: pyarrow before 14.0.1 unpickles column types from
 Parquet and Arrow files, and so executes code from the file (CVE-2023-47248). The fix protects the whole process,
-including readers of TFX and Beam. `tft_on_beam` is registered too: it makes two-phase analyses of tft 1.16 work when
-tft is imported, also for TFX's own Transform.
+including readers of TFX and Beam. `seams.beam.allow_copies` is registered too: it makes two-phase analyses of tft 1.16
+work when tft is imported, also for TFX's own Transform.
 """
 
 from typing import Any
@@ -15,9 +15,9 @@ import lazy_loader
 import pyarrow_hotfix as pyarrow_hotfix
 import wrapt
 
-from infeed.components import tft_on_beam
+from infeed.components.seams import beam as beam_seam
 
-wrapt.register_post_import_hook(tft_on_beam.allow_copies, tft_on_beam.COPIES)
+wrapt.register_post_import_hook(beam_seam.allow_copies, beam_seam.COPYING_MODULE)
 
 _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

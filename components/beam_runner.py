@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from infeed.components.errors import InfeedError, infeed_error
+from infeed.components.seams import beam as beam_seam
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 BEAM_RUNNERS = {
@@ -103,21 +104,9 @@ def _failure(error: Exception, runner: str) -> InfeedError:
     )
 
 
-@contextmanager
-def local_runner() -> Iterator[None]:
-    """Make `LOCAL_RUNNER` the default of pipelines created in the body.
-
-    This changes Beam's default instead of adding an option, because for any option TFX packages its own sources, which
-    takes two seconds for each node.
-    """
-    from apache_beam.options.pipeline_options import StandardOptions  # takes seconds
-
-    before = StandardOptions.DEFAULT_RUNNER
-    StandardOptions.DEFAULT_RUNNER = LOCAL_RUNNER
-    try:
-        yield
-    finally:
-        StandardOptions.DEFAULT_RUNNER = before
+def local_runner() -> AbstractContextManager[None]:
+    """Make `LOCAL_RUNNER` the default of pipelines created in the body."""
+    return beam_seam.default_runner(LOCAL_RUNNER)
 
 
 def pipeline_on(runner: str, options: Sequence[str]) -> Any:

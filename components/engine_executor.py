@@ -15,6 +15,7 @@ from tfx.dsl.components.base import base_beam_executor
 from infeed.components.beam_runner import pipeline_of
 from infeed.components.dataset import files
 from infeed.components.engine.choice import Cluster
+from infeed.components.seams import tfx as tfx_seam
 
 # Format properties of Examples. TFX's ExampleGen sets them only for other formats. File name patterns are unsupported.
 _FILE_FORMATS = ("tfrecords_gzip", "FORMAT_TFRECORDS_GZIP", "FILE_FORMAT_UNSPECIFIED")
@@ -29,21 +30,30 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
         """Hide Beam's options from TFX, which packages its sources for any option, until Beam is needed."""
-        without_beam = copy.copy(context)
-        if without_beam:
-            without_beam.beam_pipeline_args = None
+        self._given = copy.copy(context) or base_beam_executor.BaseBeamExecutor.Context()
+        without_beam = copy.copy(self._given)
+        without_beam.beam_pipeline_args, without_beam.make_beam_pipeline_fn = None, self.make_pipeline
         super().__init__(without_beam)
-        self._given = context
 
     def cluster(self, output: types.Artifact) -> Cluster:
         """Return access to the runner in Beam's options. Results travel through the output's folder."""
-        options = getattr(self._given, "beam_pipeline_args", None) or []
-        return Cluster(options, self._make_beam_pipeline, files.absolute(output.uri))
+        return Cluster(self._given.beam_pipeline_args or [], self.make_pipeline, files.absolute(output.uri))
 
-    def _make_beam_pipeline(self) -> Any:
-        made = _Beam(self._given)
-        made._beam_pipeline_args += self._beam_pipeline_args  # options that `Do` added, such as a user's module
-        return made.make_pipeline()
+    def make_pipeline(self) -> Any:
+        """Make a pipeline as TFX's executors do, with TFX's own sources and labels if there are options."""
+        if self._given.make_beam_pipeline_fn:
+            return self._given.make_beam_pipeline_fn()
+        if not tfx_seam.BEAM_OPTIONS.usable():
+            return pipeline_of(self._given.beam_pipeline_args or [])
+        added = tfx_seam.beam_options(self)  # by `Do`, such as a user's module
+        return pipeline_of([*tfx_seam.beam_options(_Beam(self._given)), *added])
+
+    def temporary_folder(self) -> str:
+        """Return the folder of this execution that TFX removes, or a new one if TFX has given none."""
+        try:
+            return self._given.get_tmp_path()  # type: ignore[no-any-return]
+        except RuntimeError:
+            return tempfile.mkdtemp()
 
     def leave_to_tfx(self, component: str, what: str, reason: object, *arguments: Any) -> None:
         """Fall back to TFX's own executor on the runner in the options, and log a warning.
@@ -55,20 +65,19 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
           arguments: arguments of `Do`.
         """
         _log.warning("%s by TFX's own executor on Beam: %s", what, reason)
-        executor = importlib.import_module(f"tfx.components.{component}.executor").Executor(self._given)
-        if not getattr(self._given, "make_beam_pipeline_fn", None):
+        kind = importlib.import_module(f"tfx.components.{component}.executor").Executor
+        context = copy.copy(self._given)
+        if not context.make_beam_pipeline_fn and tfx_seam.BEAM_OPTIONS.usable():
             # Read the options late, because `Do` may add a user's module to them.
-            executor._make_beam_pipeline = lambda: pipeline_of(executor._beam_pipeline_args)
+            context.make_beam_pipeline_fn = lambda: pipeline_of(tfx_seam.beam_options(executor))
+        executor: Any = kind(context)
         with tempfile.TemporaryDirectory(prefix="infeed-inputs-") as folder:
             _download(arguments[0], folder)
             executor.Do(*arguments)
 
 
 class _Beam(base_beam_executor.BaseBeamExecutor):
-    """Creates pipelines as TFX's executors do: with TFX's sources and labels, if options are given."""
-
-    def make_pipeline(self) -> Any:
-        return self._make_beam_pipeline_fn() if self._make_beam_pipeline_fn else pipeline_of(self._beam_pipeline_args)
+    """Adds TFX's sources and labels to the options of a context, as TFX's executors do."""
 
     def Do(self, *arguments: Any) -> None:
         raise NotImplementedError

@@ -15,10 +15,9 @@ import importlib
 import importlib.util
 import linecache
 import os
-import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from typing import Any
 from infeed.components.errors import InfeedError
 from infeed.components.user_modules import LIBRARIES, fingerprint, import_file
 
-_NODE = re.compile(r"\{\{(?:function_)?node ([^}]+)\}\}")
 _HERE = Path(__file__).resolve().parent
 # Libraries and this package, whose lines do not help a user.
 _NOT_USERS = tuple(
@@ -166,23 +164,6 @@ def _autograph(error: BaseException) -> Any:
     """Return what TensorFlow's AutoGraph noted about an error in code that it converted; None for other errors."""
     links = (error, error.__context__)
     return next(filter(None, (getattr(one, "ag_error_metadata", None) for one in links)), None)
-
-
-def failed_operation(text: str, graph: Any) -> Any | None:
-    """Return the innermost operation of a TensorFlow graph that the text of an error names; None if it names none."""
-    for name in reversed(_NODE.findall(text)):
-        parts = name.split("/")
-        paths = ((begin, end) for begin in range(len(parts)) for end in range(len(parts), begin, -1))
-        for begin, end in paths:  # a graph that calls this one has names of its own around it
-            with suppress(KeyError, ValueError):
-                return graph.get_operation_by_name("/".join(parts[begin:end]))
-    return None
-
-
-def operation_words(text: str) -> str:
-    """Return the words of a failed operation: they stand behind TensorFlow's stack and before the node's name."""
-    before = _NODE.sub("", text.partition("\n\t [[")[0]).strip()
-    return before.splitlines()[-1].strip() if before else "no reason is given"
 
 
 def users_line(frames: Sequence[Any]) -> str | None:

@@ -20,10 +20,10 @@ from infeed.components.dataset import files
 from infeed.components.engine.choice import Cluster
 from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation import evaluate as plain
 from infeed.components.evaluation.pairs import BeyondError
+from infeed.components.seams import tfma as tfma_seam
 
-EXAMPLES, MODEL, BASELINE, SCHEMA = "examples", "model", "baseline_model", "schema"
+EVAL_CONFIG, EXAMPLES, MODEL, BASELINE, SCHEMA = "eval_config", "examples", "model", "baseline_model", "schema"
 SPLITS = "example_splits"
 _MODULES = ("module_file", "module_path")
 _log = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ class EvaluatorExecutor(EngineExecutor):
     """Executor that writes TFMA's files and the blessing, and falls back to TFX's where only TFMA can compute."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        self._log_startup(input_dict, output_dict, exec_properties)
         try:
             output = artifact_utils.get_single_instance(output_dict[constants.EVALUATION_KEY])
             verdict = evaluate(input_dict, output_dict, exec_properties, self.cluster(output))
@@ -58,7 +57,12 @@ def evaluate(
       BeyondError: only TFX's own executor can do this. Nothing is written.
       InfeedError: the input is wrong.
     """
-    eval_config = _eval_config(input_dict, exec_properties)
+    if reason := tfma_seam.EVALUATION.available():
+        raise BeyondError(reason)
+    from infeed.components.evaluation import evaluate as plain  # only now, for it imports the names of the seam
+
+    config = _eval_config(input_dict, exec_properties)
+    eval_config = plain.completed(config, has_baseline=bool(input_dict.get(BASELINE)))
     if unread := unread_format(input_dict[EXAMPLES]):
         raise BeyondError(unread)
     folders = _folders(input_dict[EXAMPLES], exec_properties)
@@ -69,15 +73,14 @@ def evaluate(
 
 
 def _eval_config(input_dict: Artifacts, exec_properties: Mapping[str, Any]) -> Any:
-    if not exec_properties.get(plain.EVAL_CONFIG):
+    if not exec_properties.get(EVAL_CONFIG):
         raise BeyondError("there is no eval_config, but the slices of an estimator (feature_slicing_spec)")
     for name in _MODULES:
         if exec_properties.get(name):
             raise BeyondError(f"{name} has functions of its own")
     if not input_dict.get(MODEL):
         raise BeyondError("there is no model: predictions are taken from the examples")
-    given = proto_utils.json_to_proto(exec_properties[plain.EVAL_CONFIG], tfma.EvalConfig())
-    return plain.completed(given, has_baseline=bool(input_dict.get(BASELINE)))
+    return proto_utils.json_to_proto(exec_properties[EVAL_CONFIG], tfma.EvalConfig())
 
 
 def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -101,6 +102,7 @@ class ErrorMomentsCombiner(beam.CombineFn):
     def __init__(self, key: Any, eval_config: Any, center: float) -> None:
         self._key, self._eval_config, self.center = key, eval_config, center
         self._example_weighted = key.example_weighted
+        self.settings = SimpleNamespace(key=key, example_weighted=key.example_weighted)
 
     def create_accumulator(self) -> Array:
         return np.zeros(9)

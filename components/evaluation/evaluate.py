@@ -30,7 +30,7 @@ from infeed.components.evaluation.metric_plan import Metrics
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.batches import BYTES
 from infeed.components.evaluation.slices import SliceKey
-from infeed.components.evaluation.tfma_names import check_names
+from infeed.components.seams import tfma as tfma_seam
 
 EVAL_CONFIG = "eval_config"
 ROWS = 4_096  # maximum rows of a batch
@@ -107,7 +107,8 @@ def evaluate(
       BeyondError: the config requires what only TFX's own executor can do. Nothing is written.
       InfeedError: the examples or a model do not fit the config.
     """
-    check_names()
+    if reason := tfma_seam.EVALUATION.available():
+        raise BeyondError(reason)
     evaluation = _evaluation(eval_config, roots, models)
     plan_of(evaluation.config)  # raises BeyondError before any example is read
     ranges = record_ranges(folders, ChosenMap("counts", _COUNTED_BYTES_PER_PROCESS, cluster))

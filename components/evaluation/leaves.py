@@ -8,7 +8,6 @@ What merging gives is the same however the rows are cut into batches, but for th
 from __future__ import annotations
 
 import abc
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -28,6 +27,7 @@ from infeed.components.evaluation.pairs import (
     flat,
     fractional,
 )
+from infeed.components.seams import tfma as tfma_seam
 
 Terms = tuple[Array, ...]
 Batch = Mapping[str, Observed]  # by the model's name
@@ -38,20 +38,22 @@ class Leaf(abc.ABC):
 
     Attributes:
       needs_pairs: whether it reads labels and predictions, or weights alone.
-      reads: private attributes of the combiner that `terms`, `total` and `merge` read.
+      combiner: TFMA's.
+      settings: of the combiner.
+      subject: what the combiner looks at.
+
+    Raises:
+      AttributeError: the combiner lacks a setting, or a method that the results need.
     """
 
     needs_pairs: ClassVar[bool] = True
-    reads: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, combiner: Any) -> None:
-        self.combiner = combiner
-        self.subject = Subject.of(combiner)
+        self.combiner, self.settings = combiner, settings_of(combiner)
+        self.subject = Subject.of(self.settings)
 
     def check(self) -> None:
-        """Raises AttributeError if this TFMA lacks a private name that the leaf reads, before any row is read."""
-        for name in self.reads:
-            operator.attrgetter(name)(self.combiner)
+        """Raise AttributeError if the results cannot be computed with this TFMA, before any row is read."""
         self.results(self.example())
 
     @abc.abstractmethod
@@ -115,7 +117,7 @@ class ExampleCount(_Sums):
         return (self.subject.weights(batch),)
 
     def results(self, total: Any) -> dict[Any, Any]:
-        return dict.fromkeys(self.combiner._keys, float(total))
+        return dict.fromkeys(self.settings.keys, float(total))
 
 
 class MeanTotals(_Sums):
@@ -149,10 +151,10 @@ def _squared_logarithm(label: Array, prediction: Array) -> Array:
 
 
 _ERRORS: Mapping[str, Callable[[Array, Array], Array]] = {
-    "_MeanAbsoluteErrorCombiner": lambda label, prediction: np.abs(label - prediction),
-    "_MeanSquaredErrorCombiner": lambda label, prediction: (label - prediction).astype(np.float64) ** 2,
-    "_MeanAbsolutePercentageErrorCombiner": _percentage,
-    "_MeanSquaredLogarithmicErrorCombiner": _squared_logarithm,
+    "MeanAbsoluteError": lambda label, prediction: np.abs(label - prediction),
+    "MeanSquaredError": lambda label, prediction: (label - prediction).astype(np.float64) ** 2,
+    "MeanAbsolutePercentageError": _percentage,
+    "MeanSquaredLogarithmicError": _squared_logarithm,
 }
 
 
@@ -161,7 +163,7 @@ class MeanError(_Sums):
 
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
-        errors = _ERRORS[type(self.combiner).__name__](pairs.labels, pairs.predictions).astype(np.float64)
+        errors = _ERRORS[tfma_seam.kind_of(self.combiner)](pairs.labels, pairs.predictions).astype(np.float64)
         is_error = ~np.isnan(errors)
         weights = np.where(is_error, pairs.weights, 0.0)
         return (np.stack([np.where(is_error, errors, 0.0) * weights, weights], -1).sum(axis=1),)
@@ -185,12 +187,10 @@ class ErrorMoments(_Sums):
 class CrossEntropy(_Sums):
     """Sums of cross entropies, each the mean (binary) or sum (categorical) over classes, and of weights."""
 
-    reads = ("_label_smoothing", "_from_logits")
-
     def terms(self, batch: Batch) -> Terms:
         pairs = self.subject.pairs(batch)
-        is_binary = type(self.combiner).__name__ == "_BinaryCrossEntropyCombiner"
-        smoothing, classes = self.combiner._label_smoothing, 2 if is_binary else pairs.predictions.shape[1]
+        is_binary = tfma_seam.kind_of(self.combiner) == "BinaryCrossEntropy"
+        smoothing, classes = self.settings.label_smoothing, 2 if is_binary else pairs.predictions.shape[1]
         labels = pairs.labels * (1.0 - smoothing) + smoothing / classes
         with np.errstate(divide="ignore", invalid="ignore"):
             entropies = (self._binary if is_binary else self._categorical)(labels, pairs.predictions)
@@ -198,14 +198,14 @@ class CrossEntropy(_Sums):
         return (np.concatenate([entropies.astype(np.float64)[:, None] * weights, weights], axis=1),)
 
     def _binary(self, labels: Array, predictions: Array) -> Array:
-        if self.combiner._from_logits:
+        if self.settings.from_logits:
             of_each = np.maximum(predictions, 0) - predictions * labels + np.log(1 + np.exp(-np.abs(predictions)))
         else:
             of_each = -labels * np.log(predictions) - (1 - labels) * np.log(1 - predictions)
         return np.asarray(of_each.mean(axis=1))
 
     def _categorical(self, labels: Array, predictions: Array) -> Array:
-        shares = np.exp(predictions) if self.combiner._from_logits else predictions
+        shares = np.exp(predictions) if self.settings.from_logits else predictions
         shares = shares / shares.sum(axis=1, keepdims=True)
         logarithms = np.where(shares > 0, np.log(np.where(shares > 0, shares, 1)), 0)
         return np.asarray(-(labels * logarithms).sum(axis=1))
@@ -221,33 +221,31 @@ class BucketSums(Leaf):
     The total is (numbers of the buckets that have rows, ascending, [n]; float64 sums [3, n]).
     """
 
-    reads = ("_fractional_labels", "_prediction_based_bucketing", "_num_buckets", "_left", "_range")
-
     def example(self) -> Any:
         return np.ones(1, np.int64), np.ones([3, 1])
 
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
-        if self.combiner._fractional_labels:
+        if self.settings.fractional_labels:
             negative, positive = fractional(pairs)
             weights, labels = np.stack([negative, positive], -1), np.array([0.0, 1.0])
         else:
             weights, labels = pairs.weights[..., None], pairs.labels[..., None]
         predictions = pairs.predictions.astype(np.float64)[..., None]
-        buckets = self._buckets(predictions if self.combiner._prediction_based_bucketing else labels * 1.0)
+        buckets = self._buckets(predictions if self.settings.prediction_based_bucketing else labels * 1.0)
         return tuple(np.broadcast_arrays(buckets, labels, predictions, weights.astype(np.float64)))
 
     def _buckets(self, values: Array) -> Array:
         if np.isnan(values).any():
             raise ValueError("the model predicts NaN")
-        buckets = self.combiner._num_buckets
-        places = (values - self.combiner._left) / self.combiner._range * buckets + 1
+        buckets = self.settings.num_buckets
+        places = (values - self.settings.left) / self.settings.range * buckets + 1
         found: Array = np.clip(places, 0, buckets + 1).astype(np.int64)
         return found
 
     def total(self, terms: Terms) -> Any:
         buckets, labels, predictions, weights = (term.reshape(-1) for term in terms)
-        if self.combiner._fractional_labels:
+        if self.settings.fractional_labels:
             counts = weights != 0
             buckets, labels, predictions, weights = (x[counts] for x in (buckets, labels, predictions, weights))
         return _by_bucket(buckets, np.stack([labels * weights, predictions * weights, weights]))
@@ -257,7 +255,7 @@ class BucketSums(Leaf):
 
     def results(self, total: Any) -> dict[Any, Any]:
         buckets = zip(total[0].tolist(), *total[1].tolist(), strict=True)
-        return {self.combiner._key: [calibration_histogram.Bucket(*bucket) for bucket in buckets]}
+        return {self.settings.key: [calibration_histogram.Bucket(*bucket) for bucket in buckets]}
 
 
 def _by_bucket(buckets: Array, sums: Array) -> tuple[Array, Array]:
@@ -269,28 +267,26 @@ def _by_bucket(buckets: Array, sums: Array) -> tuple[Array, Array]:
 class ConfusionMatrices(Leaf):
     """True and false positives and negatives at thresholds; the total is float64 [4, thresholds]: tp, tn, fp, fn."""
 
-    reads = ("_enable_fractional_labels",)
-
     def example(self) -> Any:
         return np.ones([4, len(self._asked)])
 
     def __init__(self, combiner: Any) -> None:
         super().__init__(combiner)
-        if combiner._example_id_key:
+        if self.settings.example_id_key:
             raise BeyondError("a metric lists examples (example_id_key)")
-        _check_extraction(combiner)
-        self._asked = list(combiner._binary_confusion_matrices._thresholds)
+        _check_extraction(self.settings)
+        self._asked = list(self.settings.thresholds)
         self._thresholds = np.asarray(self._asked, np.float64)
 
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
-        if not self.combiner._enable_fractional_labels:
+        if not self.settings.enable_fractional_labels:
             return pairs.labels, pairs.predictions, pairs.weights
         negative, positive = fractional(pairs)
         return pairs.predictions, negative, positive
 
     def total(self, terms: Terms) -> Any:
-        if self.combiner._enable_fractional_labels:
+        if self.settings.enable_fractional_labels:
             predictions, negative, positive = terms
             below_1, above_1 = self._sides(predictions, positive, self._thresholds)
             below_0, above_0 = self._sides(predictions, negative, self._thresholds)
@@ -317,7 +313,7 @@ class ConfusionMatrices(Leaf):
 
     def results(self, total: Any) -> dict[Any, Any]:
         found = self.combiner.extract_output(self.combiner.create_accumulator())
-        entries = found[self.combiner._key]
+        entries = found[self.settings.key]
         for threshold, (tp, tn, fp, fn) in zip(self._asked, total.T.tolist(), strict=True):
             matrix = entries[threshold].matrix._replace(tp=tp, tn=tn, fp=fp, fn=fn)
             entries[threshold] = entries[threshold]._replace(matrix=matrix)
@@ -328,12 +324,12 @@ class ClassMatrices(Leaf):
     """How often each class is called each other; the total is (threshold, actual, predicted) -> weight."""
 
     def example(self) -> Any:
-        return {(threshold, 0, 0): 1.0 for threshold in self.combiner._thresholds}
+        return {(threshold, 0, 0): 1.0 for threshold in self.settings.thresholds}
 
     def __init__(self, combiner: Any) -> None:
         super().__init__(combiner)
-        _check_extraction(combiner)
-        if list(combiner._thresholds) != sorted(combiner._thresholds):
+        _check_extraction(self.settings)
+        if list(self.settings.thresholds) != sorted(self.settings.thresholds):
             raise BeyondError("thresholds of a confusion matrix are not ascending")
 
     def terms(self, batch: Batch) -> Terms:
@@ -347,7 +343,7 @@ class ClassMatrices(Leaf):
     def total(self, terms: Terms) -> Any:
         actual, predicted, sure, weights = terms
         found: dict[tuple[float, int, int], float] = {}
-        for threshold in self.combiner._thresholds:
+        for threshold in self.settings.thresholds:
             nothing = multi_class_confusion_matrix_metrics.NO_PREDICTED_CLASS_ID
             called = np.where(sure <= threshold, nothing, predicted)
             cells, which = np.unique(np.stack([actual, called]), axis=1, return_inverse=True)
@@ -370,6 +366,11 @@ class ClassMatrices(Leaf):
         return dict(self.combiner.extract_output(found))
 
 
-def _check_extraction(combiner: Any) -> None:
-    if combiner._extract_label_prediction_and_weight is not metric_util.to_label_prediction_example_weight:
+def settings_of(combiner: Any) -> Any:
+    """Return the settings of a combiner, TFMA's or ours."""
+    return getattr(combiner, "settings", None) or tfma_seam.settings_of(combiner)
+
+
+def _check_extraction(settings: Any) -> None:
+    if settings.extract_label_prediction_and_weight is not metric_util.to_label_prediction_example_weight:
         raise BeyondError("a metric pairs labels and predictions in a way of its own")

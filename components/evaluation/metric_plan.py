@@ -22,11 +22,12 @@ from tensorflow_model_analysis.utils import model_util
 
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation import leaves
+from infeed.components.evaluation.error_moments import ErrorMomentsCombiner
 from infeed.components.evaluation.leaves import Batch, Leaf, Terms
 from infeed.components.evaluation.pairs import BeyondError, Pairs, dense_labels
+from infeed.components.seams import tfma as tfma_seam
 
 _ROWS = 1_024  # rows of a slice wait for one another up to here: a call of Keras takes a millisecond
-_MODULES = ("tensorflow_model_analysis.", "infeed.components.evaluation.")
 Metrics = dict[Any, Any]  # TFMA's MetricKey or PlotKey -> value
 
 
@@ -50,18 +51,15 @@ class KerasMetrics(Leaf):
     TFMA's combiner makes the metrics and reads their results.
     """
 
-    reads = ("_sub_key_in_config",)
-
     def __init__(self, combiner: Any) -> None:
         super().__init__(combiner)
-        if combiner._output_names != [""]:
-            raise BeyondError(f"metrics are of the outputs {', '.join(combiner._output_names)}")
-        combiner.setup()
-        self._metrics = combiner._metrics[""]
+        if self.settings.output_names != [""]:
+            raise BeyondError(f"metrics are of the outputs {', '.join(self.settings.output_names)}")
+        self._metrics = tfma_seam.keras_metrics(combiner)
 
     def terms(self, batch: Batch) -> Terms:
         """Labels, predictions and weights; a metric that chooses classes itself, by its top_k, gets all of them."""
-        chooses = bool(self.combiner._sub_key_in_config)
+        chooses = bool(self.settings.sub_key_in_config)
         pairs = self.subject.pairs(batch, whole=chooses)
         labels = dense_labels(pairs) if chooses else pairs.labels
         return _checked(Pairs(labels, pairs.predictions, pairs.weights))
@@ -110,21 +108,21 @@ def _added(one: list[Any], other: list[Any]) -> list[Any]:
     return [mine + its for mine, its in zip(one, other, strict=True)]
 
 
-# By the names of TFMA's combiners, which are private; one that a later TFMA renames is left to TFMA.
+# Kind of a combiner -> leaf. TFMA computes what a combiner of another kind does.
 _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
-    "_ExampleCountCombiner": leaves.ExampleCount,
-    "_WeightedLabelsPredictionsExamplesCombiner": leaves.MeanTotals,
-    "_MeanAbsoluteErrorCombiner": leaves.MeanError,
-    "_MeanSquaredErrorCombiner": leaves.MeanError,
-    "_MeanAbsolutePercentageErrorCombiner": leaves.MeanError,
-    "_MeanSquaredLogarithmicErrorCombiner": leaves.MeanError,
-    "_BinaryCrossEntropyCombiner": leaves.CrossEntropy,
-    "_CategoricalCrossEntropyCombiner": leaves.CrossEntropy,
-    "_CalibrationHistogramCombiner": leaves.BucketSums,
-    "_BinaryConfusionMatrixCombiner": leaves.ConfusionMatrices,
-    "_MultiClassConfusionMatrixCombiner": leaves.ClassMatrices,
-    "_CompilableMetricsCombiner": KerasMetrics,
-    "ErrorMomentsCombiner": leaves.ErrorMoments,
+    "ExampleCount": leaves.ExampleCount,
+    "WeightedLabelsPredictionsExamples": leaves.MeanTotals,
+    "MeanAbsoluteError": leaves.MeanError,
+    "MeanSquaredError": leaves.MeanError,
+    "MeanAbsolutePercentageError": leaves.MeanError,
+    "MeanSquaredLogarithmicError": leaves.MeanError,
+    "BinaryCrossEntropy": leaves.CrossEntropy,
+    "CategoricalCrossEntropy": leaves.CrossEntropy,
+    "CalibrationHistogram": leaves.BucketSums,
+    "BinaryConfusionMatrix": leaves.ConfusionMatrices,
+    "MultiClassConfusionMatrix": leaves.ClassMatrices,
+    "CompilableMetrics": KerasMetrics,
+    "ErrorMoments": leaves.ErrorMoments,
 }
 
 
@@ -207,19 +205,20 @@ def _computations(eval_config: Any) -> Iterable[Any]:
 
 def _leaf(computation: Any) -> Leaf:
     combiner = computation.combiner
-    kind = type(combiner)
-    if kind.__name__ not in _LEAVES or not kind.__module__.startswith(_MODULES):
-        names = ", ".join(sorted({key.name for key in computation.keys})) or kind.__name__
-        raise BeyondError(f"the metric {names} is computed by {kind.__module__}.{kind.__name__}")
+    kind = "ErrorMoments" if isinstance(combiner, ErrorMomentsCombiner) else tfma_seam.kind_of(combiner)
+    if kind not in _LEAVES:
+        by = f"{type(combiner).__module__}.{type(combiner).__name__}"
+        names = ", ".join(sorted({key.name for key in computation.keys})) or by
+        raise BeyondError(f"the metric {names} is computed by {by}")
     own = [one for one in computation.preprocessors if type(one) is not metric_types.StandardMetricInputsPreprocessor]
     if own:
         raise BeyondError(f"a metric prepares its rows by {type(own[0]).__name__}")
     try:
-        leaf = _LEAVES[kind.__name__](combiner)
+        leaf = _LEAVES[kind](combiner)
         leaf.check()
         return leaf
     except (AttributeError, TypeError, ValueError) as error:
-        raise BeyondError(f"this TFMA's {kind.__name__} is another: {error}") from error
+        raise BeyondError(f"TFMA's {kind} is not as we know it: {error}") from error
 
 
 def _is_private(key: Any) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tensorflow_model_analysis.metrics import metric_util
 
 Array = npt.NDArray[Any]
 
@@ -66,19 +65,20 @@ class Subject:
     weighted: bool
 
     @classmethod
-    def of(cls, combiner: Any) -> Subject:
-        """The subject of a combiner of TFMA's.
+    def of(cls, settings: Any) -> Subject:
+        """Return the subject of a combiner with these settings.
 
         Raises:
           BeyondError: one output of several, or an average over classes.
         """
-        key = getattr(combiner, "_key", None) or getattr(combiner, "_metric_key", None) or combiner
-        name, output = _of(key, "model_name"), _of(key, "output_name")
+        given = vars(settings)
+        key = given.get("key") or given.get("metric_key") or settings
+        name, output, sub_key = (getattr(key, one, None) for one in ("model_name", "output_name", "sub_key"))
         if output:
             raise BeyondError(f"metrics are of the output {output!r} of several")
-        if getattr(combiner, "_aggregation_type", None) or getattr(combiner, "_class_weights", None):
+        if given.get("aggregation_type") or given.get("class_weights"):
             raise BeyondError("metrics are averaged over classes (aggregate)")
-        return cls(name or "", _of(key, "sub_key"), bool(combiner._example_weighted))
+        return cls(name or "", sub_key, bool(settings.example_weighted))
 
     def pairs(self, observed: Mapping[str, Observed], *, whole: bool = False) -> Pairs:
         """The pairs of a batch: [rows, ...]; `whole` without a choice of classes."""
@@ -94,10 +94,6 @@ class Subject:
         return np.ones(mine.rows) if not self.weighted or mine.weights is None else mine.weights
 
 
-def _of(key: Any, name: str) -> Any:
-    return getattr(key, name, None) or getattr(key, f"_{name}", None)
-
-
 def flat(pairs: Pairs) -> Pairs:
     """Each class a pair of its own: all three [rows, classes]."""
     labels = dense_labels(pairs)
@@ -110,6 +106,8 @@ def dense_labels(pairs: Pairs) -> Array:
         return pairs.labels
     if pairs.labels.shape[1] != 1:
         raise BeyondError(f"a row has {pairs.labels.shape[1]} labels and {pairs.predictions.shape[1]} predictions")
+    from tensorflow_model_analysis.metrics import metric_util
+
     found: Array = metric_util.one_hot(pairs.labels, pairs.predictions)
     return found
 

@@ -104,7 +104,6 @@ class Executor(EngineExecutor):
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         request = Request.of(exec_properties, self.PAYLOAD_FORMATS)
-        self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
         _ingest(self.open(request), request, self.cluster(artifact))
         artifact.split_names = artifact_utils.encode_split_names(list(request.splits))

@@ -14,6 +14,7 @@ from typing import Literal
 from infeed.components import machine
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import FeedOptions
+from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.units import size
 
 Tier = Literal["device", "columns", "disk", "stream"]
@@ -252,11 +253,12 @@ def _free_device_bytes(devices: Sequence[str]) -> int | None:
     """Return the least free memory of the devices, as TensorFlow reports it for GPUs."""
     if not devices:
         return None
+    if not tensorflow_seam.DEVICE_MEMORY.usable():
+        return None
     import tensorflow as tf
-    from tensorflow.python.client import device_lib  # the only module that reports limits
 
     try:
-        limits = {_short(one.name): one.memory_limit for one in device_lib.list_local_devices()}
+        limits = {_short(name): limit for name, limit in tensorflow_seam.memory_limits().items()}
         used = [tf.config.experimental.get_memory_info(_short(one))["current"] for one in devices]
         return min(int(limits[_short(one)] - taken) for one, taken in zip(devices, used, strict=True))
     except (KeyError, ValueError, tf.errors.OpError):  # a device without a reported limit, or a partitioned one

@@ -30,7 +30,6 @@ class InputReportExecutor(base_executor.BaseExecutor):
         exec_properties: dict[str, Any],
     ) -> None:
         options = ReportOptions(max_wait_fraction=exec_properties.get("max_wait_fraction"))
-        self._log_startup(input_dict, output_dict, exec_properties)
         inputs = {key: artifact.uri for key, artifacts in input_dict.items() for artifact in artifacts}
         examples = [artifact.uri for artifact in input_dict.get(EXAMPLES, ())]
         report = Report.of(inputs[MODEL_RUN], examples, options.max_wait_fraction, inputs)

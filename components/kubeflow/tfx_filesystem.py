@@ -12,17 +12,18 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from tfx.dsl.io import filesystem, filesystem_registry
+from tfx.dsl.io import filesystem
 from tfx.dsl.io.filesystem import PathType
 
 from infeed.components.dataset import files
+from infeed.components.seams import tfx as tfx_seam
 
 _PRIORITY = 0  # the lowest number wins; TensorFlow's plugin has 10
 
 
 def register() -> None:
     """Register the plugin. Repeated calls have no effect."""
-    filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.register(StoreFilesystem, priority=_PRIORITY)
+    tfx_seam.add_filesystem(StoreFilesystem, _PRIORITY)
 
 
 class StoreFilesystem(filesystem.Filesystem):

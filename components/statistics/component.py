@@ -30,7 +30,6 @@ class StatisticsExecutor(EngineExecutor):
     """Write `Split-NAME/FeatureStats.pb` for each split, or fall back to TFX's executor."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        self._log_startup(input_dict, output_dict, exec_properties)
         request = StatisticsRequest.of(exec_properties.get(STATS_OPTIONS), _schema(input_dict))
         examples = artifact_utils.get_single_instance(input_dict[EXAMPLES])
         reason = request.beyond or beyond(examples, exec_properties)

@@ -21,6 +21,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Batches
 from infeed.components.feed.meter import Meter
 from infeed.components.feed.options import WorkerContext
+from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.steps import StepFunctions, replica_step, unless_empty
 
 _CALLS_AHEAD = 2  # scheduled and not yet made: a worker that has done its part goes on with the next
@@ -44,10 +45,11 @@ def make_scheduled_functions(
     Raises:
       InfeedError: the model's optimizer does what cannot be shared.
     """
+    keras_seam.COORDINATED_STEPS.require("install a keras of docs/compatibility.md, or use another strategy")
     check_model(model)
     # TensorFlow gives the one coordinator of a strategy to whoever asks, so this is the one of `parameter_server`.
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    model._distribute_strategy = None  # or Keras would deal out what stands for the batches in this process
+    keras_seam.forget_strategy(model)  # the workers make the batches
     # Under the scope its sum lies on a parameter server, where every worker adds to it.
     with strategy.scope():
         meter = Meter(clocks=batches.workers)

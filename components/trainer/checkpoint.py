@@ -23,15 +23,14 @@ import numpy as np
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer.distribution import all_reduce_mean
 from infeed.components.trainer.steps import Progress
 
-_STEP = "step/.ATTRIBUTES/VARIABLE_VALUE"  # how TensorFlow names the variable `step` inside a checkpoint
-_MEMORY = "memory/.ATTRIBUTES/VARIABLE_VALUE"
+_STEP, _MEMORY = map(tensorflow_seam.name_in_checkpoint, ("step", "memory"))
 _FINISHED = "finished"  # in the memory, beside what callbacks remember
 _NAME = "ckpt"
 _INDEX = re.compile(rf"{_NAME}-(\d+)\.index")
-_OPERATION = re.compile(r"^(\{\{.*?\}\} *)+| \[Op:.*")
 # Not of the disk but of another process of the training, which is then over.
 _LOST = (tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
 _KEPT = 2  # the newest, and the one before while the newest is written
@@ -103,9 +102,8 @@ def remove(path: str) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """What the system says, without the operation of TensorFlow that it was said to."""
-    told = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    return _OPERATION.sub("", str(told).partition("\n")[0])
+    """Return what the system reports, without the operation of TensorFlow that failed."""
+    return tensorflow_seam.reason_of(str(error.message if isinstance(error, tf.errors.OpError) else error))
 
 
 class Checkpoints(keras.callbacks.Callback):

@@ -6,10 +6,7 @@ Which process this is, and of which cluster, `cluster` reads beforehand.
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import functools
-import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +17,7 @@ from infeed.components.feed.columns import is_static_number
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
 from infeed.components.feed.row_batches import CallRows, deal_rows
 from infeed.components.feed.stages.batches import PrefetchToDevice
+from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer import cluster
 from infeed.components.trainer.options import check_strategy
 
@@ -156,7 +154,7 @@ def distributing(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
         if not given:
             return strategy
         strategy = tf.distribute.OneDeviceStrategy(given[0])
-    _leave_iterators_at_exit()
+    tensorflow_seam.leave_iterators_at_exit()
     return strategy
 
 
@@ -235,22 +233,6 @@ def _tpu() -> tf.distribute.Strategy:
             do="run on a TPU VM with a TensorFlow that was built for it, or use the strategy auto",
         ) from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-@functools.cache
-def _leave_iterators_at_exit() -> None:
-    """Has Python end without destroying what iterates over the batches of devices.
-
-    Destroying such an iterator wakes the thread by which tf.data tunes it before telling it to end, so the thread may
-    sleep on, and the process waits for it: up to a minute for each device, the more often the busier the machine is.
-    """
-    atexit.register(_keep_iterators)
-
-
-def _keep_iterators() -> None:
-    for one in gc.get_objects():
-        if issubclass(type(one), tf.distribute.DistributedIterator):
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
 def _kind(device: str) -> str:

@@ -12,9 +12,18 @@ import tensorflow as tf
 
 from infeed.components import schema
 from infeed.components.dataset.input_profile import EpochProfile
-from infeed.components.feed.meter import Meter
+from infeed.components.feed.meter import Meter, Tap
 from infeed.components.trainer.distribution import gather_seconds
 from infeed.components.trainer.steps import Progress
+
+
+def tapped_epochs(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
+    """Return the epochs that a dataset has measured of itself."""
+    return tuple(
+        EpochProfile.measured(epoch, steps, seconds, [waited], batch_size)
+        for epoch, (steps, seconds, waited) in enumerate(tap.epochs)
+        if seconds > 0
+    )
 
 
 class RecordEpochs(keras.callbacks.Callback):

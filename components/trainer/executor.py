@@ -8,7 +8,6 @@ from typing import Any
 
 from tfx import types
 from tfx.components.trainer.executor import GenericExecutor
-from tfx.components.trainer.fn_args_utils import FnArgs
 from tfx.components.util import tfxio_utils
 from tfx.proto import example_gen_pb2
 from tfx.types.channel import OutputChannel
@@ -16,8 +15,9 @@ from tfx.utils import json_utils
 
 from infeed.components import project_archive, schema, user_code
 from infeed.components.errors import InfeedError
+from infeed.components.seams import keras as keras_seam
+from infeed.components.seams import tfx as tfx_seam
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
-from infeed.components.trainer.session_export import loadable_by_sessions
 
 RUNTIME_OPTIONS = ("epochs", "batch_size", "strategy")
 SOURCE_DIGEST = "source_digest"  # of the user's own run_fn: a part of the execution's cache key, and nothing else
@@ -32,28 +32,24 @@ class TrainerExecutor(GenericExecutor):
     def Do(
         self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
     ) -> None:
-        """As TFX calls it; everything that it logs and passes on is what training really gets."""
+        """Run as TFX calls it. Everything that it logs and passes on is what training really gets."""
         project_archive.enter()  # on a machine of a custom job, which no entry point of ours starts
-        self._user_run: Any = None
-        with (
-            user_code.translate_errors(),
-            loadable_by_sessions(),
-        ):  # an error of a layer or a callback as well, which Keras calls
+        fed: list[tuple[Any, str]] = []
+
+        def feed(fn_args: Any) -> None:
+            if CUSTOM_CONFIG_KEY not in (fn_args.custom_config or {}) and _are_tf_examples(input_dict["examples"]):
+                # Not before: the user's module decides how TensorFlow and Keras are imported.
+                from infeed.components.trainer.user_run import UserRun
+
+                fed.append((UserRun(fn_args), fn_args.model_run_dir))
+
+        if tfx_seam.FN_ARGS.usable():
+            tfx_seam.when_fn_args_exist(self, feed)
+        # Errors of a layer or a callback as well, which Keras calls.
+        with user_code.translate_errors(), keras_seam.loadable_by_sessions():
             super().Do(input_dict, output_dict, with_runtime_options(exec_properties))
-        if self._user_run:
-            run, folder = self._user_run
+        for run, folder in fed:
             run.write_profile(folder)
-
-    def _GetFnArgs(  # noqa: N802 - TFX's hook
-        self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
-    ) -> FnArgs:
-        fn_args = super()._GetFnArgs(input_dict, output_dict, exec_properties)
-        if CUSTOM_CONFIG_KEY not in (fn_args.custom_config or {}) and _are_tf_examples(input_dict["examples"]):
-            # Not before: TensorFlow and Keras are imported as the user's module wants them.
-            from infeed.components.trainer.user_run import UserRun
-
-            self._user_run = UserRun(fn_args), fn_args.model_run_dir
-        return fn_args
 
 
 def _are_tf_examples(examples: list[Any]) -> bool:

@@ -21,6 +21,7 @@ import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer.arguments import argument_names, examples_argument
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import Graph
@@ -28,8 +29,7 @@ from infeed.components.trainer.model import Head, takes_logits
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import TrainOptions
 
-# How TensorFlow names the weights of `ServingModel` in their checkpoint.
-_WEIGHT = "weights/{}/.ATTRIBUTES/VARIABLE_VALUE"
+_WEIGHT = tensorflow_seam.name_in_checkpoint("weights/{}")  # of `ServingModel`, by number
 
 
 class ServingModel:

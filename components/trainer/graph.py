@@ -18,6 +18,8 @@ from tensorflow_transform.tf_metadata import schema_utils
 
 from infeed.components.dataset import files, names
 from infeed.components.errors import InfeedError, required
+from infeed.components.seams import tensorflow as tensorflow_seam
+from infeed.components.seams import tft as tft_seam
 
 Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ...]
 
@@ -110,7 +112,7 @@ class TransformGraph:
     @property
     def held(self) -> Any:
         """Tables, assets and variables that the graph reads: a model that contains the graph has to hold them."""
-        return self._loaded if self._feature_inputs else self._loaded._imported
+        return self._loaded if self._feature_inputs else tft_seam.saved_model_in(self._loaded)
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
         """Parsing spec of the raw features that a model's inputs depend on: what a client has to send.
@@ -211,7 +213,7 @@ def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
     try:
         return load(folder)
     except (RuntimeError, ValueError, tf.errors.OpError) as error:
-        if "Op type not registered" not in str(error):
+        if not tensorflow_seam.is_unregistered_operation(error):
             raise
         required("tensorflow_text")
         return load(folder)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,8 @@ from infeed.components.feed.build import Batches
 from infeed.components.feed.columns import endless
 from infeed.components.feed.meter import Meter
 from infeed.components.feed.row_batches import RowBatches
-from infeed.components.trainer import asynchronous
+from infeed.components.seams import keras as keras_seam
+from infeed.components.trainer import asynchronous, keras_fit
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.checkpoint import Checkpoints
 from infeed.components.trainer.distribution import all_reduce_mean, distribute
@@ -31,6 +31,7 @@ from infeed.components.trainer.steps import (
     StepFunctions,
     TrainSteps,
     make_step_functions,
+    make_train_steps,
     prepare,
 )
 
@@ -71,7 +72,7 @@ def fit(
     start_step: int = 0,
     per_worker: PerWorkerDatasets | None = None,
 ) -> Fitted:
-    """Trains `model`, built under `strategy`'s scope.
+    """Train `model`, built under `strategy`'s scope.
 
     Args:
       model: compiled.
@@ -89,6 +90,21 @@ def fit(
       per_worker: where this process schedules the steps of others, what they make their batches with; `train` and
         `evaluation` are then what worker 0 would get.
     """
+    if not keras_seam.STEPS.usable():
+        keras_fit.check(strategy, start_step)
+        batches, meter = endless(train.dataset() if isinstance(train, RowBatches) else train), Meter()
+        done, profiles = keras_fit.fit(
+            model,
+            batches,
+            evaluation,
+            batch_size=batch_size,
+            steps_per_epoch=steps_per_epoch,
+            steps_per_call=steps_per_call,
+            epochs=epochs,
+            max_steps=max_steps,
+            callbacks=callbacks,
+        )
+        return Fitted(model, batches, done.history, profiles, make_train_steps(model, strategy, meter), meter)
     per_call = min(steps_per_call, steps_per_epoch)
     progress = Progress.resumed(start_step, steps_per_epoch, per_call, max_steps or float("inf"))
     prepare(model, strategy, train.element_spec)
@@ -99,17 +115,15 @@ def fit(
     else:
         calls = make_step_functions(model, strategy, handed, evaluation, batch_size, train.element_spec, rows)
     model.steps_per_execution = per_call
-    model.test_function = _test_function(model, calls, per_call)
     record = RecordEpochs(calls.meter, progress, batch_size, strategy)
     # A coordinator that schedules the steps of others goes on while they compute: its time between calls is not lost.
-    model.train_function = _train_function(model, calls, progress, None if per_worker else record)
+    train_function = _train_function(model, calls, progress, None if per_worker else record)
+    keras_seam.run_steps_by(model, train_function, _test_function(model, calls, per_call))
     all_callbacks = record.among(callbacks) if not per_worker else [record, *callbacks]
     if checkpoints:
         checkpoints.attach(progress, (record, *callbacks), calls.meter.waited, join=calls.join)
         all_callbacks.append(checkpoints)
-    with warnings.catch_warnings():
-        # Keras says so of evaluation batches that lie on devices, for it cannot count them; training has no end.
-        warnings.filterwarnings("ignore", "Your input ran out of data")
+    with keras_seam.without_end_warning():
         history = model.fit(
             calls.batches,
             initial_epoch=start_step // steps_per_epoch,

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from infeed.components import user_code
 from infeed.components.errors import InfeedError
+from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.model_inputs import ModelInputs, feed_by_name, inputs_of, symbolic_output
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.packing import Packing
@@ -132,8 +133,7 @@ class Head:
           One output that is no probability is a `prediction`.
         """
         output = _only(output)
-        # Keras' sigmoid and softmax leave this mark, by which its losses correct a `from_logits` that is wrong.
-        logits = False if hasattr(output, "_keras_logits") else self.logits
+        logits = False if keras_seam.is_activated(output) else self.logits
         numbers = tf.cast(output, tf.float32)  # mixed precision may end in float16
         if numbers.shape.rank == 1:
             numbers = numbers[:, tf.newaxis]

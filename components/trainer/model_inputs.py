@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
+from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.packing import Packing
 
 # What Keras calls an input that was given no name.
@@ -74,16 +75,16 @@ def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[s
 
 
 def feed_by_name(model: keras.Model, inputs: ModelInputs, packing: Packing = Packing()) -> None:  # noqa: B008 - frozen
-    """Has Keras' own training, evaluation and prediction steps unpack and pick the features, on this one model."""
-    build = model._symbolic_build
+    """Have Keras' own training, evaluation and prediction steps unpack and pick the features, on this one model."""
 
-    def symbolic_build(iterator: Any = None, data_batch: Any = None) -> None:
-        if _has_ragged(picked := _picked(data_batch, inputs, packing)):
+    def build(batch: Any, by_keras: Callable[[Any], None]) -> None:
+        if _has_ragged(picked := _picked(batch, inputs, packing)):
             _build_by_tracing(model, picked)
         else:
-            build(iterator, picked)
+            by_keras(picked)
 
-    model._symbolic_build = symbolic_build
+    if not keras_seam.STEPS.available():  # without the names, Keras builds the model in the first step
+        keras_seam.build_by(model, build)
     if inputs.structure is None and not packing.packs:
         return
     for step in ("train_step", "test_step", "predict_step"):
@@ -110,7 +111,7 @@ def _build_by_tracing(model: keras.Model, data: Any) -> None:
     with keras.StatelessScope():  # which updates nothing
         step.get_concrete_function(*data)
     model.optimizer.build(model.trainable_variables)
-    model._post_build()
+    keras_seam.finish_build(model)
 
 
 def _declared(model: keras.Model) -> Any:

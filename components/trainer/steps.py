@@ -18,6 +18,7 @@ import tensorflow as tf
 from infeed.components.errors import InfeedError
 from infeed.components.feed.meter import Meter
 from infeed.components.feed.row_batches import RowBatches
+from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.distribution import distribute
 
 TrainSteps = Callable[[Any, tf.Tensor], None]  # (iterator, how many steps)
@@ -183,14 +184,10 @@ def make_step_functions(
 
 
 def prepare(model: keras.Model, strategy: tf.distribute.Strategy, element_spec: Any) -> None:
-    """Creates the variables of metrics and optimizer outside the loops, and reads metrics across replicas.
-
-    Two private names of Keras are leaned on here; a test guards them.
-    """
+    """Create the variables of metrics and optimizer outside the loops, and read metrics across replicas."""
     with strategy.scope():
-        model._symbolic_build(data_batch=element_spec)
-    # Keras would do it again from a batch that it takes out of the iterator, and drops.
-    model._maybe_symbolic_build = lambda iterator=None, data_batch=None: None
+        keras_seam.build_variables(model, element_spec)
+    keras_seam.keep_first_batch(model)
     of_replica = model.get_metrics_result
     read = tf.function(of_replica, autograph=False)
     own = is_own_step(model, "train_step") or is_own_step(model, "test_step")

@@ -22,7 +22,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.tf_metadata import schema_utils
 
-from infeed.components.dataset.input_profile import EpochProfile, InputProfile
+from infeed.components.dataset.input_profile import InputProfile
 from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Feed, plan_feed
 from infeed.components.feed.capacity import RecordSizes
@@ -32,6 +32,7 @@ from infeed.components.feed.plan import FeedSpec, InputPlan
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.cluster import worker_context
 from infeed.components.trainer.data import make_feed
+from infeed.components.trainer.epochs import tapped_epochs
 from infeed.components.trainer.graph import open_graph
 from infeed.components.trainer.options import ExamplesAre, Task, TrainOptions
 
@@ -154,7 +155,7 @@ class UserRun:
 
     def write_profile(self, folder: str) -> None:
         """Writes `input_profile.json` of the training data that was read first, if some of it was."""
-        read = [(plan, _records(tap, plan.batch_size), spec) for plan, tap, spec in self._fed]
+        read = [(plan, tapped_epochs(tap, plan.batch_size), spec) for plan, tap, spec in self._fed]
         plan, epochs, spec = next((one for one in read if one[1]), (None, (), None))
         if plan is None or worker_context().index > 0:
             return
@@ -171,14 +172,6 @@ class UserRun:
             bytes=plan.bytes,
             handover_seconds=measure_handover(spec, plan.batch_size),
         ).write(folder)
-
-
-def _records(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
-    return tuple(
-        EpochProfile.measured(epoch, steps, seconds, [waited], batch_size)
-        for epoch, (steps, seconds, waited) in enumerate(tap.epochs)
-        if seconds > 0
-    )
 
 
 def measure_handover(spec: Any, batch_size: int) -> float:

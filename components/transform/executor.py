@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow_transform as tft
@@ -24,11 +24,12 @@ from infeed.components.dataset.ranges import record_ranges
 from infeed.components.engine.choice import Cluster
 from infeed.components.engine_executor import EngineExecutor
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tft as tft_seam
+from infeed.components.seams import tfx as tfx_seam
 from infeed.components.transform import declared
 from infeed.components.transform.columns import Found
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.features import features_from_json, features_to_json
-from infeed.components.transform.in_process.processor import on_engine
 from infeed.components.transform.rows import TransformedShard, chosen, materialise, transformed_shards
 from infeed.components.transform.statistics import Asked, without_values, write_raw, write_transformed
 
@@ -57,31 +58,54 @@ class TransformExecutor(EngineExecutor, executor.Executor):
         self, input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: dict[str, Any]
     ) -> None:
         cluster = self.cluster(artifact_utils.get_single_instance(output_dict[specs.TRANSFORM_GRAPH_KEY]))
-        with user_code.translate_errors(), on_engine(cluster):  # errors of a module file as well, which TFX loads
-            features, _ = _unpack_config(exec_properties)
+        features, without_features = _unpack_config(exec_properties)
+        if tfx_seam.USER_FUNCTIONS.usable():
+            tfx_seam.find_functions_by(self, self.preprocessing_fn, stats_options_updater_fn)
+        else:
+            exec_properties = without_features
+        with user_code.translate_errors(), _on_engine(cluster):  # errors of a module file as well, which TFX loads
             if not features:
                 super().Do(input_dict, output_dict, exec_properties)
                 return
             examples = _examples(input_dict, exec_properties)
             if reason := _needs_tft(examples.schema, output_dict, exec_properties):
+                tfx_seam.USER_FUNCTIONS.require("declare all features, or compute all of them in the function")
                 _log.warning("tft makes the graph, since %s", reason)
                 with declared.counting_folder(cluster.shared) as folder:
                     with chosen("analyzes", record_ranges(examples.folders), cluster) as engine:
                         self._found = declared.constants_of(features, examples, engine, folder)
                     super().Do(input_dict, output_dict, exec_properties)
             else:
-                self._log_startup(input_dict, output_dict, exec_properties)
                 _write(features, examples, cluster, input_dict, output_dict, exec_properties)
 
-    def _GetPreprocessingFn(self, inputs: Mapping[str, Any], unused_outputs: Mapping[str, Any]) -> Callable[..., Any]:
-        features, inputs = _unpack_config(inputs)
-        own = _named(inputs, labels.PREPROCESSING_FN) or super()._GetPreprocessingFn(inputs, unused_outputs)
-        vocabularies = os.path.join(self._get_tmp_dir(), "vocabularies") if self._context else tempfile.mkdtemp()
-        return declared.make_preprocessing_fn(features, own, self._found, vocabularies) if features else own
+    def preprocessing_fn(self, inputs: Mapping[str, Any], find: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the user's function, joined with the declared features.
 
-    def _GetStatsOptionsUpdaterFn(self, inputs: Mapping[str, Any]) -> Callable[..., Any] | None:
-        _, inputs = _unpack_config(inputs)
-        return _named(inputs, labels.STATS_OPTIONS_UPDATER_FN) or super()._GetStatsOptionsUpdaterFn(inputs)
+        Args:
+          inputs: TFX's arguments that name the function.
+          find: TFX's own way to find it.
+        """
+        features, inputs = _unpack_config(inputs)
+        own = _named(inputs, labels.PREPROCESSING_FN) or find(inputs)
+        if not features:
+            return own
+        vocabularies = os.path.join(self.temporary_folder(), "vocabularies")
+        return declared.make_preprocessing_fn(features, own, self._found, vocabularies)
+
+
+def stats_options_updater_fn(inputs: Mapping[str, Any], find: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return the user's function that changes options of the statistics; None if there is none."""
+    _, inputs = _unpack_config(inputs)
+    return _named(inputs, labels.STATS_OPTIONS_UPDATER_FN) or find(inputs)
+
+
+def _on_engine(cluster: Cluster) -> AbstractContextManager[None]:
+    """Have TFX's executor process its data on an engine, if TFX and tft are as we know them."""
+    if not (tfx_seam.TRANSFORM.usable() and tft_seam.ANALYSIS.usable()):
+        return nullcontext()
+    from infeed.components.transform.in_process.processor import on_engine  # only now, for it imports these names
+
+    return on_engine(cluster)
 
 
 def _unpack_config(inputs: Mapping[str, Any]) -> tuple[list[Feature], dict[str, Any]]:

@@ -17,11 +17,10 @@ from infeed.components.dataset.ranges import record_ranges
 from infeed.components.dataset.reading import manifest_of
 from infeed.components.engine.engine import Engine
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tft as tft_seam
 from infeed.components.transform import declared
 from infeed.components.transform.declared import Examples, Function
 from infeed.components.transform.feature import Feature
-from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
-from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
 from infeed.components.transform.rows import RowTransformer, chosen, materialise, transformed_shards
 
 
@@ -66,6 +65,11 @@ def _write_traced(
     output: str, features: Sequence[Feature], function: Function, examples: Examples, engine: Engine
 ) -> Callable[[], RowTransformer]:
     """Write the graph of a function, and of the features beside it, as tft writes it."""
+    tft_seam.ANALYSIS.require("use infeed run, which leaves it to TFX")
+    # Only now, for they import the names of the seam.
+    from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
+    from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
+
     with tempfile.TemporaryDirectory() as scratch:
         if features:
             found = declared.constants_of(features, examples, engine, files.join(scratch, "counts"))

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tfx as tfx_seam
 from infeed.pipelines.job.compiled import STEP
 
 ENTRY_POINT = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
@@ -74,10 +74,8 @@ def _no_ai_platform() -> None:
 
 def main() -> None:
     """Run the entry point that the first argument of this process names, with the others."""
-    from tfx.extensions.google_cloud_ai_platform import training_clients
-
-    training_clients.gapic = SimpleNamespace(JobServiceClient=JobService)
-    training_clients.CAIPJobClient = _no_ai_platform
+    tfx_seam.CUSTOM_JOBS.require("submit the job to Vertex AI, or install a TFX of docs/compatibility.md")
+    tfx_seam.run_custom_jobs_by(JobService, _no_ai_platform)
     runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from infeed.components import user_code
 from infeed.components.dataset import files, names
 from infeed.components.evaluation.predictions.saved_model import model_folder
+from infeed.components.seams import keras as keras_seam
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY
 from infeed.components.trainer.run_fn import run_fn
-from infeed.components.trainer.session_export import loadable_by_sessions
 from infeed.pipelines.config import EVAL, TRAIN, PipelineConfig
 from infeed.pipelines.steps.folders import new_folder
 
@@ -54,7 +54,7 @@ def train(
       base_model: folder of a SavedModel with the initial weights; None for random weights.
       overwrite: whether to replace a model at `output`.
     """
-    with user_code.translate_errors(), loadable_by_sessions(), new_folder(output, overwrite) as model:
+    with user_code.translate_errors(), keras_seam.loadable_by_sessions(), new_folder(output, overwrite) as model:
         run_fn(
             TrainArgs(
                 train_files=[files.join(names.split_dir(dataset, TRAIN), "*")],

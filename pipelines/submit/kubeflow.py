@@ -25,6 +25,7 @@ from kfp.client import auth
 from kfp.client.token_credentials_base import TokenCredentialsBase
 
 from infeed.components.errors import InfeedError
+from infeed.components.seams import kfp as kfp_seam
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
@@ -60,13 +61,14 @@ class Client(kfp_client.Client):
     """kfp's client, which also uses the service account token of a pod."""
 
     def __init__(self, host: str) -> None:
+        kfp_seam.CLIENT.require("install a kfp of docs/compatibility.md")
         if "KF_PIPELINES_APP_OAUTH2_CLIENT_ID" in os.environ and not os.path.exists(auth.LOCAL_KFP_CREDENTIAL):
             raise no_login(host)
         super().__init__(host=host, credentials=_cluster_credentials())
         _limit_waiting(self.api)
 
     def _load_config(self, *args: Any, **kwargs: Any) -> kfp_server_api.Configuration:
-        config = super()._load_config(*args, **kwargs)
+        config = kfp_seam.configuration_of(self, *args, **kwargs)
         config.retries = PROMPT  # kfp.Client has no argument for retries
         return config
 
@@ -89,7 +91,7 @@ class Client(kfp_client.Client):
 
     @property
     def api(self) -> kfp_server_api.ApiClient:
-        return self._run_api.api_client
+        return kfp_seam.api_client(self)
 
     def api_with(self, retries: urllib3.Retry) -> kfp_server_api.ApiClient:
         """Return a copy of the API client with other retries."""

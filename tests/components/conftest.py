@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +14,20 @@ import pytest
 from infeed.components.dataset.input_profile import InputProfile, read_profile
 
 STREAM = ("shards", "read", "shuffle", "repeat", "batch", "parse", "transform", "augment", "prefetch")
+
+
+@pytest.fixture
+def take_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Returns a function of a seam, such as `keras.STEPS`, whose package then seems to lack the last of its names."""
+
+    def take(seam: str) -> None:
+        module, name = seam.split(".")
+        place = importlib.import_module(f"infeed.components.seams.{module}")
+        found = getattr(place, name)
+        head = found.names[-1].partition("(")[0].partition("@")[0]
+        monkeypatch.setattr(place, name, dataclasses.replace(found, names=(*found.names[:-1], f"{head}_taken_away")))
+
+    return take
 
 
 @pytest.fixture

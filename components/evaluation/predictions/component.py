@@ -53,7 +53,6 @@ class BulkInferrerExecutor(EngineExecutor):
         Raises:
           InfeedError: there is no model, or see `write_predictions`.
         """
-        self._log_startup(input_dict, output_dict, exec_properties)
         if not input_dict.get(MODEL):
             raise InfeedError("there is no model to ask", where="BulkInferrer", do="give it the `model` of a Trainer")
         if (blessing := input_dict.get(MODEL_BLESSING)) and not model_utils.is_model_blessed(blessing[0]):

@@ -14,6 +14,7 @@ from infeed.components import user_code
 from infeed.components.dataset import files, records
 from infeed.components.dataset.decode import decode_example
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tensorflow as tensorflow_seam
 
 _SHOWN = 3  # values of a column
 _LONGEST = 40  # characters of a value
@@ -43,7 +44,7 @@ def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> 
       graph: the traced function.
       inputs: its placeholders, by column.
     """
-    operation = user_code.failed_operation(failed.text, graph)
+    operation = tensorflow_seam.failed_operation(failed.text, graph)
     place = user_code.users_line(operation.traceback) if operation is not None else None
     columns = graph_tools.get_dependent_inputs(graph, inputs, list(operation.inputs)) if operation is not None else {}
     told = [place or "preprocessing_fn"]
@@ -51,7 +52,7 @@ def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> 
         told.append(f"operation {operation.type} ({operation.name})")
     told += [_sample(name, failed.samples[name]) for name in columns or failed.samples if name in failed.samples]
     return InfeedError(
-        f"preprocessing_fn fails on the data: {user_code.operation_words(failed.text)}",
+        f"preprocessing_fn fails on the data: {tensorflow_seam.message_of(failed.text)}",
         where="; ".join(told),
         do="correct the data, or have the function replace such values first",
     )

@@ -1,8 +1,4 @@
-"""What each node of tft's analysis graph does, in this process: takes values and gives values, as `phases.py` has them.
-
-The names that begin with an underscore, and all of `analyzer_nodes`, are tft's own business: a test says of each
-version that they exist.
-"""
+"""What each node of tft's analysis graph does in this process: it takes and returns values of `phases.py`."""
 
 from __future__ import annotations
 
@@ -15,8 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow_transform import analyzer_nodes, nodes, tf_utils
-from tensorflow_transform.beam import analyzer_impls, beam_nodes
+from tensorflow_transform.beam import beam_nodes
 
+from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process import cache, vocabularies
 from infeed.components.transform.in_process.phases import (
     Combined,
@@ -75,7 +72,7 @@ class Unknown(nodes.Visitor):
 
 def _is_known(operation: Any) -> bool:
     if _name(operation) in ("VocabularyAccumulate", "VocabularyMerge"):
-        return vocabularies.is_known(operation.vocab_ordering_type)
+        return vocabularies.is_known(operation)
     return _name(operation) in _DOES
 
 
@@ -212,12 +209,8 @@ def _items(value: Value, keys: Iterable[Any]) -> tuple[Value, ...]:
 
 def _outputs_by_key(operation: Any, context: AnalysisContext, value: Value) -> tuple[Value, ...]:
     dtypes = [info.dtype for info in operation.combiner.output_tensor_infos()]
-    tagged = Value(lambda: [_by_tag(analyzer_impls._merge_outputs_by_key(value.elements(), dtypes))])
+    tagged = Value(lambda: [tft_seam.outputs_by_tag(value.elements(), dtypes)])
     return _items(tagged, ["key", *map(str, range(len(dtypes)))])
-
-
-def _by_tag(outputs: Iterable[Any]) -> dict[str, Any]:
-    return {output.tag: output.value for output in outputs}
 
 
 def _lines_by_key(operation: Any, context: AnalysisContext, value: Value) -> Value:
@@ -226,7 +219,7 @@ def _lines_by_key(operation: Any, context: AnalysisContext, value: Value) -> Val
 
 
 def _scaled_boundaries(operation: Any, context: AnalysisContext, value: Value) -> tuple[Value, ...]:
-    return _items(Value(lambda: [analyzer_impls._join_boundary_rows(value.sole())]), range(operation.num_outputs))
+    return _items(Value(lambda: [tft_seam.joined_boundaries(value.sole())]), range(operation.num_outputs))
 
 
 def _count_tokens(operation: Any, context: AnalysisContext, of: Extracted) -> Value:

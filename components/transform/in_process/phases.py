@@ -31,11 +31,12 @@ from tensorflow_transform import (
     schema_inference,
     tf2_utils,
 )
-from tensorflow_transform.beam import analyzer_impls, common
+from tensorflow_transform.beam import common
 from tensorflow_transform.saved import saved_transform_io_v2
 
 from infeed.components import progress
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process.failures import FailedBatchError, explain
 
 Constants = Mapping[str, tf.Tensor]  # the name of an analyzer's placeholder -> its value
@@ -343,7 +344,7 @@ class CombinedByKey:
     accumulators: dict[Any, Any] = field(default_factory=dict)
 
     def add(self, values: Arrays) -> None:
-        for key, row in analyzer_impls._split_inputs_by_key(values):
+        for key, row in tft_seam.rows_by_key(values):
             before = self.accumulators.get(key)
             before = self.combiner.create_accumulator() if before is None else before
             self.accumulators[key] = self.combiner.add_input(before, row)

@@ -6,11 +6,10 @@ known here tft does on Beam as ever, and the log says why.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.tf_metadata import metadata_io
-from tfx.components.transform import executor, labels
+from tfx.components.transform import labels
 from tfx.components.transform.stats_options_util import StatsType
 from tfx.components.util import value_utils
 from tfx.dsl.io import fileio
@@ -28,6 +27,8 @@ from tfx_bsl.tfxio import tf_example_record
 from infeed.components.dataset.ranges import ShardRange, record_ranges
 from infeed.components.engine.choice import Cluster
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tft as tft_seam
+from infeed.components.seams import tfx as tfx_seam
 from infeed.components.transform.in_process import cache
 from infeed.components.transform.in_process.failures import FailedBatchError, explain, with_sample
 from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
@@ -35,57 +36,51 @@ from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTra
 from infeed.components.transform.rows import TransformedShard, chosen, materialise, transformed_shards
 from infeed.components.transform.statistics import Asked, write_raw, write_transformed
 
-_NO_SIZE = "all dimensions must have known size"  # of a feature, in tft's words
 _log = logging.getLogger(__name__)
 
 
+def on_engine(cluster: Cluster) -> AbstractContextManager[None]:
+    """Have TFX's Transform analyze and write on an engine of ours."""
+    return tfx_seam.transform_by(partial(_transform, cluster), _explained)
+
+
 @contextmanager
-def on_engine(cluster: Cluster) -> Iterator[None]:
-    """Inside, TFX's executor takes `EngineTransform`; it has no argument that names its processor."""
-    before = executor.TransformProcessor
-    executor.TransformProcessor = partial(EngineTransform, cluster)
+def _explained(inputs: Mapping[str, Any]) -> Iterator[None]:
+    """Add a sample of the rows to errors of the user's function, which TFX traces before it reads."""
     try:
         yield
-    finally:
-        executor.TransformProcessor = before
+    except InfeedError as error:
+        patterns = value_utils.GetValues(inputs, labels.ANALYZE_DATA_PATHS_LABEL)
+        raise with_sample(error, patterns) from error
+    except ValueError as error:
+        if not tft_seam.is_unsized_feature(error):
+            raise
+        do = "give it a size, such as by tf.reshape(tensor, [-1, 1]), or make it sparse or ragged"
+        raise InfeedError(str(error), where="preprocessing_fn", do=do) from error
 
 
-class EngineTransform(executor.TransformProcessor):
-    """What TFX does with the data of one execution, on an engine of ours."""
+def _transform(cluster: Cluster, given: Mapping[str, Any], by_tft: Callable[..., Any]) -> None:
+    """Do what TFX does with the data of one execution, or leave it to tft on Beam.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    Args:
+      given: TFX's arguments.
+      by_tft: TFX's own function, which takes them.
+    """
 
-    def Transform(self, inputs: Any, outputs: Any, *more: Any) -> None:  # noqa: N802 - TFX's name
-        try:
-            super().Transform(inputs, outputs, *more)
-        except InfeedError as error:  # of the user's function; it is traced before anything is read
-            patterns = value_utils.GetValues(inputs, labels.ANALYZE_DATA_PATHS_LABEL)
-            raise with_sample(error, patterns) from error
-        except ValueError as error:
-            if _NO_SIZE not in str(error):
-                raise
-            do = "give it a size, such as by tf.reshape(tensor, [-1, 1]), or make it sparse or ragged"
-            raise InfeedError(str(error), where="preprocessing_fn", do=do) from error
+    def on_beam(reason: str) -> None:
+        _log.warning("Transform runs on Beam: %s", reason)
+        by_tft(**{**given, "make_beam_pipeline_fn": partial(_pipeline_for_tft, given["make_beam_pipeline_fn"])})
 
-    def _RunBeamImpl(self, *arguments: Any, **named: Any) -> Any:  # noqa: N802 - TFX's name
-        given = inspect.signature(super()._RunBeamImpl).bind(*arguments, **named).arguments
-        make_pipeline = partial(_pipeline_for_tft, given["make_beam_pipeline_fn"])
-        on_beam = partial(super()._RunBeamImpl, **{**given, "make_beam_pipeline_fn": make_pipeline})
-        if reason := _obstacle(given):
-            _log.warning("Transform runs on Beam: %s", reason)
-            return on_beam()
-        try:
-            plan = _plan(given)
-        except UnknownNodesError as error:
-            _log.warning("Transform runs on Beam, for the analysis has what only tft on Beam knows: %s", error)
-            return on_beam()
-        asked = None if given["disable_statistics"] else _statistics_asked(plan, given)
-        if asked and (reason := asked.beyond):
-            _log.warning("Transform runs on Beam, for only TFDV makes such statistics: %s", reason)
-            return on_beam()
-        _run(plan, given, asked, self._cluster)
-        return executor._Status.OK()
+    if reason := _obstacle(given):
+        return on_beam(reason)
+    try:
+        plan = _plan(given)
+    except UnknownNodesError as error:
+        return on_beam(f"the analysis has what only tft on Beam knows: {error}")
+    asked = None if given["disable_statistics"] else _statistics_asked(plan, given)
+    if asked and asked.beyond:
+        return on_beam(f"only TFDV makes such statistics: {asked.beyond}")
+    return _run(plan, given, asked, cluster)
 
 
 def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
@@ -145,7 +140,7 @@ def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
     kinds = (StatsType.PRE_TRANSFORM, StatsType.POST_TRANSFORM)
     paths: tuple[tuple[Any, ...], ...] = ((), (plan.assets, output))
     raw, transformed = (
-        Asked.of(executor._InvokeStatsOptionsUpdaterFn(change, kind, schema, *more))
+        Asked.of(tfx_seam.stats_options(change, kind, schema, *more))
         for kind, schema, more in zip(kinds, schemas, paths, strict=True)
     )
     return _Statistics(raw, transformed, raw.request.beyond or transformed.request.beyond or _nested(plan))

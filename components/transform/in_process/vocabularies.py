@@ -21,21 +21,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 from tensorflow_transform import analyzers, tf_utils
-from tensorflow_transform.beam import analyzer_impls
 
 from infeed.components.dataset import files, records
+from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.tally import Tally
 
 Entry = tuple[Any, Any]  # (what it is ordered by, token)
-_Ordering = analyzers._VocabOrderingType
-_BY_LABEL = {_Ordering.WEIGHTED_MUTUAL_INFORMATION: True, _Ordering.MUTUAL_INFORMATION: False}  # -> is it weighted
 _SENTINELS = (tf_utils.GLOBAL_Y_COUNT_SENTINEL_STRING, tf_utils.GLOBAL_Y_COUNT_SENTINEL_INT)
 _LEAST = float("-inf")
 _CHUNK = 1 << 16  # tokens that are objects of Python at a time
 
 
-def is_known(ordering: int) -> bool:
-    return ordering in (_Ordering.FREQUENCY, _Ordering.WEIGHTED_FREQUENCY, *_BY_LABEL)
+def is_known(operation: Any) -> bool:
+    """Report whether this module can count and order the tokens of a vocabulary."""
+    return bool(tft_seam.vocabulary_order(operation.vocab_ordering_type))
+
+
+def _order_of(operation: Any) -> tuple[bool, bool]:
+    """Return whether the order depends on the label, and whether it depends on weights."""
+    order = tft_seam.vocabulary_order(operation.vocab_ordering_type)
+    return order.endswith("mutual_information"), order.startswith("weighted_")
 
 
 @dataclass(frozen=True)
@@ -96,24 +101,21 @@ class LabelMeans:
     accumulators: dict[Any, Any] = field(default_factory=dict)
 
     def add(self, values: tuple[npt.NDArray[Any], ...]) -> None:
-        self.add_pairs(analyzer_impls._flatten_to_key_and_means_accumulator_list(values, self.weighted))
+        self.add_pairs(tft_seam.label_means(values, weighted=self.weighted))
 
     def merge(self, other: LabelMeans) -> None:
         self.add_pairs(other.accumulators.items())
 
     def add_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> None:
-        combine = self._combine()
+        combine = tft_seam.label_means_combiner(weighted=self.weighted)
         for token, more in pairs:
             before = self.accumulators.get(token)
             before = combine.create_accumulator() if before is None else before
             self.accumulators[token] = combine.add_input(before, more)
 
     def elements(self) -> list[Any]:
-        combine = self._combine()
+        combine = tft_seam.label_means_combiner(weighted=self.weighted)
         return [(token, combine.extract_output(one)) for token, one in self.accumulators.items()]
-
-    def _combine(self) -> Any:
-        return analyzer_impls._WeightedMeanCombineFn(output_shape=(None,), compute_weighted=self.weighted)
 
 
 def counter_of(operation: Any, folder: str) -> Callable[[], TokenCounts | LabelMeans]:
@@ -122,23 +124,24 @@ def counter_of(operation: Any, folder: str) -> Callable[[], TokenCounts | LabelM
     Args:
       folder: for what is more than memory is meant for.
     """
-    ordering = operation.vocab_ordering_type
-    if ordering in _BY_LABEL:
-        return functools.partial(LabelMeans, _BY_LABEL[ordering])
-    return functools.partial(_token_counts, ordering, folder, is_text=operation.input_dtype == tf.string.name)
+    by_label, weighted = _order_of(operation)
+    if by_label:
+        return functools.partial(LabelMeans, weighted)
+    return functools.partial(_token_counts, folder, weighted=weighted, is_text=operation.input_dtype == tf.string.name)
 
 
-def _token_counts(ordering: int, folder: str, *, is_text: bool) -> TokenCounts:
-    return TokenCounts(Tally(files.join(folder, "tallies")), ordering == _Ordering.WEIGHTED_FREQUENCY, is_text)
+def _token_counts(folder: str, *, weighted: bool, is_text: bool) -> TokenCounts:
+    return TokenCounts(Tally(files.join(folder, "tallies")), weighted, is_text)
 
 
 def merge(operation: Any, folder: str, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry] | Ranked:
     """What was counted of each span, as entries of one vocabulary."""
-    if operation.vocab_ordering_type in _BY_LABEL:
-        return _by_information(operation, accumulated)
+    by_label, weighted = _order_of(operation)
+    if by_label:
+        return _by_information(operation, accumulated, weighted)
     if isinstance(accumulated, TokenCounts) and accumulated.is_text:
         return Ranked(accumulated.tally)
-    merged = _token_counts(operation.vocab_ordering_type, folder, is_text=True)
+    merged = _token_counts(folder, weighted=weighted, is_text=True)
     for pairs in _chunks(accumulated):
         tokens, counts = zip(*pairs, strict=True)
         dtype = np.float64 if merged.weighted else np.int64
@@ -146,9 +149,9 @@ def merge(operation: Any, folder: str, accumulated: Iterable[tuple[Any, Any]]) -
     return Ranked(merged.tally)
 
 
-def _by_information(operation: Any, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry]:
-    """((mutual information with the label, frequency), token) of each."""
-    merged = LabelMeans(_BY_LABEL[operation.vocab_ordering_type])
+def _by_information(operation: Any, accumulated: Iterable[tuple[Any, Any]], weighted: bool) -> list[Entry]:
+    """Return ((mutual information with the label, frequency), token) of each token."""
+    merged = LabelMeans(weighted)
     merged.add_pairs(accumulated)
     by_token = dict(merged.elements())
     if not by_token:
@@ -158,13 +161,10 @@ def _by_information(operation: Any, accumulated: Iterable[tuple[Any, Any]]) -> l
     if least is None:
         least = analyzers.calculate_recommended_min_diff_from_avg(overall.count * overall.weight)
     adjusted = operation.use_adjusted_mutual_info
-    entries = []
-    for pair in by_token.items():
-        token, (information, _, frequency) = analyzer_impls._calculate_mutual_information_for_feature_value(
-            pair, overall, use_adjusted_mutual_info=adjusted, min_diff_from_avg=least
-        )
-        entries.append(((information, frequency), token))
-    return entries
+    return [
+        (tft_seam.mutual_information(token, means, overall, adjusted=adjusted, least=least), token)
+        for token, means in by_token.items()
+    ]
 
 
 def prune(operation: Any, entries: Iterable[Any]) -> list[Entry] | Ranked:
@@ -216,8 +216,7 @@ def _largest_by_key(entries: list[Entry], count: int, key_fn: Callable[[Any], An
 
 
 def _dummy(dtype: str) -> list[Entry]:
-    """What an empty vocabulary holds, since TensorFlow's tables must not be empty."""
-    return [analyzers.get_empy_vocabulary_dummy_value(dtype)]
+    return [tft_seam.empty_vocabulary_entry(dtype)]
 
 
 def number_of(entries: Any) -> int:

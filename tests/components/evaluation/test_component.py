@@ -97,6 +97,26 @@ def test_small_batches_give_the_same(
     assert metrics(folder) == {"accuracy": pytest.approx((called == kinds).mean()), "example_count": 120}
 
 
+def test_without_a_name_of_tfma_tfx_evaluates_and_the_log_says_so(
+    run: Callable[..., Any],
+    eval_config: Callable[..., Any],
+    take_away: Callable[[str], None],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tfx.components.evaluator.executor import Executor
+
+    done: list[Any] = []
+    monkeypatch.setattr(Executor, "Do", lambda self, *given: done.append(given))
+    take_away("tfma.EVALUATION")
+    with caplog.at_level(logging.WARNING):
+        folder, _ = run(eval_config())
+    assert "TFX's own executor on Beam: tensorflow-model-analysis" in caplog.text
+    assert "_taken_away" in caplog.text
+    assert len(done) == 1
+    assert list(Path(folder).iterdir()) == []
+
+
 def test_what_ours_does_not_compute_tfx_does_and_the_log_says_why(
     run: Callable[..., Any],
     eval_config: Callable[..., Any],

@@ -79,8 +79,3 @@ def test_a_batch_of_no_rows_is_left_out():
     for rows in (0, 3):
         tf.function(step)((tf.zeros([rows, 2]), tf.zeros([rows])))
     assert int(seen) == 1
-
-
-def test_keras_still_has_the_private_name_that_the_loop_leans_on():
-    assert callable(keras.Model._symbolic_build)
-    assert callable(keras.Model._maybe_symbolic_build)

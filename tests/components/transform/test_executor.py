@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infeed.components.seams import tfx as tfx_seam
 from infeed.components.transform.kinds.clean import Fill
 
 pytestmark = pytest.mark.tfx
@@ -22,10 +23,11 @@ def test_features_join_a_function_however_it_is_named(
 ) -> None:
     import tensorflow as tf
 
-    from infeed.components.transform.executor import TransformExecutor
+    from infeed.components.transform.executor import TransformExecutor, stats_options_updater_fn
 
     properties = properties_of(given_as(spelling, "preprocessing_fn", tmp_path, monkeypatch))
-    outputs = TransformExecutor()._GetPreprocessingFn(properties, {})({"age": tf.constant([[1.0]])})
+    tfx_seam.find_functions_by(made := TransformExecutor(), made.preprocessing_fn, stats_options_updater_fn)
+    outputs = made._GetPreprocessingFn(properties, {})({"age": tf.constant([[1.0]])})
     assert {name: value.numpy().tolist() for name, value in outputs.items()} == {"age": [[1.0]], "twice": [[6.0]]}
 
 
@@ -33,10 +35,11 @@ def test_features_join_a_function_however_it_is_named(
 def test_the_updater_of_statistics_is_found_however_it_is_named(
     spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from infeed.components.transform.executor import TransformExecutor
+    from infeed.components.transform.executor import TransformExecutor, stats_options_updater_fn
 
     properties = properties_of(given_as(spelling, "stats_options_updater_fn", tmp_path, monkeypatch))
-    updater = TransformExecutor()._GetStatsOptionsUpdaterFn(properties)
+    tfx_seam.find_functions_by(made := TransformExecutor(), made.preprocessing_fn, stats_options_updater_fn)
+    updater = made._GetStatsOptionsUpdaterFn(properties)
     assert updater("which", "options") == ("which", "options", {"factor": 2})
 
 

@@ -169,6 +169,54 @@ def test_what_needs_beam_is_done_by_beam_and_said(
     with caplog.at_level(logging.INFO):
         execute(Transform, tmp_path, [{"train": list(trips(3)), "eval": []}], SCHEMA, **given)
     assert ran == [True]
-    assert (
-        "Transform runs on Beam, for only TFDV makes such statistics: stats_options.sample_rate is 0.5" in caplog.text
-    )
+    assert "Transform runs on Beam: only TFDV makes such statistics: stats_options.sample_rate is 0.5" in caplog.text
+
+
+@pytest.mark.parametrize("seam", ["tfx.TRANSFORM", "tft.ANALYSIS"])
+def test_without_a_name_tfx_transforms_on_beam_and_the_log_says_so(
+    seam: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    execute: Callable[..., Any],
+    take_away: Callable[[str], None],
+) -> None:
+    from tfx.components.transform import executor
+
+    from infeed.components.transform.component import Transform
+
+    ran: list[type] = []
+
+    @functools.wraps(executor.TransformProcessor._RunBeamImpl)
+    def on_beam(self: Any, *given: Any) -> None:
+        ran.append(type(self))
+
+    monkeypatch.setattr(executor.TransformProcessor, "_RunBeamImpl", on_beam)
+    take_away(seam)
+    with caplog.at_level(logging.WARNING):
+        given = {"preprocessing_fn": f"{TAXI}.preprocessing_fn", "materialize": False, **LEAN}
+        execute(Transform, tmp_path, [{"train": list(trips(3)), "eval": []}], SCHEMA, **given)
+    assert ran == [executor.TransformProcessor]
+    assert "_taken_away" in caplog.text
+    assert "TFX's own executor" in caplog.text
+
+
+def test_without_tfxs_hooks_tfx_finds_the_function_and_declared_features_are_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, execute: Callable[..., Any], take_away: Callable[[str], None]
+) -> None:
+    import tensorflow_transform as tft
+
+    from infeed.components.errors import InfeedError
+    from infeed.components.transform.component import Transform
+    from infeed.components.transform.kinds.clean import Fill
+
+    take_away("tfx.USER_FUNCTIONS")
+    given = {"preprocessing_fn": f"{TAXI}.preprocessing_fn", "materialize": False, **LEAN}
+    spans = [{"train": list(trips(3)), "eval": []}]
+    with caplog.at_level(logging.WARNING):
+        made = execute(Transform, tmp_path / "alone", spans, SCHEMA, **given)
+    assert "_taken_away" in caplog.text
+    features = tft.TFTransformOutput(str(made["transform_graph"])).transformed_feature_spec()
+    assert "payment_type_xf" in features
+    with pytest.raises(InfeedError, match="_taken_away"):
+        execute(Transform, tmp_path / "beside", spans, SCHEMA, features=[Fill("fare", 0.0)], **given)

@@ -1,4 +1,4 @@
-"""A name that TFMA no longer has is noticed before a row is read: then TFX's own Evaluator takes over."""
+"""The Evaluator uses no name of TFMA that its seam does not list, and notices a combiner that has changed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import ast
 import copy
 import importlib
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+
+from infeed.components.seams import tfma as tfma_seam
 
 pytestmark = pytest.mark.tfx
 
@@ -68,50 +69,8 @@ def _chains(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def test_every_name_that_is_used_is_checked() -> None:
-    from infeed.components.evaluation.tfma_names import USED
-
-    checked = {(module, name) for module, names in USED.items() for name in names}
-    assert {one for one in used() if one not in checked} == set()
-
-
-def test_each_missing_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from infeed.components.evaluation.pairs import BeyondError
-    from infeed.components.evaluation.tfma_names import USED, check_names
-
-    check_names()
-    for module, names in USED.items():
-        for name in names:
-            *path, last = name.split(".")
-            owner = importlib.import_module(f"{TFMA}.{module}".rstrip("."))
-            for part in path:
-                owner = getattr(owner, part)
-            with monkeypatch.context() as patch:
-                patch.delattr(owner, last)
-                with pytest.raises(BeyondError, match=last):
-                    check_names()
-
-
-def test_without_a_name_tfx_evaluates_and_the_log_says_so(
-    eval_config: Callable[..., Any],
-    execute: Callable[..., Any],
-    examples: Any,
-    model: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    tmp_path: Path,
-) -> None:
-    from tensorflow_model_analysis.metrics import calibration_histogram
-    from tfx.components.evaluator.executor import Executor
-
-    from infeed.components import Evaluator
-
-    done: list[Any] = []
-    monkeypatch.setattr(Executor, "Do", lambda self, *given: done.append(given))
-    monkeypatch.delattr(calibration_histogram, "Bucket")
-    with caplog.at_level(logging.WARNING):
-        execute(Evaluator, tmp_path, examples, eval_config(), model)
-    assert len(done) == 1
-    assert "Bucket" in caplog.text
+    checked = set(tfma_seam.EVALUATION.names)
+    assert {f"{TFMA}.{module}".rstrip(".") + f":{name}" for module, name in used()} - checked == set()
 
 
 def leaf_of(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.tft_on_beam import COPIES, allow_copies
+from infeed.components.seams.beam import COPYING_MODULE, allow_copies
 
 
 def made_by_beam_2_62() -> type:
@@ -38,7 +38,7 @@ def made_by_another_beam() -> type:
 def imported(monkeypatch: pytest.MonkeyPatch, version: str, **names: Any) -> Any:
     """tft's module of a version, on a Beam whose module `pipeline` has `names`."""
     monkeypatch.setattr(metadata, "version", {"tensorflow-transform": version}.__getitem__)
-    copies = ModuleType(COPIES)
+    copies = ModuleType(COPYING_MODULE)
     copies.beam_pipeline = SimpleNamespace(**names)  # type: ignore[attr-defined]
     allow_copies(copies)
     return copies
@@ -69,6 +69,6 @@ def test_a_stack_has_what_is_restored() -> None:
     from apache_beam.pipeline import AppliedPTransform
     from tensorflow_transform.beam import deep_copy
 
-    assert sys.modules[COPIES] is deep_copy
+    assert sys.modules[COPYING_MODULE] is deep_copy
     old = metadata.version("tensorflow-transform").startswith("1.16.")
     assert AppliedPTransform.__init__.__defaults__ == ((None, None) if old else None)

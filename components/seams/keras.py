@@ -1,0 +1,122 @@
+"""Keras 3 on TensorFlow: a `fit` that calls our step functions, and variables that sessions can load."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from infeed.components.seams.seam import Seam
+
+_VERSIONS = ("3.12.4", "3.15.0")
+STEPS = Seam(
+    "keras",
+    "a fit that runs our train and test steps",
+    (
+        "keras:Model._maybe_symbolic_build(iterator, data_batch)",
+        "keras:Model._post_build()",
+        "keras:Model._symbolic_build(iterator, data_batch)",
+        "keras:Model.make_test_function(force)",
+        "keras:Model.make_train_function(force)",
+    ),
+    _VERSIONS,
+    "Keras' own fit trains, on one device and without checkpoints",
+)
+COORDINATED_STEPS = Seam(
+    "keras",
+    "steps that a coordinator schedules",
+    (*STEPS.names, "keras.src.backend.tensorflow.trainer:TensorFlowTrainer@_distribute_strategy"),
+    _VERSIONS,
+    "the strategy parameter_server cannot train",
+)
+SESSIONS = Seam(
+    "keras",
+    "SavedModels of a user's own code that sessions can load",
+    ("keras:Variable._export_to_saved_model_graph(object_map, tensor_map, options)",),
+    _VERSIONS,
+    "what a run_fn saves by tf.saved_model.save may fail in TensorFlow Serving and BulkInferrer; use model.export",
+)
+_EXPORT = "_export_to_saved_model_graph"  # a hook of TensorFlow's that Keras defines
+
+
+def build_variables(model: Any, element_spec: Any) -> None:
+    """Create the variables of model, metrics, loss and optimizer from the spec of a batch."""
+    model._symbolic_build(data_batch=element_spec)
+
+
+def build_by(model: Any, build: Callable[[Any, Callable[[Any], None]], None]) -> None:
+    """Have `build` create the variables of this model. It gets a batch, or its spec, and Keras' own function for it."""
+    own = model._symbolic_build
+
+    def symbolic_build(iterator: Any = None, data_batch: Any = None) -> None:
+        build(data_batch, lambda batch: own(iterator, batch))
+
+    model._symbolic_build = symbolic_build
+
+
+def finish_build(model: Any) -> None:
+    """Tell Keras that all variables of the model exist."""
+    model._post_build()
+
+
+def keep_first_batch(model: Any) -> None:
+    """Keep `fit` from building the model, for which Keras takes a batch out of the iterator and drops it."""
+    model._maybe_symbolic_build = lambda iterator=None, data_batch=None: None
+
+
+def forget_strategy(model: Any) -> None:
+    """Keep `fit` from distributing its dataset by the strategy under which the model was made."""
+    model._distribute_strategy = None
+
+
+def run_steps_by(model: Any, train: Callable[[Any], Any], test: Callable[[Any], Any]) -> None:
+    """Give `fit` functions of an iterator for its steps of training and evaluation; they return the logs."""
+    model.train_function, model.test_function = train, test
+
+
+def is_activated(output: Any) -> bool:
+    """Report whether an output comes from sigmoid or softmax.
+
+    Keras marks these outputs, so that its losses can correct a wrong `from_logits`. Without the mark, the loss decides.
+    """
+    return hasattr(output, "_keras_logits")
+
+
+@contextmanager
+def without_end_warning() -> Iterator[None]:
+    """Hide Keras' warning that the data has ended: it cannot count batches on devices, and training has no end."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        yield
+
+
+@contextmanager
+def loadable_by_sessions() -> Iterator[None]:
+    """Save Keras variables so that sessions can load them, as TensorFlow Serving and BulkInferrer do.
+
+    In `tf.saved_model.save` a Keras variable makes a second one beside the TensorFlow variable that it holds. A session
+    restores the second; the signatures read the first, which stays empty: `Could not find variable dense/kernel`. Only
+    TensorFlow 2's Python loader fills both (keras-team/keras#19274, tensorflow/serving#2226). Inside this context, a
+    Keras variable is saved as the one that it holds. `model.export` and models of tf_keras are not affected.
+    """
+    import keras  # as late as the user's module would
+
+    if keras.backend.backend() != "tensorflow" or not SESSIONS.usable():
+        yield
+        return
+    own = vars(keras.Variable).get(_EXPORT)  # None if the class inherits it
+    setattr(keras.Variable, _EXPORT, _export_as_one)
+    try:
+        yield
+    finally:
+        if own is None:
+            delattr(keras.Variable, _EXPORT)
+        else:
+            setattr(keras.Variable, _EXPORT, own)
+
+
+def _export_as_one(variable: Any, object_map: Any, tensor_map: Any, options: Any, **kwargs: Any) -> list[Any]:
+    resources: list[Any] = variable.value._export_to_saved_model_graph(object_map, tensor_map, options, **kwargs)
+    object_map[variable] = object_map[variable.value]
+    return resources

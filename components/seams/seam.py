@@ -1,0 +1,92 @@
+"""A need of ours that depends on private names of another package."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import operator
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+
+from infeed.components.errors import InfeedError
+
+_NAME = re.compile(r"(?P<module>[\w.]+):(?P<path>[\w.]+)(\((?P<parameters>.*)\)|@(?P<attribute>\w+))?")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Seam:
+    """Private names of a package, and the way round.
+
+    Attributes:
+      package: distribution that has the names.
+      need: purpose of the names, a noun phrase.
+      names: `module:name`, `module:function(its, first, parameters)`, or `module:Class@attribute` for an attribute that
+        the constructor sets.
+      versions: versions in which the names were read.
+      instead: what happens without the names.
+    """
+
+    package: str
+    need: str
+    names: tuple[str, ...]
+    versions: tuple[str, ...]
+    instead: str
+
+    def available(self) -> str | None:
+        """Return why the names cannot be used; None if they can."""
+        reason = next(filter(None, map(_missing, self.names)), None)
+        return f"{self.package} {_version(self.package)} {reason}" if reason else None
+
+    def usable(self) -> bool:
+        """Report whether the names can be used. If not, log one warning with the consequence."""
+        if reason := self.available():
+            _log.warning("%s: %s", reason, self.instead)
+        return not reason
+
+    def require(self, do: str) -> None:
+        """Raise InfeedError if the names cannot be used, for a need that has no way round."""
+        if reason := self.available():
+            raise InfeedError(reason, where=self.need, do=do)
+
+
+def listed(names: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """Return `module:name` for each name of each module."""
+    return tuple(f"{module}:{name}" for module, those in names.items() for name in those)
+
+
+def _missing(name: str) -> str | None:
+    """Return what is wrong with a name; None if it is as it was read."""
+    found = _NAME.fullmatch(name)
+    assert found, name
+    module, path, parameters, attribute = found.group("module", "path", "parameters", "attribute")
+    try:
+        value = operator.attrgetter(path)(importlib.import_module(module))
+    except (ImportError, AttributeError) as error:
+        return f"has no {path} in {module} ({error})"
+    if attribute and attribute not in value.__init__.__code__.co_names:
+        return f"sets no {attribute} in {module}.{path}"
+    if parameters is None:
+        return None
+    now = _parameters(value)
+    return None if now == parameters else f"has {path}({now}) in {module}, not ({parameters})"
+
+
+def _parameters(function: object) -> str:
+    """Return the names of the parameters that callers have to know, in order."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        found = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return "which cannot be called"
+    return ", ".join(one.name for one in found if one.name != "self" and one.kind not in kinds)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

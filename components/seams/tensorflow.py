@@ -1,0 +1,82 @@
+"""TensorFlow: device memory, iterators at exit, names in checkpoints, and texts of errors."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import gc
+import re
+from collections.abc import Mapping
+
+from infeed.components.seams.seam import Seam
+
+_VERSIONS = ("2.16.2", "2.21.0")
+DEVICE_MEMORY = Seam(
+    "tensorflow",
+    "memory limit of each GPU",
+    ("tensorflow.python.client.device_lib:list_local_devices",),
+    _VERSIONS,
+    "the memory of GPUs is unknown, so the tier auto keeps columns in host memory",
+)
+ITERATORS = Seam(
+    "tensorflow",
+    "an exit that leaves iterators of devices alone",
+    ("tensorflow:distribute.DistributedIterator",),
+    _VERSIONS,
+    "the process may wait up to a minute for each device when it ends",
+)
+_OPERATION = re.compile(r"^(\{\{.*?\}\} *)+| \[Op:.*")
+_NODE = re.compile(r"\{\{(?:function_)?node ([^}]+)\}\}")
+
+
+def memory_limits() -> Mapping[str, int]:
+    """Return the bytes that TensorFlow may use of each device, by TensorFlow's name of the device."""
+    from tensorflow.python.client import device_lib  # the only module that reports limits
+
+    return {device.name: device.memory_limit for device in device_lib.list_local_devices()}
+
+
+@functools.cache
+def leave_iterators_at_exit() -> None:
+    """End the process without destroying the iterators over batches on devices.
+
+    Destroying such an iterator wakes the thread that tunes it before telling the thread to end. The thread may sleep
+    on, and the process waits for it up to a minute a device, more often on a busy machine.
+    """
+    if ITERATORS.usable():
+        atexit.register(_keep_iterators)
+
+
+def _keep_iterators() -> None:
+    import tensorflow as tf
+
+    for one in gc.get_objects():
+        if issubclass(type(one), tf.distribute.DistributedIterator):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+
+def name_in_checkpoint(path: str) -> str:
+    """Return the name under which a `tf.train.Checkpoint` keeps the variable at a path, such as `weights/0`."""
+    return f"{path}/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def is_unregistered_operation(error: Exception) -> bool:
+    """Report whether a graph needs an operation of a library that is not imported, such as tensorflow-text."""
+    return "Op type not registered" in str(error)
+
+
+def reason_of(text: str) -> str:
+    """Return the first line of an error's text without the operation that failed."""
+    return _OPERATION.sub("", text.partition("\n")[0])
+
+
+def nodes_of(text: str) -> list[str]:
+    """Return the names of the nodes in an error's text, the outermost first."""
+    return _NODE.findall(text)
+
+
+def message_of(text: str) -> str:
+    """Return the message in an error's text: the line after the stack and before the node's name."""
+    before = text.partition("\n\t [[")[0].strip()
+    return before.splitlines()[-1].strip() if before else "no reason is given"

@@ -1,0 +1,148 @@
+"""TensorFlow Transform: what tft on Beam does with its analysis graph, for analyses on our engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from infeed.components.seams.seam import Seam, listed
+
+_TFT = "tensorflow_transform"
+_VERSIONS = ("1.16.0", "1.21.0")
+ANALYSIS = Seam(
+    "tensorflow-transform",
+    "analysis of a preprocessing_fn on our engine",
+    (
+        f"{_TFT}.beam.analyzer_impls:_calculate_mutual_information_for_feature_value(feature_and_accumulator, "
+        "global_accumulator, use_adjusted_mutual_info, min_diff_from_avg)",
+        f"{_TFT}.beam.analyzer_impls:_flatten_to_key_and_means_accumulator_list(batch_values, compute_weighted)",
+        f"{_TFT}.beam.analyzer_impls:_join_boundary_rows(boundary_matrix)",
+        f"{_TFT}.beam.analyzer_impls:_merge_outputs_by_key(keys_and_outputs, outputs_dtype)",
+        f"{_TFT}.beam.analyzer_impls:_split_inputs_by_key(batch_values)",
+        f"{_TFT}.beam.analyzer_impls:_WeightedMeanCombineFn(output_shape, compute_weighted)",
+        *listed(
+            {
+                f"{_TFT}.analyzers": (
+                    "_VocabOrderingType.FREQUENCY",
+                    "_VocabOrderingType.MUTUAL_INFORMATION",
+                    "_VocabOrderingType.WEIGHTED_FREQUENCY",
+                    "_VocabOrderingType.WEIGHTED_MUTUAL_INFORMATION",
+                    "calculate_recommended_min_diff_from_avg",
+                ),
+                f"{_TFT}.analyzer_nodes": ("TENSOR_REPLACEMENTS",),
+                f"{_TFT}.annotators": ("clear_asset_annotations", "get_asset_annotations"),
+                f"{_TFT}.beam.analysis_graph_builder": ("build",),
+                f"{_TFT}.beam.analyzer_cache": ("DatasetCache",),
+                f"{_TFT}.beam.beam_nodes": ("CreateSavedModel",),
+                f"{_TFT}.beam.common": ("get_unique_temp_path",),
+                f"{_TFT}.graph_context": ("TFGraphContext",),
+                f"{_TFT}.graph_tools": (
+                    "SourcedTensorsVisitor",
+                    "get_analyzers_fingerprint",
+                    "get_dependent_inputs",
+                ),
+                f"{_TFT}.impl_helper": (
+                    "METADATA_DIR_NAME",
+                    "get_traced_transform_fn",
+                    "trace_and_write_v2_saved_model",
+                    "trace_preprocessing_function",
+                ),
+                f"{_TFT}.nodes": ("Traverser", "Visitor"),
+                f"{_TFT}.saved.saved_transform_io_v2": ("SavedModelLoader", "trace_and_update_module"),
+                f"{_TFT}.schema_inference": ("get_traced_metadata_fn", "infer_feature_schema_v2"),
+                f"{_TFT}.tf2_utils": (
+                    "get_structured_inputs_from_func_graph",
+                    "strip_and_get_tensors_and_control_dependencies",
+                    "supply_missing_inputs",
+                ),
+                f"{_TFT}.tf_metadata.metadata_io": ("write_metadata",),
+                f"{_TFT}.tf_utils": (
+                    "GLOBAL_Y_COUNT_SENTINEL_INT",
+                    "GLOBAL_Y_COUNT_SENTINEL_STRING",
+                    "fetch_vocabulary_reserved_tokens",
+                ),
+            }
+        ),
+    ),
+    _VERSIONS,
+    "tft analyzes and transforms on Beam, in TFX's own executor",
+)
+# tft's words for a dimension of a feature that has no size.
+_NO_SIZE = "all dimensions must have known size"
+
+
+def rows_by_key(values: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
+    """Yield (key, row) for the rows of a batch whose first array holds the keys."""
+    from tensorflow_transform.beam import analyzer_impls
+
+    return analyzer_impls._split_inputs_by_key(values)  # type: ignore[no-any-return]
+
+
+def outputs_by_tag(results: Iterable[tuple[Any, Any]], dtypes: Sequence[Any]) -> dict[str, Any]:
+    """Return the keys (tag `key`) and each output of a combiner (tags `0`, `1`, ...) as arrays over all keys."""
+    from tensorflow_transform.beam import analyzer_impls
+
+    return {output.tag: output.value for output in analyzer_impls._merge_outputs_by_key(results, dtypes)}
+
+
+def joined_boundaries(boundaries: Any) -> tuple[Any, ...]:
+    """Return the bucket boundaries of all keys as one list, with scale and shift of each key."""
+    from tensorflow_transform.beam import analyzer_impls
+
+    return analyzer_impls._join_boundary_rows(boundaries)  # type: ignore[no-any-return]
+
+
+def vocabulary_order(ordering: int) -> str:
+    """Return what a vocabulary is ordered by: `frequency` or `mutual_information`, also `weighted_`; empty if unknown.
+
+    Args:
+      ordering: `vocab_ordering_type` of an operation.
+    """
+    from tensorflow_transform import analyzers
+
+    kinds = vars(analyzers._VocabOrderingType).items()
+    name = next((name.lower() for name, value in kinds if value == ordering and name.isupper()), "")
+    return name if name.removeprefix("weighted_") in ("frequency", "mutual_information") else ""
+
+
+def label_means(values: Sequence[Any], *, weighted: bool) -> Iterable[tuple[Any, Any]]:
+    """Return (token, counts and label means) for a batch of tokens."""
+    from tensorflow_transform.beam import analyzer_impls
+
+    return analyzer_impls._flatten_to_key_and_means_accumulator_list(values, weighted)  # type: ignore[no-any-return]
+
+
+def label_means_combiner(*, weighted: bool) -> Any:
+    """Return the combiner of what `label_means` returns."""
+    from tensorflow_transform.beam import analyzer_impls
+
+    return analyzer_impls._WeightedMeanCombineFn(output_shape=(None,), compute_weighted=weighted)
+
+
+def mutual_information(token: Any, means: Any, overall: Any, *, adjusted: bool, least: float) -> tuple[float, float]:
+    """Return the mutual information of a token with the label, and the token's frequency."""
+    from tensorflow_transform.beam import analyzer_impls
+
+    _, (information, _, frequency) = analyzer_impls._calculate_mutual_information_for_feature_value(
+        (token, means), overall, use_adjusted_mutual_info=adjusted, min_diff_from_avg=least
+    )
+    return information, frequency
+
+
+def empty_vocabulary_entry(dtype: str) -> Any:
+    """Return the entry of a vocabulary without tokens, since TensorFlow's tables must not be empty."""
+    from tensorflow_transform import analyzers
+
+    # The name is misspelled in the versions that were read.
+    misspelled = getattr(analyzers, "get_empy_vocabulary_dummy_value", None)
+    return (misspelled or analyzers.get_empty_vocabulary_dummy_value)(dtype)
+
+
+def is_unsized_feature(error: ValueError) -> bool:
+    """Report whether tft refused a feature because a dimension has no size."""
+    return _NO_SIZE in str(error)
+
+
+def saved_model_in(loader: Any) -> Any:
+    """Return the SavedModel that a `SavedModelLoader` has loaded, with its tables, assets and variables."""
+    return next(value for value in vars(loader).values() if hasattr(value, "signatures"))

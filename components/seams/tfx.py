@@ -1,0 +1,163 @@
+"""TFX: hooks of its executors, and classes that its modules look up when they run."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from infeed.components.seams.seam import Seam
+
+_EXECUTOR = "tfx.components.transform.executor"
+_VERSIONS = ("1.16.0", "1.21.0")
+TRANSFORM = Seam(
+    "tfx",
+    "data processing of TFX's Transform on our engine",
+    (
+        f"{_EXECUTOR}:TransformProcessor._RunBeamImpl(analyze_data_list, transform_data_list, preprocessing_fn, "
+        "stats_options_updater_fn, force_tf_compat_v1, save_options, input_dataset_metadata, transform_output_path, "
+        "raw_examples_data_format, temp_path, input_cache_dir, output_cache_dir, disable_statistics, "
+        "per_set_stats_output_paths, materialization_format, analyze_paths_count, stats_output_paths, "
+        "make_beam_pipeline_fn)",
+        f"{_EXECUTOR}:TransformProcessor.Transform(inputs, outputs, status_file)",
+        f"{_EXECUTOR}:_InvokeStatsOptionsUpdaterFn(stats_options_updater_fn, stats_type, schema, asset_map, "
+        "transform_output_path)",
+    ),
+    _VERSIONS,
+    "TFX's own executor analyzes and transforms on Beam",
+)
+USER_FUNCTIONS = Seam(
+    "tfx",
+    "user functions of Transform named in our ways",
+    (
+        f"{_EXECUTOR}:Executor._GetPreprocessingFn(inputs, unused_outputs)",
+        f"{_EXECUTOR}:Executor._GetStatsOptionsUpdaterFn(inputs)",
+    ),
+    _VERSIONS,
+    "TFX looks up the functions of Transform, so they need a module_file or a dotted name",
+)
+FN_ARGS = Seam(
+    "tfx",
+    "the feed of a run_fn of the user's own",
+    ("tfx.components.trainer.executor:GenericExecutor._GetFnArgs(input_dict, output_dict, exec_properties)",),
+    _VERSIONS,
+    "TFX's own reader feeds the run_fn, and its waiting is not measured",
+)
+BEAM_OPTIONS = Seam(
+    "tfx",
+    "Beam's options of a running executor",
+    ("tfx.dsl.components.base.base_beam_executor:BaseBeamExecutor@_beam_pipeline_args",),
+    _VERSIONS,
+    "workers of a distributed runner do not get the user's modules",
+)
+CUSTOM_JOBS = Seam(
+    "tfx",
+    "custom jobs of Vertex AI on this machine",
+    (
+        "tfx.extensions.google_cloud_ai_platform.training_clients:gapic.JobServiceClient",
+        "tfx.extensions.google_cloud_ai_platform.training_clients:CAIPJobClient",
+    ),
+    _VERSIONS,
+    "a Trainer that starts a custom job cannot be rehearsed",
+)
+FILESYSTEMS = Seam(
+    "tfx",
+    "file systems for s3:// and minio:// in TFX's own components",
+    ("tfx.dsl.io.filesystem_registry:DEFAULT_FILESYSTEM_REGISTRY.register(filesystem_cls, priority, use_as_fallback)",),
+    _VERSIONS,
+    "TFX's own components, such as Pusher, cannot open s3:// and minio:// paths",
+)
+Arguments = Mapping[str, Any]
+_patched = threading.RLock()  # one Transform at a time, because TFX looks its processor up in a module
+
+
+@contextmanager
+def transform_by(
+    run: Callable[[Arguments, Callable[..., Any]], None], guard: Callable[[Arguments], AbstractContextManager[None]]
+) -> Iterator[None]:
+    """Have TFX's Transform process its data by `run`. TFX has no argument that names its processor.
+
+    Args:
+      run: gets the arguments of TFX's `_RunBeamImpl` by name, and that function.
+      guard: makes a context round TFX's preparation and `run`, from the inputs of TFX's `Transform`.
+    """
+    from tfx.components.transform import executor
+
+    own = executor.TransformProcessor
+
+    class Processor(own):  # type: ignore[misc, valid-type]
+        def Transform(self, inputs: Arguments, *more: Any) -> None:  # noqa: N802 - TFX's name
+            with guard(inputs):
+                super().Transform(inputs, *more)
+
+        def _RunBeamImpl(self, *arguments: Any, **named: Any) -> None:  # noqa: N802 - TFX's name
+            on_beam = super()._RunBeamImpl
+            run(inspect.signature(on_beam).bind(*arguments, **named).arguments, on_beam)
+
+    with _patched:
+        executor.TransformProcessor = Processor
+        try:
+            yield
+        finally:
+            executor.TransformProcessor = own
+
+
+def stats_options(update: Callable[..., Any], kind: Any, schema: Any, *paths: Any) -> Any:
+    """Return the options of Transform's statistics, changed by the user's function."""
+    from tfx.components.transform import executor
+
+    return executor._InvokeStatsOptionsUpdaterFn(update, kind, schema, *paths)
+
+
+Find = Callable[[Arguments], Any]
+
+
+def find_functions_by(
+    executor: Any, preprocessing: Callable[[Arguments, Find], Any], statistics: Callable[[Arguments, Find], Any]
+) -> None:
+    """Have this executor of Transform find the user's functions by ours.
+
+    Args:
+      preprocessing, statistics: get TFX's inputs of the function, and TFX's own way to find it, which takes inputs.
+    """
+    own_preprocessing, own_statistics = executor._GetPreprocessingFn, executor._GetStatsOptionsUpdaterFn
+    executor._GetPreprocessingFn = lambda inputs, outputs: preprocessing(
+        inputs, lambda given: own_preprocessing(given, outputs)
+    )
+    executor._GetStatsOptionsUpdaterFn = lambda inputs: statistics(inputs, own_statistics)
+
+
+def when_fn_args_exist(executor: Any, then: Callable[[Any], None]) -> None:
+    """Call `then` with the FnArgs that this executor of the Trainer makes, before it calls `run_fn`."""
+    own = executor._GetFnArgs
+
+    def get_fn_args(*arguments: Any, **named: Any) -> Any:
+        fn_args = own(*arguments, **named)
+        then(fn_args)
+        return fn_args
+
+    executor._GetFnArgs = get_fn_args
+
+
+def beam_options(executor: Any) -> list[str]:
+    """Return Beam's options of an executor: those it was given, TFX's labels, and modules that its `Do` has added."""
+    return executor._beam_pipeline_args  # type: ignore[no-any-return]
+
+
+def run_custom_jobs_by(job_service: type, no_ai_platform: Callable[[], None]) -> None:
+    """Send the custom jobs of this process to `job_service`, and refuse AI Platform, the predecessor of Vertex AI."""
+    from tfx.extensions.google_cloud_ai_platform import training_clients
+
+    training_clients.gapic = SimpleNamespace(JobServiceClient=job_service)
+    training_clients.CAIPJobClient = no_ai_platform
+
+
+def add_filesystem(filesystem: type, priority: int) -> None:
+    """Open the paths of the file system's schemes by it; the lowest priority wins, and TensorFlow has 10."""
+    if FILESYSTEMS.usable():
+        from tfx.dsl.io import filesystem_registry
+
+        filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.register(filesystem, priority=priority)
