@@ -24,6 +24,7 @@ import numpy.typing as npt
 from infeed.components import user_code
 from infeed.components.errors import InfeedError, infeed_error
 from infeed.components.feed.options import MapFunction
+from infeed.components.seams import tensorflow as tensorflow_seam
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -377,10 +378,10 @@ def map_error_context() -> Iterator[None]:
         text = str(error)
         newest_first = list(_TRACED.items())[::-1]
         for graph, target in sorted(newest_first, key=lambda one: not _is_of(one[0], text)):
-            operation = user_code.failed_operation(text, graph)
+            operation = tensorflow_seam.failed_operation(text, graph)
             if operation is not None and (place := user_code.users_line(operation.traceback)):
                 raise InfeedError(
-                    f"the function failed on the data: {user_code.operation_words(text)}",
+                    f"the function failed on the data: {tensorflow_seam.message_of(text)}",
                     where=f"{place}, {target.where}",
                     do="correct the data, or have the function replace such values first",
                 ) from error

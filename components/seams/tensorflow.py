@@ -8,6 +8,8 @@ import functools
 import gc
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 from infeed.components.seams.seam import Seam
 
@@ -71,12 +73,18 @@ def reason_of(text: str) -> str:
     return _OPERATION.sub("", text.partition("\n")[0])
 
 
-def nodes_of(text: str) -> list[str]:
-    """Return the names of the nodes in an error's text, the outermost first."""
-    return _NODE.findall(text)
+def failed_operation(text: str, graph: Any) -> Any | None:
+    """Return the innermost operation of a graph that the text of an error names; None if it names none."""
+    for name in reversed(_NODE.findall(text)):
+        parts = name.split("/")
+        paths = ((begin, end) for begin in range(len(parts)) for end in range(len(parts), begin, -1))
+        for begin, end in paths:  # a graph that calls this one has names of its own around it
+            with suppress(KeyError, ValueError):
+                return graph.get_operation_by_name("/".join(parts[begin:end]))
+    return None
 
 
 def message_of(text: str) -> str:
     """Return the message in an error's text: the line after the stack and before the node's name."""
-    before = text.partition("\n\t [[")[0].strip()
+    before = _NODE.sub("", text.partition("\n\t [[")[0]).strip()
     return before.splitlines()[-1].strip() if before else "no reason is given"

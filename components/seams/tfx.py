@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -161,3 +162,9 @@ def add_filesystem(filesystem: type, priority: int) -> None:
         from tfx.dsl.io import filesystem_registry
 
         filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.register(filesystem, priority=priority)
+
+
+def result_message(execution: Any) -> str:
+    """Return what TFX has recorded of an execution of ML Metadata that failed; empty if nothing."""
+    recorded = execution.custom_properties["__execution_result__"].string_value
+    return str(json.loads(recorded)["resultMessage"]) if recorded else ""

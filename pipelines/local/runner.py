@@ -7,7 +7,6 @@ from the newest earlier run in which all upstream nodes succeeded.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -28,6 +27,7 @@ from tfx.orchestration.portable.mlmd import execution_lib
 from infeed.components.beam_runner import local_runner
 from infeed.components.errors import InfeedError, infeed_error
 from infeed.components.progress import listening
+from infeed.components.seams import tfx as tfx_seam
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
 
 _log = logging.getLogger(__name__)
@@ -148,8 +148,8 @@ def _outcome(name: str, execution_id: int, store: metadata.Metadata) -> NodeRepo
 
 
 def _recorded_error(execution: Any) -> str:
-    result = execution.custom_properties["__execution_result__"].string_value
-    return last_error(json.loads(result)["resultMessage"]) if result else "failed before its executor started"
+    message = tfx_seam.result_message(execution)
+    return last_error(message) if message else "failed before its executor started"
 
 
 def _check_name(name: str | None, known: Sequence[str]) -> None:

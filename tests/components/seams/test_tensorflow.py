@@ -33,7 +33,9 @@ def test_an_error_of_a_graph_gives_its_message_and_its_nodes(tf):
         refuse(tf.constant(-1.0))
     text = str(raised.value)
     assert "x is wrong" in text
-    assert any(name.startswith("inner/") for name in tensorflow_seam.nodes_of(text))
+    operation = tensorflow_seam.failed_operation(text, refuse.get_concrete_function(tf.constant(-1.0)).graph)
+    assert operation.name.startswith("inner/")
+    assert tensorflow_seam.failed_operation("no node", operation.graph) is None
     assert tensorflow_seam.message_of(text)
     assert "[[" not in tensorflow_seam.message_of(text)
 
