@@ -1,8 +1,8 @@
-"""The computations of TFMA's that look at rows, each over a whole batch; all its other metrics are derived from these.
+"""The computations of TFMA that read rows, each over a whole batch. TFMA derives all other metrics from them.
 
-A leaf takes the place of one of TFMA's combiners, and gives what that one would give under the same keys. `terms` are
-made once for a batch, [rows, ...] each; of the rows of each slice they are added up to a total, and totals are merged.
-What merging gives is the same however the rows are cut into batches, but for the rounding of fractions.
+A leaf replaces a combiner of TFMA, and returns the same results under the same keys. It computes `terms` once for a
+batch, [rows, ...] each, adds up the terms of the rows of each slice to a total, and merges totals. Except for the
+rounding of fractions, the size of the batches does not change the results.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Batch = Mapping[str, Observed]  # by the model's name
 
 
 class Leaf(abc.ABC):
-    """One combiner of TFMA's, for batches.
+    """A combiner of TFMA, for batches.
 
     Attributes:
-      needs_pairs: whether it reads labels and predictions, or weights alone.
-      combiner: TFMA's.
-      settings: of the combiner.
-      subject: what the combiner looks at.
+      needs_pairs: whether the leaf reads labels and predictions, or only weights.
+      combiner: combiner of TFMA.
+      settings: settings of the combiner.
+      subject: model and classes that the combiner measures.
 
     Raises:
       AttributeError: the combiner lacks a setting, or a method that the results need.
@@ -58,30 +58,30 @@ class Leaf(abc.ABC):
 
     @abc.abstractmethod
     def terms(self, batch: Batch) -> Terms:
-        """What each row adds: arrays [rows, ...]."""
+        """Return the contribution of each row: arrays [rows, ...]."""
 
     @abc.abstractmethod
     def total(self, terms: Terms) -> Any:
-        """Of the terms of some rows."""
+        """Return the total of some rows."""
 
     @abc.abstractmethod
     def example(self) -> Any:
-        """A total, of no rows in particular."""
+        """Return any total, for a check."""
 
     @abc.abstractmethod
     def merge(self, one: Any, other: Any) -> Any:
-        """The total of both; may change `one`."""
+        """Return the total of both; may change `one`."""
 
     @abc.abstractmethod
     def results(self, total: Any) -> dict[Any, Any]:
-        """TFMA's keys -> what its combiner gives for them."""
+        """Return the results of the combiner by TFMA's keys."""
 
 
 def extracted(combiner: Any, **sums: float) -> dict[Any, Any]:
-    """What the combiner makes of an accumulator that holds these sums.
+    """Return the results of the combiner for an accumulator that holds these sums.
 
     Raises:
-      AttributeError: its accumulators have no such sums; Python would set new attributes that nothing reads.
+      AttributeError: the accumulator lacks a sum; Python would set a new attribute that nothing reads.
     """
     found = combiner.create_accumulator()
     for name, value in sums.items():
@@ -91,7 +91,7 @@ def extracted(combiner: Any, **sums: float) -> dict[Any, Any]:
 
 
 class _Sums(Leaf):
-    """Whose total is the sum of its only term, [rows] or [rows, n]."""
+    """A leaf whose total is the sum of its only term, [rows] or [rows, n]."""
 
     sums: ClassVar[int] = 2  # n
 
@@ -106,7 +106,7 @@ class _Sums(Leaf):
 
 
 class ExampleCount(_Sums):
-    """Rows, or the sum of their weights."""
+    """Number of rows, or the sum of their weights."""
 
     needs_pairs = False
 
@@ -159,7 +159,7 @@ _ERRORS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 class MeanError(_Sums):
-    """Sums of errors and of weights; an error that is NaN is left out with its weight, as TFMA does."""
+    """Sums of errors and of weights, without the errors that are NaN and their weights, as in TFMA."""
 
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
@@ -174,7 +174,7 @@ class MeanError(_Sums):
 
 
 class ErrorMoments(_Sums):
-    """Sums of powers of labels and errors, which R2 and its interval follow from."""
+    """Sums of powers of labels and errors, for R2 and its interval."""
 
     def terms(self, batch: Batch) -> Terms:
         pairs = flat(self.subject.pairs(batch))
@@ -216,7 +216,7 @@ class CrossEntropy(_Sums):
 
 
 class BucketSums(Leaf):
-    """Sums of labels, predictions and weights in buckets of the prediction; AUC and its like stand on them.
+    """Sums of labels, predictions and weights in buckets of the prediction, for AUC and similar metrics.
 
     The total is (numbers of the buckets that have rows, ascending, [n]; float64 sums [3, n]).
     """
@@ -300,7 +300,7 @@ class ConfusionMatrices(Leaf):
         return np.stack([above_1, below_0, above_0, below_1])
 
     def _sides(self, predictions: Array, weights: Array, thresholds: Array) -> tuple[Array, Array]:
-        """Weights of the predictions at or below each threshold, and above it; NaN is above none."""
+        """Return the weights of the predictions at or below each threshold, and above it. NaN is never above."""
         order = np.argsort(thresholds)
         values = predictions.reshape(-1).astype(np.float64)
         passed = np.searchsorted(thresholds[order], np.where(np.isnan(values), -np.inf, values), side="left")
@@ -321,7 +321,7 @@ class ConfusionMatrices(Leaf):
 
 
 class ClassMatrices(Leaf):
-    """How often each class is called each other; the total is (threshold, actual, predicted) -> weight."""
+    """Confusion matrix of the classes; the total is (threshold, actual, predicted) -> weight."""
 
     def example(self) -> Any:
         return {(threshold, 0, 0): 1.0 for threshold in self.settings.thresholds}
@@ -367,7 +367,7 @@ class ClassMatrices(Leaf):
 
 
 def settings_of(combiner: Any) -> Any:
-    """Return the settings of a combiner, TFMA's or ours."""
+    """Return the settings of a combiner, of TFMA or of this package."""
     return getattr(combiner, "settings", None) or tfma_seam.settings_of(combiner)
 
 

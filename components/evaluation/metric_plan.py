@@ -1,7 +1,7 @@
-"""What an eval config asks for, as the computations over rows that it comes down to, and what is derived from them.
+"""The computations of an eval config: leaves over rows, and the metrics that TFMA derives from them.
 
-TFMA itself says which computations its metrics need, under which keys, and how one follows from another. Only those
-that look at rows are done here, by a `Leaf` each; the metrics of Keras are one of them.
+TFMA defines which computations its metrics need, under which keys, and how to derive metrics. This package replaces
+only the computations over rows, each by a `Leaf`. The metrics of Keras are one of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Metrics = dict[Any, Any]  # TFMA's MetricKey or PlotKey -> value
 
 @dataclass
 class _Gathered:
-    """What Keras has kept of some rows, metric by metric, and rows that it has not seen yet."""
+    """Weights of Keras' metrics for some rows, and rows that wait for a call of Keras."""
 
     kept: list[list[Any]]
     waiting: list[Terms] = field(default_factory=list)
@@ -44,11 +44,11 @@ class _Gathered:
 
 
 class KerasMetrics(Leaf):
-    """All the metrics of Keras that are of one model and one choice of classes, such as SparseCategoricalAccuracy.
+    """Keras' metrics of one model and one choice of classes, such as SparseCategoricalAccuracy.
 
-    TFMA calls them with rows that it has gathered; here they are given whole batches. What Keras keeps of rows, its
-    weights, is added up from batch to batch as TFMA does, but in float64: a float32 counts no further than 16,777,216.
-    TFMA's combiner makes the metrics and reads their results.
+    TFMA calls the metrics with gathered rows, this leaf with whole batches. It adds up the weights of the metrics from
+    batch to batch, as TFMA does, but in float64: float32 counts only up to 16,777,216. TFMA's combiner makes the
+    metrics and reads their results.
     """
 
     def __init__(self, combiner: Any) -> None:
@@ -58,7 +58,7 @@ class KerasMetrics(Leaf):
         self._metrics = tfma_seam.keras_metrics(combiner)
 
     def terms(self, batch: Batch) -> Terms:
-        """Labels, predictions and weights; a metric that chooses classes itself, by its top_k, gets all of them."""
+        """Return labels, predictions and weights, of all classes if the metrics choose classes by their own top_k."""
         chooses = bool(self.settings.sub_key_in_config)
         pairs = self.subject.pairs(batch, whole=chooses)
         labels = dense_labels(pairs) if chooses else pairs.labels
@@ -78,7 +78,7 @@ class KerasMetrics(Leaf):
         return zip(one.kept, other.kept, strict=True)
 
     def _flushed(self, gathered: _Gathered, rows: int) -> _Gathered:
-        """With the waiting rows given to Keras, if there are so many of them."""
+        """Return the state after a call of Keras, if at least `rows` rows wait."""
         if not gathered.waiting or gathered.rows < rows:
             return gathered
         given = [np.concatenate(parts) for parts in zip(*gathered.waiting, strict=True)]
@@ -128,13 +128,13 @@ _LEAVES: Mapping[str, Callable[[Any], Leaf]] = {
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """What is computed of each slice.
+    """The computations for each slice.
 
     Attributes:
-      leaves: over the rows
-      derived: TFMA's own, from the results of those before them
-      of_all: TFMA's own, from everything, differences to the baseline too
-      baseline: name of the baseline's ModelSpec; None where there is none
+      leaves: computations over the rows
+      derived: computations of TFMA from earlier results
+      of_all: computations of TFMA from all results, including differences to the baseline
+      baseline: name of the baseline's ModelSpec; None without a baseline
     """
 
     leaves: Sequence[Leaf]
@@ -144,11 +144,11 @@ class MetricPlan:
 
     @classmethod
     def of(cls, eval_config: Any) -> MetricPlan:
-        """The plan of an eval config that TFMA has completed.
+        """Return the plan of an eval config that TFMA has completed.
 
         Raises:
-          BeyondError: a metric of another kind.
-          InfeedError: one that there is not, or whose options are wrong.
+          BeyondError: only TFMA can compute a metric.
+          InfeedError: a metric does not exist, or its options are wrong.
         """
         kinds = (
             metric_types.MetricComputation,
@@ -165,11 +165,11 @@ class MetricPlan:
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether labels and predictions are looked at."""
+        """Whether a leaf reads labels and predictions."""
         return any(leaf.needs_pairs for leaf in self.leaves)
 
     def metrics(self, totals: Sequence[Any]) -> Metrics:
-        """All that TFMA gives for a slice, from the total of each leaf."""
+        """Return TFMA's metrics of a slice from the total of each leaf."""
         found: Metrics = {}
         for leaf, total in zip(self.leaves, totals, strict=True):
             found.update(leaf.results(total))
@@ -181,7 +181,7 @@ class MetricPlan:
         return {key: value for key, value in found.items() if not _is_private(key)}
 
     def _differences(self, found: Metrics) -> Metrics:
-        """Each metric of the candidate less that of the baseline."""
+        """Return the difference of each metric between candidate and baseline."""
         differences: Metrics = {}
         for key, value in found.items() if self.baseline else ():
             if _is_private(key) or key.is_diff or key.model_name == self.baseline:
@@ -222,7 +222,7 @@ def _leaf(computation: Any) -> Leaf:
 
 
 def _is_private(key: Any) -> bool:
-    """Of what TFMA computes on the way, and does not write."""
+    """Report whether a key belongs to an intermediate result, which TFMA does not write."""
     return key.name.startswith("_") and not key.name.startswith("__")
 
 

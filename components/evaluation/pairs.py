@@ -1,7 +1,4 @@
-"""Labels, predictions and weights as TFMA's metrics take them, for whole batches and not for one row at a time.
-
-TFMA's `to_label_prediction_example_weight` is the definition; here are those of its rules that work on arrays.
-"""
+"""Labels, predictions and weights of whole batches, by the rules of TFMA's `to_label_prediction_example_weight`."""
 
 from __future__ import annotations
 
@@ -16,17 +13,17 @@ Array = npt.NDArray[Any]
 
 
 class BeyondError(Exception):
-    """What only TFX's own executor can do; the text says what it is."""
+    """Only TFX's own executor can do this; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """What a model should have said of some rows, and what it said.
+    """Labels and predictions of some rows.
 
     Attributes:
-      labels: [rows, classes] like the predictions, or [rows, 1], the number of the class
-      predictions: [rows, classes], one class for a number or a probability
-      weights: [rows, 1]; [rows, classes] once they are flat
+      labels: [rows, classes] like the predictions, or [rows, 1] with the number of the class
+      predictions: [rows, classes]; one class for a number or a probability
+      weights: [rows, 1]; [rows, classes] in flat pairs
     """
 
     labels: Array
@@ -36,12 +33,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Observed:
-    """What is known of each row of a batch, for one model.
+    """Values of each row of a batch, for one model.
 
     Attributes:
-      labels: [rows, 1 or classes]; None where no metric needs them
-      predictions: [rows, classes]; None as well
-      weights: [rows]; None where the rows have none
+      labels: [rows, 1 or classes]; None if no metric needs them
+      predictions: [rows, classes]; None if no metric needs them
+      weights: [rows]; None if the rows have none
     """
 
     rows: int
@@ -52,11 +49,11 @@ class Observed:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a computation of TFMA's looks at.
+    """Model and classes that a computation of TFMA measures.
 
     Attributes:
-      model: its name; "" where there is only one
-      sub_key: TFMA's SubKey, one class or the likeliest; None for all that the model says
+      model: name of the model; "" if there is only one
+      sub_key: TFMA's SubKey, one class or the likeliest; None for the whole output
       weighted: whether rows count by their weights
     """
 
@@ -69,7 +66,7 @@ class Subject:
         """Return the subject of a combiner with these settings.
 
         Raises:
-          BeyondError: one output of several, or an average over classes.
+          BeyondError: the subject is one output of several, or an average over classes.
         """
         given = vars(settings)
         key = given.get("key") or given.get("metric_key") or settings
@@ -81,7 +78,7 @@ class Subject:
         return cls(name or "", sub_key, bool(settings.example_weighted))
 
     def pairs(self, observed: Mapping[str, Observed], *, whole: bool = False) -> Pairs:
-        """The pairs of a batch: [rows, ...]; `whole` without a choice of classes."""
+        """Return the pairs of a batch, [rows, ...]; `whole` ignores the choice of classes."""
         mine = observed[self.model]
         assert mine.labels is not None, "the plan says which metrics need labels"
         assert mine.predictions is not None, "and predictions"
@@ -89,19 +86,19 @@ class Subject:
         return pairs if whole or self.sub_key is None else _chosen(pairs, self.sub_key)
 
     def weights(self, observed: Mapping[str, Observed]) -> Array:
-        """[rows]: ones unless the metric is weighted and the rows have weights."""
+        """Return the weights, [rows]: ones unless the metric is weighted and the rows have weights."""
         mine = observed[self.model]
         return np.ones(mine.rows) if not self.weighted or mine.weights is None else mine.weights
 
 
 def flat(pairs: Pairs) -> Pairs:
-    """Each class a pair of its own: all three [rows, classes]."""
+    """Return pairs for each class: all three arrays [rows, classes]."""
     labels = dense_labels(pairs)
     return Pairs(labels, pairs.predictions, np.broadcast_to(pairs.weights, labels.shape))
 
 
 def dense_labels(pairs: Pairs) -> Array:
-    """[rows, classes]: the labels as they are, or a one at the number of the class; only zeros for -1."""
+    """Return labels [rows, classes]: as they are, or one-hot from the number of the class; zeros for -1."""
     if pairs.labels.shape == pairs.predictions.shape:
         return pairs.labels
     if pairs.labels.shape[1] != 1:
@@ -113,7 +110,7 @@ def dense_labels(pairs: Pairs) -> Array:
 
 
 def fractional(pairs: Pairs) -> tuple[Array, Array]:
-    """Weights of label 0 and of label 1, [rows, classes] each, of flat pairs: a label of 0.3 is 0.3 of a 1.
+    """Return the weights of labels 0 and 1 in flat pairs, [rows, classes] each: a label of 0.3 is 0.3 of a 1.
 
     Raises:
       ValueError: a label is not between 0 and 1.

@@ -1,8 +1,7 @@
-"""Steps that a coordinator schedules on workers, each on its own share of the batches, without waiting for the others.
+"""Steps that a coordinator schedules on workers. Each worker has its own share of the batches and waits for no other.
 
-Keras adds to a counter by reading it and assigning the sum (`KerasVariable.assign_add`), so of two workers one undoes
-what the other has just counted. `with_delta_updates` has Keras say what it would assign, and
-sends the difference instead.
+Keras adds to a counter by reading it and assigning the sum (`KerasVariable.assign_add`), so one worker may undo the
+update of another. `with_delta_updates` intercepts the assignment, and sends the difference instead.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _PAUSE_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class PerWorkerDatasets:
-    """What workers make for themselves, away from this process: which worker it is -> its batches, as in `loop.fit`."""
+    """Functions that make the batches of a worker on that worker, as for `loop.fit`."""
 
     workers: int
     train: Callable[[WorkerContext], Batches]
@@ -40,10 +39,10 @@ class PerWorkerDatasets:
 def make_scheduled_functions(
     model: keras.Model, strategy: tf.distribute.Strategy, batches: PerWorkerDatasets
 ) -> StepFunctions:
-    """What `fit` calls: a step of training or evaluation is one on every worker.
+    """Return the functions for `fit`: a step of training or evaluation is one step on every worker.
 
     Raises:
-      InfeedError: the model's optimizer does what cannot be shared.
+      InfeedError: workers cannot share the model's optimizer.
     """
     keras_seam.COORDINATED_STEPS.require("install a keras of docs/compatibility.md, or use another strategy")
     check_model(model)
@@ -91,10 +90,10 @@ def make_scheduled_functions(
 
 
 class ScheduledSteps:
-    """Has every worker make the same number of steps, on its own share, each as fast as it can.
+    """Run the same number of steps on every worker, on its own share, each worker at its own speed.
 
-    The coordinator gives a task to whichever worker is free. So a task is not to make so many steps, but to bring the
-    worker that gets it to a number of them; whoever is there already has nothing to do.
+    The coordinator gives a task to any free worker. Therefore a task is not a number of steps, but the total that its
+    worker has to reach. A worker that has reached the total does nothing.
     """
 
     def __init__(
@@ -119,10 +118,10 @@ class ScheduledSteps:
         self._catch_up = catch_up
 
     def __call__(self, iterators: list[Any], count: int) -> None:
-        """Schedules `count` more steps on every worker; returns while some of them, or of those before, still run.
+        """Schedule `count` more steps on every worker, and return while some steps still run.
 
         Args:
-          iterators: one a worker.
+          iterators: one iterator for each worker.
           count: steps of each worker.
         """
         self._iterators, self._wanted = iterators, self._wanted + count
@@ -131,7 +130,7 @@ class ScheduledSteps:
             self._running.popleft().fetch()
 
     def join(self) -> None:
-        """Returns when every worker has made all of its steps; one that was lost is waited for.
+        """Return when every worker has run all of its steps. Wait for a worker that was lost.
 
         Raises:
           tf.errors.OpError: a step failed.
@@ -150,7 +149,7 @@ class ScheduledSteps:
 
 
 def check_model(model: keras.Model) -> None:
-    """Raises InfeedError for what Keras does inside of a condition, where updates cannot be told apart."""
+    """Raise InfeedError if Keras updates variables inside a condition, where updates cannot be separated."""
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise InfeedError(
@@ -168,10 +167,10 @@ def check_model(model: keras.Model) -> None:
 
 
 def with_delta_updates(keras_step: Callable[[Any], Any], model: keras.Model) -> Callable[[Any], None]:
-    """`keras_step`, with counters, metrics and statistics changed by what it would have added to them.
+    """Return `keras_step` with increments of counters, metrics and statistics instead of assignments.
 
-    Weights, and what an optimizer keeps for each, optimizers change by TensorFlow's own `assign_add`, which adds where
-    the variable is. What is left, such as a weight that a constraint has changed, is assigned: the last one wins.
+    Optimizers change weights and slots by TensorFlow's `assign_add`, which adds on the variable's server. Other
+    changes, such as a weight after a constraint, are assigned; the last worker wins.
     """
     counters = [*model.non_trainable_variables, *model.metrics_variables, model.optimizer.iterations]
     others = [*model.trainable_variables, *model.optimizer.variables]
@@ -208,13 +207,13 @@ def _iterators(
     workers: int,
     make: Callable[[WorkerContext], Batches],
 ) -> list[Any]:
-    """One a worker, on every worker: which is its own it knows only when it runs, too late to choose what is built."""
+    """Make the iterators of all workers on every worker, because a worker learns its index only when it runs."""
     shares = [partial(make, WorkerContext(index, workers)) for index in range(workers)]
     return [iter(coordinator.create_per_worker_dataset(share)) for share in shares]
 
 
 class _Own:
-    """Of the iterators, the one of the worker that this runs on."""
+    """The iterator of the worker that runs this."""
 
     def __init__(self, iterators: list[Any], worker: tf.Tensor) -> None:
         self._iterators, self.worker = iterators, tf.cast(worker, tf.int32)

@@ -1,8 +1,8 @@
-"""Resume: a training that was killed goes on with the very next batch.
+"""Resume a killed training with the next batch.
 
-A checkpoint holds all that the rest of the training depends on: the variables of model, optimizer and metrics, random
-states among them, how many steps are done, and what callbacks remember, such as EarlyStopping's best weights. Input
-needs no state: a batch depends on (seed, step) alone.
+A checkpoint holds the complete state of the training: the variables of model, optimizer and metrics, random states, the
+number of steps, and attributes of callbacks, such as EarlyStopping's best weights. Input needs no state, because a
+batch depends only on (seed, step).
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _log = logging.getLogger(__name__)
 
 
 def checkpoint_folder(base: str, *what_is_trained: Any) -> str:
-    """The folder under `base` for a training of exactly this; any change of data or options gives another one."""
+    """Return the folder under `base` for this training. A change of data or options gives another folder."""
     described = json.dumps(what_is_trained, sort_keys=True, default=str)
     return os.path.join(base, hashlib.sha256(described.encode()).hexdigest()[:16])
 
 
 def saved_step(folder: str) -> int:
-    """How many steps were trained when the newest sound checkpoint was written; 0 where there is none."""
+    """Return the step of the newest sound checkpoint; 0 if there is none."""
     newest = newest_checkpoint(folder)
     return int(tf.train.load_variable(newest, _STEP)) if newest else 0
 
 
 def newest_checkpoint(folder: str) -> str | None:
-    """The newest checkpoint that can be read to its end."""
+    """Return the newest checkpoint that can be read completely."""
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
     numbers = {int(found[1]) for name in names if (found := _INDEX.fullmatch(name))}
     for number in sorted(numbers, reverse=True):
@@ -65,7 +65,7 @@ def newest_checkpoint(folder: str) -> str | None:
 
 
 def _what_is_wrong(prefix: str) -> str:
-    """Why a checkpoint cannot be read; empty where it can. TensorFlow compares checksums as it reads."""
+    """Return why a checkpoint cannot be read; empty if it can. TensorFlow verifies checksums while it reads."""
     try:
         reader = tf.train.load_checkpoint(prefix)
         for name in {_STEP, _MEMORY, *reader.get_variable_to_shape_map()}:
@@ -77,10 +77,10 @@ def _what_is_wrong(prefix: str) -> str:
 
 @contextmanager
 def export_error_context(model: str, checkpoints: str) -> Iterator[None]:
-    """Removes a half-written export, and tells how to export again.
+    """Remove a half-written export, and explain how to export again.
 
     Raises:
-      InfeedError: in the body the model could not be written.
+      InfeedError: the model could not be written in the body.
     """
     try:
         yield
@@ -94,7 +94,7 @@ def export_error_context(model: str, checkpoints: str) -> Iterator[None]:
 
 
 def remove(path: str) -> None:
-    """Removes a folder or a file, such as a training's checkpoints once nobody needs them."""
+    """Remove a folder or a file, such as the checkpoints of a finished training."""
     if tf.io.gfile.isdir(path):
         tf.io.gfile.rmtree(path)
     elif tf.io.gfile.exists(path):
@@ -107,21 +107,22 @@ def _first_line(error: Exception) -> str:
 
 
 class Checkpoints(keras.callbacks.Callback):
-    """Writes checkpoints while Keras' `fit` runs, and puts the newest one back before the first step.
+    """Callback that writes checkpoints during `fit`, and restores the newest one before the first step.
 
-    It has to be the last callback: what it saves and restores is what the others have made of the same moment.
+    It has to be the last callback, because it saves and restores the state of the others.
 
     Args:
       read_from: folder of earlier checkpoints; the same for all workers.
-      write_to: folder to write to; the chief's is `read_from`, the others' a scratch place, for all have to save.
-      seconds: between two checkpoints, at least. The first is written after the first call, so that a folder that
-        cannot be written to is reported at once.
-      strategy: the one that trains.
-      saved: called after each checkpoint is written.
+      write_to: folder to write to: `read_from` for the chief, a scratch folder for other workers, because all must
+        save.
+      seconds: minimum time between two checkpoints. The first one is written after the first call, so that a folder
+        without write permission is reported at once.
+      strategy: strategy that trains.
+      saved: called after each checkpoint.
 
     Attributes:
-      start_step: how many steps were trained when the newest checkpoint was written; 0 where there is none.
-      finished: whether the newest checkpoint is of the end of training, so that no step is left.
+      start_step: step of the newest checkpoint; 0 if there is none.
+      finished: whether the newest checkpoint is from the end of training.
     """
 
     def __init__(
@@ -147,9 +148,9 @@ class Checkpoints(keras.callbacks.Callback):
         *more: tf.Variable,
         join: Callable[[], None] = lambda: None,
     ) -> None:
-        """Tells what belongs to the training beside the model: the other callbacks, and variables of the loop's own.
+        """Add the rest of the training's state: the other callbacks, and variables of the loop.
 
-        `join` returns when all steps are made that were asked for; what is saved is what they have left.
+        `join` returns after the last requested step, so that a checkpoint holds the state after it.
         """
         self._progress, self._callbacks, self._more, self._join = progress, callbacks, more, join
 
@@ -179,12 +180,12 @@ class Checkpoints(keras.callbacks.Callback):
             self._save_if_time()
 
     def _from_here(self) -> None:
-        """The next call is the first that this process makes."""
+        """Start the clocks at the first call of this process."""
         self._last = (self._progress.done, time.perf_counter())
         self._due, self._pause = self._progress.done + self._progress.per_call, 0.0
 
     def _save_if_time(self) -> None:
-        """Saves, or looks again later. When is said in steps: all workers have to save at the same one."""
+        """Save now, or set the step of the next check. All workers have to save at the same step."""
         step, since = self._last
         passed = self._agreed_since(since)
         rate, left = (self._progress.done - step) / passed, self._pause - passed
@@ -217,7 +218,7 @@ class Checkpoints(keras.callbacks.Callback):
             _log.warning(words, self._progress.done, self._write_to, _first_line(error))
 
     def _clear(self, number: int) -> None:
-        """Removes what was written of a checkpoint that is not whole, which would take the room of the next."""
+        """Remove an incomplete checkpoint, which would take the space of the next one."""
         with suppress(tf.errors.OpError, OSError):
             for name in tf.io.gfile.listdir(self._write_to):
                 if name.startswith((f"{_NAME}-{number}.", f"{_NAME}-{number}_temp")):
@@ -241,7 +242,7 @@ class Checkpoints(keras.callbacks.Callback):
 
 @contextmanager
 def _fitting(prefix: str) -> Iterator[None]:
-    """Raises InfeedError where a sound checkpoint holds other variables than the training, or others' memory."""
+    """Raise InfeedError if a sound checkpoint does not fit the training's variables or callbacks."""
     try:
         yield
     except (AssertionError, ValueError, KeyError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
@@ -253,19 +254,19 @@ def _fitting(prefix: str) -> Iterator[None]:
 
 
 def _all_variables(model: keras.Model) -> list[Any]:
-    """Each once: weights, random states, optimizer and metrics."""
+    """Return weights, random states, and variables of optimizer and metrics, each once."""
     variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
     return list({id(variable): variable for variable in variables}.values())
 
 
 def _plain_attributes(callback: Any) -> dict[str, Any]:
-    """What a callback remembers; what Keras tells every callback (`params`) is no memory."""
+    """Return the attributes of a callback that a checkpoint keeps, without `params`, which Keras sets."""
     attributes = vars(callback).items()
     return {name: value for name, value in attributes if not name.startswith("_") and name != "params" and plain(value)}
 
 
 def plain(value: Any) -> bool:
-    """Whether `pack` can keep it."""
+    """Report whether `pack` can store a value."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and plain(one) for key, one in value.items())
     if isinstance(value, list | tuple):
@@ -276,7 +277,7 @@ def plain(value: Any) -> bool:
 
 
 def pack(values: Mapping[str, Any]) -> bytes:
-    """Nested plain values as bytes, without pickle: JSON, with the arrays beside it."""
+    """Pack nested plain values into bytes without pickle: JSON, with the arrays beside it."""
     arrays: list[Any] = []
 
     def apart(value: Any) -> Any:
@@ -294,7 +295,7 @@ def pack(values: Mapping[str, Any]) -> bytes:
 
 
 def unpack(packed: bytes) -> Any:
-    """The opposite of `pack`; a scalar of numpy or TensorFlow comes back as Python's own."""
+    """Unpack the values of `pack`. Scalars of NumPy or TensorFlow become Python scalars."""
     with np.load(io.BytesIO(packed)) as file:  # NumPy refuses pickled objects unless told otherwise
 
         def together(value: dict[str, Any]) -> Any:

@@ -1,7 +1,6 @@
-"""The one place that knows strategies and devices: it makes a strategy by its name, checks what it can train, deals
-batches out to its replicas and devices, and lets its workers talk to each other.
+"""Strategies and devices: make and check strategies, distribute batches, and exchange values between workers.
 
-Which process this is, and of which cluster, `cluster` reads beforehand.
+`cluster` reads the cluster and the role of this process before.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _TALK_WITHIN_A_STEP = ("mirrored", "multi_worker_mirrored", "parameter_server")
 
 
 def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distribute.Strategy:
-    """The strategy of that name on this machine. Call it before TensorFlow has run anything.
+    """Make the strategy of that name on this machine. Call it before TensorFlow runs anything.
 
-    `auto` is `multi_worker_mirrored` where TF_CONFIG names several workers, else `mirrored` where there are several
-    GPUs (or, without any, several logical CPUs, as tests set them), else `one_device`. `one_device` is TensorFlow's
-    default strategy: the first GPU, or the CPU.
+    `auto` is `multi_worker_mirrored` if TF_CONFIG names several workers, else `mirrored` if there are several GPUs (or
+    no GPU and several logical CPUs, as in tests), else `one_device`. `one_device` is TensorFlow's default strategy: the
+    first GPU, or the CPU.
 
     Raises:
-      InfeedError: there is no strategy of that name, it cannot train on several workers, there is no TPU, or TF_CONFIG
+      InfeedError: the strategy does not exist, or cannot train on several workers, or there is no TPU, or TF_CONFIG
         names workers with several GPUs for parameter servers.
     """
     check_strategy(name)
@@ -58,7 +57,7 @@ def make_strategy(name: str, workers: WorkerContext = SINGLE_WORKER) -> tf.distr
 
 
 def strategy_name(strategy: tf.distribute.Strategy) -> str:
-    """The strategy's name, whatever name it was asked for by."""
+    """Return the name of a strategy, which is never `auto`."""
     kinds = {
         "tpu": tf.distribute.TPUStrategy,
         "parameter_server": tf.distribute.ParameterServerStrategy,
@@ -69,12 +68,12 @@ def strategy_name(strategy: tf.distribute.Strategy) -> str:
 
 
 def is_coordinated(strategy: tf.distribute.Strategy) -> bool:
-    """Whether one process schedules what the others do, as with parameter servers."""
+    """Report whether one process schedules the steps of the others, as with parameter servers."""
     return isinstance(strategy, tf.distribute.ParameterServerStrategy)
 
 
 def check_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> None:
-    """Raises InfeedError unless every replica can get the same number of examples of a global batch."""
+    """Raise InfeedError unless every replica can get the same number of examples of a global batch."""
     replicas = strategy.num_replicas_in_sync
     if batch_size % replicas:
         raise InfeedError(
@@ -85,7 +84,7 @@ def check_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> None:
 
 
 def check_xla(xla: bool | None, strategy: tf.distribute.Strategy) -> None:
-    """Raises InfeedError where XLA is asked for and the step would have to talk to other replicas from inside of it."""
+    """Raise InfeedError if XLA is requested and the step has to communicate with other replicas."""
     if xla and strategy_name(strategy) in _TALK_WITHIN_A_STEP:
         raise InfeedError(
             f"xla is asked for under the strategy {strategy_name(strategy)}",
@@ -95,7 +94,7 @@ def check_xla(xla: bool | None, strategy: tf.distribute.Strategy) -> None:
 
 
 def check_for_tpu(inputs: dict[str, Any]) -> None:
-    """Raises InfeedError unless a TPU can take the features: dense numbers of a shape that is known beforehand.
+    """Raise InfeedError unless a TPU can take the features: dense numbers of a static shape.
 
     Args:
       inputs: TypeSpec of each feature, [batch, ...].
@@ -110,14 +109,14 @@ def check_for_tpu(inputs: dict[str, Any]) -> None:
 
 
 def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch_size: int) -> Any:
-    """This worker's batches, each dealt out in equal parts to the replicas of this worker, and copied to their devices.
+    """Distribute this worker's batches in equal parts to its replicas, and copy the parts to their devices.
 
-    So the next batch waits on the accelerators, where there are any, and no step waits for a copy.
+    The next batch is already on the accelerators, so no step waits for a copy.
 
     Args:
       dataset: [batch of this worker, ...]; in evaluation the last batch may be short. Or `CallRows`.
-      strategy: the one that trains.
-      batch_size: of the global batch, a multiple of the number of replicas.
+      strategy: strategy that trains.
+      batch_size: size of the global batch, a multiple of the number of replicas.
     """
 
     def deal(context: tf.distribute.InputContext) -> tf.data.Dataset:
@@ -134,7 +133,7 @@ def distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, batch
 
 
 def accelerators(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
-    """Names of the GPUs or TPU cores of this process that the strategy trains on; none where it trains on CPUs."""
+    """Return the names of this process's GPUs or TPU cores that the strategy trains on; none if it trains on CPUs."""
     if strategy_name(strategy) == "parameter_server":
         return ()  # the other processes train
     if strategy_name(strategy) == "one_device":
@@ -143,11 +142,11 @@ def accelerators(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
 
 
 def distributing(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
-    """The strategy that deals out the batches.
+    """Return the strategy that distributes the batches.
 
-    It is the one that trains, but for TensorFlow's default strategy, which leaves batches on the host.
-    `prefetch_to_device` would do less: Keras asks such a dataset for its cardinality, which no GPU can tell, and of
-    ragged text it does not say that it has to stay on the host.
+    It is the strategy that trains, except for TensorFlow's default strategy, which leaves batches on the host.
+    `prefetch_to_device` has two limits: Keras asks such a dataset for its cardinality, which fails on a GPU, and ragged
+    text does not stay on the host.
     """
     given = accelerators(strategy)
     if strategy_name(strategy) == "one_device":
@@ -159,9 +158,9 @@ def distributing(strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
 
 
 def gathering_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
-    """Names of the devices of this process whose steps can gather their rows themselves, one for each replica.
+    """Return the names of this process's devices whose steps can gather their rows, one for each replica.
 
-    None where other processes train, and on TPUs, where a step is compiled as a whole.
+    The result is empty if other processes train, and on TPUs, which compile a step as a whole.
     """
     if is_coordinated(strategy) or strategy_name(strategy) == "tpu":
         return ()
@@ -171,13 +170,13 @@ def gathering_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
 
 
 def device_steps(strategy: tf.distribute.Strategy) -> tuple[PrefetchToDevice, ...]:
-    """What the plan says of it."""
+    """Return the stages of the plan that copy batches to devices."""
     devices = tuple(":".join(device.split(":")[-2:]) for device in accelerators(strategy))
     return (PrefetchToDevice(devices),) if devices else ()
 
 
 def all_reduce_mean(value: float, strategy: tf.distribute.Strategy) -> float:
-    """The mean of all replicas' values, the same on every worker; float32 on the way."""
+    """Return the mean of all replicas' values, the same on every worker, computed in float32."""
     if is_coordinated(strategy):
         return value  # nobody else measures or decides
 
@@ -189,15 +188,15 @@ def all_reduce_mean(value: float, strategy: tf.distribute.Strategy) -> float:
 
 
 def all_gather(value: int, strategy: tf.distribute.Strategy) -> list[int]:
-    """The values that the workers give, one for each replica, in the same order everywhere."""
+    """Return the values of all replicas, in the same order on every worker."""
     return [int(one) for one in _gathering(strategy)(tf.constant(value, tf.int64))]
 
 
 def gather_seconds(measured: Sequence[float], strategy: tf.distribute.Strategy) -> list[float]:
-    """What each worker measured, to a microsecond, in order of their numbers and the same on every one of them.
+    """Return the measurement of each worker, to a microsecond, in the same order on every worker.
 
     Args:
-      measured: by this process; already of all workers where it schedules what they do.
+      measured: measurement of this process, or of all workers if it schedules their steps.
     """
     replicas = strategy.num_replicas_in_sync
     if is_coordinated(strategy) or replicas == 1:
@@ -219,7 +218,7 @@ def _gathering(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Ten
 
 
 def barrier(strategy: tf.distribute.Strategy) -> None:
-    """Returns when every worker has called it."""
+    """Return when every worker has called this function."""
     all_reduce_mean(0.0, strategy)
 
 

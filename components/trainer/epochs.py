@@ -1,4 +1,4 @@
-"""Where the time of an epoch goes: waiting for batches, calls of the training function, and what lies between calls."""
+"""Time of an epoch: waiting for batches, calls of the training function, and the time between calls."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def tapped_epochs(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
 
 
 class RecordEpochs(keras.callbacks.Callback):
-    """Keeps an `EpochProfile` for each epoch, from its first step to the callbacks of its last, without validation.
+    """Callback that keeps an `EpochProfile` for each epoch, from its first step to its last callback, no validation.
 
-    Every worker has to have one: they tell each other at the end of each epoch how long they waited. Time between
-    calls of the training function passes in callbacks and in Keras; `among` says in which callback.
+    Every worker needs this callback, because the workers exchange their waits at the end of each epoch. The time
+    between calls of the training function passes in callbacks and in Keras; `among` measures each callback.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RecordEpochs(keras.callbacks.Callback):
 
 
 class _Mark(keras.callbacks.Callback):
-    """Comes after a callback, and notes when its batch hooks have ended."""
+    """Callback that follows another one, and notes the end of its batch hooks."""
 
     def __init__(self, record: RecordEpochs, name: str) -> None:
         super().__init__()

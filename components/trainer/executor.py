@@ -1,4 +1,4 @@
-"""TFX's executor of the Trainer: how options get there, and the engine for a `run_fn` of the user's own."""
+"""Executor of the Trainer: it passes the options on, and feeds a `run_fn` of the user's own by our engine."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SOURCE_DIGEST = "source_digest"  # of the user's own run_fn: a part of the execu
 
 
 class TrainerExecutor(GenericExecutor):
-    """Runs `run_fn`, the user's own or the one that trains by TrainOptions.
+    """Executor that calls `run_fn`: the user's own, or ours, which trains by TrainOptions.
 
-    The exec properties `epochs`, `batch_size` and `strategy` win over the options of that name.
+    The exec properties `epochs`, `batch_size` and `strategy` override the options of these names.
     """
 
     def Do(
@@ -58,13 +58,13 @@ def _are_tf_examples(examples: list[Any]) -> bool:
 
 
 def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: str) -> None:
-    """Raises InfeedError unless exactly one of the arguments is given that say the same thing in different ways.
+    """Raise InfeedError unless exactly one of several alternative arguments is given.
 
     Args:
-      component: the one that has the arguments.
-      ways: their values by name; empty ones are not given.
-      what: they say.
-      choices: their names, with what each is for.
+      component: name of the component.
+      ways: values of the arguments by name; an empty value is not given.
+      what: what the arguments define.
+      choices: names of the arguments, with their purposes.
     """
     given = [name for name, value in ways.items() if value]
     if len(given) != 1:
@@ -74,12 +74,12 @@ def check_one_way(component: str, ways: Mapping[str, Any], what: str, choices: s
 
 
 def config_of(options: TrainOptions, examples: types.BaseChannel | None, **functions: str) -> dict[str, Any]:
-    """The entries of `custom_config` by which options travel.
+    """Return the entries of `custom_config` that carry the options.
 
     Args:
-      options: all of them.
-      examples: what is trained on; their channel says whether they are transformed.
-      functions: further functions of the user's, by the option that names them.
+      options: options of the training.
+      examples: channel of the training data, which shows whether the examples are transformed.
+      functions: further user functions, by the option that names each.
     """
     settings = options.to_dict()
     if isinstance(examples, OutputChannel) and examples.output_key == "transformed_examples":
@@ -93,7 +93,7 @@ def config_of(options: TrainOptions, examples: types.BaseChannel | None, **funct
 
 
 def with_runtime_options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The exec properties of TFX's own Trainer, the runtime options inside of them.
+    """Return the exec properties of TFX's own Trainer, with the runtime options inside.
 
     Raises:
       InfeedError: an option is out of range.

@@ -1,4 +1,4 @@
-"""The saved model: transform graph, normalization and network in one, with up to three signatures.
+"""The SavedModel: transform graph, normalization and network in one, with up to three signatures.
 
     serving_default     serialized tf.Examples, string [batch] -> predictions
     raw                 one tensor a raw feature, [batch] or [batch, n] -> predictions; named like the feature, or
@@ -33,7 +33,7 @@ _WEIGHT = tensorflow_seam.name_in_checkpoint("weights/{}")  # of `ServingModel`,
 
 
 class ServingModel:
-    """The signatures of a trained model, and what they use."""
+    """The signatures of a trained model, and the objects that they use."""
 
     def __init__(self, model: keras.Model, inputs: ModelInputs, graph: Graph, options: TrainOptions) -> None:
         self._model, self._inputs, self._graph, self._options = model, inputs, graph, options
@@ -44,7 +44,7 @@ class ServingModel:
         self._predict = tf.function(self._predictions, autograph=False)
 
     def save(self, path: str) -> None:
-        """Writes the SavedModel."""
+        """Write the SavedModel."""
         # Serving first: of Examples the shapes are known least, and what is traced for them serves `raw` as well. All
         # of it before saving begins, for there TensorFlow takes no earlier trace.
         signatures = {"serving_default": self._serving_default(), "raw": self._raw()}
@@ -53,10 +53,10 @@ class ServingModel:
         tf.saved_model.save(self._held(), path, signatures=signatures)
 
     def _held(self) -> tf.Module:
-        """What the signatures use: saving finds variables, tables and assets in here.
+        """Return a module with the variables, tables and assets of the signatures, for saving.
 
-        Not the Keras model itself: each of its variables would get a second one on export, and a session would restore
-        those, and fail on the first that a signature reads.
+        The module does not hold the Keras model. On export each Keras variable would get a second variable, a session
+        would restore only the second ones, and the signatures would fail.
         """
         held = tf.Module()
         held.weights = [variable.value for variable in self._model.variables]
@@ -108,14 +108,14 @@ class ServingModel:
 
 
 def load_weights(model: keras.Model, exported: str) -> None:
-    """Gives `model` the weights of one that a `ServingModel` saved: in order, for names differ from run to run.
+    """Load the weights that a `ServingModel` saved, in order, because names differ between runs.
 
     Args:
-      model: built like the one that was exported.
-      exported: folder of its SavedModel.
+      model: model that is built like the exported one.
+      exported: folder of the SavedModel.
 
     Raises:
-      InfeedError: the folder holds no such model, or one of other weights.
+      InfeedError: the folder holds no such model, or the weights have other shapes.
     """
     checkpoint = os.path.join(exported, "variables", "variables")
     shapes = dict(tf.train.list_variables(checkpoint)) if tf.io.gfile.exists(f"{checkpoint}.index") else {}
@@ -148,7 +148,7 @@ def _tensor_spec(name: str, feature: Any) -> tf.TensorSpec:
 
 
 def _as_parsed(tensor: tf.Tensor, feature: Any) -> Any:
-    """A client's dense tensor in the form that parsing gives: of sparse features, NaN and "" are missing values."""
+    """Return a client's dense tensor as parsing returns it. In sparse features, NaN and "" are missing values."""
     if isinstance(feature, tf.io.FixedLenFeature):
         return tf.reshape(tensor, [-1, *feature.shape])
     column = tensor[:, tf.newaxis]

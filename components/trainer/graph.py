@@ -1,4 +1,4 @@
-"""Where a model's features come from, as training and serving use it: a transform graph, or the raw Examples."""
+"""The source of a model's features in training and serving: a transform graph, or the raw Examples."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Features = dict[str, Any]  # name -> tensor, sparse or ragged tensor, [batch, ..
 
 
 def open_graph(transform_graph: str | None, schema: str | None, label: str, weight: str | None = None) -> Graph:
-    """What gives a Trainer its features: the transform graph where there is one, else the Examples' schema.
+    """Open the source of a Trainer's features: the transform graph if there is one, else the Examples' schema.
 
     Args:
       transform_graph: folder of the artifact.
-      schema: the schema's file.
+      schema: path of the schema.
       label: name of the label.
       weight: name of the examples' weights.
 
     Raises:
-      InfeedError: there is neither, or it has no feature of one of the names.
+      InfeedError: both are missing, or the label or weight is not among the features.
     """
     if transform_graph:
         return TransformGraph(transform_graph, label, weight)
@@ -48,9 +48,9 @@ def open_graph(transform_graph: str | None, schema: str | None, label: str, weig
 
 
 class TransformGraph:
-    """A TransformGraph artifact on disk, with the names of the label and of the examples' weights, if there are any.
+    """A TransformGraph artifact on disk, with the name of the label, and of the examples' weights if there are any.
 
-    Its SavedModel is loaded once, for training, evaluation and export.
+    The SavedModel is loaded once, for training, evaluation and export.
     """
 
     transforms = True  # whether features are other than the raw ones
@@ -77,23 +77,23 @@ class TransformGraph:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The label's classes in index order, from the vocabulary named like it; none for a regression."""
+        """Classes of the label in index order, from the vocabulary of its name; none for a regression."""
         if not self.output.vocabulary_file_by_name(self.label):
             return ()
         return tuple(word.decode("utf-8", "replace") for word in self.output.vocabulary_by_name(self.label))
 
     @cached_property
     def vocabulary_sizes(self) -> dict[str, int]:
-        """How many words each feature's vocabulary has, by the feature it is named like, sorted.
+        """Size of each vocabulary, by the feature of the same name, sorted.
 
-        tft gives ragged features in another order each time, and a model may be built in this one.
+        tft returns ragged features in varying order, and a model may depend on the order.
         """
         named = [name for name in sorted(self.transformed_spec) if self.output.vocabulary_file_by_name(name)]
         return {name: self.output.vocabulary_size_by_name(name) for name in named}
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the graph's own files."""
+        """Digest of the graph's files."""
         folder, digest = self.output.transform_savedmodel_dir, hashlib.sha256()
         for file in files.list_files(folder, depth=2):
             digest.update(files.relative(file.path, folder).encode() + files.read_bytes(file.path))
@@ -101,7 +101,7 @@ class TransformGraph:
 
     @tf.autograph.experimental.do_not_convert
     def transform(self, raw: Features) -> Features:
-        """Applies the graph; features that depend on raw ones not given are left out (serving has no label)."""
+        """Apply the graph. Features that depend on missing raw features are omitted, such as the label in serving."""
         if not self._feature_inputs:
             return dict(self._loaded.apply_transform_model(raw))
         absent = {name: spec for name, spec in self.raw_spec.items() if name not in raw}
@@ -111,11 +111,11 @@ class TransformGraph:
 
     @property
     def held(self) -> Any:
-        """Tables, assets and variables that the graph reads: a model that contains the graph has to hold them."""
+        """Tables, assets and variables that the graph reads; a model that contains the graph must hold them."""
         return self._loaded if self._feature_inputs else tft_seam.saved_model_in(self._loaded)
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
-        """Parsing spec of the raw features that a model's inputs depend on: what a client has to send.
+        """Return the parsing spec of the raw features that a model's inputs depend on, which a client has to send.
 
         Args:
           unused: features that the model does not take.
@@ -124,7 +124,7 @@ class TransformGraph:
         return self.raw_spec_of([name for name in self._names if name not in left_out])
 
     def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
-        """Parsing spec of the raw features that these transformed ones depend on."""
+        """Return the parsing spec of the raw features that these transformed features depend on."""
         if self._feature_inputs:
             needed = {column for name in features for column in self._feature_inputs[name]}
             return {name: spec for name, spec in self.raw_spec.items() if name in needed}
@@ -137,16 +137,16 @@ class TransformGraph:
 
     @cached_property
     def _feature_inputs(self) -> Mapping[str, Sequence[str]]:
-        """The raw columns that each feature depends on, if the writer of the graph says so; else the graph shows them.
+        """Raw columns that each feature depends on, if the writer of the graph recorded them; else empty.
 
-        A graph of many declared features computes like ones together, each on the columns of all of them.
+        A graph of many declared features computes similar features together, on the columns of all of them.
         """
         path = files.join(self.path, self.output.TRANSFORMED_METADATA_DIR, names.FEATURE_INPUTS)
         return json.loads(files.read_bytes(path)) if files.exists(path) else {}
 
     @property
     def _names(self) -> Collection[str]:
-        """The features that the graph gives."""
+        """Names of the graph's features."""
         return self._feature_inputs or self._transform_io[1]
 
     @cached_property
@@ -157,9 +157,9 @@ class TransformGraph:
 
 
 class RawExamples:
-    """Examples that no Transform has seen: their schema says how they are parsed, and they are the features.
+    """Examples without a Transform: the schema defines how to parse them, and the raw features are the features.
 
-    It answers what a `TransformGraph` does. Classes have no names, so a label is a number.
+    It has the interface of `TransformGraph`. Classes have no names, so a label is a number.
     """
 
     path = ""
@@ -185,19 +185,19 @@ class RawExamples:
 
     @property
     def transformed_spec(self) -> dict[str, Any]:
-        """Parsing spec of the features, which are the raw ones."""
+        """Parsing spec of the features, which are the raw features."""
         return self.raw_spec
 
     def serving_spec(self, unused: Collection[str] = ()) -> dict[str, Any]:
-        """Parsing spec of what a client sends: all but label and weight, and what the model does not take."""
+        """Return the parsing spec of a client's input: all features except label, weight and unused ones."""
         return {name: spec for name, spec in self.raw_spec.items() if name not in (*self.not_inputs, *unused)}
 
     def raw_spec_of(self, features: Collection[str]) -> dict[str, Any]:
-        """Parsing spec of these features, which are the raw ones."""
+        """Return the parsing spec of these features, which are raw."""
         return {name: self.raw_spec[name] for name in features}
 
     def transform(self, raw: Features) -> Features:
-        """The features as they are."""
+        """Return the features unchanged."""
         return dict(raw)
 
 
@@ -205,10 +205,10 @@ Graph: TypeAlias = TransformGraph | RawExamples
 
 
 def _loaded(folder: str, load: Callable[[str], Any]) -> Any:
-    """The graph; one of subwords has operations of tensorflow-text, which a process knows once it has imported that.
+    """Load the graph. A graph with subwords has operations of tensorflow-text, which has to be imported first.
 
     Raises:
-      InfeedError: tensorflow-text is wanted, and not installed.
+      InfeedError: tensorflow-text is required but not installed.
     """
     try:
         return load(folder)
@@ -230,14 +230,14 @@ def _check_names(label: str, weight: str | None, given: Iterable[str], gives: st
 
 
 def _rows(value: Any) -> tf.Tensor:
-    """int64: rows of a batch, in a tensor of any kind."""
+    """Return the number of rows of a batch, int64, from a tensor of any kind."""
     if isinstance(value, tf.SparseTensor):
         return value.dense_shape[0]
     return value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
 
 
 def _absent(spec: Mapping[str, Any], rows: tf.Tensor) -> Features:
-    """Raw features of `rows` examples that have none of them, for outputs that do not depend on them."""
+    """Return raw features of `rows` empty examples, for outputs that do not depend on them."""
     optional = {
         name: one._replace(default_value=tf.zeros(one.shape, one.dtype))
         if isinstance(one, tf.io.FixedLenFeature)
@@ -248,5 +248,5 @@ def _absent(spec: Mapping[str, Any], rows: tf.Tensor) -> Features:
 
 
 def _parts(value: Any) -> list[tf.Tensor]:
-    """The tensors that sparse and ragged ones are made of."""
+    """Return the component tensors of dense, sparse and ragged tensors."""
     return tf.nest.flatten(value, expand_composites=True)  # type: ignore[no-any-return]

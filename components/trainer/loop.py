@@ -1,7 +1,7 @@
 """Keras' own `fit`, with training and evaluation functions that run many steps a call under any strategy.
 
-`fit` keeps doing everything a Keras user knows: callbacks, epochs, validation, history. Only the two functions that it
-calls for steps are ours, see `steps`. What each epoch took is recorded, and the rate that training could reach.
+`fit` still runs callbacks, epochs, validation and history. Only the two functions that it calls for steps are ours; see
+`steps`. The loop records the time of each epoch, and measures the rate that training could reach.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ STEPS_PER_CALL = 16  # makes a step of a tiny model about four times cheaper tha
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `fit` leaves behind.
+    """A trained model, and how it was trained.
 
-    `train` is what steps were given: batches, or `CallRows`. `history` is Keras' own: a list of values an epoch for
-    each name.
+    `train` is the input of the steps: batches, or `CallRows`. `history` is Keras' own: for each name the values of all
+    epochs.
     """
 
     model: keras.Model
@@ -75,20 +75,20 @@ def fit(
     """Train `model`, built under `strategy`'s scope.
 
     Args:
-      model: compiled.
-      strategy: the one that trains.
+      model: compiled model.
+      strategy: strategy that trains.
       train: endless batches of this worker, ({name: [batch, ...]}, [batch]).
-      evaluation: this worker's part of the evaluation data, once through.
-      batch_size: of the global batch, over all workers.
+      evaluation: this worker's part of the evaluation data, one pass.
+      batch_size: size of the global batch, over all workers.
       steps_per_epoch: global batches in an epoch.
       steps_per_call: steps in one call of a TensorFlow function.
-      epochs: how many.
-      max_steps: ends training after so many steps, even within an epoch.
-      callbacks: Keras' own and the user's.
-      checkpoints: writes them, and restores the one to go on from.
+      epochs: number of epochs.
+      max_steps: number of steps after which training ends, even within an epoch.
+      callbacks: callbacks of Keras and of the user.
+      checkpoints: writes checkpoints, and restores the one to resume from.
       start_step: step of that checkpoint; `train` has to start there.
-      per_worker: where this process schedules the steps of others, what they make their batches with; `train` and
-        `evaluation` are then what worker 0 would get.
+      per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
+        and `evaluation` are then the data of worker 0.
     """
     if not keras_seam.STEPS.usable():
         keras_fit.check(strategy, start_step)
@@ -138,7 +138,7 @@ def fit(
 
 
 def steps_per_call(model: keras.Model) -> int:
-    """What the model was compiled with where that is more than Keras' default of 1, else `STEPS_PER_CALL`."""
+    """Return the compiled `steps_per_execution` if it is more than Keras' default of 1, else `STEPS_PER_CALL`."""
     compiled = model.steps_per_execution
     return compiled if compiled > 1 else STEPS_PER_CALL
 
@@ -152,17 +152,17 @@ def measure_ceiling(
     *,
     seconds: float = 1.0,
 ) -> Ceiling:
-    """Trains on one constant batch for about `seconds`: the rate training could reach if input were free.
+    """Train on one constant batch for about `seconds`: the rate that training could reach if input were free.
 
-    What the meter counts meanwhile is no waiting, for the batch is there: it is the floor of what it counts, the median
-    of several turns. It changes the model's weights, so it comes after the export.
+    The batch is always there, so the time that the meter counts is no waiting. It is the floor of the measurement, the
+    median of several turns. This changes the model's weights, so export the model first.
 
     Args:
-      train_steps, meter: as `fit` left them.
-      strategy: the one that trained.
-      batch: this worker's part of a global batch, or `CallRows`: then it is the rows that are constant.
-      batch_size: of the global batch.
-      seconds: how long about; all workers make the same number of steps.
+      train_steps, meter: from the result of `fit`.
+      strategy: strategy that trained.
+      batch: this worker's part of a global batch, or `CallRows` to repeat constant row numbers.
+      batch_size: size of the global batch.
+      seconds: approximate duration; all workers run the same number of steps.
     """
     constant = tf.data.Dataset.from_tensors(batch).repeat().prefetch(2)
     iterator = iter(distribute(constant, strategy, batch_size))
@@ -194,10 +194,10 @@ def measure_believable_ceiling(
     batch_size: int,
     epochs: Sequence[EpochProfile],
 ) -> Ceiling:
-    """Measure the ceiling again, a few times, while its floor is above all that training waited.
+    """Repeat the measurement of the ceiling, a few times, while its floor is above the waiting of the training.
 
-    Handing over a batch that is there cannot take longer than waiting for one. On a machine that is busy for a moment
-    it seems to; the least floor is the nearest to the truth. All workers decide alike.
+    The hand-over of a batch cannot take longer than the wait for a batch, except on a machine that is busy for a
+    moment. The lowest floor is the most accurate one. All workers decide alike.
     """
     steady = epochs[1:] or epochs
     counted = sum(epoch.wait_seconds for epoch in steady) / max(1, sum(epoch.steps for epoch in steady))

@@ -1,8 +1,8 @@
-"""The user's model: what its function is given, the checks on what it gives back, and what its output means.
+"""The user's model: the arguments of its function, checks of the model, and the meaning of its output.
 
-A classification is read by what the model was compiled for. A loss of the cross-entropy family says whether the output
-is probabilities or logits; without one, an activation that makes probabilities does. One output tells two classes by a
-threshold. What is neither known to be a probability nor one of several scores is no class, and is not called one.
+For a classification, the compiled loss defines the output. A loss of the cross-entropy family shows whether the output
+is probabilities or logits; without such a loss, an activation that makes probabilities does. A single output separates
+two classes by a threshold. An output that is neither a known probability nor one of several scores is not a class.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _CROSSENTROPIES = (
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What the model has to fit.
+    """Properties of the data that the model has to fit.
 
     Attributes:
-      inputs: the features as the model gets them, without the batch dimension.
+      inputs: features as the model gets them, without the batch dimension.
       task: "classification" or "regression".
-      classes: the class names in index order; empty for a regression.
-      vocabulary_sizes: for each feature that is an index into a vocabulary, how many words that has.
-      hparams: the user's own, as given in the options, with those of a Tuner on top.
+      classes: names of the classes in index order; empty for a regression.
+      vocabulary_sizes: size of the vocabulary of each feature that is an index into one.
+      hparams: hyperparameters of the options, overridden by those of a Tuner.
       steps: planned training steps, for a schedule of the learning rate; 0 if unknown.
     """
 
@@ -55,16 +55,16 @@ class ModelSpec:
 def make_model(
     options: TrainOptions, spec: ModelSpec, features: Mapping[str, tf.TypeSpec], packing: Packing | None = None
 ) -> tuple[keras.Model, ModelInputs]:
-    """The user's model, which picks what it takes from batches of the features, and how it does that.
+    """Build the user's model so that it picks its inputs from batches of the features; return it with its inputs.
 
     Args:
-      options: name the model function.
-      spec: what the function is given.
-      features: type of each feature that batches of training, evaluation and serving have, [batch, ...].
-      packing: of the features in batches of training and evaluation; None if they are not packed.
+      options: options that name the model function.
+      spec: argument of the function.
+      features: type of each feature in the batches of training, evaluation and serving, [batch, ...].
+      packing: packing of the features in batches of training and evaluation; None if they are not packed.
 
     Raises:
-      InfeedError: as `build_model`, or the model wants other features, or its output cannot tell the classes apart.
+      InfeedError: as `build_model`, or a feature of the model is missing, or its output cannot separate the classes.
     """
     model = build_model(options, spec)
     inputs = inputs_of(model, features, options.model_fn)
@@ -74,10 +74,10 @@ def make_model(
 
 
 def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
-    """Calls the user's function.
+    """Call the user's function.
 
     Raises:
-      InfeedError: there is no such function, or it gives something other than a compiled Keras 3 model.
+      InfeedError: the function does not exist, or does not return a compiled Keras 3 model.
     """
     function = user_code.load(options.model_fn, "model_fn")
     policy = keras.config.dtype_policy()
@@ -106,13 +106,13 @@ def build_model(options: TrainOptions, spec: ModelSpec) -> keras.Model:
 
 @dataclass(frozen=True)
 class Head:
-    """How an output is read.
+    """Meaning of a model's output.
 
     Attributes:
       task: "classification" or "regression".
-      logits: whether the loss takes the output for logits; None where it does not say.
-      classes: names in index order; empty where nobody named them.
-      threshold: where one output tells two classes apart, the probability above which it is the second.
+      logits: whether the loss takes the output for logits; None if unknown.
+      classes: names of the classes in index order; empty if unknown.
+      threshold: probability above which a single output means the second class.
     """
 
     task: str
@@ -121,16 +121,16 @@ class Head:
     threshold: float = 0.5
 
     def predictions(self, output: Any) -> dict[str, tf.Tensor]:
-        """Named predictions of a batch.
+        """Return the named predictions of a batch.
 
         Args:
-          output: of the model, [batch] or [batch, n].
+          output: output of the model, [batch] or [batch, n].
 
         Returns:
-          Of a regression, `prediction` float32 [batch] ([batch, n] of n outputs). Of a classification, `probabilities`
-          float32 [batch, classes], or `scores` where nobody knows whether they are that, and `class` [batch, 1]:
-          string, or the index int64 where classes have no names; TFX's BulkInferrer fails on text that is [batch].
-          One output that is no probability is a `prediction`.
+          For a regression, `prediction` float32 [batch], or [batch, n] for n outputs. For a classification,
+          `probabilities` float32 [batch, classes], or `scores` if they may not be probabilities, and `class` [batch,
+          1]: string, or the index int64 if classes have no names. TFX's BulkInferrer fails on text of shape [batch]. A
+          single output that is no probability is a `prediction`.
         """
         output = _only(output)
         logits = False if keras_seam.is_activated(output) else self.logits
@@ -154,10 +154,10 @@ class Head:
 
 
 def takes_logits(loss: Any) -> bool | None:
-    """Whether a compiled loss takes the output for logits; None where it is none that says so.
+    """Report whether a compiled loss takes the output for logits; None if the loss does not define it.
 
     Args:
-      loss: as given to `compile`: a name, a function, a keras.losses.Loss, or a list or dict of one of these.
+      loss: argument of `compile`: a name, a function, a keras.losses.Loss, or a list or dict with one of these.
     """
     if isinstance(loss, Mapping | list | tuple):
         (loss,) = loss.values() if isinstance(loss, Mapping) else loss
@@ -171,13 +171,13 @@ def takes_logits(loss: Any) -> bool | None:
 
 
 def check_output(output: Any, loss: Any, classes: Sequence[str], where: str) -> None:
-    """Raises InfeedError where a model has several outputs, or a classifier's cannot tell the classes apart.
+    """Raise InfeedError if a model has several outputs, or if a classifier's output cannot separate the classes.
 
     Args:
-      output: symbolic, [batch, n].
-      loss: as given to `compile`.
-      classes: names; empty of a regression, or where nobody named them.
-      where: the function that made the model.
+      output: symbolic output, [batch, n].
+      loss: argument of `compile`.
+      classes: names of the classes; empty for a regression, or if unknown.
+      where: function that made the model.
     """
     shape = _only(output, where).shape
     size = shape[-1] if len(shape) > 1 else 1
@@ -199,7 +199,7 @@ def _name(loss: Any) -> str:
 
 
 def _only(output: Any, where: str = "the model") -> Any:
-    """The output of a model that has one, whatever it is wrapped in."""
+    """Return the only output of a model, without its nesting."""
     outputs = tf.nest.flatten(output)
     if len(outputs) != 1:
         raise InfeedError(

@@ -1,7 +1,7 @@
-"""Which features a model takes: picked by the model's own names, in training, evaluation and serving.
+"""Pick the features that a model takes, by the model's own names, in training, evaluation and serving.
 
-Keras 3 feeds a functional model whose inputs are a dict by *sorted position* where the batch has other keys: given
-a, b and c, a model of b and c silently gets a and b. So nothing reaches a model here but what it names.
+If the keys of a batch differ from the dict inputs of a functional model, Keras 3 feeds the model by *sorted position*:
+given a, b and c, a model of b and c silently gets a and b. This module passes only the features that the model names.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ _UNNAMED = re.compile(r"(keras_tensor|input_layer)(_\d+)?")
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """How the features of a batch become the model's argument.
+    """Mapping from the features of a batch to the model's argument.
 
     Attributes:
-      structure: the model's own nested lists, tuples and dicts, with a feature's name at each leaf; None hands over all
-        features as one dict, to a model that is Python code and takes from it what it wants.
-      unused: features that the model does not take, as far as that is known.
+      structure: nested lists, tuples and dicts of the model, with a feature's name at each leaf; None passes all
+        features as one dict, to a subclassed model.
+      unused: features that the model does not take, as far as known.
     """
 
     structure: Any = None
     unused: tuple[str, ...] = ()
 
     def __call__(self, features: Mapping[str, Any]) -> Any:
-        """{name: value} -> the model's argument; values may be tensors or their specs."""
+        """Return the model's argument for {name: value}; values may be tensors or their specs."""
         if self.structure is None:
             return features
         return tf.nest.map_structure(features.__getitem__, self.structure)
 
 
 def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: str) -> ModelInputs:
-    """What `model` takes of `features`. A model without declared inputs is called once, on symbols, which builds it.
+    """Return the features that `model` takes. A model without declared inputs is built by a call on symbols.
 
     Args:
-      model: functional, Sequential or subclassed.
+      model: functional, Sequential or subclassed model.
       features: type of each feature, [batch, ...].
-      where: the function that made the model, for messages.
+      where: function that made the model, for messages.
 
     Raises:
-      InfeedError: the model wants a feature that is not there, or cannot be called with the features.
+      InfeedError: a feature of the model is missing, or the model cannot be called with the features.
     """
     declared = _declared(model)
     if declared is None:
@@ -67,7 +67,7 @@ def inputs_of(model: keras.Model, features: Mapping[str, tf.TypeSpec], where: st
 
 
 def symbolic_output(model: keras.Model, inputs: ModelInputs, features: Mapping[str, tf.TypeSpec]) -> Any:
-    """What the model makes of symbols of the features; builds what is not built yet."""
+    """Return the model's output for symbols of the features. This builds the model."""
     if not _has_ragged(inputs(features)):
         return model(inputs({name: _symbol(spec) for name, spec in features.items()}), training=False)
     traced = tf.function(lambda given: model(inputs(given), training=False), autograph=False)
@@ -96,9 +96,9 @@ def _has_ragged(specs: Any) -> bool:
 
 
 def _build_by_tracing(model: keras.Model, data: Any) -> None:
-    """Creates the variables of metrics, loss and optimizer from the specs of a batch.
+    """Create the variables of metrics, loss and optimizer from the specs of a batch.
 
-    Keras does it with symbols, and of a ragged tensor those are dense: a layer that asks for lengths of rows fails.
+    Keras uses symbols, which are dense even for a ragged tensor: a layer that needs the lengths of rows fails.
     """
 
     @tf.function(autograph=False)
@@ -115,14 +115,14 @@ def _build_by_tracing(model: keras.Model, data: Any) -> None:
 
 
 def _declared(model: keras.Model) -> Any:
-    """The nested structure of the model's symbolic inputs; None for a subclassed model, or a Sequential without one."""
+    """Return the nested structure of the model's symbolic inputs; None if the model declares none."""
     if not getattr(model, "inputs", None):
         return None
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
 def _names(structure: Any) -> Any:
-    """The structure with names for symbols. In a dict the key is the name, as it is for Keras."""
+    """Return the structure with names for symbols. In a dict the key is the name, as in Keras."""
     if isinstance(structure, dict):
         return {key: key if isinstance(one, keras.KerasTensor) else _names(one) for key, one in structure.items()}
     if isinstance(structure, list | tuple):

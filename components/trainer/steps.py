@@ -1,8 +1,8 @@
-"""The graphs that train and evaluate: many steps a call, the wait for input measured, right under every strategy.
+"""Graphs that train and evaluate under every strategy: many steps a call, with a measurement of the wait for input.
 
-Keras' own step functions return the metrics of every step, and under several workers those cannot be brought together
-(Keras 3 fails there with `Invalid reduction dimension`). These run Keras' `train_step` and `test_step` for their side
-effects alone; metrics are read once a call, across all replicas of all workers.
+Keras' own step functions return the metrics of every step. Under several workers these cannot be combined; Keras 3
+fails with `Invalid reduction dimension`. The graphs run Keras' `train_step` and `test_step` only for their side
+effects, and read metrics once a call, across all replicas of all workers.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ TestSteps = Callable[[Any, tf.Tensor], tf.Tensor | bool]  # (iterator, at most h
 
 @dataclass(frozen=True)
 class StepFunctions:
-    """What Keras' `fit` is given in place of its own.
+    """Functions and data for Keras' `fit`, in place of its own.
 
     Attributes:
-      meter: measures what training waits for batches.
-      train, test: the functions that it calls for steps.
-      batches, evaluation: what it iterates over.
-      train_and_wait: as `train`, on the iterator given, and all steps are made when it returns.
-      join: returns when all steps are made that were asked for.
-      train_logs, test_logs: what the model's own step functions returned for the last step.
+      meter: measures how long training waits for batches.
+      train, test: functions that `fit` calls for steps.
+      batches, evaluation: data that `fit` iterates over.
+      train_and_wait: like `train`, on the given iterator, but returns after the last step.
+      join: returns after the last requested step.
+      train_logs, test_logs: values that the model's own step functions returned for the last step.
     """
 
     meter: Meter
@@ -50,14 +50,14 @@ class StepFunctions:
 
 
 class StepLogs:
-    """Values that a model's own `train_step` or `test_step` returns: of the last step, and the mean over replicas.
+    """Values that a model's own `train_step` or `test_step` returns for the last step, as the mean over replicas.
 
-    Keras hands them on to callbacks and the history (`Trainer.fit`, `reduce_per_replica`). Keras' own steps return
-    nothing but metrics, which are read once a call; for those this class does nothing and costs nothing.
+    Keras passes them to callbacks and the history (`Trainer.fit`, `reduce_per_replica`). Keras' own steps return only
+    metrics, which are read once a call; for them this class does nothing.
 
     Args:
-      name: of the step function.
-      element_spec: of a batch; the step is traced with it once, to learn what it returns.
+      name: name of the step function.
+      element_spec: spec of a batch, to trace the step once and learn what it returns.
     """
 
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, name: str, element_spec: Any) -> None:
@@ -80,7 +80,7 @@ class StepLogs:
             }
 
     def keep(self, returned: Any) -> None:
-        """Called on each replica with what the step returned."""
+        """Keep the values that a step returned on a replica."""
         for key, value in _scalars(returned).items() if self._values else ():
             self._values[key].assign(value)
 
@@ -95,12 +95,12 @@ class StepLogs:
 
 
 def is_own_step(model: keras.Model, name: str) -> bool:
-    """Whether the model's class overrides Keras' `train_step` or `test_step`."""
+    """Report whether the model's class overrides Keras' `train_step` or `test_step`."""
     return getattr(type(model), name) is not getattr(keras.Model, name)
 
 
 def _scalars(returned: Any) -> dict[str, tf.Tensor]:
-    """The numbers among what a step returned, by name; fractions are float32, whatever the policy computes in."""
+    """Return the scalars that a step returned, by name; fractions as float32, whatever the policy computes in."""
     tensors = (
         {key: tf.convert_to_tensor(value) for key, value in returned.items()} if isinstance(returned, dict) else {}
     )
@@ -113,7 +113,7 @@ def _scalars(returned: Any) -> dict[str, tf.Tensor]:
 
 @dataclass
 class Progress:
-    """Steps done and to do; what a call of the training function takes next."""
+    """Number of steps done and to do."""
 
     per_epoch: int
     per_call: int
@@ -123,10 +123,10 @@ class Progress:
 
     @classmethod
     def resumed(cls, done: int, per_epoch: int, per_call: int, total: float) -> Progress:
-        """After `done` steps: Keras starts the broken epoch again, so its first calls are skipped.
+        """Return the progress after `done` steps. Keras starts the broken epoch again, so its first calls are skipped.
 
         Raises:
-          InfeedError: no call of so many steps ends there.
+          InfeedError: no call of `per_call` steps ends there.
         """
         if done % per_epoch % per_call:
             raise InfeedError(
@@ -142,7 +142,7 @@ class Progress:
         return self.done % self.per_epoch == 0 or self.done >= self.total
 
     def take(self) -> int:
-        """Steps of the next call; the last call of an epoch is shorter where the numbers do not divide."""
+        """Return the number of steps of the next call. The last call of an epoch may be shorter."""
         count = int(min(self.per_call, self.per_epoch - self.done % self.per_epoch, self.total - self.done))
         self.done += count
         if not self.to_skip:
@@ -160,11 +160,11 @@ def make_step_functions(
     element_spec: Any,
     rows: RowBatches | None = None,
 ) -> StepFunctions:
-    """Where this process makes the steps, alone or with others like it.
+    """Make the functions for a process that runs the steps itself, alone or with others.
 
     Args:
-      element_spec: of a batch that the model trains on.
-      rows: where `train` is of `CallRows`, what makes batches of row numbers; None where it is of batches.
+      element_spec: spec of a training batch.
+      rows: makes batches of row numbers if `train` yields `CallRows`; None if it yields batches.
     """
     meter = Meter()
     train_logs = StepLogs(model, strategy, "train_step", element_spec)
@@ -204,7 +204,7 @@ def prepare(model: keras.Model, strategy: tf.distribute.Strategy, element_spec: 
 def make_train_steps(
     model: keras.Model, strategy: tf.distribute.Strategy, meter: Meter, logs: StepLogs | None = None
 ) -> TrainSteps:
-    """A graph that takes `count` batches from an iterator and trains on each."""
+    """Return a graph that takes `count` batches from an iterator and trains on each."""
     step = replica_step(model.train_step, model, logs)
 
     @tf.function(reduce_retracing=True)
@@ -223,9 +223,10 @@ def make_row_steps(
     rows: RowBatches,
     logs: StepLogs | None = None,
 ) -> TrainSteps:
-    """A graph that takes the row numbers of `count` steps from an iterator of `CallRows`, and gathers their rows.
+    """Return a graph that takes the row numbers of `count` steps from an iterator of `CallRows`, and gathers the rows.
 
-    The rows of all steps of an element are gathered at once: one by one, steps wait longer for the threads that gather.
+    It gathers the rows of all steps of an element at once, because single steps wait longer for the threads that
+    gather.
     """
     train_step = replica_step(model.train_step, model, logs)
 
@@ -248,7 +249,7 @@ def make_row_steps(
 
 
 def make_test_steps(model: keras.Model, strategy: tf.distribute.Strategy, logs: StepLogs | None = None) -> TestSteps:
-    """A graph that evaluates on up to `count` batches; of a short last one a replica may get nothing."""
+    """Return a graph that evaluates up to `count` batches. A replica may get no rows of a short last batch."""
     step = unless_empty(replica_step(model.test_step, model, logs))
 
     @tf.function(reduce_retracing=True)
@@ -266,7 +267,7 @@ def make_test_steps(model: keras.Model, strategy: tf.distribute.Strategy, logs: 
 
 
 def unless_empty(step: Callable[[Any], None]) -> Callable[[Any], None]:
-    """`step`, left out for a batch of no rows."""
+    """Return `step` without effect for an empty batch."""
 
     @tf.autograph.experimental.do_not_convert
     def step_unless_empty(batch: Any) -> None:
@@ -279,7 +280,7 @@ def unless_empty(step: Callable[[Any], None]) -> Callable[[Any], None]:
 def replica_step(
     keras_step: Callable[[Any], Any], model: keras.Model, logs: StepLogs | None = None
 ) -> Callable[[Any], None]:
-    """Keras' step function for its side effects, compiled by XLA where the model asks for it."""
+    """Return Keras' step function for its side effects, compiled by XLA if the model requests it."""
     compiled = tf.function(keras_step, jit_compile=True) if model.jit_compile else keras_step
 
     @tf.autograph.experimental.do_not_convert

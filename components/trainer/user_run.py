@@ -1,12 +1,12 @@
-"""A `run_fn` of the user's own, fed by the engine: datasets by one call, and the profile that InputReport reads.
+"""Feed a `run_fn` of the user's own by our engine, and write the profile that InputReport reads.
 
     def run_fn(fn_args):
         data = infeed.components.datasets(fn_args, label="tips", feed=FeedOptions(batch_size=256))
         model.fit(data.train, steps_per_epoch=data.steps_per_epoch, validation_data=data.evaluation, epochs=5)
         model.export(fn_args.serving_model_dir)
 
-A `run_fn` that reads by `fn_args.data_accessor.tf_dataset_factory`, as TFX's examples do, is fed by the engine too, as
-it stands, wherever the engine gives the batches that TFX's reader would give.
+The engine also feeds an unchanged `run_fn` that reads by `fn_args.data_accessor.tf_dataset_factory`, as TFX's examples
+do, if the engine gives the same batches as TFX's reader.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _HANDED_OVER = 50  # batches that are there, five times; the median is not that 
 
 @dataclass(frozen=True)
 class Datasets:
-    """What a `run_fn` trains and evaluates on: (features {name: [batch, ...]}, label [batch]), and weight if there is.
+    """Data of a `run_fn`: (features {name: [batch, ...]}, label [batch]), with the weight if there is one.
 
     Attributes:
-      train: endless, shuffled anew each epoch, whole batches.
+      train: endless full batches, shuffled again in each epoch.
       evaluation: each record once, in order; the last batch may be short.
       steps_per_epoch: batches of `train` in an epoch.
-      classes: of a label with a vocabulary, its words in index order.
+      classes: words of the label's vocabulary in index order; empty without a vocabulary.
     """
 
     train: tf.data.Dataset
@@ -69,16 +69,17 @@ def datasets(
     images: Sequence[str] = ("image",),
     examples_are: ExamplesAre = "raw",
 ) -> Datasets:
-    """The Examples of a Trainer, through its transform graph where it has one, as the Trainer's own training gets them.
+    """Return the Examples of a Trainer, through its transform graph if it has one, as for the Trainer's own training.
 
-    Under infeed's Trainer it is measured what training waits for them, and the model run gets its profile. With several
-    workers each gets its part of every global batch: distribute it by `strategy.distribute_datasets_from_function`.
+    Under infeed's Trainer, the wait for batches is measured, and the model run gets a profile. With several workers,
+    each
+    worker gets its part of every global batch: distribute it by `strategy.distribute_datasets_from_function`.
 
     Args:
-      fn_args: what TFX calls `run_fn` with.
-      transform_output: the transform graph, for a `run_fn` that holds it already; else that of `fn_args`.
+      fn_args: argument of `run_fn`.
+      transform_output: transform graph that the `run_fn` has already loaded; None for that of `fn_args`.
       label: name of the label among the features.
-      feed: how batches are made.
+      feed: options of the feed.
       task: whether the label is a class or a number.
       augment, normalise, images, examples_are: as in TrainOptions.
 
@@ -110,15 +111,15 @@ def datasets(
 
 
 def _folder_of(transform_output: tft.TFTransformOutput) -> str:
-    """Where the artifact lies."""
+    """Return the folder of the artifact."""
     return str(transform_output.transform_savedmodel_dir).rstrip("/").rpartition("/")[0]
 
 
 class UserRun:
-    """Feeds one run of a user's `run_fn`, and measures it.
+    """Feed of one run of a user's `run_fn`, with a measurement of the wait.
 
     Args:
-      fn_args: as TFX made them; their `data_accessor` reads by the engine from then on.
+      fn_args: TFX's FnArgs; their `data_accessor` reads by the engine from now on.
     """
 
     def __init__(self, fn_args: Any) -> None:
@@ -129,19 +130,19 @@ class UserRun:
 
     @classmethod
     def of(cls, fn_args: Any) -> UserRun | None:
-        """The run that these arguments belong to; None where another Trainer than infeed's made them."""
+        """Return the run that these arguments belong to; None if another Trainer made them."""
         owner = getattr(getattr(fn_args.data_accessor, "tf_dataset_factory", None), "__self__", None)
         return owner if isinstance(owner, cls) else None
 
     def measured(self, batches: tf.data.Dataset, plan: InputPlan) -> tf.data.Dataset:
-        """The same batches of training, and the profile will tell how long they were waited for."""
+        """Return the same training batches with a measurement for the profile."""
         _log.info("how training is fed:\n%s", plan.describe())
         tap = Tap(plan.steps_per_epoch)
         self._fed.append((plan, tap, batches.element_spec))
         return tap.measured(batches)
 
     def tf_dataset_factory(self, file_pattern: Any, options: Any, schema: Any = None) -> tf.data.Dataset:
-        """What TFX's function of this name gives for the same arguments, read by the engine where that can be."""
+        """Return the dataset of TFX's function of this name, read by the engine if possible."""
         theirs = self._tfx_reader(file_pattern, options, schema)
         patterns = [file_pattern] if isinstance(file_pattern, str) else list(file_pattern)
         try:
@@ -154,7 +155,7 @@ class UserRun:
         return self.measured(ours, feed.plan) if patterns == self._train_files else ours
 
     def write_profile(self, folder: str) -> None:
-        """Writes `input_profile.json` of the training data that was read first, if some of it was."""
+        """Write `input_profile.json` for the training data that was read first, if any."""
         read = [(plan, tapped_epochs(tap, plan.batch_size), spec) for plan, tap, spec in self._fed]
         plan, epochs, spec = next((one for one in read if one[1]), (None, (), None))
         if plan is None or worker_context().index > 0:
@@ -175,7 +176,7 @@ class UserRun:
 
 
 def measure_handover(spec: Any, batch_size: int) -> float:
-    """Seconds a step that are measured as waiting although the batch is there, for batches of this element spec."""
+    """Return the seconds a step that count as waiting although the batch is there, for this element spec."""
     with tf.device("cpu:0"):
         parts = [_zeros(one, batch_size) for one in tf.nest.flatten(spec, expand_composites=True)]
     tap = Tap(_HANDED_OVER)
@@ -190,15 +191,15 @@ def _zeros(spec: tf.TensorSpec, batch_size: int) -> tf.Tensor:
 
 
 def feed_like_tfx(patterns: Sequence[str], options: Any, schema: Any) -> Feed:
-    """The engine's reading for the options of TFX's reader.
+    """Return the engine's feed for the options of TFX's reader.
 
     Args:
-      patterns: of files.
+      patterns: patterns of files.
       options: TensorFlowDatasetOptions.
-      schema: of the Examples; None leaves TFX's reader to its own ways.
+      schema: schema of the Examples; None leaves the reading to TFX.
 
     Raises:
-      InfeedError: the engine gives other batches for such options, or cannot read the files.
+      InfeedError: the engine would give other batches for these options, or cannot read the files.
     """
     training = options.shuffle and options.num_epochs is None
     once = not options.shuffle and options.num_epochs == 1 and not options.drop_final_batch
@@ -231,7 +232,7 @@ def _stages(schema: Any, label: str) -> BatchFunctions:
 
 
 def _check_same_batches(ours: Any, theirs: Any) -> None:
-    """Raises InfeedError unless batches of the engine may take the place of TFX's: names, types, shapes."""
+    """Raise InfeedError unless the engine's batches have the names, types and shapes of TFX's batches."""
     try:
         tf.nest.assert_same_structure(ours, theirs)  # of sparse and ragged tensors too, not of what they are made of
     except (ValueError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""What a user's function cannot take, told by its line, the operation and some of the values."""
+"""Errors of a user's function on data: its line, the operation, and some of the values."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LONGEST = 40  # characters of a value
 
 
 class FailedBatchError(Exception):
-    """A graph refused a batch; a worker raises it, and the process that has traced the graph explains it.
+    """A graph rejected a batch. A worker raises this error, and the process that traced the graph explains it.
 
     Args:
-      text: TensorFlow's error.
+      text: text of TensorFlow's error.
       samples: first values of each column of the batch.
     """
 
@@ -38,11 +38,11 @@ class FailedBatchError(Exception):
 
 
 def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> InfeedError:
-    """What failed, with the line that made the operation, and the columns that it stands on.
+    """Return an error with the user's line that made the failed operation, and the columns that it depends on.
 
     Args:
-      graph: the traced function.
-      inputs: its placeholders, by column.
+      graph: traced function.
+      inputs: placeholder of each column.
     """
     operation = tensorflow_seam.failed_operation(failed.text, graph)
     place = user_code.users_line(operation.traceback) if operation is not None else None
@@ -59,10 +59,10 @@ def explain(failed: FailedBatchError, graph: Any, inputs: Mapping[str, Any]) -> 
 
 
 def with_sample(error: InfeedError, patterns: Sequence[str]) -> InfeedError:
-    """An error of a function that is traced, with values of the columns that the line names.
+    """Return an error of tracing with values of the columns that the user's line names.
 
     Args:
-      patterns: of the files of the rows, as TFX has them: `.../Split-train/*`.
+      patterns: file patterns of the rows, such as TFX's `.../Split-train/*`.
     """
     first = _first_values(patterns).items()
     named = [(name, values) for name, values in first if f"'{name}'" in error.where or f'"{name}"' in error.where]
@@ -76,7 +76,7 @@ def _values(tensor: Any) -> Iterable[Any]:
 
 
 def _first_values(patterns: Sequence[str]) -> dict[str, list[Any]]:
-    """Some values of each column; none of records that are no tf.Examples."""
+    """Return some values of each column; none if the records are not tf.Examples."""
     paths = (file.path for pattern in patterns for file in files.glob(*posixpath.split(pattern)))
     found: dict[str, list[Any]] = {}
     for record in itertools.islice(itertools.chain.from_iterable(map(records.read_records, paths)), _SHOWN):

@@ -31,7 +31,7 @@ from infeed.components.transform.in_process.phases import (
 
 @dataclass(frozen=True)
 class AnalysisContext:
-    """Where the rows of a dataset come from, and the traced function that they go through."""
+    """Inputs of all nodes: the traced function, and the way to the rows of each dataset."""
 
     graph: Graph
     reading: Reading  # of datasets by their DatasetKeys
@@ -40,7 +40,7 @@ class AnalysisContext:
 
 
 class GraphEvaluator(nodes.Visitor):
-    """Gives each node of an analysis graph its values."""
+    """Compute the values of each node of an analysis graph."""
 
     def __init__(self, context: AnalysisContext) -> None:
         self._context = context
@@ -55,7 +55,7 @@ class GraphEvaluator(nodes.Visitor):
 
 
 class Unknown(nodes.Visitor):
-    """Names the nodes of a graph that are not known here."""
+    """Collect the nodes of a graph that this module cannot compute."""
 
     def __init__(self) -> None:
         self.labels: list[str] = []
@@ -67,7 +67,7 @@ class Unknown(nodes.Visitor):
         return (None,) * outputs
 
     def validate_value(self, value: None) -> None:
-        """There are none."""
+        """Accept any value: a visit returns none."""
 
 
 def _is_known(operation: Any) -> bool:
@@ -77,7 +77,7 @@ def _is_known(operation: Any) -> bool:
 
 
 def _name(operation: Any) -> str:
-    """The name of a kind of node; empty of one that tft does not define."""
+    """Return the name of a kind of node; empty for a kind that tft does not define."""
     kind = type(operation)
     return kind.__name__ if kind.__module__ in (analyzer_nodes.__name__, beam_nodes.__name__) else ""
 
@@ -89,7 +89,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A graph in which the values of some analyzers are constants."""
+    """A graph in which the results of some analyzers are constants."""
 
     graph: Graph
     bindings: Sequence[Value]
@@ -105,7 +105,7 @@ class _Bound:
 
 
 def constants_of(value: Any) -> dict[str, tf.Tensor] | None:
-    """What the last graph of an analysis binds: the name of a placeholder -> the analyzer's value."""
+    """Return the constants of the last graph of an analysis: the result of each analyzer by its placeholder."""
     assert isinstance(value, _Bound)
     return value.constants()
 
@@ -199,7 +199,7 @@ def _outputs(operation: Any, context: AnalysisContext, value: Value) -> tuple[Va
 
 
 def _items(value: Value, keys: Iterable[Any]) -> tuple[Value, ...]:
-    """Each item of the one element, as a value of its own."""
+    """Return each item of the only element as a value."""
 
     def item(key: Any) -> Value:
         return Value(lambda: [value.sole()[key]])

@@ -1,13 +1,12 @@
-"""The phases of an analysis: a user's function as a graph, traced once for each, and a pass of the rows through it.
+"""Phases of an analysis. Each phase traces the user's function and reads the rows once.
 
-A phase computes the analyzers whose inputs depend on no other analyzer than those of the phases before. Its graph has
-the values of those as constants, and gives what the analyzers of the phase take. Beam has to write and load that graph
-to hand it to its workers; here it is called as it is. At last the function is written as a SavedModel.
+A phase computes the analyzers that depend only on analyzers of earlier phases. Its graph holds their results as
+constants and computes the inputs of the phase's analyzers. tft on Beam saves and loads this graph for its workers; this
+module calls it directly. After the last phase, the function is written as a SavedModel.
 
-A value of tft's analysis graph is what Beam would call a collection: elements, made when they are asked for, in a list
-or, if there may be more of them than memory holds, in an object that gives them anew to each reader.
-What depends on rows is not a list but a `Pass` over them. The nodes of a phase all say what they want of a pass before
-the graph of the next phase asks for the first result, so the rows are read once for each phase.
+A `Value` corresponds to a collection of Beam: its elements are made on demand. They are a list or, if memory may not
+hold them, an object that makes them again for each reader. A `Pass` stands for the rows of a dataset in a phase. All
+nodes of a phase register with the pass before the next phase needs the first result, so each phase reads the rows once.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ Wanted = tuple[Sequence[str], Callable[[], "Sink"]]  # keys of arrays, and what 
 
 
 class Traced:
-    """A function from columns to the arrays that the analyzers of a phase take.
+    """A traced function from columns to the input arrays of the analyzers of a phase.
 
     Attributes:
-      inputs: columns that the arrays depend on; the others need not be read.
-      keys: of the arrays.
+      inputs: columns that the arrays depend on; only these are read.
+      keys: names of the arrays.
     """
 
     def __init__(self, concrete: Any, owner: tf.Module) -> None:
@@ -67,28 +66,29 @@ class Traced:
         self._absent = tf2_utils.supply_missing_inputs(self._columns, 1, absent) if absent else {}
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-        """
+        """Compute the arrays of a batch.
+
         Raises:
-          FailedBatchError: the function refuses values of the batch.
+          FailedBatchError: the function rejects values of the batch.
         """
         given = tf.nest.flatten({**self._absent, **columns}, expand_composites=True)
         return _arrays(lambda: self._concrete(*given), columns)
 
     def explain(self, failed: FailedBatchError) -> InfeedError:
-        """A failure of this graph, here or in a worker, by the user's line."""
+        """Return the error of a failure of this graph, here or in a worker, with the user's line."""
         return explain(failed, self._concrete.graph, self._columns)
 
     def save(self, folder: str) -> None:
-        """Writes it for workers, which call it by `saved`."""
+        """Write the function for workers, which load it by `saved`."""
         tf.saved_model.save(self._owner, folder)
 
 
 def saved(folder: str, inputs: Sequence[str], keys: Sequence[str]) -> Apply:
-    """A function that `Traced.save` wrote.
+    """Load a function that `Traced.save` wrote.
 
     Args:
-      inputs: columns of the batches that it is given.
-      keys: of the arrays that it gives.
+      inputs: columns of its batches.
+      keys: names of the arrays to compute.
     """
     model = saved_transform_io_v2.SavedModelLoader(folder)
     model.finalize(inputs, keys)
@@ -104,12 +104,12 @@ def _arrays(call: Callable[[], Mapping[str, Any]], batch: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Graph:
-    """A user's function and what its first tracing told.
+    """A user's function and the result of its first tracing.
 
     Attributes:
       specs: type of each column.
-      folder: for what is written while it is analyzed.
-      traced: the graph, which holds the analyzers.
+      folder: scratch folder of the analysis.
+      traced: graph that holds the analyzers.
     """
 
     function: Function
@@ -122,10 +122,10 @@ class Graph:
 
     @classmethod
     def of(cls, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str, save_options: Any) -> Graph:
-        """Traces the function for the first time.
+        """Trace the function for the first time.
 
         Raises:
-          InfeedError: it returns no features, or wants to train variables.
+          InfeedError: the function returns no features, or makes trainable variables.
         """
         traced, inputs, outputs = impl_helper.trace_preprocessing_function(function, specs, False, folder)
         if not isinstance(outputs, dict) or not outputs:
@@ -144,7 +144,7 @@ class Graph:
 
     @property
     def features_from(self) -> list[str]:
-        """Columns that the features depend on, once all is known of the rows."""
+        """Columns that the features depend on after the analysis."""
         return sorted(graph_tools.get_dependent_inputs(self.traced, self.inputs, self.outputs))
 
     @property
@@ -159,13 +159,13 @@ class Graph:
         return sorted(graph_tools.get_dependent_inputs(self.traced, self.inputs, tensors))
 
     def schema(self) -> Any:
-        """The schema of the features before anything is known of the rows."""
+        """Return the schema of the features before the analysis."""
         context = graph_context.TFGraphContext(tf.Module(), self.folder, {})
         metadata = schema_inference.get_traced_metadata_fn(self.function, self.inputs, context, False)
         return schema_inference.infer_feature_schema_v2(self.outputs, metadata, False)
 
     def trace(self, constants: Constants | None, outputs: Mapping[str, tf.Tensor]) -> Traced:
-        """The function up to the tensors of `outputs`, with the analyzers' values that are known."""
+        """Trace the function up to the tensors of `outputs`, with the known results of analyzers as constants."""
         owner = tf.Module()
         context = graph_context.TFGraphContext(owner, self.folder, constants)
         names = {key: tensor.name for key, tensor in outputs.items()}
@@ -174,11 +174,11 @@ class Graph:
         return Traced(concrete, owner)
 
     def write(self, constants: Constants | None, output: str, assets: Mapping[str, str]) -> None:
-        """Writes the SavedModel and the metadata of its features, as TFTransformOutput reads them.
+        """Write the SavedModel and the metadata of its features, as TFTransformOutput reads them.
 
         Args:
           output: folder of the transform graph.
-          assets: name of an asset -> its file's name.
+          assets: file name of each asset, by name of the asset.
         """
         fingerprint = graph_tools.get_analyzers_fingerprint(self.traced, self.inputs)
         model = common.get_unique_temp_path(self.folder)
@@ -197,7 +197,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Repeatable:
-    """Elements that are made anew for each reader, instead of held."""
+    """Elements that are made again for each reader, instead of held in memory."""
 
     make: Callable[[], Iterator[Any]]
 
@@ -206,7 +206,7 @@ class Repeatable:
 
 
 class Value:
-    """The elements of a collection, made once, when they are first asked for."""
+    """Elements of a collection, made once and on demand."""
 
     def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
         self._make: Callable[[], Iterable[Any]] | None = make
@@ -224,27 +224,27 @@ class Value:
 
 
 class Sink(Protocol):
-    """Takes the values of one analyzer, batch by batch, and gives the elements that they add up to."""
+    """Accumulates the input of one analyzer, batch by batch."""
 
     def add(self, values: Arrays) -> None: ...
     def merge(self, other: Any) -> None:
-        """Takes what another one, of the rows that follow, has taken."""
+        """Add the input of another sink, which has taken the rows that follow."""
 
     def elements(self) -> Elements: ...
 
 
 class Reading(Protocol):
-    """Reads the rows of datasets once, wherever they are."""
+    """Reads the rows of datasets once."""
 
     def __call__(self, traced: Traced, wanted: Mapping[Any, Sequence[Wanted]], /) -> Mapping[Any, list[Sink]]:
-        """What they add up to, by dataset: a sink for each that is wanted; none of a dataset without rows."""
+        """Return the filled sinks by dataset, in the order of `wanted`; none for a dataset without rows."""
 
 
 def fill(apply: Apply, wanted: Sequence[Wanted], batches: Iterable[Mapping[str, Any]]) -> list[Sink]:
-    """What some rows add up to.
+    """Return sinks that are filled with batches.
 
     Raises:
-      FailedBatchError: the function refuses values of a batch.
+      FailedBatchError: the function rejects values of a batch.
     """
     sinks = [make() for _, make in wanted]
     for batch in batches:
@@ -256,14 +256,14 @@ def fill(apply: Apply, wanted: Sequence[Wanted], batches: Iterable[Mapping[str, 
 
 
 def merge_sinks(sinks: list[Sink], others: list[Sink]) -> list[Sink]:
-    """What two neighbors of the rows add up to; changes and returns the first."""
+    """Merge the sinks of the rows that follow into the first ones, and return the first ones."""
     for sink, other in zip(sinks, others, strict=True):
         sink.merge(other)
     return sinks
 
 
 class Phase:
-    """One reading of the rows through a traced graph, with everything that is wanted of each dataset."""
+    """One pass over the rows through a traced graph, with all sinks of each dataset."""
 
     def __init__(self, traced: Callable[[], Traced], reading: Reading) -> None:
         self._traced, self._reading = traced, reading
@@ -271,7 +271,7 @@ class Phase:
         self._sinks: Mapping[Any, list[Sink]] | None = None
 
     def want(self, dataset: Any, keys: Sequence[str], make: Callable[[], Sink]) -> Value:
-        """The elements of a sink, which gets the arrays of these keys."""
+        """Register a sink for the arrays of these keys, and return its elements."""
         if self._sinks is not None:
             raise AssertionError(f"{keys} are wanted of rows that were read before")
         wanted = self._wanted.setdefault(dataset, [])
@@ -293,19 +293,19 @@ class Phase:
 
 @dataclass(frozen=True)
 class Pass:
-    """The part that one dataset has in a phase."""
+    """Part of a phase that reads one dataset."""
 
     phase: Phase
     dataset: Any
 
     def want(self, keys: Sequence[str], make: Callable[[], Sink]) -> Value:
-        """The elements of a sink, which gets the arrays of these keys."""
+        """Register a sink for the arrays of these keys, and return its elements."""
         return self.phase.want(self.dataset, keys, make)
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """Some of the arrays of a pass."""
+    """Arrays of a pass, by their keys."""
 
     rows: Pass
     keys: Sequence[str]
@@ -313,7 +313,7 @@ class Extracted:
 
 @dataclass
 class Combined:
-    """All values, added up by one of tft's combiners."""
+    """Sink that adds up all values by a combiner of tft."""
 
     combiner: Any
     accumulator: Any = None
@@ -338,7 +338,7 @@ class Combined:
 
 @dataclass
 class CombinedByKey:
-    """The values of each key, added up by one of tft's combiners; the key is the first array."""
+    """Sink that adds up the values of each key by a combiner of tft; the first array holds the keys."""
 
     combiner: Any
     accumulators: dict[Any, Any] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""A user's `preprocessing_fn`: traced by tft, analyzed on our engine. TFX is not imported here.
+"""Analysis of a user's `preprocessing_fn`: tft traces it, and our engine reads the rows. No TFX.
 
-tft plans the analysis as a graph of nodes; `nodes.py` says what each of them does.
+tft plans the analysis as a graph of nodes; `nodes.py` computes each node.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from infeed.components.transform.in_process.tft_rows import ColumnReader
 
 
 class UnknownNodesError(Exception):
-    """The analysis has nodes that are known to tft on Beam alone; the text names them."""
+    """Only tft on Beam can compute some nodes of the analysis; the text names them."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """An analysis, of which all is known but the rows.
+    """An analysis of which everything is known except the rows.
 
     Attributes:
       graph: the function, traced.
-      assets: name of an asset -> its file's name.
+      assets: file name of each asset, by name of the asset.
     """
 
     graph: Graph
@@ -69,18 +69,18 @@ class Plan:
         datasets: Collection[Any] = (),
         cached: Mapping[Any, cache.Entries] | None = None,
     ) -> Plan:
-        """Traces the function and plans its analysis.
+        """Trace the function and plan its analysis.
 
         Args:
           function: takes a dict of columns, and gives a dict of features.
           specs: type of each column.
-          folder: for what is written on the way, the vocabularies among it; the caller removes it.
-          datasets: the DatasetKeys of what is analyzed apart, so that it can be kept in the cache.
-          cached: what an earlier analysis kept of them; None where none is kept of this one either.
+          folder: scratch folder, for vocabularies too; the caller removes it.
+          datasets: DatasetKeys of the datasets that the cache keeps apart.
+          cached: entries of an earlier analysis; None if this analysis keeps none either.
 
         Raises:
           InfeedError: the function returns no features.
-          UnknownNodesError: the analysis has nodes that are not known here.
+          UnknownNodesError: the analysis has nodes that only tft on Beam can compute.
         """
         graph = Graph.of(function, specs, folder, save_options)
         assets = annotators.get_asset_annotations(graph.traced)
@@ -92,14 +92,14 @@ class Plan:
         return cls(graph, assets, model, encoded or {}, cached or {})
 
     def run(self, reading: Reading, output: str) -> dict[Any, cache.Encoded]:
-        """Reads the rows, once for each phase, and writes the transform graph.
+        """Read the rows once for each phase, and write the transform graph.
 
         Args:
           reading: of datasets by their DatasetKeys.
           output: folder of the transform graph.
 
         Returns:
-          what a cache is to keep of datasets that it did not have.
+          New entries for the cache, by dataset.
         """
         context = AnalysisContext(self.graph, reading, self._cached, self.graph.folder)
         traverser = nodes.Traverser(GraphEvaluator(context))
@@ -125,12 +125,12 @@ def _check_known(model: Any) -> None:
 
 @dataclass(frozen=True)
 class OnEngine:
-    """Reads the rows of datasets on an engine: the `Reading` of an analysis.
+    """A `Reading` that reads datasets on an engine.
 
     Attributes:
-      analyzed: DatasetKey -> rows.
-      reader: of some columns.
-      folder: that workers see, for graphs.
+      analyzed: rows of each dataset, by DatasetKey.
+      reader: makes a reader of the given columns.
+      folder: folder for graphs that all workers can read.
     """
 
     analyzed: Mapping[Any, Sequence[ShardRange]]
@@ -156,7 +156,7 @@ class OnEngine:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of the dataset of this number."""
+    """Rows of a dataset, which is known by its number."""
 
     dataset: int
     rows: ShardRange
@@ -168,10 +168,10 @@ class _Part:
 
 @dataclass
 class PhaseGraph:
-    """The graph of a phase, and the reader of its columns; it travels to workers as a SavedModel.
+    """Graph of a phase with the reader of its columns. It travels to workers as a SavedModel.
 
     Attributes:
-      folder: of the SavedModel, which is written when the first worker is to have it.
+      folder: folder of the SavedModel, written when the first worker needs it.
     """
 
     reader: ColumnReader
@@ -185,7 +185,7 @@ class PhaseGraph:
         return {**self.__dict__, "traced": None}
 
     def load(self) -> tuple[Apply, ColumnReader]:
-        """What a worker holds."""
+        """Return the graph as a function, and the reader."""
         return self.traced or saved(self.folder, self.reader.columns, self.keys), self.reader
 
 

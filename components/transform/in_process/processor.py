@@ -1,7 +1,7 @@
-"""TFX's Transform of a user's `preprocessing_fn`, analyzed and written on our engine wherever all is known here.
+"""TFX's Transform of a user's `preprocessing_fn`, analyzed and written on our engine.
 
-tft traces the function and plans the analysis as a graph of nodes; `nodes.py` says what each of them does. What is not
-known here tft does on Beam as ever, and the log says why.
+tft traces the function and plans the analysis as a graph of nodes; `nodes.py` computes each node. If the engine does
+not know a node or an option, tft runs on Beam, and the log gives the reason.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ def _transform(cluster: Cluster, given: Mapping[str, Any], by_tft: Callable[...,
 
 
 def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
-    """
+    """Make a Beam pipeline.
+
     Raises:
-      InfeedError: it is one of Beam's Dask runner, which translates neither file sources nor tagged outputs.
+      InfeedError: the runner is Beam's Dask runner, which supports neither file sources nor tagged outputs.
     """
     pipeline = make()
     if type(pipeline.runner).__name__ == "DaskRunner":
@@ -99,7 +100,7 @@ def _pipeline_for_tft(make: Callable[[], Any]) -> Any:
 
 
 def _obstacle(given: Mapping[str, Any]) -> str:
-    """Why this execution cannot do without Beam; empty where it can."""
+    """Return why this execution needs Beam; empty if it does not."""
     datasets = [*given["analyze_data_list"], *given["transform_data_list"]]
     formats = {type(dataset.tfxio) for dataset in datasets}
     if given["per_set_stats_output_paths"] or not (given["disable_statistics"] or given["stats_output_paths"]):
@@ -126,7 +127,11 @@ def _plan(given: Mapping[str, Any]) -> Plan:
 
 @dataclass(frozen=True)
 class _Statistics:
-    """What is to be said of the rows before and after."""
+    """Options of the statistics before and after the transform.
+
+    Attributes:
+      beyond: why only TFDV can compute them; empty if we can.
+    """
 
     raw: Asked
     transformed: Asked
@@ -134,7 +139,7 @@ class _Statistics:
 
 
 def _statistics_asked(plan: Plan, given: Mapping[str, Any]) -> _Statistics:
-    """By TFX's options, which a function of the user's may have changed."""
+    """Return TFX's options, as the user's function has changed them."""
     change, output = given["stats_options_updater_fn"], given["transform_output_path"]
     schemas = (given["input_dataset_metadata"].schema, plan.graph.schema())
     kinds = (StatsType.PRE_TRANSFORM, StatsType.POST_TRANSFORM)
@@ -177,7 +182,7 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
 
 
 def _shards(given: Mapping[str, Any]) -> list[TransformedShard]:
-    """The rows that are to be transformed, with the files that they go to."""
+    """Return the rows to transform, with the files to write."""
     writes = given["materialization_format"] is not None
     return [
         shard
@@ -189,18 +194,18 @@ def _shards(given: Mapping[str, Any]) -> list[TransformedShard]:
 
 
 def _ranges(dataset: Any) -> list[ShardRange]:
-    """The rows of TFX's `.../Split-train/*`."""
+    """Return the rows of a dataset whose pattern is TFX's `.../Split-train/*`."""
     return record_ranges([posixpath.dirname(dataset.file_pattern)])
 
 
 def _split_of(pattern: str) -> tuple[str, str]:
-    """(folder of the Examples, name of the split) of TFX's `.../Split-train/*`."""
+    """Return the folder of the Examples and the name of the split for TFX's pattern `.../Split-train/*`."""
     root, split = posixpath.split(posixpath.dirname(pattern))
     return root, split.removeprefix("Split-")
 
 
 def _keep(kept: Mapping[Any, cache.Encoded], given: Mapping[str, Any]) -> None:
-    """Writes the cache: of the spans that were analyzed what the former one has of them, and what is new."""
+    """Write the cache: the earlier entries of the analyzed spans, and the new ones."""
     before, folder = given["input_cache_dir"], given["output_cache_dir"]
     if not folder:
         return

@@ -1,8 +1,8 @@
-"""Vocabularies in this process: tokens are counted, merged over spans, cut, ordered and written, as tft on Beam does.
+"""Count, merge, prune, order and write the tokens of a vocabulary, as tft does on Beam.
 
-The order is total: by count and then by token, both from the largest. So the file is the same whatever the order of the
-rows. A vocabulary that is ordered by count or by weight takes bounded memory, unless `fingerprint_shuffle` or `key_fn`
-asks for all tokens at once.
+The order is total, by count and then by token, both from the largest. The order of the rows does not change the file. A
+vocabulary that is ordered by count or weight takes bounded memory, unless `fingerprint_shuffle` or `key_fn` needs all
+tokens at once.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def _order_of(operation: Any) -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """How often each token occurs, or the sum of its weights; gives (token, count) in the order of the tokens.
+    """Count or sum of weights of each token. Iteration yields (token, count) in the order of the tokens.
 
     Attributes:
-      is_text: whether the tokens are bytes, and not int64.
+      is_text: whether tokens are bytes; else int64.
     """
 
     tally: Tally
@@ -71,11 +71,11 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The entries of the most frequent tokens, the largest first.
+    """Entries of the most frequent tokens, the largest first.
 
     Attributes:
-      size: number of entries at most; None for all.
-      least: smallest count.
+      size: maximum number of entries; None for all.
+      least: minimum count.
     """
 
     tally: Tally
@@ -95,7 +95,7 @@ class Ranked:
 
 @dataclass
 class LabelMeans:
-    """For each token how often it occurs and with which labels, as tft's combiner has it."""
+    """Counts and label means of each token, in accumulators of tft's combiner."""
 
     weighted: bool
     accumulators: dict[Any, Any] = field(default_factory=dict)
@@ -119,10 +119,10 @@ class LabelMeans:
 
 
 def counter_of(operation: Any, folder: str) -> Callable[[], TokenCounts | LabelMeans]:
-    """What makes a counter of the tokens of a vocabulary; workers take it as it is, unlike tft's operations.
+    """Return a function that makes a counter of tokens. It can travel to workers, unlike tft's operations.
 
     Args:
-      folder: for what is more than memory is meant for.
+      folder: folder for tokens that exceed the memory limit.
     """
     by_label, weighted = _order_of(operation)
     if by_label:
@@ -135,7 +135,7 @@ def _token_counts(folder: str, *, weighted: bool, is_text: bool) -> TokenCounts:
 
 
 def merge(operation: Any, folder: str, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry] | Ranked:
-    """What was counted of each span, as entries of one vocabulary."""
+    """Return the counts of all spans as the entries of one vocabulary."""
     by_label, weighted = _order_of(operation)
     if by_label:
         return _by_information(operation, accumulated, weighted)
@@ -168,7 +168,7 @@ def _by_information(operation: Any, accumulated: Iterable[tuple[Any, Any]], weig
 
 
 def prune(operation: Any, entries: Iterable[Any]) -> list[Entry] | Ranked:
-    """The entries that are frequent and informative enough, and of those the `top_k`; of each key, if there is one."""
+    """Return the entries that reach the thresholds, at most `top_k`, and with a `key_fn` the first ones of each key."""
     if isinstance(entries, Ranked) and operation.key_fn is None:
         least = operation.frequency_threshold
         ranked = Ranked(entries.tally, operation.top_k, least if least > 0 else _LEAST)
@@ -224,7 +224,7 @@ def number_of(entries: Any) -> int:
 
 
 def write(operation: Any, folder: str, entries: Iterable[Entry], reserved: Any | None) -> str:
-    """Writes the vocabulary's file and gives its path; the reserved tokens come first."""
+    """Write the vocabulary, the reserved tokens first, and return the path of its file."""
     taken = [] if reserved is None else list(reserved)
     if not operation.input_is_sorted or taken:
         entries = _arranged(entries, taken, operation.fingerprint_shuffle)
@@ -244,7 +244,7 @@ def write(operation: Any, folder: str, entries: Iterable[Entry], reserved: Any |
 
 
 def _arranged(entries: Iterable[Entry], taken: list[Any], shuffled: bool) -> Iterator[Entry]:
-    """What is taken, then the other entries in the order of the file."""
+    """Yield the reserved tokens, then the other entries in the order of the file."""
     if shuffled or not isinstance(entries, Ranked):
         entries = sorted(entries, **_order(shuffled))
     held = set(taken)
