@@ -349,7 +349,7 @@ def with_rows(name: str, value: Any, rows: int | None, target: Target) -> Any:
 
 def _of_row(spec: Any) -> Any:
     """Return the spec of a row: [batch, ...] -> [...]."""
-    return spec._unbatch()
+    return tensorflow_seam.row_spec(spec)
 
 
 def _row_signature(spec: Any) -> Any:

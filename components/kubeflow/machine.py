@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
         files.copy(path, uri)
 
 
-def wait_for_names(environ: os._Environ[str] | dict[str, str]) -> None:
+def wait_for_names(environ: Mapping[str, str]) -> None:
     """Wait until the names of all machines in TF_CONFIG resolve. A pod gets a name when Kubernetes has scheduled it.
 
     Raises:

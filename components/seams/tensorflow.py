@@ -28,6 +28,17 @@ ITERATORS = Seam(
     _VERSIONS,
     "the process may wait up to a minute for each device when it ends",
 )
+ROW_SPECS = Seam(
+    "tensorflow",
+    "types of a row of a batch",
+    (
+        "tensorflow:RaggedTensorSpec._unbatch()",
+        "tensorflow:SparseTensorSpec._unbatch()",
+        "tensorflow:TensorSpec._unbatch()",
+    ),
+    _VERSIONS,
+    "map_examples fails; map_batches works",
+)
 _OPERATION = re.compile(r"^(\{\{.*?\}\} *)+| \[Op:.*")
 _NODE = re.compile(r"\{\{(?:function_)?node ([^}]+)\}\}")
 
@@ -37,6 +48,12 @@ def memory_limits() -> Mapping[str, int]:
     from tensorflow.python.client import device_lib  # the only module that reports limits
 
     return {device.name: device.memory_limit for device in device_lib.list_local_devices()}
+
+
+def row_spec(spec: Any) -> Any:
+    """Return the spec of a row, [...], from the spec of a batch, [batch, ...]."""
+    ROW_SPECS.require("use map_batches, or install a tensorflow of docs/compatibility.md")
+    return spec._unbatch()
 
 
 @functools.cache

@@ -2,6 +2,7 @@ import logging
 
 import pytest
 
+from infeed.components.errors import InfeedError
 from infeed.components.seams import tensorflow as tensorflow_seam
 
 pytestmark = pytest.mark.slow
@@ -78,3 +79,11 @@ def test_without_a_name_iterators_end_with_the_process(take_away, caplog, monkey
     tensorflow_seam.leave_iterators_at_exit.__wrapped__()
     assert registered == []
     assert "up to a minute" in caplog.text
+
+
+def test_a_row_has_the_spec_of_its_batch_without_the_first_dimension(tf, take_away):
+    specs = tf.TensorSpec([None, 3]), tf.RaggedTensorSpec([None, None], tf.int64), tf.SparseTensorSpec([None, 5])
+    assert [tensorflow_seam.row_spec(spec).shape.as_list() for spec in specs] == [[3], [None], [5]]
+    take_away("tensorflow.ROW_SPECS")
+    with pytest.raises(InfeedError, match="_taken_away"):
+        tensorflow_seam.row_spec(specs[0])
