@@ -1,6 +1,6 @@
 """What of a split fits where: its sizes beside what this machine may use, and what follows from that, with reasons.
 
-What may be used, the cgroup says where it has limits, else the machine itself.
+What is available, the cgroup says where it has limits, else the machine itself.
 """
 
 from __future__ import annotations
@@ -162,15 +162,15 @@ class Capacity:
           InfeedError: the user requests the tier `device`, and the devices cannot hold the columns.
         """
         takes = f"{self.records:,} records take {size(self.kept)} {'decoded' if self.sizes.can_keep else 'serialized'}"
-        memory, disk = f"{size(self.memory)} of memory may be used", f"{size(self.disk)} of disk may be used"
+        memory, disk = f"{size(self.memory)} of memory is available", f"{size(self.disk)} of disk is available"
         if self.remote:
-            return "stream", f"other processes make the batches, so nothing is kept in this one; {takes}"
+            return "stream", f"other processes make the batches, so this process caches nothing; {takes}"
         if self.options.tier == "device":
-            return "device", f"asked for in FeedOptions.tier; {takes}, and {self._devices_hold(takes)}"
+            return "device", f"set by FeedOptions.tier; {takes}, and {self._devices_hold(takes)}"
         if self.options.tier != "auto":
-            return self.options.tier, f"asked for in FeedOptions.tier; {takes}, {memory} and {disk}"
+            return self.options.tier, f"set by FeedOptions.tier; {takes}, {memory} and {disk}"
         if self.epochs == 1 and self.kept > _CHEAP_BYTES:
-            return "stream", f"{takes}, and a single epoch gains nothing from what is kept decoded"
+            return "stream", f"{takes}, and a single epoch does not benefit from a decoded cache"
         why_not = ""
         if accelerators(self.devices):
             if not (why_not := self._why_not_on_devices()) and self.device_memory is not None:
@@ -189,21 +189,21 @@ class Capacity:
                 f"tier is 'device', and {why}; {takes}", where="FeedOptions.tier", do="use the tier columns, or auto"
             )
         free = self.device_memory
-        return _UNKNOWN if free is None else f"{size(free)} of each device's memory may be used"
+        return _UNKNOWN if free is None else f"{size(free)} of each device's memory is available"
 
     def _why_not_on_devices(self) -> str:
         """Return why the devices cannot hold the columns; empty if they can."""
         free = self.device_memory
         if self.host_only or free is None or self.kept <= free:
             return self.host_only
-        return f"only {size(free)} of each device's memory may be used"
+        return f"only {size(free)} of each device's memory is available"
 
     def readers(self, shards: int) -> tuple[int, str]:
         """Return the number of shards read in parallel, and the reason."""
         readers = min(shards, self.options.readers or self.machine.cpus)
         if readers == shards:
-            return readers, "as many as there are shards"
-        return readers, "asked for in FeedOptions.readers" if self.options.readers else "one reader a core"
+            return readers, "one for each shard"
+        return readers, "set by FeedOptions.readers" if self.options.readers else "one reader for each core"
 
     def cache(self) -> tuple[bool, str]:
         """Return whether `stream` keeps the serialized records, and the reason."""
@@ -211,21 +211,21 @@ class Capacity:
         if self.remote:
             return False, "other processes make the batches"
         if self.options.cache_records is not None:
-            return self.options.cache_records, "asked for in FeedOptions.cache_records"
+            return self.options.cache_records, "set by FeedOptions.cache_records"
         if self.epochs == 1:
             return False, "each record is read only once"
         fits = serialized <= self.memory
-        return fits, f"serialized they take {size(serialized)} of the {size(self.memory)} that may be used"
+        return fits, f"serialized they take {size(serialized)} of the {size(self.memory)} available"
 
     def shuffle(self) -> tuple[int, str]:
         """Return the number of records that `stream` shuffles together, and the reason."""
         if self.options.shuffle_records is not None:
-            return min(self.options.shuffle_records, self.records), "asked for in FeedOptions.shuffle_records"
+            return min(self.options.shuffle_records, self.records), "set by FeedOptions.shuffle_records"
         fits = max(1, int(self.memory / (_WINDOWS * self.sizes.record_bytes)))
         if self.records <= min(fits, _MAX_SHUFFLE):
-            return self.records, "the whole split fits, so the shuffle is a full one"
+            return self.records, "the whole split fits, so the shuffle is complete"
         window = min(fits, _MAX_SHUFFLE)
-        return window, f"{self.records:,} records would not fit or take too long to read; shards are permuted as well"
+        return window, f"{self.records:,} records would not fit or would take too long to read; shards are permuted too"
 
     def window(self) -> Window | None:
         """Return the rows that `disk` shuffles together; None for all."""

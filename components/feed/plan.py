@@ -53,7 +53,7 @@ from infeed.components.feed.stages.reading import (
 Stages: TypeAlias = tuple[Stage[Any, Made], ...]  # each stage takes the output of the stage before
 
 _PADDED = "a feature is padded to the longest of each batch, so batches are decoded one by one"
-_ROW_ORDER = "the order is made from row numbers, below"
+_ROW_ORDER = "the order is computed from row numbers below"
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
 def _why_host_only(spec: FeedSpec, options: FeedOptions) -> str:
     """Return why steps cannot gather the rows of this split; empty if they can."""
     if not spec.devices:
-        return "the loop that trains takes batches, not row numbers"
+        return "the training loop takes batches, not row numbers"
     if not spec.sizes.is_numeric:
         return "a feature is text, ragged or sparse"
     if spec.augmentation or spec.normalization:
@@ -191,7 +191,7 @@ def _kept(
     tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: Capacity, weights: SamplingWeights | None
 ) -> Stages:
     options, decoded = capacity.options, capacity.sizes.can_keep
-    vectorized = "parsing and decoding are vectorized, so they want large batches"
+    vectorized = "parsing and decoding are vectorized, so large batches are faster"
     decode = (ParseExamples(), TransformFeatures())
     in_memory = LoadColumns() if decoded else CacheRecords(_PADDED)
     return (

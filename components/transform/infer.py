@@ -212,7 +212,7 @@ def _of_text(column: ColumnStatistics, names: _Names) -> Proposal:
         words = Vocabulary(name, output=names.of(name), size=MAX_VOCABULARY, clean=steps, length=MAX_WORDS)
         return Proposal(name, (words,), f"it holds sentences: the first {MAX_WORDS} words of each have indices")
     kinds = {"numbers": f"{look.example!r} in it is no number"}
-    return Proposal(name, (), kinds.get(look.looks, "nearly every row has a value of its own"), look.advice)
+    return Proposal(name, (), kinds.get(look.looks, "nearly every row has its own value"), look.advice)
 
 
 def _of_dates(column: str, look: TextLook, names: _Names) -> tuple[Feature, ...]:

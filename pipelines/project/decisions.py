@@ -77,7 +77,7 @@ def why(survey: Survey, blessing: Blessing) -> str:
     words = f"{blessing.metric}{of}, {'at least' if blessing.higher_is_better else 'at most'} {blessing.bound:.4g}"
     if blessing.metric in _SEE_CLASSES and is_imbalanced(survey):
         commonest = survey.classes[survey.class_rows.index(max(survey.class_rows))]
-        return f"{words}: who always says {commonest!r} has an accuracy of {survey.guess:.1%}"
+        return f"{words}: always predicting {commonest!r} has an accuracy of {survey.guess:.1%}"
     return words
 
 
@@ -106,10 +106,11 @@ def _guess(metric: str, positive: str | None, survey: Survey) -> float:
     if metric == "f1":  # predict `positive` or the majority class for every row
         return 2 * share / (1 + share) / (1 if positive else len(survey.classes))
     if metric in ("recall", "precision"):
+        other = "precision" if metric == "recall" else "recall"
         raise InfeedError(
-            f"{metric} has no bound: it can be had at the cost of {'precision' if metric == 'recall' else 'recall'}",
+            f"{metric} has no default bound: it can be raised at the cost of {other}",
             where="blessing.bound",
-            do="say what is enough, such as bound: 0.8, or judge by f1 or auc",
+            do="set a bound, such as bound: 0.8, or judge by f1 or auc",
         )
     return survey.guess
 
@@ -172,7 +173,7 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> Sche
     epochs = _count(said.get("epochs")) or min(max(_STEPS // steps, _LEAST_EPOCHS), _MOST_EPOCHS[unit])
     # Given epochs are not stopped early.
     patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE[unit] * epochs)))
-    stops = f", fewer once {patience} in a row bring no better validation loss" if patience else ""
+    stops = f", fewer after {patience} in a row without a better validation loss" if patience else ""
     reason = (
         f"batches of {batch_size:,} and {'at most ' if patience else ''}{epochs:,} epochs{stops}: an epoch of about "
         f"{rows:,} {unit} is {steps:,} steps, {epochs * steps:,} in all{', given ' if said else ''}{' and '.join(said)}"
@@ -204,9 +205,9 @@ def notes(
     else:
         yield "data", f"{data}: {survey.rows:,} rows"
         for pattern in survey.unlabeled_files:
-            yield "left out", f"{pattern}: no {survey.label.name} to score a model by; `infeed predict` takes it"
+            yield "left out", f"{pattern}: no {survey.label.name} to score a model by; use it with `infeed predict`"
         if survey.beside:
-            yield "left out", f"{_listed(survey.beside)}: the name says no split"
+            yield "left out", f"{_listed(survey.beside)}: the name contains no split"
         yield "label", _label(survey)
         if survey.numbers_remark:
             yield "numbers", survey.numbers_remark
@@ -219,7 +220,7 @@ def notes(
         what = ("picture" if isinstance(survey, ImageSurvey) else "row") + "s" * (survey.rejected > 1)
         yield (
             "bad rows",
-            f"{survey.rejected:,} {what} set aside, in rejected.jsonl beside the examples{_unlabeled(survey)}",
+            f"{survey.rejected:,} {what} rejected, in rejected.jsonl beside the examples{_unlabeled(survey)}",
         )
     yield "judged by", why(survey, blessing)
 
@@ -246,7 +247,7 @@ def _of_pictures(survey: ImageSurvey, data: str, features: Sequence[Feature]) ->
         if isinstance(feature, DecodeImage):
             yield from _size_of(feature, survey)
     if survey.layout.unused:
-        yield "left out", f"{survey.layout.unused}: neither trained on nor scored; `infeed predict` takes pictures"
+        yield "left out", f"{survey.layout.unused}: not used to train or score; use it with `infeed predict`"
     yield "label", _classes(survey)
 
 
@@ -279,10 +280,10 @@ def _classes(survey: Survey) -> str:
         few = survey.rows < _FEW_ROWS * len(rows)
         least, most = rows[-1][0], rows[0][0]
         words = f"{count} of {least:,}{f' to {most:,}' if most > least else ''} rows"
-        return f"{words}: few rows a class teach little" if few else words
+        return f"{words}: a model learns little from few rows a class" if few else words
     shares = ", ".join(f"{_shown(name)} ({number / survey.rows:.1%})" for number, name in rows)
     rare = [f"{_shown(name)} has {number} row{'s' * (number > 1)}" for number, name in rows if number < _RARE]
-    missed = f"; {', '.join(rare)}: training or evaluation may miss a class so rare" if rare else ""
+    missed = f"; {', '.join(rare)}: training or evaluation may miss such a rare class" if rare else ""
     return f"{count}: {shares}{missed}"
 
 
@@ -302,7 +303,7 @@ def _of_columns(survey: TableSurvey, features: Sequence[Feature]) -> Iterator[No
 
 def _left_out(column: ColumnSurvey) -> str:
     leak = column.leak.reason if column.useless and column.leak and column.leak.sure else ""
-    return "; ".join(words for words in (column.useless or "no feature names it", leak, column.advice) if words)
+    return "; ".join(words for words in (column.useless or "no feature uses it", leak, column.advice) if words)
 
 
 def _remark(column: ColumnSurvey) -> str:
@@ -310,9 +311,9 @@ def _remark(column: ColumnSurvey) -> str:
     if column.type == "bytes" and column.advice:
         return f"taken as words; {column.advice}"
     if column.distinct == 1 and not column.missing:
-        return f"every row has the same value, {column.sample}: nothing can be learned from it, leave it out"
+        return f"every row has the same value, {column.sample}: it carries no information, so leave it out"
     is_name = column.type == "int" and column.rows >= _MIN_NAMED and column.distinct == column.rows - column.missing
-    return "every row has a number of its own; if that only names the row, leave it out" if is_name else ""
+    return "every row has its own number; if it only identifies the row, leave it out" if is_name else ""
 
 
 def _grouped(about: str, words: Mapping[str, str]) -> Iterator[Note]:

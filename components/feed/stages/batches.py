@@ -57,7 +57,7 @@ class ParseExamples:
 
     name = "parse"
     does = "parses whole batches in parallel"
-    reason = "one vectorized call instead of one a record"
+    reason = "one vectorized call instead of one for each record"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         return context.mapped(before, context.functions.parse)
@@ -107,7 +107,7 @@ class AugmentImages:
     does: str
 
     name = "augment"
-    reason = "random work comes after what is kept, seeded by each picture's place, so a run can be repeated"
+    reason = "after the cache, seeded by each picture's position, so that runs are reproducible"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         augment = context.functions.augment
@@ -142,7 +142,7 @@ class PadBatches:
     size: int
 
     name = "fill"
-    reason = "the device wants one shape for all batches"
+    reason = "the device requires one shape for all batches"
 
     @property
     def does(self) -> str:
@@ -187,13 +187,13 @@ class PrefetchToDevice:
     devices: tuple[str, ...]
 
     name = "device"
-    reason = "a step finds its batch there; text stays on the host"
+    reason = "the step's batch is already there; text stays on the host"
 
     @property
     def does(self) -> str:
         does = f"copies the next batch to {self.devices[0]}"
         if len(self.devices) > 1:
-            does = f"deals the next batch out to {', '.join(self.devices)}"
+            does = f"distributes the next batch to {', '.join(self.devices)}"
         return f"{does} while the step runs"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
@@ -207,7 +207,7 @@ class CallInputFunction:
     function: str
 
     name = "input_fn"
-    reason = "asked for in TrainOptions.input_fn"
+    reason = "set by TrainOptions.input_fn"
 
     @property
     def does(self) -> str:

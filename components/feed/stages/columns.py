@@ -124,7 +124,7 @@ class GatherShuffled:
     @property
     def reason(self) -> str:
         if self.weights:
-            return f"asked for in {self.weights.option}; each goes round its own rows, none twice before all others"
+            return f"set by {self.weights.option}; each cycles through its own rows, none twice before all others"
         if self.window:
             return f"{self.window.rows:,} rows fit in memory, so each part of the files is read once an epoch"
         return "an exact shuffle for a few bytes a row, and static shapes"
@@ -162,7 +162,7 @@ class GatherInStep:
     weights: SamplingWeights | None = None
 
     name = "gather"
-    reason = "steps find their rows beside them, and row numbers cost less to hand over than batches"
+    reason = "steps gather rows from local memory, and row numbers are cheaper to transfer than batches"
 
     @property
     def does(self) -> str:

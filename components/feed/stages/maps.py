@@ -49,8 +49,8 @@ class MapFeatures:
     @property
     def reason(self) -> str:
         if not self.training:
-            return f"asked for in FeedOptions.{self.option}, evaluation: true"
-        return f"asked for in FeedOptions.{self.option}; after what is kept, so that epochs differ if the function does"
+            return f"set by FeedOptions.{self.option}, evaluation: true"
+        return f"set by FeedOptions.{self.option}; after what is kept, so that epochs differ if the function does"
 
     def apply(self, before: tf.data.Dataset | RowBatches, context: BuildContext) -> tf.data.Dataset | RowBatches:
         import tensorflow as tf

@@ -185,7 +185,7 @@ class SampleSplits:
 
     @property
     def reason(self) -> str:
-        return f"asked for in {self.weights.option}; each split goes round its own records without end"
+        return f"set by {self.weights.option}; each split cycles through its own records"
 
     def apply(self, before: list[EpochReader], context: BuildContext) -> tf.data.Dataset:
         import tensorflow as tf
@@ -218,7 +218,7 @@ class Repeat:
 
     name = "repeat"
     does = "goes round without end"
-    reason = "no batch is cut short and no step waits at the end of an epoch"
+    reason = "no batch is short, and no step waits at the end of an epoch"
 
     def apply(self, before: EpochReader, context: BuildContext) -> tf.data.Dataset:
         import tensorflow as tf

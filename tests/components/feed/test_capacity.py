@@ -32,14 +32,14 @@ def test_serialized_records_are_cached_where_they_fit_and_are_read_again():
     assert capacity(10_000).cache()[0]
     assert not capacity(10_001).cache()[0]
     assert capacity(10_000, epochs=1).cache() == (False, "each record is read only once")
-    assert capacity(10_001, cache_records=True).cache() == (True, "asked for in FeedOptions.cache_records")
+    assert capacity(10_001, cache_records=True).cache() == (True, "set by FeedOptions.cache_records")
 
 
 def test_three_windows_of_a_shuffle_fit_and_none_is_larger_than_is_read_in_time():
     assert capacity(2000).shuffle()[0] == 2000
     assert capacity(20_000).shuffle()[0] == 3333
     assert capacity(200_000, memory=1 << 40).shuffle()[0] == 100_000
-    assert capacity(50, shuffle_records=100).shuffle() == (50, "asked for in FeedOptions.shuffle_records")
+    assert capacity(50, shuffle_records=100).shuffle() == (50, "set by FeedOptions.shuffle_records")
 
 
 def test_a_block_on_disk_is_whole_batches_of_about_a_megabyte():
@@ -51,10 +51,10 @@ def test_a_block_on_disk_is_whole_batches_of_about_a_megabyte():
 @pytest.mark.parametrize(
     ("shards", "cpus", "asked", "readers", "reason"),
     [
-        (9, 4, None, 4, "one reader a core"),
-        (3, 4, None, 3, "as many as there are shards"),
-        (9, 4, 6, 6, "asked for in FeedOptions.readers"),
-        (3, 4, 6, 3, "as many as there are shards"),
+        (9, 4, None, 4, "one reader for each core"),
+        (3, 4, None, 3, "one for each shard"),
+        (9, 4, 6, 6, "set by FeedOptions.readers"),
+        (3, 4, 6, 3, "one for each shard"),
     ],
 )
 def test_readers_are_one_a_core_or_as_many_as_asked_for_and_never_more_than_shards(

@@ -21,7 +21,7 @@ def capacity(records, *, devices=GPUS, free=4_000_000, memory=3_000_000, epochs=
 
 
 def test_columns_that_fit_in_a_quarter_of_each_accelerator_lie_there():
-    reason = "2,500 records take 1.0 MB decoded, and 1.0 MB of each device's memory may be used"
+    reason = "2,500 records take 1.0 MB decoded, and 1.0 MB of each device's memory is available"
     assert capacity(2500).tier() == ("device", reason)
     assert capacity(2500, free=2_000_000, device_fraction=0.5).tier()[0] == "device"
 
@@ -29,8 +29,8 @@ def test_columns_that_fit_in_a_quarter_of_each_accelerator_lie_there():
 @pytest.mark.parametrize(
     ("records", "told", "tier", "why"),
     [
-        (2500, {"free": 3_999_999}, "columns", "only 1.0 MB of each device's memory may be used"),
-        (2501, {}, "stream", "only 1.0 MB of each device's memory may be used"),
+        (2500, {"free": 3_999_999}, "columns", "only 1.0 MB of each device's memory is available"),
+        (2501, {}, "stream", "only 1.0 MB of each device's memory is available"),
         (2500, {"free": None}, "columns", "the devices do not report their memory"),
         (2500, {"why": "a feature is text, ragged or sparse"}, "columns", "a feature is text, ragged or sparse"),
     ],
@@ -48,16 +48,15 @@ def test_one_epoch_of_much_data_is_streamed_to_accelerators_too():
 
 def test_where_cpus_train_nothing_is_placed_unless_it_is_asked_for():
     made = capacity(2500, devices=CPUS, free=None).tier()
-    assert made == ("columns", "2,500 records take 1.0 MB decoded, and 1.0 MB of memory may be used")
+    assert made == ("columns", "2,500 records take 1.0 MB decoded, and 1.0 MB of memory is available")
 
 
 def test_cpus_share_the_memory_of_the_machine_for_a_copy_each():
     assert capacity(1250, devices=CPUS, free=None, tier="device").tier() == (
         "device",
-        "asked for in FeedOptions.tier; 1,250 records take 500 kB decoded, "
-        "and 500 kB of each device's memory may be used",
+        "set by FeedOptions.tier; 1,250 records take 500 kB decoded, and 500 kB of each device's memory is available",
     )
-    with pytest.raises(InfeedError, match="tier is 'device', and only 500 kB of each device's memory may be used"):
+    with pytest.raises(InfeedError, match="tier is 'device', and only 500 kB of each device's memory is available"):
         capacity(1251, devices=CPUS, free=None, tier="device").tier()
 
 
@@ -69,7 +68,7 @@ def test_a_device_that_does_not_tell_is_given_what_was_asked_for():
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        ({"free": 3_999_999}, r"only 1\.0 MB of each device's memory may be used; 2,500 records take 1\.0 MB decoded"),
+        ({"free": 3_999_999}, r"only 1\.0 MB of each device's memory is available; 2,500 records take 1\.0 MB decoded"),
         ({"why": "a feature is text, ragged or sparse"}, "a feature is text, ragged or sparse; 2,500 records take"),
     ],
 )

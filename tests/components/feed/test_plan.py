@@ -10,7 +10,7 @@ from infeed.components.feed.stages.batches import SplitBatches
 from infeed.components.feed.stages.columns import CacheColumns, GatherInOrder, GatherInStep, GatherShuffled
 from infeed.components.feed.stages.reading import ListShards
 
-MACHINE = Machine(cpus=4, memory_bytes=3_000_000)  # a third of it, 1 MB, may be used
+MACHINE = Machine(cpus=4, memory_bytes=3_000_000)  # a third of it, 1 MB, is available
 SAMPLE = RecordSizes(record_bytes=100, feature_bytes=400)
 DECODE = ["verify", "shards", "read", "batch", "parse", "transform", "columns"]
 
@@ -35,7 +35,7 @@ def step(made, name):
 def test_a_split_that_fits_decoded_is_held_as_columns():
     made = planned()
     assert made.tier == "columns"
-    assert made.reason == "2,000 records take 800 kB decoded, and 1.0 MB of memory may be used"
+    assert made.reason == "2,000 records take 800 kB decoded, and 1.0 MB of memory is available"
     assert names(made) == [*DECODE, "gather", "cut", "augment", "prefetch"]
     assert step(made, "gather") == GatherShuffled(batch_size=128, batches=32, window=None, weights=None)
 
@@ -121,7 +121,7 @@ def test_columns_that_fit_on_the_gpu_are_copied_there_and_only_row_numbers_trave
         ({"sizes": RecordSizes(100, 400, is_numeric=False)}, "a feature is text, ragged or sparse"),
         ({"augmentation": "shifts"}, "the host augments and normalizes the pictures"),
         ({"normalization": "normalizes"}, "the host augments and normalizes the pictures"),
-        ({"free": 1_000_000}, "only 250 kB of each device's memory may be used"),
+        ({"free": 1_000_000}, "only 250 kB of each device's memory is available"),
     ],
     ids=lambda told: next(iter(told)) if isinstance(told, dict) else "",
 )
@@ -141,7 +141,7 @@ def test_evaluation_is_gathered_from_memory_in_its_order():
 
 
 def test_a_loop_that_takes_batches_alone_cannot_have_columns_on_its_device():
-    with pytest.raises(InfeedError, match="tier is 'device', and the loop that trains takes batches, not row numbers"):
+    with pytest.raises(InfeedError, match="tier is 'device', and the training loop takes batches, not row numbers"):
         planned(tier="device")
 
 
@@ -162,7 +162,7 @@ def test_a_split_too_large_for_memory_is_kept_on_disk():
     made = planned(records=5000, machine=Machine(4, 3_000_000, disk_bytes=9_000_000))
     assert made.tier == "disk"
     assert made.reason == (
-        "10,000 records take 4.0 MB decoded, only 1.0 MB of memory may be used, but 4.5 MB of disk may be used"
+        "10,000 records take 4.0 MB decoded, only 1.0 MB of memory is available, but 4.5 MB of disk is available"
     )
     assert names(made) == [*DECODE[:-1], "disk", "gather", "cut", "augment", "prefetch"]
     assert step(made, "disk") == CacheColumns(cache_dir="~/.cache/tfx-infeed", kept_bytes=4_000_000)
@@ -193,7 +193,7 @@ def test_a_split_too_large_decoded_is_streamed_from_cached_records():
     assert names(made) == [
         "verify", "shards", "read", "cache", "gather", "parse", "transform", "cut", "augment", "prefetch",
     ]  # fmt: skip
-    assert "they take 400 kB of the 1.0 MB that may be used" in step(made, "cache").reason
+    assert "they take 400 kB of the 1.0 MB available" in step(made, "cache").reason
 
 
 def test_nothing_is_cached_that_does_not_fit():
@@ -210,10 +210,10 @@ def test_nothing_is_cached_that_does_not_fit():
 
 def test_options_override_the_plan_and_are_named_as_the_reason():
     made = planned(tier="stream", cache_records=False, shuffle_records=7, readers=1)
-    assert made.reason.startswith("asked for in FeedOptions.tier")
+    assert made.reason.startswith("set by FeedOptions.tier")
     assert "cache" not in names(made)
     assert step(made, "shuffle").window == 7
-    assert step(made, "shuffle").reason.startswith("asked for in FeedOptions.shuffle_records")
+    assert step(made, "shuffle").reason.startswith("set by FeedOptions.shuffle_records")
     assert step(made, "read").readers == 1
 
 
@@ -289,7 +289,7 @@ def test_rows_drawn_by_share_are_drawn_from_all_of_the_split(tier):
     assert gather.weights == SamplingWeights("split", ("old", "new"), (1.0, 3.0))
     assert gather.window is None
     assert "drawn by share and shuffled by seed and epoch: 25 % of 'old', 75 % of 'new'" in gather.does
-    assert gather.reason.startswith("asked for in FeedOptions.mix")
+    assert gather.reason.startswith("set by FeedOptions.mix")
 
 
 def test_evaluation_data_is_never_drawn_by_share():
@@ -318,7 +318,7 @@ def test_what_is_read_once_is_not_kept_unless_that_is_cheap():
     made = plan(large, FeedSpec(True, SAMPLE, epochs=1), FeedOptions(), Machine(4, 1 << 40))
     assert made.tier == "stream"
     assert made.reason == (
-        "1,000,000 records take 400 MB decoded, and a single epoch gains nothing from what is kept decoded"
+        "1,000,000 records take 400 MB decoded, and a single epoch does not benefit from a decoded cache"
     )
     assert "cache" not in names(made)
     assert plan(large, FeedSpec(True, SAMPLE, epochs=2), FeedOptions(), Machine(4, 1 << 40)).tier == "columns"

@@ -49,5 +49,5 @@ def test_one_device_is_fed_on_the_first_gpu_and_the_plan_says_so(gpus):
 def test_the_plan_names_the_gpus_that_a_batch_is_dealt_out_to(monkeypatch):
     monkeypatch.setattr(distribution, "accelerators", lambda strategy: ("/device:GPU:0", "/device:GPU:1"))
     (step,) = distribution.device_steps(tf.distribute.get_strategy())
-    assert step.does == "deals the next batch out to GPU:0, GPU:1 while the step runs"
-    assert step.reason == "a step finds its batch there; text stays on the host"
+    assert step.does == "distributes the next batch to GPU:0, GPU:1 while the step runs"
+    assert step.reason == "the step's batch is already there; text stays on the host"

@@ -48,7 +48,7 @@ def proposal(values: Any) -> Proposal:
         (["a"] * 30, "every row has the same value"),
         (list(range(7, 37)), "it numbers the rows"),
         (list(range(36, 6, -1)), "it numbers the rows"),
-        ([f"id{n}" for n in range(300)], "nearly every row has a value of its own"),
+        ([f"id{n}" for n in range(300)], "nearly every row has its own value"),
         ([str(n) for n in range(300)] + ["n/a"], "'n/a' in it is no number"),
         ([bytes([255, n]) for n in range(200)], "it holds bytes that are no text"),
     ],
@@ -79,7 +79,7 @@ def test_numbers_are_scaled_and_words_have_indices() -> None:
 def test_more_rows_than_values_that_are_counted_one_by_one() -> None:
     assert proposal(np.arange(25_000)).reason == "it numbers the rows"
     assert proposal(RNG.permutation(25_000) * 3).features == (ZScore("x", output="x"),)
-    assert proposal([f"id {n}" for n in range(25_000)]).reason == "nearly every row has a value of its own"
+    assert proposal([f"id {n}" for n in range(25_000)]).reason == "nearly every row has its own value"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_imbalanced_classes_are_judged_by_a_metric_that_sees_them(
 
 def test_the_choice_is_told_with_its_reason(tmp_path: Path) -> None:
     found = survey(tmp_path, ok=90, fraud=10)
-    words = "auc of 'fraud', at least 0.5: who always says 'ok' has an accuracy of 90.0%"
+    words = "auc of 'fraud', at least 0.5: always predicting 'ok' has an accuracy of 90.0%"
     assert why(found, choose_blessing(found, {})) == words
     assert why(found, choose_blessing(found, {"metric": "accuracy"})) == "accuracy, at least 0.9"
 
@@ -50,7 +50,7 @@ def test_what_is_given_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"metric": "recall"}, "recall has no bound(.|\n)*say what is enough"),
+        ({"metric": "recall"}, "recall has no default bound(.|\n)*bound: 0.8"),
         ({"metric": "mse"}, "metric is 'mse', and this is a classification of 3 classes"),
         ({"metric": "auc"}, "metric is 'auc'(.|\n)*use one of accuracy, recall, precision, f1$"),
         ({"metric": "f1", "positive": "d"}, "there is no class 'd'(.|\n)*'a', 'b', 'c'"),

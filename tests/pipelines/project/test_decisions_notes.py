@@ -28,7 +28,8 @@ def said(survey: TableSurvey | ImageSurvey, about: str) -> list[str]:
 def test_a_rare_class_is_told() -> None:
     [words] = said(TABLE, "label")
     assert (
-        words == "y: 2 classes: no (97.0%), yes (3.0%); yes has 3 rows: training or evaluation may miss a class so rare"
+        words
+        == "y: 2 classes: no (97.0%), yes (3.0%); yes has 3 rows: training or evaluation may miss such a rare class"
     )
 
 
@@ -39,7 +40,7 @@ def test_a_class_that_begins_with_a_space_is_shown_with_it() -> None:
 
 def test_of_many_classes_only_their_number_is_told() -> None:
     many = dataclasses.replace(TABLE, classes=tuple(map(str, range(20))), class_rows=(5,) * 20)
-    assert said(many, "label") == ["y: 20 classes of 5 rows: few rows a class teach little"]
+    assert said(many, "label") == ["y: 20 classes of 5 rows: a model learns little from few rows a class"]
 
 
 def test_a_quantity_of_few_values_may_be_classes() -> None:
@@ -50,7 +51,7 @@ def test_a_quantity_of_few_values_may_be_classes() -> None:
 def test_a_number_of_its_own_in_every_row_may_be_a_name() -> None:
     number = dataclasses.replace(NUMBER, type="int", distinct=100)
     assert said(dataclasses.replace(TABLE, columns=(number,)), "note") == [
-        "x: every row has a number of its own; if that only names the row, leave it out"
+        "x: every row has its own number; if it only identifies the row, leave it out"
     ]
 
 
@@ -58,7 +59,7 @@ def test_a_column_that_is_used_and_always_the_same_is_told_with_its_value() -> N
     statistics = ColumnStatistics.of("x", pa.array([7] * 100))
     always = dataclasses.replace(NUMBER, type="int", distinct=1, missing=0, statistics=statistics)
     assert said(dataclasses.replace(TABLE, columns=(always,)), "note") == [
-        "x: every row has the same value, 7: nothing can be learned from it, leave it out"
+        "x: every row has the same value, 7: it carries no information, so leave it out"
     ]
 
 
@@ -71,10 +72,10 @@ def test_pictures_are_told_with_their_size_and_what_is_left_out(channels: int, c
 
 
 def test_a_table_of_which_nothing_can_be_learned_is_told_with_reasons_and_advice() -> None:
-    why, advice = "nearly every row has a value of its own", "write '31.1.2024' as numbers"
+    why, advice = "nearly every row has its own value", "write '31.1.2024' as numbers"
     date = dataclasses.replace(NUMBER, name="day", type="bytes", distinct=None, useless=why, advice=advice)
     error = nothing_to_learn_from(dataclasses.replace(TABLE, columns=(date,)), "rides.csv")
-    assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has a value of its own)")
+    assert error.what.startswith("no column is left to learn 'y' from: day (nearly every row has its own value)")
     assert "day: write '31.1.2024' as numbers" in (error.do or "")
 
 

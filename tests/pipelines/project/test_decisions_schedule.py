@@ -55,7 +55,7 @@ def test_more_rows_never_mean_smaller_batches_or_more_epochs_than_the_bounds(row
 
 def test_the_choice_is_told_with_its_reason() -> None:
     assert choose_schedule(table(100_000), 66_667, {}).reason == (
-        "batches of 512 and at most 23 epochs, fewer once 8 in a row bring no better validation loss: "
+        "batches of 512 and at most 23 epochs, fewer after 8 in a row without a better validation loss: "
         "an epoch of about 66,667 rows is 130 steps, 2,990 in all"
     )
     assert choose_schedule(table(100_000), 66_667, {"batch_size": 64, "epochs": 2}).reason == (

@@ -223,7 +223,7 @@ def test_bad_rows_are_set_aside_where_that_is_asked_and_told(project):
         resolved(project)
     config = resolved(project, ingest={"on_bad_row": "reject"})
     assert (config.survey.rows, config.survey.rejected, config.ingest.on_bad_row) == (30, 1, "reject")
-    assert ("bad rows", "1 row set aside, in rejected.jsonl beside the examples") in config.notes
+    assert ("bad rows", "1 row rejected, in rejected.jsonl beside the examples") in config.notes
     add(project, "on_bad_row: reject\nbad_row_limit: 0")
     assert resolved(project, ingest={"bad_row_limit": 1}).survey.rejected == 1
     with pytest.raises(InfeedError, match="more than 0 bad rows"):
@@ -427,7 +427,7 @@ def test_what_is_decided_from_the_data_is_told_and_nothing_is_left_out_in_silenc
         ("data", f"{tmp_path}/survey.csv: 200 rows"),
         ("label", "y: 2 classes: b (50.0%), a (50.0%)"),
         ("learned from", "1 of 2 columns: age"),
-        ("left out", "user: nearly every row has a value of its own"),
+        ("left out", "user: nearly every row has its own value"),
         ("judged by", "accuracy, at least 0.5"),
         (
             "splits",
@@ -436,14 +436,14 @@ def test_what_is_decided_from_the_data_is_told_and_nothing_is_left_out_in_silenc
         ),
         (
             "training",
-            "batches of 64 and at most 100 epochs, fewer once 33 in a row bring no better validation loss: "
+            "batches of 64 and at most 100 epochs, fewer after 33 in a row without a better validation loss: "
             "an epoch of about 120 rows is 1 steps, 100 in all",
         ),
     )
 
 
 def test_columns_that_the_features_do_not_name_are_told_too(project):
-    assert ("left out", "word: no feature names it") in resolved(project).notes
+    assert ("left out", "word: no feature uses it") in resolved(project).notes
 
 
 def test_columns_of_which_the_same_is_said_stand_together(tmp_path):
@@ -451,13 +451,15 @@ def test_columns_of_which_the_same_is_said_stand_together(tmp_path):
     rows = "".join(",".join(["1"] * 20) + f",{i % 7},{10**15 + 3 * i},{[' a', 'a'][i % 2]}\n" for i in range(40))
     notes = of_template(tmp_path, ",".join([*names, "x", "id", "y"]) + "\n" + rows).notes
     assert ("left out", f"{', '.join(names[:12])} and 8 more: every row has the same value") in notes
-    assert ("note", "id: every row has a number of its own; if that only names the row, leave it out") in notes
+    assert ("note", "id: every row has its own number; if it only identifies the row, leave it out") in notes
     assert ("label", "y: 2 classes: a (50.0%), ' a' (50.0%)") in notes
 
 
 def test_a_class_that_training_or_evaluation_may_miss_is_told(tmp_path):
     notes = of_template(tmp_path, "x,y\n1,once\n" + "1,a\n2,b\n" * 20).notes
-    assert dict(notes)["label"].endswith("once (2.4%); once has 1 row: training or evaluation may miss a class so rare")
+    assert dict(notes)["label"].endswith(
+        "once (2.4%); once has 1 row: training or evaluation may miss such a rare class"
+    )
 
 
 def test_columns_that_no_example_can_hold_can_be_left_out(tmp_path):
@@ -496,7 +498,7 @@ def test_a_quantity_of_two_values_may_be_classes(tmp_path):
 def test_a_table_of_text_is_refused_at_once_with_what_to_do(tmp_path):
     rows = "".join(f"{f'${i}.50' if i % 3 else f'free {i}'},{i % 2}\n" for i in range(200))
     message = (
-        r"no column is left to learn 'y' from: price \(nearly every row has a value of its own\)"
+        r"no column is left to learn 'y' from: price \(nearly every row has its own value\)"
         r"(.|\n)*price: 133 of 200 cells look like '\$\d+\.50'"
     )
     with pytest.raises(InfeedError, match=message):

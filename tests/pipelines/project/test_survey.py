@@ -83,7 +83,7 @@ def test_columns_that_teach_nothing_are_left_out_with_the_reason(tmp_path):
     assert surveyed(tmp_path, rows).left_out == {
         "constant": "every row has the same value",
         "empty": "it is empty",
-        "id": "nearly every row has a value of its own",
+        "id": "nearly every row has its own value",
     }
 
 

@@ -93,7 +93,7 @@ def test_batches_are_handed_on_as_they_are():
 def test_the_words_name_devices_and_functions():
     assert batches.PrefetchToDevice(("GPU:0",)).does == "copies the next batch to GPU:0 while the step runs"
     assert batches.PrefetchToDevice(("GPU:0", "GPU:1")).does == (
-        "deals the next batch out to GPU:0, GPU:1 while the step runs"
+        "distributes the next batch to GPU:0, GPU:1 while the step runs"
     )
     assert batches.CallInputFunction("input.py:f").does == "takes the batches that input.py:f gives"
     assert batches.BatchRecords(4096, "", batches=4).does == "gathers 4,096 records, 4 batches"

@@ -87,7 +87,7 @@ def test_the_words_say_how_rows_are_ordered():
         "gathers 4 rows at a time"
     )
     assert columns.GatherShuffled(4, window=Window(8, 2)).reason.startswith("16 rows fit in memory")
-    assert columns.GatherShuffled(4, weights=weights).reason.startswith("asked for in FeedOptions.class_shares")
+    assert columns.GatherShuffled(4, weights=weights).reason.startswith("set by FeedOptions.class_shares")
     assert (
         columns.CacheColumns("here", 1).does
         == "keeps every feature as one column in files under here, mapped into memory"
