@@ -199,7 +199,6 @@ class FileWriter:
         self.bytes, self.items = self.bytes + len(data), self.items + len(values)
 
     def written(self) -> ColumnFile:
-        """Describe the file."""
         return ColumnFile(Path(self._path).name.partition(".")[2], self.bytes, self._checksum.digest().hex())
 
 

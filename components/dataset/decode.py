@@ -125,7 +125,6 @@ def _parse(name: str, record: bytes) -> Any:
 
 @functools.cache
 def _message_class(name: str) -> Any:
-    """Return the class of a message."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto2")
     file.message_type.extend(_describe(message, fields.items()) for message, fields in _MESSAGES.items())
     pool = descriptor_pool.DescriptorPool()

@@ -172,7 +172,6 @@ class _Uncounted:
     cached: str | None = None
 
     def counting(self) -> list[_FileToCount]:
-        """Return the files to count."""
         return [
             _FileToCount(self.root, file.path, file.size) for of_split in self.by_split.values() for file in of_split
         ]

@@ -43,13 +43,11 @@ class RecordBlock:
 
     @classmethod
     def of(cls, payloads: list[bytes]) -> RecordBlock:
-        """Create a block from payloads."""
         stops = np.cumsum(np.fromiter(map(len, payloads), np.int64, len(payloads)))
         starts = np.concatenate([[0], stops[:-1]]).astype(np.int64) if len(stops) else stops
         return cls(b"".join([*payloads, PADDING]), starts, stops)
 
     def payloads(self, rows: Ints) -> list[bytes]:
-        """Return the payloads of some rows."""
         places = zip(self.starts[rows].tolist(), self.stops[rows].tolist(), strict=True)
         return [self.data[start:stop] for start, stop in places]
 

@@ -81,7 +81,6 @@ class Tree(Generic[B]):
         self._levels: list[list[B]] = [[]]
 
     def add(self, result: B, level: int = 0) -> None:
-        """Add the next result."""
         if level == len(self._levels):
             self._levels.append([])
         self._levels[level].append(result)
@@ -89,7 +88,6 @@ class Tree(Generic[B]):
             self._merge_level(level)
 
     def result(self) -> B:
-        """Return the merge of all results."""
         level = 0
         while level < len(self._levels) - 1 or len(self._levels[level]) > 1:
             if self._levels[level]:

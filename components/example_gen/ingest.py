@@ -318,7 +318,6 @@ class _Spilling:
         self._analysis = TaskAnalysis(job.analyzed_splits, empty_lists=job.options.compat == "tfx")
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the next block."""
         unread = self.bad_rows.take()
         chosen = choose_rows(batch, self._job.options, place_of(self._task.payload), self.bad_rows)
         incomplete = self.bad_rows.take()

@@ -204,7 +204,6 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _os_errors(output: str) -> Iterator[None]:
-    """Convert an OSError to an InfeedError."""
     try:
         yield
     except OSError as error:

@@ -81,7 +81,6 @@ class SplitPlan:
 
     @property
     def windows(self) -> int:
-        """Number of windows of all shards."""
         return self.shards.count * self.windows_of_shard
 
     @property

@@ -59,7 +59,6 @@ class Spills:
 
     @classmethod
     def joined(cls, parts: Sequence[Spills]) -> Spills:
-        """Concatenate spills."""
         if not parts:
             return cls.of([])
         strata = dict[Stratum, int]()
@@ -83,7 +82,6 @@ class Spills:
             yield Spill(split, path, start, records, size, self.strata[stratum])
 
     def of_split(self, split: str | None) -> Spills:
-        """Return the spills of one split."""
         is_of_split = np.array([name == split for name, _ in self.files], bool)
         return self if is_of_split.all() else self.take(np.flatnonzero(is_of_split[self.file]))
 

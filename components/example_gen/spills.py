@@ -47,7 +47,6 @@ class Strata:
 
     @classmethod
     def joined(cls, parts: Sequence[Strata]) -> Strata:
-        """Concatenate the strata of several blocks."""
         numbers: dict[Stratum, int] = {}
         joined = [np.empty(0, np.int64)]
         for part in parts:
@@ -185,7 +184,6 @@ class RunRecords:
         self._count = 0
 
     def add(self, framed: pa.LargeBinaryArray, rows: RowsBySplit, strata: Strata) -> None:
-        """Add the next block."""
         for split, of_split in rows.items():
             if len(of_split):
                 self._rows[split].append(of_split + self._count)
@@ -194,7 +192,6 @@ class RunRecords:
         self._count += len(framed)
 
     def spill(self, path_of: Callable[[str | None], str], seed_of: Callable[[str | None], Seed]) -> Iterator[Spill]:
-        """Write the spills of each split."""
         strata = Strata.joined(self._strata)
         if not self._rows:
             return

@@ -50,7 +50,6 @@ class TaskAnalysis:
         self._gatherers: dict[str, Gatherer] = defaultdict(Gatherer)
 
     def add(self, batch: pa.RecordBatch, by_split: RowsBySplit) -> None:
-        """Add a block of written rows."""
         wanted = {split: rows for split, rows in by_split.items() if split in self._splits and len(rows)}
         if not wanted:
             return

@@ -151,7 +151,6 @@ def _publish(written: tuple[int, int], tasks: int, job: Job) -> str:
 
 
 def leave_task(task: SpilledTask, job: Job) -> None:
-    """Write the outcome of a task."""
     _leave(job, f"tasks/{task.order:08d}.json", asdict(task))
 
 

@@ -107,7 +107,6 @@ class Moments(Analysis):
 
     @property
     def deviation(self) -> float:
-        """Return the population standard deviation."""
         return math.sqrt(self.variance)
 
     def _add(self, values: Array) -> None:

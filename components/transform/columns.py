@@ -59,7 +59,6 @@ class BatchColumns:
         return feature.analyzed(self._prepared(feature))
 
     def output(self, feature: Feature, tables: Tables) -> Raw:
-        """Return the transformed feature."""
         column = self._prepared(feature)
         return feature.shape(column, feature.apply(column, self.found(feature), tables))
 

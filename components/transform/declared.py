@@ -173,7 +173,6 @@ class DeclaredGraph:
         return {**self.__dict__, "_module": None}
 
     def load(self) -> DeclaredTransformer:
-        """Load the graph to transform rows."""
         apply = self._module.transform_fn if self._module else load_graph(self.folder).apply_transform_model
         return DeclaredTransformer(RowReader(self.spec, lambda raw: dict(apply(dict(raw)))))
 
@@ -194,7 +193,6 @@ class DeclaredTransformer:
             yield from map(arrow_of, self.reader.batches(shard))
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """A tf.Example for each row."""
         return encode_examples(batch)
 
 

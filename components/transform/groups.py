@@ -85,7 +85,6 @@ def _rows(flat: tf.Tensor, columns: int) -> tf.Tensor:
 
 
 def _stacked(names: Sequence[str], raws: Sequence[Raw]) -> FlatColumn:
-    """Stack the values of all columns."""
     name = ", ".join(names[:2])
     if isinstance(raws[0], tf.SparseTensor):
         return _stacked_sparse(name, names, raws)

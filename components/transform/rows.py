@@ -81,8 +81,7 @@ class RowTransformer(Protocol):
     def transformed(self, shard: ShardRange) -> Iterator[pa.RecordBatch]:
         """Yield batches with a column for each feature."""
 
-    def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return a tf.Example for each row."""
+    def encode(self, batch: pa.RecordBatch) -> pa.Array: ...
 
 
 def load_graph(folder: str) -> saved_transform_io_v2.SavedModelLoader:

@@ -68,11 +68,9 @@ class Cells:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the arrays in bytes."""
         return int(self.lengths.nbytes + self.values.nbytes + self.byte_lengths.nbytes)
 
     def take(self, rows: Ints) -> Cells:
-        """Select rows."""
         if len(rows) == len(self.lengths) and (np.diff(rows) == 1).all():
             return self
         lengths = self.lengths[rows]

@@ -131,7 +131,6 @@ class ColumnStatistics:
 
     @classmethod
     def of_cells(cls, name: str, cells: Cells) -> ColumnStatistics:
-        """Compute the statistics of cells."""
         there = cells.lengths >= 0
         present = cells.lengths if there.all() else cells.lengths[there]
         of_rows = cls.none(name, cells.kind, len(cells.lengths))
@@ -166,7 +165,6 @@ class ColumnStatistics:
 
     @property
     def present(self) -> int:
-        """Number of rows with the feature."""
         return self.rows - self.missing
 
     @property

@@ -173,7 +173,6 @@ class QuantileSketch:
         return cls((Run(values, counts).cut(),)) if len(values) else cls()
 
     def __add__(self, other: QuantileSketch) -> QuantileSketch:
-        """Merge two sketches."""
         by_height = dict[int, Run]()
         for run in sorted((*self.runs, *other.runs), key=lambda run: run.height):
             while (before := by_height.pop(run.height, None)) is not None:
@@ -184,7 +183,6 @@ class QuantileSketch:
 
     @property
     def total(self) -> int:
-        """Number of values."""
         return sum(run.total for run in self.runs)
 
     @property

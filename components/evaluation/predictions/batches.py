@@ -79,7 +79,6 @@ def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: Map
 
 
 def root_of(shard: ShardRange) -> str:
-    """Return the folder of the dataset."""
     return shard.path.rsplit("/", 2)[0]
 
 

@@ -202,7 +202,6 @@ class SpanCutter:
         self._path, self._starts = rows.path, [(rows.start, rows.line)]
 
     def add(self, block: TextBlock) -> None:
-        """Add the next block."""
         stop = block.start + len(block.data)
         if self._next >= stop:
             return

@@ -79,7 +79,6 @@ class AdbcDatabase:
         self._connection, self._driver, self._dialect, self._batch_rows = connection, driver, dialect, batch_rows
 
     def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
-        """See `Database`."""
         first = self._first_batch(statement, _PROBED_ROWS)
         rows = rows_in(block_bytes, first.num_rows, first.nbytes)
         if self._batch_rows:
@@ -88,7 +87,6 @@ class AdbcDatabase:
         return Shape(pa.schema([checked(field, where) for field in columns]), rows)
 
     def fetch_row(self, statement: Statement) -> Row:
-        """See `Database`."""
         batch, _ = self._batches(self._connection, statement, 1)
         with _driver_errors(self._driver):
             return exact_row(batch)
@@ -96,7 +94,6 @@ class AdbcDatabase:
     def read(
         self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `Database`."""
         row, size = 1, shape.rows_at_a_time
         for batch in self._batches(self._connection, statement, size):
             for start in range(0, batch.num_rows, size):

@@ -67,20 +67,17 @@ class SqlAlchemyDatabase:
         self._connection = connection
 
     def look_at(self, statement: Statement, where: str, block_bytes: int) -> Shape:
-        """See `Database`."""
         names, rows, size = self._first_rows(statement, block_bytes)
         columns = zip(*rows, strict=True) if rows else ([] for _ in names)
         fields = [infer_field(name, values, where) for name, values in zip(names, columns, strict=True)]
         return Shape(pa.schema(fields), rows_in(block_bytes, len(rows), size))
 
     def fetch_row(self, statement: Statement) -> Row:
-        """See `Database`."""
         return tuple(self._connection.execute(statement).one())
 
     def read(
         self, statement: Statement, shape: Shape, where: str, bad_rows: BadRows
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `Database`."""
         row, size = 1, shape.rows_at_a_time
         streaming = self._connection.execution_options(stream_results=True, max_row_buffer=size)
         for some in streaming.execute(statement).partitions(size):
