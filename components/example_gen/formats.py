@@ -237,7 +237,9 @@ def guess_format(source: str) -> str:
         if files.is_folder(source):
             check_irregular(source, {None: "*"}, "fail")
         raise UnknownFormatError(
-            "the format is unknown", where=source, do=f"set format (--format) to one of {', '.join(FORMATS)}"
+            "the format is unknown",
+            where=source,
+            do=f"set the format, for example --format csv, to one of {', '.join(FORMATS)}",
         )
     if set(shown) == {"csv", "images"} and is_list_of_images(source):
         return "images"
