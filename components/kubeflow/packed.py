@@ -18,8 +18,13 @@ def pack(text: str) -> str:
     return _PREFIX + base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
+def is_packed(value: Any) -> bool:
+    """Report whether the value is a text that `pack` compressed."""
+    return isinstance(value, str) and value.startswith(_PREFIX)
+
+
 def unpack(value: Any) -> Any:
     """Return the text that `pack` compressed; any other value as it is."""
-    if not (isinstance(value, str) and value.startswith(_PREFIX)):
+    if not is_packed(value):
         return value
     return gzip.decompress(base64.b64decode(value.removeprefix(_PREFIX))).decode()

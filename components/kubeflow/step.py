@@ -60,7 +60,11 @@ def main(arguments: Sequence[str]) -> None:
     uris = direct.replaced(uris, message, arguments[arguments.index(_EXECUTOR) + 1])
     of_tfx, shown = ui.split(uris.to_local(_unpacked(message)))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
-    _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, of_tfx))
+    _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, _paths(of_tfx)))
+
+
+def _paths(message: Any) -> dict[str, str]:
+    return {name: found["artifacts"][0]["uri"] for name, found in message["outputs"]["artifacts"].items()}
 
 
 def message_of(arguments: Sequence[str]) -> tuple[Any, int]:

@@ -6,6 +6,7 @@ artifacts; the entry point of the step hides them from TFX, and `fill` writes th
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,11 @@ def outputs_of(executor: str, classes: Sequence[str]) -> dict[str, Any]:
       classes: names of the classes in order of their index; empty for a regression.
     """
     names = {_EVALUATOR: [METRICS, *([MATRIX] if classes else [])], _INPUT_REPORT: [REPORT]}.get(executor, [])
+    return specs_of(names, classes)
+
+
+def specs_of(names: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
+    """Return artifacts of this module as ArtifactSpecs by output name."""
     specs: dict[str, Any] = {
         name: {"artifactType": {"schemaTitle": _TYPES[name], "schemaVersion": "0.0.1"}} for name in names
     }
@@ -44,14 +50,26 @@ def split(message: Any) -> tuple[Any, dict[str, Any]]:
     return {**message, "outputs": {**message["outputs"], "artifacts": others}}, shown
 
 
-def fill(shown: Mapping[str, Any], message: Any) -> dict[str, Any]:
+def write_metrics(message: str, evaluation: str) -> None:
+    """Write the metrics of an evaluation, a local folder, to the ExecutorOutput of a step without TFX.
+
+    Args:
+      message: ExecutorInput of the step, as JSON.
+      evaluation: folder of the evaluation.
+    """
+    whole, shown = split(json.loads(message))
+    path = Path(whole["outputs"]["outputFile"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"artifacts": fill(shown, {"evaluation": evaluation})}), encoding="utf-8")
+
+
+def fill(shown: Mapping[str, Any], outputs: Mapping[str, str]) -> dict[str, Any]:
     """Write the artifacts of this module, and return them for the ExecutorOutput.
 
     Args:
       shown: artifacts by output name, with local paths.
-      message: ExecutorInput as TFX got it, with local paths.
+      outputs: local paths of the other outputs of the step, by name.
     """
-    outputs = {name: found["artifacts"][0]["uri"] for name, found in message["outputs"]["artifacts"].items()}
     filled = {}
     for name, artifact in shown.items():
         if name == REPORT:

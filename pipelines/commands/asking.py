@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.packed import is_packed
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.questions import Choice, can_ask, choose
 from infeed.pipelines.console.terminal import command_line
 from infeed.pipelines.project.config_file import Project, read_project
 from infeed.pipelines.project.labels import Candidate, LabelNeededError
 from infeed.pipelines.project.resolve import Overrides, resolve
+from infeed.pipelines.project.resolved import read_resolved
 
 _TYPES = {"int": "whole numbers", "float": "numbers", "bytes": "text"}
 
@@ -41,13 +43,13 @@ def decided(project: Project, given: Mapping[str, Any], *, may_ask: bool = True)
 
 
 def is_project(text: str) -> bool:
-    """Report whether `text` is the path of a config file rather than of data."""
-    return text.endswith((".yaml", ".yml"))
+    """Report whether `text` is a config file, or the config of a compiled job, rather than data."""
+    return text.endswith((".yaml", ".yml")) or is_packed(text)
 
 
 def config_of(project: str, given: Mapping[str, Any], *, may_ask: bool = True) -> PipelineConfig:
-    """Read and resolve a project; see `decided`."""
-    return decided(read_project(project), given, may_ask=may_ask)
+    """Read and resolve a project, as `decided` does, or return the config that a compiled job has resolved."""
+    return read_resolved(project, given) or decided(read_project(project), given, may_ask=may_ask)
 
 
 def _choice(of: Candidate) -> Choice:

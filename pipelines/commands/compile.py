@@ -12,6 +12,7 @@ from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.compile.compile import compile_config, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
+from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFile
@@ -20,6 +21,8 @@ from infeed.pipelines.image.record import last_built
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target, leaves
 from infeed.pipelines.job.project import archive_beside
 from infeed.pipelines.project.config_file import read_project
+
+NATIVE = "kfp"
 
 
 @click.command(name="compile", cls=Command)
@@ -32,7 +35,11 @@ from infeed.pipelines.project.config_file import read_project
     metavar="FILE",
 )
 @click.option(
-    "--target", type=click.Choice(get_args(Target)), default="kubeflow", show_default=True, help="Platform to run on."
+    "--target",
+    type=click.Choice([*get_args(Target), NATIVE]),
+    default="kubeflow",
+    show_default=True,
+    help="Platform to run on; kfp means Kubeflow with steps that need neither TFX nor ML Metadata.",
 )
 @click.option("--image", help="Container image of every step.  [default: deploy.image of the config]", metavar="IMAGE")
 @click.option(
@@ -53,14 +60,15 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
     infeed compile taxi/config.yaml --target vertex --output taxi.json
     """
     read = read_project(project)
+    platform = "kubeflow" if target == NATIVE else target
     config = decided(read, overrides)
     given = Path(project).name if Path(project).is_file() else "config.yaml"
-    options = CompileOptions(output, cast(Target, target), cast(Schema, schema), str(read.folder), (given,))
+    options = CompileOptions(output, cast(Target, platform), cast(Schema, schema), str(read.folder), (given,))
     by_digest, facts = _by_digest(image or config.deploy.image, read.name)
     config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, image=by_digest))
     with quiet(Path(config.logs) / "compile.log") as console:
         show_facts(console, [*config.notes, *facts, *_beam_facts(config, options.target)])
-        compile_config(config, options)
+        (compile_native if target == NATIVE else compile_config)(config, options)
         job = CompiledJob.read(output)
         console.print(
             f"wrote {output}: pipeline {job.name!r} for {target}, {len(job.tasks)} tasks, "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
+from infeed.components.kubeflow.ui import write_metrics
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.commands.run_summary import blessing_lines, score_lines
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     metavar="DIR",
 )
 @click.option("--allow-unblessed", is_flag=True, help="Exit with 0 even if the model is not blessed.")
+@click.option("--executor-input", help="Message of Kubeflow's launcher, to show the metrics there.", metavar="JSON")
 @click.option("--overwrite", is_flag=True, help="Replace the evaluation at OUTPUT.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(
@@ -44,6 +46,7 @@ def command(
     output: str,
     baseline: str | None,
     allow_unblessed: bool,
+    executor_input: str | None,
     overwrite: bool,
     as_json: bool,
     **overrides: Any,
@@ -64,6 +67,8 @@ def command(
             from infeed.pipelines.steps.evaluate import evaluate
 
         blessed = evaluate(config, dataset, model, output, baseline, overwrite)
+        if executor_input:
+            write_metrics(executor_input, output)
         scores, why = read_scores(output, config), reasons(output, config.blessing)
         if as_json:
             found = {"blessed": blessed, "reasons": why, "evaluation": output, **dataclasses.asdict(scores)}

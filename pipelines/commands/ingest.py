@@ -39,7 +39,7 @@ from infeed.pipelines.commands.asking import config_of, is_project
 from infeed.pipelines.commands.options import ingest_options, source_options
 from infeed.pipelines.console import terminal
 from infeed.pipelines.console.exit_codes import Command, debugging, errors
-from infeed.pipelines.console.paths import InputPath, OutputFolder
+from infeed.pipelines.console.paths import InputPath, OutputFile, OutputFolder
 from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.project.ingest_settings import read_ingest
 from infeed.pipelines.project.sources import open_data
@@ -165,6 +165,12 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
 @click.option("--runner", metavar="NAME", help=f"Run on Beam: {', '.join(BEAM_RUNNERS)}, or your own class.")
 @click.option("--beam-option", "beam_options", multiple=True, metavar="--NAME=VALUE", help="Option of the Beam runner.")
 @click.option("--data", type=InputPath(), help="Data of the project, in place of those in its config.", metavar="PATH")
+@click.option(
+    "--fingerprint",
+    type=OutputFile(),
+    help="Write a fingerprint of the input's files, and nothing else.",
+    metavar="FILE",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the dataset at OUTPUT.")
 @click.option(
     "--clean",
@@ -176,7 +182,7 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
     help="Remove the unfinished files of a killed ingest into OUTPUT, and exit.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-def command(source: str, output: str, overwrite: bool, as_json: bool, **given: Any) -> None:
+def command(source: str, output: str, fingerprint: str | None, overwrite: bool, as_json: bool, **given: Any) -> None:
     """Write SOURCE as sharded TFRecords to OUTPUT.
 
     SOURCE is a file, a folder, or a quoted pattern. It may also be the config.yaml of a project, which then sets data,
@@ -185,6 +191,10 @@ def command(source: str, output: str, overwrite: bool, as_json: bool, **given: A
     began = time.perf_counter()
     if given["beam_options"] and not given["runner"]:
         raise InfeedError("--beam-option without --runner", do="give --runner as well")
+    if fingerprint:
+        opened, *_ = _opened(source, given)
+        files.write_bytes(fingerprint, opened.provenance.fingerprint.encode())
+        return
     check_output(output, overwrite)
     manifest = _ingest(source, output, overwrite, as_json, given)
     seconds = time.perf_counter() - began
@@ -197,7 +207,7 @@ def command(source: str, output: str, overwrite: bool, as_json: bool, **given: A
 
 def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]) -> Manifest:
     with show_opening(quiet):
-        opened, splits, buckets, options = _of_project(source, given) if is_project(source) else _opened(source, given)
+        opened, splits, buckets, options = _opened(source, given)
     with unfinished(output, overwrite) as root:
 
         def attempt(found: OpenedSource) -> Manifest:
@@ -211,6 +221,10 @@ def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mappi
 
 
 def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:
+    return _of_project(source, given) if is_project(source) else _of_data(source, given)
+
+
+def _of_data(source: str, given: Mapping[str, Any]) -> _Ingest:
     if given["data"]:
         raise InfeedError(f"{source} is no config.yaml", where="--data", do="give the data as SOURCE")
     settings = read_ingest(given["ingest"])

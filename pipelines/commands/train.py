@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -27,6 +28,7 @@ from infeed.pipelines.steps.folders import check_new
     metavar="DIR",
 )
 @click.option("--base-model", type=InputFolder(), help="Model whose weights training starts from.", metavar="DIR")
+@click.option("--checkpoints", type=OutputFolder(), help="Folder of the checkpoints.  [default: in RUN]", metavar="DIR")
 @click.option("--overwrite", is_flag=True, help="Replace the model at OUTPUT.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(
@@ -36,6 +38,7 @@ def command(
     output: str,
     run: str | None,
     base_model: str | None,
+    checkpoints: str | None,
     overwrite: bool,
     as_json: bool,
     **overrides: Any,
@@ -49,6 +52,8 @@ def command(
     """
     check_new(output, overwrite)
     config = config_of(project, overrides, may_ask=not as_json)
+    if checkpoints:
+        config = dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=checkpoints))
     run = run or f"{output.rstrip('/')}-run"
     with with_log(f"{run}/train.log") as console:
         with importing():

@@ -107,15 +107,31 @@ def compile_kubeflow(
             input_states.insert(spec, node)
         _show_results(spec, options.classes)
         train_on_machines(spec, deploy, image)
+    return write_job(job, pipeline.pipeline_info.pipeline_root, deploy, options, own)
+
+
+def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOptions, own: Sequence[str] = ()) -> str:
+    """Write a PipelineJob with the settings of `deploy` to `options.output` and return that path.
+
+    Args:
+      job: PipelineJob, which this function changes in place.
+      root: folder of all artifacts.
+      deploy: settings of the nodes.
+      options: output, target and folder of the project.
+      own: names of the steps that use files of the project.
+
+    Raises:
+      InfeedError: as `compile_kubeflow`.
+    """
+    spec = job["pipelineSpec"]
     apply_settings(spec, deploy)
     if own and options.folder and deploy.project == "archive":
         users = [node for node, _ in _containers(spec) if node.name in own]
-        root = deploy.root or pipeline.pipeline_info.pipeline_root
         exclude = (*options.exclude, *deploy.exclude)
-        own_project.ship(users, Path(options.folder), exclude, root=root, job_file=options.output)
+        own_project.ship(users, Path(options.folder), exclude, root=deploy.root or root, job_file=options.output)
     for node, _ in _containers(spec):
         shorten(node, launcher=options.target == "kubeflow")
-    spec["defaultPipelineRoot"] = pipeline.pipeline_info.pipeline_root
+    spec["defaultPipelineRoot"] = root
     platform = platform_spec([node for node, _ in _containers(spec)], deploy)
     vertex = deploy.on(options.target)
     run_metadata = pipeline_job(vertex) if vertex else {}
@@ -258,16 +274,26 @@ def runtime_parameters(config: PipelineConfig) -> dict[str, RuntimeParameter]:
     """
     from tfx.orchestration.data_types import RuntimeParameter
 
-    defaults = {
-        "data": _data_folder(config),
+    defaults = parameter_defaults(config)
+    return {name: RuntimeParameter(name, ptype=type(value), default=value) for name, value in defaults.items()}
+
+
+def parameter_defaults(config: PipelineConfig) -> dict[str, str | int]:
+    """Return the defaults of the pipeline's parameters; see `runtime_parameters`."""
+    return {
+        "data": data_folder(config),
         "epochs": config.train.epochs,
         "batch_size": config.train.feed.batch_size,
         "strategy": config.train.strategy,
     }
-    return {name: RuntimeParameter(name, ptype=type(value), default=value) for name, value in defaults.items()}
 
 
-def _data_folder(config: PipelineConfig) -> str:
+def data_folder(config: PipelineConfig) -> str:
+    """Return the folder of the data on the cluster. If `data` is a file, the file lies in that folder.
+
+    Raises:
+      InfeedError: the file name in `deploy.data` differs from the file name in `data`.
+    """
     there = config.deploy.data or config.data
     _, here = split_data(config.data)
     if here is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,6 +55,8 @@ def train(
       base_model: folder of a SavedModel with the initial weights; None for random weights.
       overwrite: whether to replace a model at `output`.
     """
+    # In the order in which TFX hands options over: a model that follows the order of `hparams` has its weights in it.
+    options = json.loads(json.dumps(config.train.to_dict(), sort_keys=True))
     with user_code.translate_errors(), keras_seam.loadable_by_sessions(), new_folder(output, overwrite) as model:
         run_fn(
             TrainArgs(
@@ -62,7 +65,7 @@ def train(
                 transform_graph_path=graph,
                 serving_model_dir=model,
                 model_run_dir=os.path.abspath(run) if files.is_local(run) else run,
-                custom_config={CUSTOM_CONFIG_KEY: config.train.to_dict()},
+                custom_config={CUSTOM_CONFIG_KEY: options},
                 base_model=base_model and model_folder(base_model),
             )
         )

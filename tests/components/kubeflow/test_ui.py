@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,19 @@ def test_tfx_never_sees_them() -> None:
 def test_the_report_is_one_file(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "report.html").write_text("<html>")
-    message = {"outputs": {"artifacts": {"report": {"artifacts": [{"uri": str(tmp_path / "report")}]}}}}
-    found = ui.fill({"ui_report": {"name": "1", "uri": str(tmp_path / "shown")}}, message)
+    found = ui.fill({"ui_report": {"name": "1", "uri": str(tmp_path / "shown")}}, {"report": str(tmp_path / "report")})
     assert (tmp_path / "shown").read_text() == "<html>"
     assert found["ui_report"]["artifacts"][0]["uri"] == str(tmp_path / "shown")
+
+
+def test_a_step_without_tfx_writes_its_metrics(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ui, "metrics", lambda folder: {f"accuracy of {folder}": 0.9})
+    output = tmp_path / "new" / "output.json"
+    artifact = {"name": "1", "uri": "s3://bucket/m", "metadata": {}}
+    outputs = {"outputFile": str(output), "artifacts": {"ui_metrics": {"artifacts": [artifact]}}}
+    ui.write_metrics(json.dumps({"inputs": {}, "outputs": outputs}), "/evaluation")
+    filled = {**artifact, "metadata": {"accuracy of /evaluation": 0.9}}
+    assert json.loads(output.read_text()) == {"artifacts": {"ui_metrics": {"artifacts": [filled]}}}
 
 
 @pytest.mark.tfx

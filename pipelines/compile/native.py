@@ -1,0 +1,261 @@
+"""Compiles a config to plain components of Kubeflow Pipelines: steps that run `infeed`'s commands, without TFX.
+
+The steps need no ML Metadata, and Kubeflow shows their artifacts. Nodes have the names of the TFX form, so that
+`deploy.resources` holds for both. Artifacts come and go as local paths of Kubeflow's launcher.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from infeed.components import user_code
+from infeed.components.beam_runner import Named
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow.ui import MATRIX, METRICS, specs_of
+from infeed.components.trainer.options import TrainOptions
+from infeed.pipelines.compile.checks import check_config
+from infeed.pipelines.compile.compile import on_cluster
+from infeed.pipelines.compile.input_states import SUFFIX
+from infeed.pipelines.compile.kubeflow import (
+    CompileOptions,
+    parameter_defaults,
+    relative_function_paths,
+    write_job,
+)
+from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
+from infeed.pipelines.project.resolved import Resolved
+
+_TYPES = {str: "STRING", int: "NUMBER_INTEGER"}
+_STATE = "input_fingerprint"  # changes with name, size and time of the input's files, as a key of the cache
+_AGAIN = "--overwrite"  # a retry may find the output of a killed attempt
+_DATASET, _MODEL, _PAGE, _FILES = "system.Dataset", "system.Model", "system.HTML", "system.Artifact"
+
+
+@dataclass(frozen=True)
+class CommandStep:
+    """A step of the job.
+
+    Attributes:
+      args: command line of `infeed`, with the placeholders of `_in`, `_out` and `_parameter`.
+      outputs: artifact type by output name.
+      inputs: (node, output) by input name.
+      parameters: names of the parameters that the step takes: the pipeline's, or `_STATE` of the input.
+      shown: further outputs, as ArtifactSpecs by name.
+      writes_state: whether the step writes the parameter `_STATE`.
+    """
+
+    args: Sequence[str]
+    outputs: Mapping[str, str]
+    inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    parameters: Sequence[str] = ()
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    writes_state: bool = False
+
+
+def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
+    """Write the job to `options.output` and return that path.
+
+    Raises:
+      InfeedError: `config.deploy.image` is missing, or the config has a setting that only the TFX form supports.
+    """
+    check_config(config, options.target, options.schema, options.folder)
+    there = on_cluster(config)
+    _check_needs_no_tfx(there)
+    packed = _packed(there, options.folder)
+    steps = _data_steps(there, packed) | _model_steps(there, packed)
+    defaults = parameter_defaults(config)
+    spec = {
+        "pipelineInfo": {"name": there.name},
+        "schemaVersion": "2.1.0",
+        "sdkVersion": "infeed",
+        "root": {
+            "dag": {"tasks": {name: _task(name, step) for name, step in steps.items()}},
+            "inputDefinitions": {"parameters": {name: _definition(value) for name, value in defaults.items()}},
+        },
+        "components": {name: _component(name, step, defaults) for name, step in steps.items()},
+        "deploymentSpec": {
+            "executors": {
+                f"{name}_executor": {
+                    "container": {"image": there.deploy.image, "command": ["infeed"], "args": list(step.args)}
+                }
+                for name, step in steps.items()
+            }
+        },
+    }
+    job = {"pipelineSpec": spec, "labels": {}, "runtimeConfig": {"parameterValues": defaults}}
+    return write_job(job, there.root, there.deploy, options)
+
+
+def _check_needs_no_tfx(config: PipelineConfig) -> None:
+    deploy = config.deploy
+    refused = {
+        "deploy.beam": (
+            deploy.beam.runner or Named.of(config.beam_pipeline_args).is_cluster,
+            "run no Beam on a cluster",
+        ),
+        "deploy.project": (deploy.project == "archive", "fetch no archive of the project"),
+        "deploy.reading": (deploy.reading == "direct", "read datasets from the disk of their pod"),
+        "deploy.training": (deploy.training, "start no training job"),
+    }
+    for where, (is_set, what) in refused.items():
+        if is_set:
+            do = "remove the setting, or compile with --target kubeflow"
+            raise InfeedError(f"steps without TFX {what}", where=where, do=do)
+
+
+def _data_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, CommandStep]:
+    """Return the steps from the data to the transform graph, by node."""
+    example_gen = EXAMPLE_GENS[config.source]
+    dataset = (example_gen, "dataset")
+    _, file = split_data(config.data)
+    data = _parameter("data") + (f"/{file}" if file else "")
+    state = f"{{{{$.outputs.parameters['{_STATE}'].output_file}}}}"
+    return {
+        f"{example_gen}{SUFFIX}": CommandStep(
+            ("ingest", packed["ingest"], "/tmp", "--data", data, "--fingerprint", state),
+            {},
+            parameters=("data",),
+            writes_state=True,
+        ),
+        example_gen: CommandStep(
+            ("ingest", packed["ingest"], _out("dataset"), "--data", data, _AGAIN),
+            {"dataset": _DATASET},
+            parameters=("data", _STATE),
+        ),
+        "StatisticsGen": CommandStep(
+            ("statistics", _in("dataset"), "--html", _out("page")), {"page": _PAGE}, {"dataset": dataset}
+        ),
+        "Transform": CommandStep(
+            ("transform", packed["transform"], "--dataset", _in("dataset"), "--output", _out("graph"), _AGAIN),
+            {"graph": _FILES},
+            {"dataset": dataset},
+        ),
+    }
+
+
+def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, CommandStep]:
+    """Return the steps from the transform graph to the pushed model, by node."""
+    dataset, model = (EXAMPLE_GENS[config.source], "dataset"), ("Trainer", "model")
+    given = ("epochs", "batch_size", "strategy")
+    flags = [word for name in given for word in (f"--{name.replace('_', '-')}", _parameter(name))]
+    classes = tuple(config.survey.classes)
+    return {
+        "Trainer": CommandStep(
+            (
+                *("train", packed["train"], "--dataset", _in("dataset"), "--graph", _in("graph")),
+                *("--output", _out("model"), "--run", _out("run")),
+                *("--checkpoints", config.train.checkpoint_dir or "", *flags, _AGAIN),
+            ),
+            {"model": _MODEL, "run": _FILES},
+            {"dataset": dataset, "graph": ("Transform", "graph")},
+            given,
+        ),
+        "Evaluator": CommandStep(
+            (
+                *("evaluate", packed["evaluate"], "--dataset", _in("dataset"), "--model", _in("model")),
+                *("--output", _out("evaluation"), "--executor-input", "{{$}}", "--allow-unblessed", _AGAIN),
+            ),
+            {"evaluation": _FILES},
+            {"dataset": dataset, "model": model},
+            shown=specs_of([METRICS, *([MATRIX] if classes else [])], classes),
+        ),
+        "Pusher": CommandStep(
+            ("push", _in("model"), config.serving, "--evaluation", _in("evaluation"), "--allow-unblessed"),
+            {},
+            {"model": model, "evaluation": ("Evaluator", "evaluation")},
+        ),
+        "InputReport": CommandStep(
+            ("report", _in("run"), "--dataset", _in("dataset"), "--html", _out("page")),
+            {"page": _PAGE},
+            {"dataset": dataset, "run": ("Trainer", "run")},
+        ),
+    }
+
+
+def _packed(config: PipelineConfig, project: str | None) -> dict[str, str]:
+    """Return the config for each command. What a command does not need is left out: a change of it keeps the cache."""
+    whole = Resolved.of(config)
+    options = TrainOptions(config.train.model_fn, config.train.label, config.train.task)
+    data = dataclasses.replace(whole, train=options, blessing=Blessing("accuracy", 0.0))
+    of_training = config.train.user_functions
+    code = {option: user_code.digest(text, option) for option, text in config.user_functions.items()}
+    parts = {
+        "ingest": dataclasses.replace(data, features=(), preprocessing_fn=None, code=_only(code, "filter")),
+        "transform": dataclasses.replace(data, code=_only(code, "preprocessing_fn")),
+        "train": dataclasses.replace(whole, blessing=data.blessing, code=_only(code, *of_training)),
+        "evaluate": dataclasses.replace(whole, train=options),
+    }
+    texts = {name: part.to_json() for name, part in parts.items()}
+    return {name: pack(relative_function_paths(text, project) if project else text) for name, text in texts.items()}
+
+
+def _only(code: Mapping[str, str], *options: str) -> dict[str, str]:
+    return {option: digest for option, digest in code.items() if option in options}
+
+
+def _in(name: str) -> str:
+    return f"{{{{$.inputs.artifacts['{name}'].path}}}}"
+
+
+def _out(name: str) -> str:
+    return f"{{{{$.outputs.artifacts['{name}'].path}}}}"
+
+
+def _parameter(name: str) -> str:
+    return f"{{{{$.inputs.parameters['{name}']}}}}"
+
+
+def _task(name: str, step: CommandStep) -> dict[str, Any]:
+    artifacts = {
+        key: {"taskOutputArtifact": {"producerTask": producer, "outputArtifactKey": output}}
+        for key, (producer, output) in step.inputs.items()
+    }
+    producers = {producer for producer, _ in step.inputs.values()}
+    parameters: dict[str, Any] = {key: {"componentInputParameter": key} for key in step.parameters}
+    if _STATE in parameters:
+        inspects = {"producerTask": f"{name}{SUFFIX}", "outputParameterKey": _STATE}
+        parameters[_STATE] = {"taskOutputParameter": inspects}
+        producers.add(inspects["producerTask"])
+    inputs = {"parameters": parameters, "artifacts": artifacts}
+    # Without an output artifact, a step looks at the input, or pushes: both are done each time.
+    cached = {"enableCache": True} if step.outputs else {}
+    return {
+        "taskInfo": {"name": name},
+        "componentRef": {"name": name},
+        "cachingOptions": cached,
+        "inputs": {kind: found for kind, found in inputs.items() if found},
+        **({"dependentTasks": sorted(producers)} if producers else {}),
+    }
+
+
+def _component(name: str, step: CommandStep, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    inputs = {
+        "parameters": {key: {"parameterType": _TYPES[type(defaults.get(key, ""))]} for key in step.parameters},
+        "artifacts": {key: _spec(_type_of(key)) for key in step.inputs},
+    }
+    outputs = {
+        "artifacts": {**{key: _spec(title) for key, title in step.outputs.items()}, **step.shown},
+        "parameters": {_STATE: {"parameterType": "STRING"}} if step.writes_state else {},
+    }
+    component: dict[str, Any] = {"executorLabel": f"{name}_executor"}
+    if found := {kind: given for kind, given in inputs.items() if given}:
+        component["inputDefinitions"] = found
+    if found := {kind: given for kind, given in outputs.items() if given}:
+        component["outputDefinitions"] = found
+    return component
+
+
+def _type_of(key: str) -> str:
+    return {"dataset": _DATASET, "model": _MODEL}.get(key, _FILES)
+
+
+def _spec(title: str) -> dict[str, Any]:
+    return {"artifactType": {"schemaTitle": title, "schemaVersion": "0.0.1"}}
+
+
+def _definition(value: str | int) -> dict[str, Any]:
+    return {"parameterType": _TYPES[type(value)], "defaultValue": value}

@@ -1,0 +1,91 @@
+"""A resolved config as text, for the steps of a compiled job: they need neither the survey nor the config file.
+
+The text is compressed and stands in place of a project on the command line of a step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from infeed.components import schema
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.packed import is_packed, unpack
+from infeed.components.trainer.options import TrainOptions
+from infeed.components.transform.features import AnyFeature
+from infeed.pipelines.config import Blessing, PipelineConfig, Source
+from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
+
+_CHANGED = ("data", "epochs", "batch_size", "strategy")  # overrides that a step takes
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What the steps need of a `PipelineConfig`, by its names; of the survey, what evaluation needs.
+
+    Attributes:
+      rows, classes, class_rows: as in the survey.
+      label_mean: mean of the label of a regression.
+      code: digests of the user's functions by option, so that an edited function is no hit of the cache.
+    """
+
+    name: str
+    source: Source
+    source_options: Mapping[str, Any]
+    features: tuple[AnyFeature, ...]
+    train: TrainOptions
+    blessing: Blessing
+    ingest: IngestOptions
+    patterns: Mapping[str, str]
+    splits: Mapping[str, int]
+    preprocessing_fn: str | None
+    rows: int
+    classes: tuple[str, ...]
+    class_rows: tuple[int, ...]
+    label_mean: float = 0.0
+    code: Mapping[str, str] = field(default_factory=dict)
+    data: str = field(default="", kw_only=True)
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Resolved:
+        """Return the resolved part of `config`, without its data and its root, which a platform decides."""
+        survey = config.survey
+        mean = survey.label.mean if isinstance(survey, TableSurvey) else 0.0
+        own = {f.name: getattr(config, f.name) for f in dataclasses.fields(cls) if hasattr(config, f.name)}
+        own |= {"train": dataclasses.replace(config.train, checkpoint_dir=None), "data": ""}
+        return cls(**own, rows=survey.rows, classes=survey.classes, class_rows=survey.class_rows, label_mean=mean)
+
+    def to_json(self) -> str:
+        """Return the config as JSON; `read_resolved` gives an equal one back. The order of the splits counts."""
+        return json.dumps(schema.to_plain(self, defaults=False))
+
+    def config(self) -> PipelineConfig:
+        """Return a config for a step. Its survey has no columns."""
+        task, label = self.train.task, self.train.label
+        column = ColumnSurvey(label, "bytes", self.rows, 0, None, self.label_mean, 0.0, max(self.class_rows, default=0))
+        survey = TableSurvey((), column, task, self.rows, self.classes, self.class_rows)
+        kept = {f.name: getattr(self, f.name) for f in dataclasses.fields(PipelineConfig) if hasattr(self, f.name)}
+        return PipelineConfig(**kept, root="", survey=survey)
+
+
+def read_resolved(text: str, given: Mapping[str, Any]) -> PipelineConfig | None:
+    """Return the config in a packed text, with the overrides of the command line; None if `text` is something else.
+
+    Raises:
+      InfeedError: an override that only a project takes.
+    """
+    if not is_packed(text):
+        return None
+    said = {name: value for name, value in given.items() if value}
+    if unknown := sorted(said.keys() - set(_CHANGED)):
+        where = f"--{unknown[0].replace('_', '-')}"
+        raise InfeedError("a compiled job has it already", where=where, do="leave it out, or compile the job again")
+    config = schema.read_json(Resolved, unpack(text).encode()).config()
+    train = {name: said[name] for name in ("epochs", "strategy") if name in said}
+    feed = dataclasses.replace(config.train.feed, batch_size=said.get("batch_size", config.train.feed.batch_size))
+    options = dataclasses.replace(config.train, feed=feed, **train)
+    return dataclasses.replace(config, train=options, data=said.get("data", config.data))

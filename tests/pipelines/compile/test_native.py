@@ -1,0 +1,155 @@
+"""A job of plain components: what kfp reads, settings of nodes, and commands that exist."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.packed import unpack
+from infeed.components.kubeflow.training_job import TrainingJob
+from infeed.pipelines.cli import main
+from infeed.pipelines.compile.kubeflow import CompileOptions
+from infeed.pipelines.compile.native import compile_native
+from infeed.pipelines.config import PipelineConfig
+from infeed.pipelines.deploy.beam import Beam, Flink
+from infeed.pipelines.deploy.options import Resources
+from infeed.pipelines.job.compiled import CompiledJob, leaves
+from infeed.pipelines.project.config_file import read_project
+from infeed.pipelines.project.resolve import Overrides, resolve
+
+PROJECT = Path(__file__).parents[1] / "golden" / "project"
+STEPS = [
+    "CsvExampleGen-input",
+    "CsvExampleGen",
+    "StatisticsGen",
+    "Transform",
+    "Trainer",
+    "Evaluator",
+    "Pusher",
+    "InputReport",
+]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PipelineConfig:
+    config = resolve(
+        read_project(str(PROJECT)), Overrides(data=str(PROJECT / "flowers.csv"), root=str(tmp_path / "root"))
+    )
+    resources = {
+        "default": Resources(memory="4Gi", retries=2),
+        "Trainer": Resources(cpu="8", node_selector={"pool": "gpu"}),
+        "Transform": Resources(cache=False),
+    }
+    return dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, resources=resources))
+
+
+@pytest.fixture
+def job(config: PipelineConfig, tmp_path: Path) -> CompiledJob:
+    output = compile_native(config, CompileOptions(str(tmp_path / "job.yaml"), folder=str(PROJECT.resolve())))
+    return CompiledJob.read(output)
+
+
+def args_of(job: CompiledJob) -> dict[str, list[str]]:
+    return {task.name: list(task.container["args"]) for task in leaves(job.tasks) if task.container}
+
+
+@pytest.mark.slow
+def test_kfp_reads_it(job: CompiledJob, tmp_path: Path) -> None:
+    from kfp import components
+
+    read = components.load_component_from_file(str(tmp_path / "job.yaml"))
+    assert set(read.component_spec.inputs) == {"data", "epochs", "batch_size", "strategy"}
+    assert set(read.pipeline_spec.components) == set(STEPS)
+    assert "nodeSelector" in str(read.platform_spec)
+
+
+def test_the_steps_are_those_of_the_tfx_form_and_have_its_settings(job: CompiledJob) -> None:
+    tasks = {task.name: task for task in leaves(job.tasks)}
+    assert {name: task.retries for name, task in tasks.items()} == dict.fromkeys(STEPS, 2)
+    assert tasks["Trainer"].container == {
+        **(tasks["Trainer"].container or {}),
+        "resources": {"cpuLimit": 8.0, "memoryLimit": 4.294967296},
+    }
+    cacheable = [name for name, task in tasks.items() if task.cacheable]
+    assert sorted(cacheable) == ["CsvExampleGen", "Evaluator", "InputReport", "StatisticsGen", "Trainer"]
+    assert job.target == "kubeflow"
+
+
+def test_each_placeholder_is_declared_and_each_input_used(job: CompiledJob) -> None:
+    for task in leaves(job.tasks):
+        assert task.container
+        said = " ".join(task.container["args"])
+        given = task.component.get("inputDefinitions", {})
+        named = {("inputs.artifacts", name) for name in given.get("artifacts", {})} | {
+            ("inputs.parameters", name) for name in given.get("parameters", {})
+        }
+        named |= {("outputs.artifacts", name) for name in task.outputs("artifacts") if not name.startswith("ui_")}
+        named |= {("outputs.parameters", name) for name in task.outputs("parameters")}
+        named -= {("inputs.parameters", "input_fingerprint")}  # a key of the cache, and nothing else
+        assert set(re.findall(r"\{\{\$\.(\w+\.\w+)\['(\w+)'\]", said)) == named
+
+
+def test_the_commands_and_options_exist(job: CompiledJob) -> None:
+    import click
+
+    for words in args_of(job).values():
+        command = main.get_command(click.Context(main), words[0])
+        assert command
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_no_tfx_and_no_path_of_this_machine_is_in_it(job: CompiledJob, config: PipelineConfig) -> None:
+    text = " ".join(str(unpack(word)) for words in args_of(job).values() for word in words)
+    assert "model.py:" in text
+    for path in (str(PROJECT), config.root, config.data):
+        assert path not in text
+    assert "gs://bucket/golden/serving" in text
+
+
+def test_what_a_step_does_not_need_changes_nothing_in_it(config: PipelineConfig, tmp_path: Path) -> None:
+    def compiled(**train: Any) -> dict[str, list[str]]:
+        changed = dataclasses.replace(config, train=dataclasses.replace(config.train, **train))
+        return args_of(CompiledJob.read(compile_native(changed, CompileOptions(str(tmp_path / "one.yaml")))))
+
+    one, other = compiled(patience=3), compiled(patience=4)
+    assert [name for name in one if one[name] != other[name]] == ["Trainer"]
+
+
+def test_an_edited_function_is_no_hit_of_the_cache(config: PipelineConfig, tmp_path: Path) -> None:
+    project = shutil.copytree(PROJECT, tmp_path / "project")
+    train = dataclasses.replace(config.train, model_fn=f"{project}/model.py:build_model")
+    own = dataclasses.replace(config, train=train)
+
+    def compiled() -> dict[str, list[str]]:
+        options = CompileOptions(str(tmp_path / "one.yaml"), folder=str(project))
+        return args_of(CompiledJob.read(compile_native(own, options)))
+
+    before = compiled()
+    (project / "model.py").write_text((project / "model.py").read_text() + "# edited\n")
+    after = compiled()
+    assert [name for name in before if before[name] != after[name]] == ["Trainer"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("beam", Beam(flink=Flink("jobs:8099"))),
+        ("project", "archive"),
+        ("reading", "direct"),
+        ("training", TrainingJob(2)),
+    ],
+)
+def test_what_only_the_tfx_form_has_is_refused(
+    config: PipelineConfig, tmp_path: Path, setting: str, value: Any
+) -> None:
+    deploy = dataclasses.replace(config.deploy, **{setting: value})
+    with pytest.raises(InfeedError) as error:
+        compile_native(dataclasses.replace(config, deploy=deploy), CompileOptions(str(tmp_path / "job.yaml")))
+    assert error.value.where == f"deploy.{setting}"
