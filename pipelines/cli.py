@@ -21,6 +21,7 @@ _COMMANDS = (
     "ingest",
     "inspect",
     "statistics",
+    "measure",
     "transform",
     "train",
     "evaluate",

@@ -138,7 +138,22 @@ def build(
     Raises:
       InfeedError: the workers cannot share a batch evenly, or a worker has nothing to read.
     """
-    context = BuildContext(
+    context = context_of(plan, functions, workers, start_step)
+    made: Made = None
+    for stage in plan.stages:
+        made = stage.apply(made, context)
+    if isinstance(made, RowBatches):
+        return made
+    assert isinstance(made, tf.data.Dataset), "every list of stages in plan.py ends with one that makes batches"
+    # A plan that keeps rows has no operations worth rewriting, and a rewrite copies the columns.
+    return made.with_options(reading_options(rewrite=not plan.holds_rows))
+
+
+def context_of(
+    plan: InputPlan, functions: BatchFunctions, workers: WorkerContext = SINGLE_WORKER, start_step: int = 0
+) -> BuildContext:
+    """Return the context in which the stages of a plan run."""
+    return BuildContext(
         shards=plan.shards,
         batch_size=plan.batch_size,
         seed=plan.seed,
@@ -148,14 +163,6 @@ def build(
         readers=SINGLE_WORKER if plan.holds_rows else workers,
         start_step=start_step,
     )
-    made: Made = None
-    for stage in plan.stages:
-        made = stage.apply(made, context)
-    if isinstance(made, RowBatches):
-        return made
-    assert isinstance(made, tf.data.Dataset), "every list of stages in plan.py ends with one that makes batches"
-    # A plan that keeps rows has no operations worth rewriting, and a rewrite copies the columns.
-    return made.with_options(reading_options(rewrite=not plan.holds_rows))
 
 
 def _bytes(tensor: tf.Tensor) -> float:

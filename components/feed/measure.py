@@ -1,0 +1,313 @@
+"""Measure an input pipeline stage by stage, without a model: cut it after each stage, and compare the cuts.
+
+Every cut runs for the same number of examples, all cuts in turn, several times. The cost of a stage is the difference
+between its cut and the cut before, as the median over the turns. If the difference is at most twice its spread, the
+noise of the machine hides the stage.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+
+from infeed.components.feed.build import context_of
+from infeed.components.feed.columns import mapped, reading_options
+from infeed.components.feed.plan import InputPlan
+from infeed.components.feed.row_batches import RowBatches
+from infeed.components.feed.stages.base import BatchFunctions
+from infeed.components.feed.stages.columns import CacheColumns, CacheRecords, LoadColumns
+from infeed.components.feed.stages.reading import ListShards, PermuteShards, VerifyFiles
+
+Clock = Callable[[], tuple[float, float]]  # seconds of the clock, CPU seconds of this process
+HAND_OVER = "hand-over"
+_ONCE = (VerifyFiles, ListShards, PermuteShards)
+_KEEPING = (LoadColumns, CacheColumns, CacheRecords)
+TURNS = 7
+_UNTIMED = 3  # elements before a turn of the calibration
+
+
+def clock() -> tuple[float, float]:
+    """Return the time by the clock and the CPU time of this process, in seconds."""
+    return time.perf_counter(), time.process_time()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The pipeline up to a stage.
+
+    Attributes:
+      name: name of the stage.
+      does: what the stage does.
+      dataset: endless output of the stage.
+      is_batched: whether the first dimension of an element counts examples; else an element is one example.
+      is_first: whether no earlier cut is part of this one.
+      hands_over: whether all tensors of an element reach the loop.
+      counts: whether the last tensor of an element is its number of examples.
+      once: whether the stage runs once, because a later stage keeps its output.
+      rival: whether this is another pipeline, measured beside the others.
+    """
+
+    name: str
+    does: str
+    dataset: tf.data.Dataset
+    is_batched: bool = True
+    is_first: bool = False
+    hands_over: bool = False
+    counts: bool = False
+    once: bool = False
+    rival: bool = False
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """Cost of a stage; the lists of the turns are reduced to medians.
+
+    Attributes:
+      microseconds: by the clock for each example, above the stage before.
+      spread: half of the range in which the middle half of the turns lies.
+      cpu_seconds: CPU seconds of this process for 1,000 examples, above the stage before.
+      examples_per_second: rate of the pipeline up to this stage.
+      bytes_per_example: size of the stage's output.
+      hidden: whether the cost is at most twice its spread.
+      once: whether the stage runs once, because a later stage keeps its output.
+    """
+
+    name: str
+    does: str
+    microseconds: float
+    spread: float
+    cpu_seconds: float
+    examples_per_second: float
+    bytes_per_example: float
+    hidden: bool
+    once: bool
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Costs of all stages, in order, and the stage that sets the pace; empty if none stands out."""
+
+    stages: tuple[StageCost, ...]
+    bound_by: str
+
+
+def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
+    """Return the cuts of a plan. Stages that keep rows run now, and cuts after them cost what an epoch costs."""
+    context = context_of(plan, functions)
+    cuts = [_raw_read(plan)]
+    made: Any = None
+    is_first = False
+    for stage in plan.stages:
+        made = stage.apply(made, context)
+        if isinstance(stage, _KEEPING):
+            cuts = [replace(one, once=True) for one in cuts]
+            is_first = True
+        elif not isinstance(stage, _ONCE):
+            dataset = _dataset_of(made).with_options(reading_options(rewrite=not plan.holds_rows))
+            cuts.append(Cut(_shown_name(stage.name, plan), stage.does, dataset, is_first=is_first))
+            is_first = False
+    return [*cuts, _handing_over(cuts[-1])]
+
+
+def dataset_cuts(dataset: tf.data.Dataset) -> list[Cut]:
+    """Return the cuts of a user's dataset, after each of its transformations."""
+    chain = list(_chain(dataset))[::-1]
+    batches = [place for place, one in enumerate(chain) if "Batch" in type(one).__name__ and not _is_unbatch(one)]
+    first = batches[0] if batches else 0
+    cuts = [
+        Cut(_operation(one), f"{type(one).__name__.lstrip('_')}", _endless(one), place >= first, place == 0)
+        for place, one in enumerate(chain)
+    ]
+    return [*cuts, _handing_over(cuts[-1])]
+
+
+def rival_cut(dataset: tf.data.Dataset) -> Cut:
+    """Return another pipeline as a whole, to measure beside the cuts."""
+    return replace(dataset_cuts(dataset)[-1], is_first=True, rival=True)
+
+
+def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, now: Clock = clock) -> Measured:
+    """Measure the cuts, about `seconds` in all.
+
+    Args:
+      turns: how often each cut runs.
+      now: the clock.
+    """
+    loops = [_Loop(cut) for cut in cuts]
+    last = max(place for place, cut in enumerate(cuts) if not cut.rival)
+    turn = seconds / (turns * len(loops))
+    count = loops[last].calibrate(turn, now)
+    counts = [loop.calibrate(turn, now) if loop.cut.rival else count for loop in loops]
+    taken: list[list[tuple[float, float]]] = [[] for _ in loops]
+    for _ in range(turns):
+        for place, loop in enumerate(loops):
+            taken[place].append(loop.turn(counts[place], now))
+    stages = tuple(
+        _cost(loop, taken[place], None if loop.cut.is_first or not place else taken[place - 1])
+        for place, loop in enumerate(loops)
+    )
+    told = [one for one, cut in zip(stages, cuts, strict=True) if not (one.hidden or cut.once or cut.rival)]
+    return Measured(stages, max(told, key=lambda one: one.microseconds).name if told else "")
+
+
+def examples_of_a_turn(cut: Cut, seconds: float, now: Clock = clock) -> int:
+    """Return the number of examples that a cut makes in about `seconds`.
+
+    A turn has to take several elements of every stage. Else the cost of a whole window or call counts for few examples.
+    """
+    return _Loop(cut).calibrate(seconds, now)
+
+
+class _Loop:
+    """Consumes a cut."""
+
+    def __init__(self, cut: Cut) -> None:
+        self.cut = cut
+        self.bytes_per_example = 0.0
+        dataset = cut.dataset if cut.hands_over else mapped(cut.dataset, lambda *one: self._rows(one))
+
+        @tf.function
+        def take(iterator: Any, count: tf.Tensor) -> tf.Tensor:
+            rows = tf.constant(0, tf.int64)
+            while rows < count:
+                one = next(iterator)
+                rows += self._rows(one) if cut.hands_over else one
+            return rows
+
+        self._take, self._dataset = take, dataset
+
+    def calibrate(self, seconds: float, now: Clock) -> int:
+        """Return the number of examples that take about `seconds`."""
+        iterator, rows = iter(self._dataset), 0
+        self._take(iterator, tf.constant(_UNTIMED, tf.int64))  # traces
+        begin, _ = now()
+        while (passed := now()[0] - begin) < seconds:
+            rows += int(self._take(iterator, tf.constant(max(1, rows), tf.int64)))
+        return max(1, round(rows * min(1.0, seconds / passed)))
+
+    def turn(self, count: int, now: Clock) -> tuple[float, float]:
+        """Return the seconds and the CPU seconds of an example, over `count` examples of a new iterator."""
+        if not self.bytes_per_example:
+            self._look()
+        iterator = iter(self._dataset)
+        self._take(iterator, tf.constant(1, tf.int64))  # opens files and prepares graphs, once a training
+        begin, cpu = now()
+        rows = int(self._take(iterator, tf.constant(count, tf.int64)))
+        end, cpu_end = now()
+        return (end - begin) / rows, (cpu_end - cpu) / rows
+
+    def _look(self) -> None:
+        """Measure the size of an element."""
+        element = next(iter(self.cut.dataset))
+        size = sum(map(_bytes, tf.nest.flatten(element, expand_composites=True)))
+        self.bytes_per_example = size / max(1, int(self._rows(element)))
+
+    def _rows(self, element: Any) -> tf.Tensor:
+        if self.cut.counts:
+            return element[-1]
+        if not self.cut.is_batched:
+            return tf.constant(1, tf.int64)
+        last = tf.nest.flatten(element)[-1]
+        if isinstance(last, tf.RaggedTensor):
+            return last.nrows()
+        if isinstance(last, tf.SparseTensor):
+            return last.dense_shape[0]
+        return tf.shape(last, tf.int64)[0] if last.shape.rank != 0 else tf.constant(1, tf.int64)
+
+
+def _cost(loop: _Loop, taken: Sequence[tuple[float, float]], before: Sequence[tuple[float, float]] | None) -> StageCost:
+    base = before or [(0.0, 0.0)] * len(taken)
+    clocks = [1e6 * (one[0] - other[0]) for one, other in zip(taken, base, strict=True)]
+    cpus = [1e3 * (one[1] - other[1]) for one, other in zip(taken, base, strict=True)]
+    low, middle, high = statistics.quantiles(clocks, n=4, method="inclusive")
+    return StageCost(
+        name=loop.cut.name,
+        does=loop.cut.does,
+        microseconds=middle,
+        spread=(high - low) / 2,
+        cpu_seconds=statistics.median(cpus),
+        examples_per_second=1 / statistics.median(one for one, _ in taken),
+        bytes_per_example=loop.bytes_per_example,
+        hidden=middle <= high - low,
+        once=loop.cut.once,
+    )
+
+
+def _raw_read(plan: InputPlan) -> Cut:
+    """Return a cut that reads the bytes of the files, without unpacking: (bytes of a file, its records)."""
+    paths, records = [one.path for one in plan.shards], [one.records for one in plan.shards]
+    files = tf.data.Dataset.from_tensor_slices((paths, tf.constant(records, tf.int64)))
+    read = mapped(files, lambda path, count: (tf.io.read_file(path), count)).repeat()
+    return Cut("read", "reads the bytes of whole files", read, is_first=True, counts=True)
+
+
+def _shown_name(name: str, plan: InputPlan) -> str:
+    """The reading stage also unpacks, which is its larger part."""
+    if name != "read":
+        return name
+    return "decompress" if plan.shards[0].path.endswith(".gz") else "records"
+
+
+def _dataset_of(made: Any) -> tf.data.Dataset:
+    """Return the endless elements of what a stage returned."""
+    if isinstance(made, RowBatches):
+        return made.dataset()
+    if isinstance(made, list):
+        (made,) = made
+    if isinstance(made, tf.data.Dataset):
+        return _endless(made)
+    return tf.data.Dataset.counter().flat_map(made)
+
+
+def _endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    return dataset if dataset.cardinality() == tf.data.INFINITE_CARDINALITY else dataset.repeat()
+
+
+def _handing_over(last: Cut) -> Cut:
+    does = "hands every tensor of a batch to the loop that trains"
+    return Cut(HAND_OVER, does, last.dataset, last.is_batched, hands_over=True)
+
+
+def _chain(dataset: Any) -> Iterator[Any]:
+    """Yield a dataset and those that it is made of, as long as their elements are examples or batches."""
+    while True:
+        name, inputs = type(dataset).__name__, dataset._inputs()  # a private name of tf.data, which a test guards
+        if "Options" not in name:
+            yield dataset
+        reads = isinstance(dataset, tf.data.TFRecordDataset | tf.data.TextLineDataset)
+        if reads or len(inputs) != 1 or "Interleave" in name or "FlatMap" in name:
+            return
+        dataset = inputs[0]
+
+
+def _is_unbatch(dataset: Any) -> bool:
+    return "Unbatch" in type(dataset).__name__
+
+
+def _operation(dataset: Any) -> str:
+    """Return the name of a transformation as users write it."""
+    name = type(dataset).__name__.strip("_")
+    names = {"TFRecord": "read", "TextLine": "read", "Interleave": "interleave", "Map": "map", "Batch": "batch"}
+    shown = next((value for key, value in names.items() if key in name), name.removesuffix("Dataset").lower())
+    if "FlatMap" in name:
+        shown = "flat_map"
+    if "PyFunc" in _own_graph(dataset):
+        return "Python generator" if shown == "flat_map" else f"{shown} (Python)"
+    return shown
+
+
+def _own_graph(dataset: Any) -> str:
+    """Return the graph of the function of a transformation, as text."""
+    function = getattr(getattr(dataset, "_map_func", None), "function", None)
+    return str(function.graph.as_graph_def()) if function is not None else ""
+
+
+def _bytes(tensor: Any) -> float:
+    if tensor.dtype == tf.string:
+        return float(tf.reduce_sum(tf.strings.length(tensor)))
+    return float(tf.size(tensor) * tensor.dtype.size)

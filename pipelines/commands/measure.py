@@ -1,0 +1,295 @@
+"""`infeed measure`: measure the input pipeline of a dataset or of a user's tf.data pipeline, stage by stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+from rich.table import Table
+
+from infeed.components import user_code
+from infeed.components.dataset import files
+from infeed.components.dataset.manifest import Manifest, Split
+from infeed.components.dataset.reading import first_examples, open_dataset
+from infeed.components.errors import InfeedError, naming_extras, required
+from infeed.components.feed.capacity import Machine
+from infeed.components.feed.options import FeedOptions, MapFunction, MapKind
+from infeed.components.feed.plan import FeedSpec, InputPlan, plan
+from infeed.components.feed.shards import ShardFile
+from infeed.components.feed.stages.batches import TransformFeatures
+from infeed.components.units import size
+from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.paths import InputPath
+from infeed.pipelines.console.terminal import Terminal, echo, quiet
+
+if TYPE_CHECKING:
+    from infeed.components.feed.measure import Measured, StageCost
+
+_WINDOW = 10_000  # records that `stream` shuffles together, so that a turn need not fill a window of 100,000
+_ELEMENTS = 4  # windows or calls in a turn, at least
+_CALL = 4096  # examples of a call that makes several batches, at most
+_SAMPLE = 500  # examples that tell the features of a dataset without a schema
+_ADVICE = {
+    "read": "Put the files on faster storage, or write more shards so that more are read at a time.",
+    "decompress": "Write the dataset without compression, or in more shards so that more are unpacked at a time.",
+    "records": "Write more shards, so that more are read at a time.",
+    "shuffle": "Shuffle fewer records together, or keep the split in memory (--tier columns).",
+    "batch": "Increase the batch size.",
+    "parse": "Keep the decoded columns (--tier columns or disk), so that each record is parsed once.",
+    "map": "Work on whole batches, in parallel: dataset.batch(...).map(..., num_parallel_calls=tf.data.AUTOTUNE).",
+    "map_examples": "Write the function for whole batches: map_batches.",
+    "map_batches": "Make the function cheaper, or give a NumPy function more processes.",
+    "cut": "Increase the batch size: a call costs more than a small batch.",
+    "gather": "Increase the batch size: a call costs more than its rows.",
+    "hand-over": "Increase the batch size, or join features of one type into one tensor (pack=True).",
+    "Python generator": "Run the generator in its own process: infeed.components.feed.inputs.from_process.",
+    "map (Python)": "Write the function with TensorFlow, or run it in processes: map_batches with kind: numpy.",
+}
+
+
+@click.command(name="measure", cls=Command)
+@click.argument("dataset", type=InputPath(), metavar="DATASET")
+@click.option("--split", metavar="NAME", help="Split to read.  [default: the first]")
+@click.option("--batch-size", type=click.IntRange(min=1), default=128, show_default=True, help="Examples in a batch.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Time of the measurement."
+)
+@click.option(
+    "--tier",
+    type=click.Choice(["columns", "disk", "stream"]),
+    default="stream",
+    show_default=True,
+    help="Where the feed keeps the split.",
+)
+@click.option("--map-examples", metavar="FUNCTION", help="Function to call on each example: mine.py:function.")
+@click.option("--map-batches", metavar="FUNCTION", help="Function to call on each batch: mine.py:function.")
+@click.option(
+    "--map-kind",
+    type=click.Choice(get_args(MapKind)),
+    default="tensorflow",
+    show_default=True,
+    help="Kind of these functions.",
+)
+@click.option(
+    "--against",
+    type=click.Choice(["naive", "tfx"]),
+    help="Measure another reader of the same files as well: the loop of most tutorials, or TFX's own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the measurement as JSON.")
+def command(
+    dataset: str, split: str | None, batch_size: int, seconds: float, against: str | None, as_json: bool, **given: Any
+) -> None:
+    """Measure the input pipeline of a dataset, without a model: the rate and the cost of each stage.
+
+    DATASET is a dataset of `infeed ingest`, a TFX Examples artifact, a folder of TFRecord files, one file, or a
+    function that returns a tf.data.Dataset: `mine.py:make_dataset` or `package.module:make_dataset`.
+    """
+    options = _options(batch_size, given)
+    with quiet(os.devnull), naming_extras():
+        from infeed.components.feed import measure
+
+        if ":" in dataset and "://" not in dataset and not files.exists(dataset):
+            if against:
+                raise InfeedError("a function names no files", where="--against", do="leave the option out")
+            cuts, rivals, described = measure.dataset_cuts(_user_dataset(dataset)), [], dataset
+        else:
+            found = _Measurable.open(dataset, split)
+            cuts = measure.plan_cuts(*found.plan(options, _WINDOW))
+            turn = measure.examples_of_a_turn(cuts[-1], seconds / (len(cuts) * measure.TURNS))
+            planned, functions = found.plan(options, max(1, turn // _ELEMENTS))
+            cuts, described = measure.plan_cuts(planned, functions), planned.describe()
+            rivals = [measure.rival_cut(found.other(against, batch_size))] if against else []
+        result = measure.measure([*cuts, *rivals], seconds=seconds)
+    _show(result, against, described, as_json)
+
+
+def _options(batch_size: int, given: dict[str, Any]) -> FeedOptions:
+    maps = {
+        name: MapFunction(given[name], given["map_kind"]) if given[name] else None
+        for name in ("map_examples", "map_batches")
+    }
+    streams = given["tier"] == "stream"
+    return FeedOptions(
+        batch_size,
+        tier=given["tier"],
+        cache_records=False if streams else None,  # each turn measures an epoch that reads
+        shuffle_records=_WINDOW if streams else None,
+        map_examples=maps["map_examples"],
+        map_batches=maps["map_batches"],
+    )
+
+
+def _user_dataset(name: str) -> Any:
+    import tensorflow as tf
+
+    made = user_code.load(name, "DATASET")()
+    if not isinstance(made, tf.data.Dataset):
+        raise InfeedError(f"the function returned {type(made).__name__}", where=name, do="return a tf.data.Dataset")
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class _Measurable:
+    """A split on disk."""
+
+    root: str
+    manifest: Manifest
+    name: str
+
+    @classmethod
+    def open(cls, path: str, split: str | None) -> _Measurable:
+        opened = open_dataset(path)
+        if opened is None:
+            raise InfeedError(
+                "not a TFRecord dataset", where=path, do="write one with infeed ingest, or name a function"
+            )
+        root, manifest = opened
+        return cls(root, manifest, split or next(iter(manifest.splits)))
+
+    @property
+    def split(self) -> Split:
+        if self.name not in self.manifest.splits:
+            do = f"choose one of {', '.join(self.manifest.splits)}"
+            raise InfeedError(f"no split {self.name!r}", where=self.root, do=do)
+        return self.manifest.splits[self.name]
+
+    @property
+    def shards(self) -> list[ShardFile]:
+        return [
+            ShardFile(files.join(self.root, one.file), one.records, one.bytes, one.crc32c, self.name)
+            for one in self.split.shards
+            if one.records
+        ]
+
+    def plan(self, options: FeedOptions, most: int) -> tuple[InputPlan, Any]:
+        """Return the plan of the feed for this split without a transform graph, and its functions.
+
+        Args:
+          most: examples of a window, and of a call that makes several batches.
+        """
+        import tensorflow as tf
+
+        from infeed.components.feed.build import measure_records
+        from infeed.components.feed.stages.base import BatchFunctions
+
+        spec = self.parsing_spec()
+
+        def parse(records: Any) -> Any:
+            return tf.io.parse_example(records, spec), tf.zeros(tf.shape(records), tf.int64)
+
+        functions = BatchFunctions(parse, lambda batch: batch, key=repr(sorted(spec.items())))
+        sizes = measure_records(self.shards, functions)
+        feed = FeedSpec(True, dataclasses.replace(sizes, can_split=sizes.can_split and most >= _CALL))
+        if options.shuffle_records:
+            options = dataclasses.replace(options, shuffle_records=min(options.shuffle_records, most))
+        planned = plan(self.shards, feed, options, Machine.here(cache_dir=options.cache_dir))
+        # There is no transform graph; the stage would describe work that nobody does.
+        stages = tuple(one for one in planned.stages if not isinstance(one, TransformFeatures))
+        return dataclasses.replace(planned, stages=stages), functions
+
+    def parsing_spec(self) -> dict[str, Any]:
+        """Return how tf.io.parse_example reads the features: from the schema, or else from the first examples."""
+        import tensorflow as tf
+
+        types = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
+        columns = [(one.name, one.type, None if one.nulls else one.shape) for one in self.manifest.schema]
+        known = {name: (types[kind], shape) for name, kind, shape in columns or self._sampled()}
+        if not known:
+            raise InfeedError("the records hold no tf.Example features", where=self.root, do="check what wrote them")
+        return {
+            name: tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)
+            if shape is None
+            else tf.io.FixedLenFeature(shape, kind)
+            for name, (kind, shape) in known.items()
+        }
+
+    def _sampled(self) -> Iterator[tuple[str, str, tuple[int] | None]]:
+        """Yield name, type and shape of the features of the first examples; the shape is None if lengths differ."""
+        examples = [one.features for one in first_examples(self.root, self.manifest, self.name, _SAMPLE)]
+        for name in dict.fromkeys(name for one in examples for name in one):
+            found = [one[name] for one in examples if name in one]
+            lengths = {len(one.values) for one in found} | ({0} if len(found) < len(examples) else set())
+            kind = next((one.type for one in found if one.type), None)
+            if kind:
+                yield name, kind, (min(lengths),) if len(lengths) == 1 else None
+
+    def other(self, against: str, batch_size: int) -> Any:
+        """Return the batches of another reader of the same files."""
+        paths = [one.path for one in self.shards]
+        reader = _naive if against == "naive" else _of_tfx
+        return reader(paths, self.parsing_spec(), batch_size)
+
+
+def _naive(paths: list[str], spec: dict[str, Any], batch_size: int) -> Any:
+    import tensorflow as tf
+
+    compression = "GZIP" if paths[0].endswith(".gz") else ""
+    parsed = (
+        tf.data.TFRecordDataset(paths, compression_type=compression)
+        .shuffle(_WINDOW)
+        .map(lambda record: tf.io.parse_single_example(record, spec))
+    )
+    is_ragged = any(isinstance(one, tf.io.RaggedFeature) for one in spec.values())
+    batched = parsed.ragged_batch(batch_size) if is_ragged else parsed.batch(batch_size)
+    return batched.repeat()
+
+
+def _of_tfx(paths: list[str], spec: dict[str, Any], batch_size: int) -> Any:
+    required("tfx")
+    import tensorflow as tf
+    from tensorflow_transform.tf_metadata import schema_utils
+    from tfx.components.util import tfxio_utils
+    from tfx.types import standard_artifacts
+    from tfx_bsl.public import tfxio
+
+    ragged = {name: tf.io.VarLenFeature(one.dtype) for name, one in spec.items() if hasattr(one, "row_splits_dtype")}
+    schema = schema_utils.schema_from_feature_spec({**spec, **ragged})
+    factory = tfxio_utils.get_tf_dataset_factory_from_artifact([standard_artifacts.Examples()], [])
+    options = tfxio.TensorFlowDatasetOptions(batch_size=batch_size, shuffle=True, shuffle_buffer_size=_WINDOW)
+    return factory(paths, options, schema)
+
+
+def verdict(stages: Sequence[StageCost], bound_by: str) -> str:
+    """Say in a sentence which stage sets the pace, and what to change."""
+    rate = f"{stages[-1].examples_per_second:,.0f} examples a second"
+    if not bound_by:
+        return f"The pipeline makes {rate}; the noise of this machine hides which stage sets the pace: measure longer."
+    stage = next(one for one in stages if one.name == bound_by)
+    share = stage.microseconds / sum(max(0.0, one.microseconds) for one in stages if not one.once)
+    advice = _ADVICE.get(bound_by, "Make this stage cheaper, or run it in parallel.")
+    return f"The pipeline makes {rate}; {bound_by} sets the pace, with {share:.0%} of the time. {advice}"
+
+
+def _show(result: Measured, against: str | None, described: str, as_json: bool) -> None:
+    stages = result.stages[:-1] if against else result.stages
+    rate, other = stages[-1].examples_per_second, result.stages[-1].examples_per_second
+    said = verdict(stages, result.bound_by)
+    if as_json:
+        told = {"plan": described, "examples_per_second": rate, "bound_by": result.bound_by, "verdict": said}
+        told["stages"] = [dataclasses.asdict(one) for one in stages]
+        rival = {"name": against, "examples_per_second": other, "times": rate / other} if against else None
+        echo(json.dumps({**told, "against": rival}))
+        return
+    console = Terminal(highlight=False, markup=False)
+    console.print(described, soft_wrap=True)
+    console.print(_table(stages))
+    console.print(said, soft_wrap=True)
+    if against:
+        ratio = f"this pipeline makes {rate / other:.1f} times as many"
+        console.print(f"The reader of {against} makes {other:,.0f} examples a second; {ratio}.", soft_wrap=True)
+
+
+def _table(stages: Sequence[StageCost]) -> Table:
+    table = Table("stage", box=None, header_style="bold", pad_edge=False)
+    for name in ("µs an example", "±", "CPU s per 1,000", "examples/s up to here", "output"):
+        table.add_column(name, justify="right")
+    for one in stages:
+        cost = "within noise" if one.hidden else f"{one.microseconds:,.2f}"
+        rate, output = f"{one.examples_per_second:,.0f}", size(one.bytes_per_example)
+        name = f"{one.name}, once" if one.once else one.name
+        table.add_row(name, cost, f"{one.spread:,.2f}", f"{one.cpu_seconds:.4f}", rate, output)
+    return table

@@ -1,0 +1,113 @@
+"""The cause of a slow pipeline is planted, and the measurement names its stage."""
+
+import itertools
+import random
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from infeed.components.feed.build import measure_records
+from infeed.components.feed.capacity import Machine
+from infeed.components.feed.measure import HAND_OVER, Cut, dataset_cuts, measure, plan_cuts, rival_cut
+from infeed.components.feed.options import FeedOptions
+from infeed.components.feed.plan import FeedSpec, plan
+from infeed.components.feed.shards import ShardFile
+from infeed.components.feed.stages.base import BatchFunctions
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 2.0  # of a measurement
+SLEEP = 0.01  # far above what other stages take for a batch, on any machine
+FUNCTIONS = BatchFunctions(
+    lambda records: records,
+    lambda records: ({"bytes": records}, tf.strings.length(records, unit="BYTE")),
+    key="bytes",
+)
+SLOW = f"""
+import time
+import tensorflow as tf
+
+def slow(features):
+    def sleep(value):
+        time.sleep({SLEEP})
+        return value
+    value = features["bytes"]
+    return {{"bytes": tf.ensure_shape(tf.numpy_function(sleep, [value], value.dtype), value.shape)}}
+"""
+
+
+def sleep(value):
+    time.sleep(SLEEP)
+    return value
+
+
+def cuts(path, *, gzip=False, records=512, size=100, tier="stream", **options):
+    with tf.io.TFRecordWriter(str(path), "GZIP" if gzip else None) as writer:
+        for _ in range(records):
+            writer.write(b"a" * size)
+    shards = [ShardFile(str(path), records, 100)]
+    streams = {"cache_records": False, "shuffle_records": 16} if tier == "stream" else {}
+    sizes = replace(measure_records(shards, FUNCTIONS), can_split=False)
+    feed = FeedOptions(batch_size=8, tier=tier, **streams, **options)
+    planned = plan(shards, FeedSpec(True, sizes), feed, Machine(2, 1 << 30))
+    return plan_cuts(planned, FUNCTIONS)
+
+
+def test_a_slow_map_of_the_feed_is_named_in_each_tier(tmp_path):
+    (tmp_path / "mine.py").write_text(SLOW)
+    for tier in ("stream", "columns"):
+        found = measure(cuts(tmp_path / "part", tier=tier, map_batches=f"{tmp_path}/mine.py:slow"), seconds=2 * SECONDS)
+        assert found.bound_by == "map_batches"
+    assert [one.name for one in found.stages if one.once] == ["read", "records", "batch", "parse", "transform"]
+
+
+def test_gzip_on_one_reader_is_named(tmp_path):
+    found = measure(cuts(tmp_path / "part.gz", gzip=True, records=32, size=100_000), seconds=SECONDS / 2)
+    assert found.bound_by == "decompress"
+
+
+def test_a_slow_map_of_a_user_is_named():
+    records = tf.data.Dataset.range(1000).shuffle(10)
+    mapped = records.map(lambda x: tf.ensure_shape(tf.numpy_function(sleep, [x], tf.int64), []))
+    found = measure(dataset_cuts(mapped.batch(4).prefetch(2)), seconds=SECONDS)
+    assert found.bound_by == "map (Python)"
+    assert [one.name for one in found.stages] == ["range", "shuffle", "map (Python)", "batch", "prefetch", HAND_OVER]
+
+
+def test_a_python_generator_is_named():
+    def rows():
+        for number in itertools.count():
+            yield sleep(np.int64(number))
+
+    made = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([], tf.int64))
+    found = measure(dataset_cuts(made.map(lambda x: {"x": x}).batch(4)), seconds=SECONDS)
+    assert found.bound_by == "Python generator"
+
+
+def test_examples_are_counted_before_and_after_a_batch():
+    made = dataset_cuts(tf.data.Dataset.range(8).batch(4).map(lambda x: (x, tf.ones([2, 2]), x)).unbatch().batch(2))
+    counts = [one.stages[0].bytes_per_example for one in (measure([cut], seconds=0.1, turns=2) for cut in made[:3])]
+    assert counts == [8, 8, 20]  # of four rows, the map makes 80 bytes
+
+
+def test_a_cost_below_its_spread_is_hidden_and_nothing_sets_the_pace():
+    drawn, seen = random.Random(0), [0.0]
+
+    def now():
+        seen[0] += drawn.uniform(1, 3)
+        return seen[0], 0.0
+
+    same = tf.data.Dataset.range(4).repeat()
+    first = Cut("first", "", same, is_batched=False, is_first=True)
+    found = measure([first, Cut("second", "", same, is_batched=False)], seconds=4, turns=6, now=now)
+    assert found.stages[1].hidden
+
+
+def test_another_pipeline_is_measured_beside_and_never_sets_the_pace():
+    own = tf.data.Dataset.range(1000).batch(10)
+    other = own.map(lambda x: tf.ensure_shape(tf.numpy_function(sleep, [x], tf.int64), [None]))
+    found = measure([*dataset_cuts(own), rival_cut(other)], seconds=SECONDS)
+    assert found.stages[-1].examples_per_second < found.stages[-2].examples_per_second

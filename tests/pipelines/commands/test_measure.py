@@ -1,0 +1,61 @@
+"""`infeed measure`: files and functions, the table and JSON. `test_measure.py` of the feed holds what it names."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from infeed.components.dataset import records
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.feed.measure import StageCost
+from infeed.pipelines.cli import main
+from infeed.pipelines.commands.measure import verdict
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def file(tmp_path):
+    batch = pa.record_batch([pa.array([1.0, 2.0] * 50), pa.array([[1], []] * 50)], ["x", "list"])
+    path = str(tmp_path / "t-train.tfrecord")
+    records.write_records(path, [records.frame_records(encode_examples(batch))], gzip_level=None)
+    return path
+
+
+def measured(*words):
+    done = CliRunner().invoke(main, ["measure", *words, "--seconds", "1", "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output.splitlines()[-1])
+
+
+def test_a_file_is_measured_beside_the_naive_reader(file):
+    found = measured(file, "--batch-size", "10", "--against", "naive")
+    assert [one["name"] for one in found["stages"]][:2] == ["read", "records"]
+    assert "parse" in [one["name"] for one in found["stages"]]
+    assert "transform" not in found["plan"]
+    assert found["against"]["examples_per_second"] > 0
+
+
+def test_a_function_is_measured(tmp_path):
+    path = tmp_path / "make.py"
+    path.write_text("import tensorflow as tf\ndef made():\n    return tf.data.Dataset.range(9).batch(3)\n")
+    assert [one["name"] for one in measured(f"{path}:made")["stages"]] == ["range", "batch", "hand-over"]
+
+
+def test_the_verdict_names_the_stage_its_share_and_a_change():
+    def cost(name, microseconds, hidden=False):
+        return StageCost(name, "", microseconds, 0.0, 0.0, 1000.0, 8.0, hidden, once=False)
+
+    said = verdict([cost("parse", 3.0), cost("hand-over", 1.0)], "parse")
+    assert "parse" in said
+    assert "75%" in said
+    assert "noise" in verdict([cost("parse", 3.0, hidden=True)], "")
+
+
+@pytest.mark.parametrize("words", [["nothing.tfrecord"], ["{path}:made", "--against", "naive"]])
+def test_what_cannot_be_measured_is_an_error(tmp_path, words):
+    path = tmp_path / "make.py"
+    path.write_text("def made():\n    return 3\n")
+    done = CliRunner().invoke(main, ["measure", *(word.format(path=path) for word in words)])
+    assert done.exit_code == 2
