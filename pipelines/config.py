@@ -60,6 +60,8 @@ class PipelineConfig:
       root: folder for all outputs.
       source: format of the data.
       data: file or folder of the data.
+      span_data: path of the data with placeholders such as {SPAN}; empty without. `data` then names the spans to read.
+      spans: number of the latest spans to read; None for all.
       source_options: options of the format, by name; see for example `CsvOptions`.
       ingest: options for bad rows and shards.
       patterns: split -> file pattern below `data`; empty if all files are divided.
@@ -86,6 +88,8 @@ class PipelineConfig:
     train: TrainOptions
     blessing: Blessing
     survey: Survey
+    span_data: str = ""
+    spans: int | None = None
     warm_start: bool = False
     max_wait_fraction: float | None = None
     enable_cache: bool = True

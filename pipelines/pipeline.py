@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +20,8 @@ from tfx.types import standard_artifacts
 
 from infeed import components
 from infeed.components import Evaluator, InputReport, SchemaGen, StatisticsGen, Trainer, Transform
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.spans import Spans, split_path
 from infeed.components.example_gen.formats import options_of
 from infeed.components.example_gen.sources.images.reader import default_pattern
 from infeed.pipelines.config import EVAL, EXAMPLE_GENS, PipelineConfig, split_data
@@ -135,9 +139,16 @@ def create_pipeline(
 def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) -> Any:
     folder, files = _input_of(config)
     own = options_of(config.source, config.source_options)
-    options: dict[str, Any] = {"options": config.ingest, **({config.source: own} if own else {})}
+    options: dict[str, Any] = {"options": _ingest_options(config), **({config.source: own} if own else {})}
     example_gen = getattr(components, EXAMPLE_GENS[config.source])
     return example_gen(given.get("data", folder), files, _output_of(config), **options)
+
+
+def _ingest_options(config: PipelineConfig) -> IngestOptions:
+    if not config.span_data:
+        return config.ingest
+    _, pattern = split_path(config.span_data)
+    return dataclasses.replace(config.ingest, spans=Spans(pattern, config.spans, os.path.join(config.root, "spans")))
 
 
 def _output_of(config: PipelineConfig) -> example_gen_pb2.Output:
@@ -151,6 +162,9 @@ def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input | None
     if config.patterns:
         splits = [{"name": name, "pattern": pattern} for name, pattern in config.patterns.items()]
         return config.data, example_gen_pb2.Input(splits=splits)
+    if config.span_data:  # the driver sees the files of all spans; the executor reads the latest ones
+        folder, spans = split_path(config.span_data)
+        return folder, utils.make_default_input_config(Spans(spans).glob)
     folder, pattern = split_data(config.data)
     if config.source == "images" and not pattern:
         pattern = default_pattern(config.data)

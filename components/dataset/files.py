@@ -15,6 +15,7 @@ import fnmatch
 import functools
 import os
 import posixpath
+import re
 import stat as stat_module
 import uuid
 from collections.abc import Iterator, Set
@@ -42,6 +43,7 @@ _MARKER_PREFIXES = ("_SUCCESS", "_committed_", "_started_")
 _UPLOAD_BYTES = 8 << 20
 _COPIES = 8  # files copied in parallel
 _DEEPEST = 100  # depth of a copied folder
+_EITHER = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -169,12 +171,15 @@ def list_folders(folder: str) -> list[str]:
 def glob(root: str, pattern: str) -> list[FileStat]:
     """Return the visible regular files under `root` whose relative path matches `pattern`, sorted by path.
 
-    `*` does not match `/`, as in a shell, and hidden names never match. A file with exactly this name is the only
-    match, so
-    names may contain brackets.
+    `*` does not match `/`, `{a/b,c}` matches either text, as in a shell, and hidden names never match. A file with
+    exactly this name is the only match, so names may contain brackets.
     """
     if (exact := _stat_exact(root, pattern)) is not None:
         return [exact]
+    if (either := _EITHER.search(pattern)) is not None:
+        before, after = pattern[: either.start()], pattern[either.end() :]
+        each = [glob(root, f"{before}{one}{after}") for one in either[1].split(",")]
+        return sorted((file for found in each for file in found), key=lambda file: file.path)
     found = [(path, info) for path, info in _matching(root, *pattern.split("/")) if info.type == fs.FileType.File]
     return sorted((FileStat(path, info.size, info.mtime_ns or 0) for path, info in found), key=lambda file: file.path)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from infeed.components.annotations import Tagged
 from infeed.components.checks import as_tuples, at_least, check_choices, refused, require
 from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import ByLabel, SplitBy
 
 Compression = Literal["gzip", "none"]
@@ -69,6 +70,7 @@ class IngestOptions:
         use a few times as much memory.
       allow_outside: whether links and image lists in the data may lead to files outside its folder.
       statistics: whether to gather column statistics into `statistics-SPLIT.json`.
+      spans: spans of the input that an ExampleGen reads. None if the input has no spans.
     """
 
     shards: ShardOptions = field(default_factory=ShardOptions)
@@ -89,6 +91,7 @@ class IngestOptions:
     max_row_mb: int = MAX_ROW_MB
     allow_outside: bool = False
     statistics: bool = True
+    spans: Spans | None = None
 
     def __post_init__(self) -> None:
         as_tuples(self, "columns", "fractions", "words", "required")

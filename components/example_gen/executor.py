@@ -5,7 +5,7 @@
 
 import abc
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from infeed.components.example_gen.local import work_of
 from infeed.components.example_gen.settling import settled
 from infeed.components.example_gen.sources.tfrecord import check_examples
 from infeed.components.example_gen.transforms import run_pipeline
+from infeed.components.example_gen.windows import SpanWindow
 
 Artifacts = dict[str, list[types.Artifact]]
 _IN_PLACE_OF = {  # executors of TFX -> our component for the same format
@@ -105,11 +106,25 @@ class Executor(EngineExecutor):
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         request = Request.of(exec_properties, self.PAYLOAD_FORMATS)
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
-        _ingest(self.open(request), request, self.cluster(artifact))
+        cluster = self.cluster(artifact)
+        if not request.options.spans:
+            _ingest(self.open(request), request, cluster)
+        else:
+            newest = _window(request, exec_properties).write(artifact.uri, self._ingest_span(request, cluster))
         artifact.split_names = artifact_utils.encode_split_names(list(request.splits))
         examples_utils.set_payload_format(artifact, request.payload_format)
         examples_utils.set_file_format(artifact, write_split.to_file_format_str(request.file_format))
         _record_input(artifact, exec_properties)
+        if request.options.spans:
+            artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, newest)
+
+    def _ingest_span(self, request: Request, cluster: Cluster) -> Callable[[str, str], None]:
+        def ingest_span(pattern: str, root: str) -> None:
+            part = replace(request, patterns=dict.fromkeys(request.patterns, pattern))
+            part = replace(part, options=replace(request.options, spans=None))
+            _ingest(self.open(part), part, replace(cluster, shared=root))
+
+        return ingest_span
 
 
 class FileExecutor(Executor, abc.ABC):
@@ -196,6 +211,15 @@ def check_arguments(
             do=f"set format to one of {', '.join(FORMATS)}, or use custom_executor_spec=BeamExecutorSpec(X) with a"
             " FileExecutor X of infeed.components",
         )
+
+
+def _window(request: Request, exec_properties: Mapping[str, Any]) -> SpanWindow:
+    """Return the window of spans. All other settings of the component determine the Examples of a span."""
+    assert request.options.spans, "only for inputs with spans"
+    custom = {**_unpack(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY))}
+    custom["options"] = {name: value for name, value in custom["options"].items() if name != "spans"}
+    settings = {"custom": custom, "output": str(exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY])}
+    return SpanWindow(request.options.spans, request.input_base, settings)
 
 
 def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:

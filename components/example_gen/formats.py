@@ -23,7 +23,7 @@ from infeed.components.example_gen.inputs import (
 )
 
 _SOURCES = "infeed.components.example_gen.sources"
-_WILDCARDS = set("*?[")
+_WILDCARDS = set("*?[{")
 _TAB_SEPARATED = (".tsv", ".tsv.gz", ".tsv.zst", ".tab")
 _TFRECORDS = tuple(f"{name}{zipped}" for name in (".tfrecord", ".tfrecords", "_tfrecord") for zipped in ("", ".gz"))
 _NUMBER_OF_SHARD = re.compile(r"-\d+-of-\d+")  # TFDS and TFX put it before or after the suffix

@@ -20,6 +20,7 @@ import yaml
 from infeed.components import schema
 from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.dataset import files
+from infeed.components.dataset.spans import has_spans, split_path
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import direct
 from infeed.components.kubeflow.ui import outputs_of
@@ -294,14 +295,14 @@ def data_folder(config: PipelineConfig) -> str:
     Raises:
       InfeedError: the file name in `deploy.data` differs from the file name in `data`.
     """
-    there = config.deploy.data or config.data
-    _, here = split_data(config.data)
+    there = config.deploy.data or config.span_data or config.data
+    _, here = split_path(config.span_data) if config.span_data else split_data(config.data)
     if here is None:
         return there
-    folder, file = os.path.split(there)
+    folder, file = split_path(there) if has_spans(there) else os.path.split(there)
     if file != here:
         raise InfeedError(
-            f"deploy.data names the file {file!r}, but data names {here!r}",
+            f"deploy.data ends with {file!r}, but data with {here!r}",
             where="deploy.data",
             do="use the same file name in both settings, or folders in both",
         )

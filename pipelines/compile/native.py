@@ -93,6 +93,7 @@ def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
 def _check_needs_no_tfx(config: PipelineConfig) -> None:
     deploy = config.deploy
     refused = {
+        "data": (config.span_data, "read no spans"),
         "deploy.beam": (
             deploy.beam.runner or Named.of(config.beam_pipeline_args).is_cluster,
             "run no Beam on a cluster",

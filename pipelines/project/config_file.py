@@ -18,6 +18,7 @@ import yaml
 from infeed.components import schema, user_code
 from infeed.components.checks import at_least, require
 from infeed.components.dataset.options import OnBadRow
+from infeed.components.dataset.spans import has_spans
 from infeed.components.errors import InfeedError
 from infeed.components.transform.kinds.image import Resize
 from infeed.pipelines.config import Source, check_wait_fraction
@@ -41,6 +42,7 @@ class Settings:
       strict: whether other columns that give the label away are an error.
       features, hparams, augment, blessing: values, or the name of a function that returns them from the survey.
       ingest: settings of splits and shards, by name; see `IngestSettings`.
+      spans: number of the latest spans to read, if `data` has placeholders such as {SPAN}; None for all.
       on_bad_row, bad_row_limit: settings of `ingest` that are also allowed at the top level.
       preprocessing_fn: name of a tft preprocessing function, or of a file with a function of that name.
     """
@@ -55,6 +57,7 @@ class Settings:
     delimiter: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
     ingest: Mapping[str, Any] = field(default_factory=dict)
+    spans: int | None = None
     on_bad_row: OnBadRow | None = None
     bad_row_limit: int | None = None
     task: Task | None = None
@@ -77,6 +80,8 @@ class Settings:
         given = self.features is not None or self.preprocessing_fn is not None
         require(given, self, "features", "list features, or name a preprocessing_fn")
         at_least(self, 0, "bad_row_limit")
+        at_least(self, 1, "spans")
+        require(self.spans is None or has_spans(self.data), self, "spans", "write {SPAN} or dates in data")
 
     @property
     def at_top(self) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infeed.components import schema, user_code
+from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
+from infeed.components.dataset.spans import Spans, has_spans, split_path
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import default_settings, options_of
@@ -97,6 +99,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     name, root = _name_and_root(project, given)
     data = _data(given.data or settings.data, local_root(root, name))
     source = source_of(data, settings.source) if given.data else settings.source
+    span_data, data = (data, _window(data, settings.spans)) if has_spans(data) else ("", data)
     named, source_options = _label(project, given), _source_options(project, given, source)
     asked = _ingest_settings(project, given)
     ingest = asked.options
@@ -112,7 +115,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     function = _preprocessing_fn(project)
     features = _features(project, survey, label, data) if settings.features is not None else ()
     if isinstance(survey, TableSurvey) and function is None:
-        ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features))
+        ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features, of_spans=bool(span_data)))
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
     said = _training_options(settings.train, given)
@@ -128,6 +131,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         root=root,
         source=source,
         data=data,
+        span_data=span_data,
         source_options={**default_settings(data, source), **source_options},
         features=features,
         train=_train_options(
@@ -169,6 +173,13 @@ def _data(data: str, root: str) -> str:
     return _absolute(data)
 
 
+def _window(data: str, last: int | None) -> str:
+    """Return the pattern of the files of the spans to read, such as `taxi/{span-1/*.csv,span-2/*.csv}`."""
+    root, pattern = split_path(data)
+    patterns = Spans(pattern, last).window(root).values()
+    return files.join(root, f"{{{','.join(patterns)}}}" if len(patterns) > 1 else next(iter(patterns)))
+
+
 def _absolute(path: str) -> str:
     """Return an absolute path. gs://bucket/folder is absolute."""
     return path if "://" in path else os.path.abspath(path)
@@ -198,13 +209,15 @@ def _with_numbers(source_options: Mapping[str, Any], survey: Survey) -> dict[str
     return {**source_options, **({"numbers": numbers} if numbers else {})}
 
 
-def _fractions(survey: TableSurvey, features: Sequence[Feature]) -> tuple[str, ...]:
+def _fractions(survey: TableSurvey, features: Sequence[Feature], *, of_spans: bool) -> tuple[str, ...]:
     """Return integer columns that are features as quantities, so that the model also accepts 0.5.
 
-    A column with integers beyond 2^24 is unchanged, because float32 cannot represent them.
+    A column with integers beyond 2^24 is unchanged, because float32 cannot represent them. With spans, float columns
+    are included, because all values of one span may be integers.
     """
     takers = {column.name: [one for one in features if column.name in one.inputs] for column in survey.columns}
     whole = [one for one in survey.columns if one.type == "int" and one.statistics and _fits_float(one.statistics)]
+    whole += [one for one in survey.columns if one.type == "float" and of_spans]
     return tuple(
         one.name for one in whole if takers[one.name] and all("float" in feature.takes for feature in takers[one.name])
     )

@@ -15,6 +15,7 @@ from infeed.components import schema
 from infeed.components.annotations import hints_of
 from infeed.components.dataset.options import Balance, IngestOptions
 from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.bigquery import BigQueryOptions
@@ -24,7 +25,7 @@ from infeed.components.example_gen.sources.images.codec import ImageOptions
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 from infeed.components.example_gen.sources.parquet import ParquetOptions
 from infeed.components.example_gen.sources.sql.reader import SqlOptions
-from infeed.components.feed.options import Augment, FeedOptions, Normalise
+from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import AnyFeature, features_from_json, features_to_json
 from infeed.components.transform.kinds.clean import (
@@ -47,15 +48,16 @@ from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, R
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 from infeed.pipelines.config import Blessing
+from infeed.pipelines.deploy.beam import Dataflow
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
-from infeed.pipelines.deploy.vertex import Dataflow, Endpoint, Training, VertexOptions
+from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
 pytestmark = pytest.mark.slow  # many examples
 
 SMALLEST = [
     *(Balance("y"), ByColumns(("a",)), ByLabel("y"), ByName("split"), ByTime("day", ("2020",))),
-    *(IngestOptions(), ShardOptions()),
+    *(IngestOptions(), ShardOptions(), Spans("{SPAN}")),
     *(
         BigQueryOptions(),
         CsvOptions(),
@@ -65,7 +67,7 @@ SMALLEST = [
         SqlOptions("URL"),
         TextOptions(),
     ),
-    *(Augment(), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
+    *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
     *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), NodeAffinity("zone", "Exists"), Volume("c", "/m")),
     *(Dataflow(), Endpoint("e", "m", "i"), Training("m"), VertexOptions("p", "r")),

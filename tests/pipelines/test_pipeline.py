@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from infeed.components.dataset.spans import Spans
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
@@ -34,6 +35,17 @@ def test_every_component_has_its_node_and_comes_after_what_it_takes(config: Pipe
     assert found[:6] == ["CsvExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "Transform", "Trainer"]
     assert sorted(found[6:]) == ["Evaluator", "InputReport", "Pusher", "latest_blessed_model"]
     assert found.index("latest_blessed_model") < found.index("Evaluator") < found.index("Pusher")
+
+
+def test_the_driver_sees_the_files_of_all_spans_and_the_executor_reads_the_latest(config: PipelineConfig) -> None:
+    from infeed.components.example_gen.executor import Request
+    from infeed.pipelines.pipeline import create_pipeline
+
+    of_spans = dataclasses.replace(config, span_data="/data/span-{SPAN}/*.csv", spans=3)
+    example_gen = create_pipeline(of_spans).components[0]
+    request = Request.of(example_gen.exec_properties)
+    assert (request.input_base, request.patterns) == ("/data", {None: "span-*/*.csv"})
+    assert request.options.spans == Spans("span-{SPAN}/*.csv", 3, f"{config.root}/spans")
 
 
 def test_an_earlier_model_is_looked_up_only_where_it_is_wanted(config: PipelineConfig) -> None:

@@ -11,6 +11,7 @@ import pytest
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
@@ -292,3 +293,19 @@ def test_a_source_of_ones_own_is_read_in_this_process(tmp_path: Path, caplog: py
     execute(lambda: Lines(context), root, properties(trips(tmp_path / "in"), form=""))
     assert "in this process: a custom executor reads the source" in caplog.text
     assert Manifest.read(str(root)).rows_read == 3 * 501
+
+
+def test_a_window_of_spans_is_one_dataset_and_the_artifact_names_the_latest(tmp_path: Path) -> None:
+    from infeed.components.example_gen import executor
+
+    artifacts = []
+    for number in (7, 8, 9):
+        span = tmp_path / "data" / f"span-{number}"
+        span.mkdir(parents=True)
+        (span / "rows.csv").write_text("x,y\n" + f"{number},a\n" * 12)
+        options = IngestOptions(spans=Spans("span-{SPAN}/*.csv", last=2, cache=str(tmp_path / "spans")))
+        given = properties(str(tmp_path / "data"), "span-*/*.csv", options)
+        artifacts.append(execute(executor.Executor, tmp_path / f"examples-{number}", given))
+    assert artifacts[-1].get_int_custom_property("span") == 9
+    assert [Manifest.read(one.uri).rows_read for one in artifacts] == [12, 24, 24]
+    assert sorted(one.name.partition("-")[0] for one in (tmp_path / "spans").iterdir()) == ["7", "8", "9"]

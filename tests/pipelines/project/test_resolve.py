@@ -51,6 +51,30 @@ def test_a_config_with_literal_features(project):
     assert config.name == project.name
 
 
+def spans_of(project, *numbers):
+    for number in numbers:
+        (project / f"span-{number}").mkdir()
+        (project / f"span-{number}" / "a.csv").write_text("x,word,y\n" + f"{number}.5,a,no\n2,b,yes\n" * 15)
+    (project / "config.yaml").write_text(CONFIG.format(data=project / "span-{SPAN}/*.csv"))
+
+
+def test_only_the_latest_spans_are_surveyed(project):
+    spans_of(project, 8, 9, 10)
+    add(project, "spans: 2")
+    config = resolved(project, root="r")
+    assert config.data == f"{project}/{{span-9/*.csv,span-10/*.csv}}"
+    assert (config.span_data, config.spans) == (f"{project}/span-{{SPAN}}/*.csv", 2)
+    assert config.survey.rows == 60
+    assert config.ingest.fractions == ("x",)
+
+
+def test_spans_need_a_placeholder(project):
+    add(project, "spans: 2")
+    with pytest.raises(InfeedError, match="spans is 2") as caught:
+        resolved(project, root="r")
+    assert "spans" in caught.value.where
+
+
 def test_settings_that_leave_nothing_to_decide_are_taken_as_they_stand(project):
     add(project, "warm_start: true\nmax_wait_fraction: 0.2\nbeam_pipeline_args: [--runner=DirectRunner]")
     add(project, "deploy: {image: registry.example/taxi:1}")

@@ -1,0 +1,164 @@
+"""Ingest of a window of spans: each span once, then one dataset of all.
+
+CACHE/SPAN-KEY/    the Examples of one span; the key changes with its files, the options and the version of this package
+
+The dataset of a window has the shards of its spans under new names. Its column statistics are merged from those of the
+spans, so that only the rows of new spans are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any
+
+from infeed.components.dataset import files, names
+from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source, Split
+from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.statistics.table_statistics import add, key_of, tables_of
+from infeed.components.errors import InfeedError
+
+_COPIES = 8
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SpanWindow:
+    """A window of spans, and how its spans are ingested.
+
+    Attributes:
+      spans: spans to read, with the folder that keeps their Examples.
+      input_base: folder of the input.
+      settings: everything else that determines the Examples.
+    """
+
+    spans: Spans
+    input_base: str
+    settings: Mapping[str, Any]
+
+    def write(self, target: str, ingest: Callable[[str, str], None]) -> int:
+        """Write the dataset of the window, and return the number of its latest span.
+
+        Args:
+          target: folder of the dataset.
+          ingest: ingests the files that match a pattern (first argument) into a folder (second argument).
+
+        Raises:
+          InfeedError: there is no span, or the columns of two spans do not fit together.
+        """
+        roots = []
+        for number, pattern in self.spans.window(self.input_base).items():
+            roots.append(root := self._root(number, pattern))
+            if files.exists(files.join(root, names.MANIFEST)):
+                _log.info("span %d was ingested before, into %s", number, root)
+            else:
+                _log.info("span %d is ingested into %s", number, root)
+                ingest(pattern, root)
+        merge(roots, target)
+        return number
+
+    def _root(self, number: int, pattern: str) -> str:
+        found = files.glob(self.input_base, pattern)
+        state = [Source.of("", self.input_base, found).fingerprint, metadata.version("tfx-infeed"), self.settings]
+        key = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+        return files.join(files.absolute(self.spans.cache), f"{number}-{key}")
+
+
+def merge(roots: Sequence[str], target: str) -> Manifest:
+    """Write one dataset with the records of several, which have the same splits.
+
+    On a local disk, the shards are hard links where possible.
+
+    Raises:
+      InfeedError: a column has different types.
+    """
+    manifests = [Manifest.read(root) for root in roots]
+    parts = list(zip(roots, manifests, strict=True))
+    columns = _merge_columns(parts)
+    files.remove(target)
+    splits = {name: _merge_shards(name, parts, target) for name in manifests[0].splits}
+    for name, split in splits.items():
+        if all(files.exists(names.statistics_file(root, name)) for root in roots):
+            tables = tables_of([(root, name) for root in roots])
+            add(tables).write(names.statistics_file(target, name), key_of(split))
+    merged = replace(
+        manifests[-1],
+        source=_merge_sources([one.source for one in manifests]),
+        schema=columns,
+        splits=splits,
+        rejected=_merge_rejects(parts, target),
+        filtered=sum(one.filtered for one in manifests),
+        balanced=sum((one.balanced for one in manifests), Balanced()),
+        warnings=tuple(dict.fromkeys(warning for one in manifests for warning in one.warnings)),
+        rows_read=sum(one.rows_read for one in manifests),
+    )
+    merged.write(target)
+    return merged
+
+
+def _merge_shards(name: str, parts: Sequence[tuple[str, Manifest]], target: str) -> Split:
+    sources = [(root, shard) for root, manifest in parts for shard in manifest.splits[name].shards]
+    gzip = any(shard.file.endswith(names.GZIP_SUFFIX) for _, shard in sources)
+    folder = names.split_folder(name)
+    shards = tuple(
+        replace(shard, file=files.join(folder, names.shard_name(number, len(sources), gzip)))
+        for number, (_, shard) in enumerate(sources)
+    )
+
+    pairs = [
+        (files.join(root, old.file), files.join(target, new.file))
+        for (root, old), new in zip(sources, shards, strict=True)
+    ]
+    with ThreadPoolExecutor(_COPIES) as pool:
+        list(pool.map(lambda pair: _link(*pair), pairs))
+    return Split.of(shards, f"those of {len(parts)} spans" if len(parts) > 1 else parts[0][1].splits[name].reason)
+
+
+def _link(source: str, target: str) -> None:
+    if "://" not in source + target:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with suppress(OSError):  # another disk, or one without hard links
+            os.link(source, target)
+            return
+    files.copy(source, target)
+
+
+def _merge_sources(sources: Sequence[Source]) -> Source:
+    fingerprint = hashlib.sha256("\n".join(one.fingerprint for one in sources).encode()).hexdigest()[:32]
+    size = sum(one.bytes for one in sources)
+    return Source(sources[-1].kind, fingerprint, sum(one.files for one in sources), size)
+
+
+def _merge_columns(parts: Sequence[tuple[str, Manifest]]) -> tuple[Column, ...]:
+    """A column that a span lacks is null in all of its rows."""
+    merged: dict[str, Column] = {}
+    before = 0
+    for root, manifest in parts:
+        records = sum(split.records for split in manifest.splits.values())
+        here = {column.name: column for column in manifest.schema}
+        for name in dict.fromkeys((*merged, *here)):
+            one = merged.get(name) or replace(here[name], nulls=before)
+            other = here.get(name) or replace(one, nulls=records)
+            if one.type != other.type:
+                what = f"column {name!r} is {other.type} in this span, and {one.type} in earlier ones"
+                do = "give the column one type: source_options: {types: {COLUMN: TYPE}}"
+                raise InfeedError(what, where=root, do=do)
+            shape = one.shape if one.shape == other.shape else None
+            merged[name] = Column(name, one.type, shape, one.nulls + other.nulls)
+        before += records
+    return tuple(merged.values())
+
+
+def _merge_rejects(parts: Sequence[tuple[str, Manifest]], target: str) -> Rejected:
+    rows = sum(manifest.rejected.rows for _, manifest in parts)
+    rejects = [files.join(root, one.rejected.file) for root, one in parts if one.rejected.file]
+    if rejects:
+        files.write_bytes(files.join(target, names.REJECTS), b"".join(map(files.read_bytes, rejects)))
+    return Rejected(rows, names.REJECTS if rejects else None)
