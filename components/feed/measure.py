@@ -22,6 +22,7 @@ from infeed.components.feed.row_batches import RowBatches
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.feed.stages.columns import CacheColumns, CacheRecords, LoadColumns
 from infeed.components.feed.stages.reading import ListShards, PermuteShards, VerifyFiles
+from infeed.components.seams.tensorflow import inputs_of, mapped_graph
 
 Clock = Callable[[], tuple[float, float]]  # seconds of the clock, CPU seconds of this process
 HAND_OVER = "hand-over"
@@ -276,7 +277,7 @@ def _handing_over(last: Cut) -> Cut:
 def _chain(dataset: Any) -> Iterator[Any]:
     """Yield a dataset and those that it is made of, as long as their elements are examples or batches."""
     while True:
-        name, inputs = type(dataset).__name__, dataset._inputs()  # a private name of tf.data, which a test guards
+        name, inputs = type(dataset).__name__, inputs_of(dataset)
         if "Options" not in name:
             yield dataset
         reads = isinstance(dataset, tf.data.TFRecordDataset | tf.data.TextLineDataset)
@@ -303,8 +304,8 @@ def _operation(dataset: Any) -> str:
 
 def _own_graph(dataset: Any) -> str:
     """Return the graph of the function of a transformation, as text."""
-    function = getattr(getattr(dataset, "_map_func", None), "function", None)
-    return str(function.graph.as_graph_def()) if function is not None else ""
+    graph = mapped_graph(dataset)
+    return str(graph.as_graph_def()) if graph is not None else ""
 
 
 def _bytes(tensor: Any) -> float:

@@ -1,4 +1,4 @@
-"""TensorFlow: device memory, iterators at exit, names in checkpoints, and texts of errors."""
+"""TensorFlow: device memory, stages of datasets, iterators at exit, names in checkpoints, and texts of errors."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ ROW_SPECS = Seam(
     _VERSIONS,
     "map_examples fails; map_batches works",
 )
+DATASETS = Seam(
+    "tensorflow",
+    "transformations that a dataset is made of",
+    ("tensorflow:data.Dataset._inputs()",),
+    _VERSIONS,
+    "infeed measure takes the dataset of a user's function for one stage",
+)
 _OPERATION = re.compile(r"^(\{\{.*?\}\} *)+| \[Op:.*")
 _NODE = re.compile(r"\{\{(?:function_)?node ([^}]+)\}\}")
 
@@ -54,6 +61,17 @@ def row_spec(spec: Any) -> Any:
     """Return the spec of a row, [...], from the spec of a batch, [batch, ...]."""
     ROW_SPECS.require("use map_batches, or install a tensorflow of docs/compatibility.md")
     return spec._unbatch()
+
+
+def inputs_of(dataset: Any) -> list[Any]:
+    """Return the datasets that a dataset reads; an empty list for a source."""
+    return list(dataset._inputs()) if DATASETS.usable() else []
+
+
+def mapped_graph(dataset: Any) -> Any | None:
+    """Return the graph of the function that a dataset maps; None if it maps none."""
+    function = getattr(getattr(dataset, "_map_func", None), "function", None)
+    return None if function is None else function.graph
 
 
 @functools.cache

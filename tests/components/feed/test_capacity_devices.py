@@ -87,10 +87,12 @@ def tensorflow(monkeypatch, limits, used):
 
     config = SimpleNamespace(experimental=SimpleNamespace(get_memory_info=get_memory_info))
     told = [SimpleNamespace(name=f"/device:{name}", memory_limit=limit) for name, limit in limits.items()]
-    client = SimpleNamespace(device_lib=SimpleNamespace(list_local_devices=lambda: told))
+    device_lib = SimpleNamespace(list_local_devices=lambda: told)
+    client = SimpleNamespace(device_lib=device_lib)
     errors = SimpleNamespace(OpError=OSError)
     monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config, errors=errors))
     monkeypatch.setitem(sys.modules, "tensorflow.python.client", client)
+    monkeypatch.setitem(sys.modules, "tensorflow.python.client.device_lib", device_lib)
 
 
 def test_the_accelerator_with_the_least_free_memory_counts(monkeypatch):
