@@ -62,7 +62,7 @@ class Build:
       arguments: values of the Dockerfile's ARG instructions.
       secrets: local file for each `RUN --mount=type=secret,id=...`. The image does not contain secrets.
       labels: labels of the new image.
-      target: stage of the Dockerfile.
+      target: stage of the Dockerfile. Empty: the last stage.
     """
 
     context: str
@@ -107,7 +107,7 @@ class Engine:
         arguments = [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
         secrets = [f"--secret=id={name},src={file}" for name, file in build.secrets.items()]
         labels = [f"--label={name}={value}" for name, value in build.labels.items()]
-        names = [f"--target={build.target}", f"--tag={build.tag}"]
+        names = [*([f"--target={build.target}"] if build.target else []), f"--tag={build.tag}"]
         return [self.name, *verb, *arguments, *secrets, *labels, *names, build.context]
 
     def digest(self, image: str) -> str:

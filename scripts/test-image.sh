@@ -161,7 +161,7 @@ build_suite() {
 	from infeed.pipelines.image.build import pip_secrets
 	from infeed.pipelines.containers import Build, find_engine
 	context, tag, scratch = sys.argv[1:]
-	build = Build(context, tag, secrets=pip_secrets(pathlib.Path(scratch)))
+	build = Build(context, tag, target="", secrets=pip_secrets(pathlib.Path(scratch)))
 	done = subprocess.run(find_engine().build(build), capture_output=True, text=True)
 	print(done.stdout[-3000:] + done.stderr[-3000:] if done.returncode else "", end="")
 	sys.exit(done.returncode)

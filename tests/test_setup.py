@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow  # builds wheels
 
 ROOT = Path(__file__).parents[1]
 TOP_FOLDERS = ("components", "pipelines", "templates")
-CARRIED = ("*.py", "*.pyi", "py.typed", "*.yaml", "*.html.j2", "*.md", "Dockerfile", "requirements*.txt")
+CARRIED = ("*.py", "*.pyi", "py.typed", "*.yaml", "*.html.j2", "*.md", "*.sh", "Dockerfile", "requirements*.txt")
 
 
 def pip(*arguments: str | Path) -> None:

@@ -19,6 +19,7 @@ from infeed.components import machine
 from infeed.components.checks import at_least
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import local_path
+from infeed.components.kubeflow.packed import is_packed, pack, unpack
 from infeed.pipelines.console.nodes import OnChange, RunReport
 from infeed.pipelines.containers import find_engine
 from infeed.pipelines.job.compiled import CompiledJob, Target, Task, leaves, walk
@@ -155,6 +156,8 @@ class Locations:
     def _in_text(self, value: Any) -> Any:
         if not (isinstance(value, str) and self._pattern):
             return value
+        if is_packed(value):
+            return pack(self._in_text(unpack(value)))
         return self._pattern.sub(lambda found: self._target(found[0]), value)
 
     def _target(self, source: str) -> str:
@@ -179,7 +182,7 @@ def _strings(value: Any) -> Iterator[str]:
         for item in value:
             yield from _strings(item)
     elif isinstance(value, str):
-        yield value
+        yield unpack(value)
 
 
 def _is_of_this_machine(path: str) -> bool:

@@ -39,7 +39,7 @@ def test_a_command_refuses_it(command: list[str], pickled_column: Path) -> None:
         [Path(sys.executable).with_name("infeed"), *words], capture_output=True, text=True, cwd=pickled_column
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: a column is of a Python extension type")
+    assert done.stderr.startswith("error: a column has a Python extension type")
     assert f"where: {pickled_column}/table.parquet\n" in done.stderr
     assert not (pickled_column / "it-was-run").exists()
     assert not (pickled_column / "out").exists()

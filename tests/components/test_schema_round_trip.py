@@ -26,6 +26,7 @@ from infeed.components.example_gen.sources.jsonl import JsonlOptions
 from infeed.components.example_gen.sources.parquet import ParquetOptions
 from infeed.components.example_gen.sources.sql.reader import SqlOptions
 from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise
+from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import AnyFeature, features_from_json, features_to_json
 from infeed.components.transform.kinds.clean import (
@@ -70,7 +71,7 @@ SMALLEST = [
     *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
     *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), NodeAffinity("zone", "Exists"), Volume("c", "/m")),
-    *(Dataflow(), Endpoint("e", "m", "i"), Training("m"), VertexOptions("p", "r")),
+    *(Dataflow(), Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),
 ]
 FEATURES = [
     *(ZScore("a"), MinMax("a"), Robust("a"), Log("a"), Power("a"), Cycle("a", 7.0)),

@@ -9,7 +9,7 @@ import pytest
 
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import Blessing, PipelineConfig
-from infeed.pipelines.local.scores import Scores
+from infeed.pipelines.local.scores import Scores, reasons
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 pytestmark = pytest.mark.tfx
@@ -71,8 +71,10 @@ def test_a_model_that_is_not_blessed_is_pushed_nowhere(outcome: ModuleType, monk
         ("accuracy", True, "its accuracy is 0.5 below that of the last blessed model"),
     ],
 )
-def test_why_a_model_is_not_blessed(outcome: ModuleType, metric: str, is_diff: bool, reason: str) -> None:
+def test_why_a_model_is_not_blessed(metric: str, is_diff: bool, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     value = SimpleNamespace(double_value=SimpleNamespace(value=-0.5 if is_diff else 0.5))
     failure = SimpleNamespace(metric_value=value, metric_key=SimpleNamespace(is_diff=is_diff))
     blessing = dataclasses.replace(CONFIG.blessing, metric=metric)
-    assert outcome._reason(failure, blessing) == reason
+    validation = SimpleNamespace(metric_validations_per_slice=[SimpleNamespace(failures=[failure])])
+    monkeypatch.setattr("tensorflow_model_analysis.load_validation_result", lambda uri: validation)
+    assert reasons("/evaluation", blessing) == (reason,)

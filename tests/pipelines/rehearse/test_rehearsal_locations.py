@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.packed import pack
 from infeed.pipelines.rehearse.rehearsal import Locations, PathMapping
 
 
@@ -86,3 +87,9 @@ def test_a_place_in_the_home_folder_of_a_step_is_no_place_of_this_machine(tmp_pa
     Locations([]).check_seen({"cache_dir": f"~{tmp_path}"}, [])
     with pytest.raises(InfeedError, match="cannot read"):
         Locations([]).check_seen({"cache_dir": str(tmp_path)}, [])
+
+
+def test_compressed_parameters_are_mapped_and_checked_like_others() -> None:
+    assert mapped(pack("root: gs://a/data"), "gs://a=/x") == pack("root: /x/data")
+    with pytest.raises(InfeedError, match="gs://b/data"):
+        Locations([]).check_no_others({"parameter": pack("root: gs://b/data")})

@@ -65,8 +65,8 @@ def test_what_partials_cannot_answer_is_left_to_tfdv_with_a_reason(option: str, 
     [
         ('sparse_feature { name: "s" }', "the schema has the sparse_feature 's'"),
         ('weighted_feature { name: "w" }', "the schema has the weighted_feature 'w'"),
-        ('feature { name: "f" type: STRUCT }', "'f' is a struct"),
-        ('feature { name: "f" natural_language_domain {} }', "'f' is natural language"),
+        ('feature { name: "f" type: STRUCT }', "'f' is a struct in the schema"),
+        ('feature { name: "f" natural_language_domain {} }', "'f' is natural language in the schema"),
         (
             'feature { name: "f" type: FLOAT float_domain { is_categorical: true } }',
             "the numbers of 'f' are categories in the schema",
