@@ -49,7 +49,7 @@ from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, R
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 from infeed.pipelines.config import Blessing
-from infeed.pipelines.deploy.beam import Dataflow
+from infeed.pipelines.deploy.beam import Beam, Dataflow, Flink, Spark
 from infeed.pipelines.deploy.options import Deploy, Resources
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
@@ -71,7 +71,8 @@ SMALLEST = [
     *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
     *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), NodeAffinity("zone", "Exists"), Volume("c", "/m")),
-    *(Dataflow(), Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),
+    *(Beam(), Dataflow(), Flink("h:1"), Spark("h:1")),
+    *(Endpoint("e", "m", "i"), Training("m"), TrainingJob(2), VertexOptions("p", "r")),
 ]
 FEATURES = [
     *(ZScore("a"), MinMax("a"), Robust("a"), Log("a"), Power("a"), Cycle("a", 7.0)),
