@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from infeed.components import InfeedError
 from infeed.pipelines.commands.new import create_project
 from infeed.pipelines.image import context as build_context
-from infeed.pipelines.image.context import PYTHON, beam_sdk, make_context
+from infeed.pipelines.image.context import beam_sdk, make_context
 
 IMAGE = Path(build_context.__file__).parent
 
@@ -50,7 +50,6 @@ def test_it_holds_the_dockerfile_the_pinned_stack_and_the_project(tmp_path, proj
 
 def test_the_image_of_beams_workers_fits_the_pinned_beam_and_python():
     assert beam_sdk() == f"docker.io/apache/beam_python3.13_sdk:{pins('requirements.txt')['apache-beam']}"
-    assert f"--python-version {PYTHON} " in (Path(__file__).parents[3] / "scripts" / "lock-image.sh").read_text()
 
 
 def test_only_the_last_stage_has_anything_of_beams_workers():
