@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import infeed
 from infeed.components.seams import tfma as tfma_seam
 
 pytestmark = pytest.mark.tfx
 
 TFMA = "tensorflow_model_analysis"
-EVALUATION = Path(__file__).parents[3] / "components" / "evaluation"
+EVALUATION = Path(infeed.__file__).parent / "components" / "evaluation"
 METRICS: dict[str, dict[str, Any]] = {
     "ExampleCount": {},
     "MeanLabel": {},

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import infeed
+
 pytestmark = pytest.mark.slow
-TEMPLATE = Path(__file__).parents[3] / "templates" / "tabular"
+TEMPLATE = Path(infeed.__file__).parent / "templates" / "tabular"
 # Like an environment without these packages: an import raises ModuleNotFoundError, and `find_spec` finds nothing.
 SCRIPT = """
 import json, sys
