@@ -237,7 +237,7 @@ def _first(bases: Sequence[Path], names: list[str]) -> list[Path]:
 
 
 def _files(base: Path, names: list[str]) -> Iterator[Path]:
-    """Yield the existing files of `a.py`, `a/__init__.py`, `a/b.py` and so on, all of which `import a.b` executes."""
+    """Yield the existing files that `import a.b` executes: `a.py`, `a/__init__.py`, `a/b.py` and so on."""
     for depth in range(1, len(names) + 1):
         path = base.joinpath(*names[:depth])
         yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())

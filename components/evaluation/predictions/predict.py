@@ -55,7 +55,7 @@ def predict(
 
     Args:
       examples: folders of datasets of any writer: TFRecords of tf.Examples in Split-* folders.
-      model: folder of a SavedModel, or of its versions, of which the newest is used.
+      model: folder of a SavedModel, or folder of numbered versions; the newest version is used.
       options: signature, columns and splits. Of the output format, only its types matter.
     """
     options = options or PredictOptions()
