@@ -128,6 +128,7 @@ def _console(terminal: TextIO) -> Console:
 def _python_logging_to(stream: TextIO) -> Iterator[None]:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter(_LINE))
+    handler.addFilter(_tells_something)
     root, level = logging.getLogger(), logging.getLogger().level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
@@ -138,6 +139,11 @@ def _python_logging_to(stream: TextIO) -> Iterator[None]:
         logging.captureWarnings(False)
         root.setLevel(level)
         root.removeHandler(handler)
+
+
+def _tells_something(record: logging.LogRecord) -> bool:
+    """Drop what Beam reports of its own type hints on import: some eighty lines, whatever the command does."""
+    return record.levelno >= logging.WARNING or not record.name.startswith("apache_beam.typehints.")
 
 
 def _point_to(stdout: int, stderr: int) -> None:

@@ -58,6 +58,13 @@ def test_the_log_has_everything_once_and_python_lines_carry_the_time(tmp_path: P
     assert re.fullmatch(r"20\d\d-.* INFO apache_beam: python logging", logged)
 
 
+def test_the_log_leaves_out_beams_reports_of_its_type_hints_but_not_warnings(tmp_path: Path) -> None:
+    hints = "logging.getLogger('apache_beam.typehints.native_type_compatibility')"
+    run(OPEN + f"    {hints}.info('any type'); {hints}.warning('wrong type')", tmp_path / "run.log")
+    log = (tmp_path / "run.log").read_text()
+    assert ("any type" in log, "wrong type" in log) == (False, True)
+
+
 def test_the_log_makes_its_folder_and_keeps_earlier_runs(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "deep" / "run.log"
     for _ in range(2):
