@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run TFX's entry point with local paths, in the folder of the user's project, here or on the machines of a job.
+    """Run TFX's entry point with local paths in the project's folder, in this pod or on the machines of a job.
 
     The artifacts keep their URIs with `--in-place`, for platforms without a launcher, and if a Beam option names a
     cluster's runner, because workers do not see the disk of the pod.

@@ -27,7 +27,7 @@ TestSteps = Callable[[Any, tf.Tensor], tf.Tensor | bool]  # (iterator, at most h
 
 @dataclass(frozen=True)
 class StepFunctions:
-    """Functions and data for Keras' `fit`, in place of its own.
+    """Step functions and batches that replace those of Keras' `fit`.
 
     Attributes:
       meter: measures how long training waits for batches.

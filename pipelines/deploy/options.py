@@ -38,23 +38,7 @@ _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 _QUANTITIES = ("cpu", "memory", "cpu_request", "memory_request", "shared_memory")
 _MERGED = {"env", "labels", "annotations"}
-KUBERNETES_ONLY = (
-    "cpu_request",
-    "memory_request",
-    "node_selector",
-    "node_affinity",
-    "tolerations",
-    "secrets",
-    "config_maps",
-    "volumes",
-    "ephemeral_volumes",
-    "shared_memory",
-    "image_pull_secrets",
-    "labels",
-    "annotations",
-    "timeout",
-)
-"""Settings of Resources that Vertex AI does not have."""
+_ON_VERTEX = {"cpu", "memory", "accelerator", "accelerators", "retries", "cache", "env"}
 _LISTS = (
     "node_affinity",
     "tolerations",
@@ -152,6 +136,10 @@ class Resources:
         if self.accelerator is not None:
             mine["accelerators"] = self.accelerators
         return dataclasses.replace(default, **mine)
+
+
+KUBERNETES_ONLY = tuple(f.name for f in dataclasses.fields(Resources) if f.name not in _ON_VERTEX)
+"""Settings of Resources that Vertex AI does not have."""
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class SavedModel:
         """Load a model.
 
         Args:
-          path: folder of a SavedModel, or of numbered versions as Pusher writes them, of which the newest is used.
+          path: folder of a SavedModel, or folder of numbered versions as Pusher writes them; the newest is used.
           tags: tags of the graph to load. Empty if it has only one graph, as most models.
           called: name of the model in errors.
 
