@@ -72,7 +72,7 @@ def test_values_of_a_run_win_over_defaults_of_the_spec(tmp_path: Path) -> None:
     [
         ("{", r"Expecting property name"),
         ("a: [", r"while parsing"),
-        pytest.param("[" * 100_000, r"line 1 holds an alias, or is nested too deeply", id="deep YAML"),
+        pytest.param("[" * 100_000, r"nest(ed|ing)", id="deep YAML"),
         pytest.param('{"a":' * 100_000, r"too deeply nested", id="deep JSON"),
         ("a: &a [1]\nb: [*a, *a]\n", r"line 2 holds an alias"),
         ("", r"it has no pipelineInfo"),
