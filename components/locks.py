@@ -46,6 +46,21 @@ def alone(path: Path, *, doing: str, where: str, do: str) -> Iterator[None]:
         os.close(handle)
 
 
+def is_held(path: Path) -> bool:
+    """Whether another process, or this one, holds the lock on `path`."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def _locked(path: Path, doing: str, where: str, do: str) -> int:
     # Not filelock, because some versions keep its file and others empty it.
     while True:

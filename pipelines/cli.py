@@ -16,6 +16,8 @@ from infeed.pipelines.console.terminal import echo
 # In the order of the help. Each `infeed.pipelines.commands.NAME` is imported on use.
 _COMMANDS = (
     "run",
+    "runs",
+    "clean",
     "new",
     "predict",
     "ingest",

@@ -82,6 +82,11 @@ def _single(context: click.Context, parameter: click.Parameter, values: tuple[st
     return values[0] if values else None
 
 
+root_option = click.option(
+    "--root", type=OutputFolder(), help="Root of the runs.  [default: the only folder in runs/]", metavar="DIR"
+)
+
+
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the format options to a command, which receives the dict `source_options`."""
 

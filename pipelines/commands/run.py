@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.text import Text
 
 from infeed.components.errors import InfeedError
-from infeed.components.locks import alone
 from infeed.components.units import short_path
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
@@ -26,6 +25,7 @@ from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_NOT_BLESSED, Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, show_nodes
 from infeed.pipelines.console.terminal import command_line, in_lines, quiet, show_facts
+from infeed.pipelines.local import history
 from infeed.pipelines.local.outcome import digest_of, remember, same_run
 from infeed.pipelines.project.config_file import read_project
 
@@ -83,8 +83,7 @@ def _only_run(root: str) -> Iterator[None]:
     except OSError as error:
         do = "give another --root, or change the permissions"
         raise InfeedError(f"cannot write there: {error.strerror}", where=f"root {root}", do=do) from error
-    do = "wait for that run, stop it, or give another --root"
-    with alone(Path(root, ".lock"), doing="another run uses this folder", where=f"root {root}", do=do):
+    with history.only_process(root):
         yield
 
 
@@ -115,8 +114,10 @@ def _run(
             watch(nodes)
             on_change(nodes)
 
-        report = run_local(pipeline, on_change=notify, from_node=from_node)
+        past = history.begin(config)
+        report = run_local(pipeline, on_change=notify, from_node=from_node, run_id=past.run_id)
     outcome = read_outcome(config) if report.succeeded else None
+    history.finish(past, config, report, outcome)
     if outcome and made_of and not from_node:
         resolvers = [node.id for node in pipeline.components if isinstance(node, Resolver)]
         remember(config, made_of, report, outcome, resolvers)

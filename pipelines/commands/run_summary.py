@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from infeed.pipelines.local.outcome import RunOutcome
     from infeed.pipelines.local.scores import Scores
 
-_LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"}
+LABELS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R²"}
 _SHARES = ("accuracy", "auc", "recall", "precision", "f1")  # from 0 to 1
 _DECIMALS = 6  # numbers with more decimals are written with an exponent
 
@@ -63,13 +63,13 @@ def score_lines(scores: Scores) -> Iterator[tuple[str, ...]]:
     for name, value in scores.metrics.items():
         guess = scores.guesses.get(name)
         than = f"; {guess.by} scores {_number(guess.value)}" if guess else ""
-        yield _LABELS.get(name, name), f"{_with_interval(name, value, scores)}{rows}{than}"
+        yield LABELS.get(name, name), f"{with_interval(name, value, scores)}{rows}{than}"
         rows = ""
     if scores.caution:
         yield "caution", scores.caution, "yellow"
 
 
-def _with_interval(name: str, value: float, scores: Scores) -> str:
+def with_interval(name: str, value: float, scores: Scores) -> str:
     """Format 0.986 ± 0.010, or both bounds if ± would exceed the range of the metric."""
     if name not in scores.intervals:
         return _number(value)

@@ -9,6 +9,7 @@ outcome without loading TFX or TensorFlow. If anything differs, TFX decides node
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import glob
 import hashlib
@@ -88,13 +89,20 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
     )
 
 
-def latest_outputs(config: PipelineConfig) -> dict[tuple[str, str], NodeOutput]:
-    """Map (node, output key) to the artifact of the node's latest successful or cached execution."""
+def open_store(path: str) -> Any:
+    """Open the SQLite file of ML Metadata at `path`."""
     from ml_metadata import metadata_store
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
-    connection = mlmd.ConnectionConfig(sqlite=mlmd.SqliteMetadataSourceConfig(filename_uri=config.metadata))
-    store = metadata_store.MetadataStore(connection)
+    connection = mlmd.ConnectionConfig(sqlite=mlmd.SqliteMetadataSourceConfig(filename_uri=path))
+    return metadata_store.MetadataStore(connection)
+
+
+def latest_outputs(config: PipelineConfig) -> dict[tuple[str, str], NodeOutput]:
+    """Map (node, output key) to the artifact of the node's latest successful or cached execution."""
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+    store = open_store(config.metadata)
     outputs: dict[tuple[str, str], NodeOutput] = {}
     for context in store.get_contexts_by_type("node"):
         pipeline, _, node = context.name.rpartition(".")
@@ -152,7 +160,7 @@ def same_run(config: PipelineConfig, made_of: str) -> LastRun | None:
       made_of: digest of the new run; see `digest_of`.
     """
     try:
-        last = schema.read_json(LastRun, _file(config).read_bytes())
+        last = schema.read_json(LastRun, _file(config.root).read_bytes())
     except (OSError, ValueError):  # the file is missing, or another version wrote it
         return None
     unchanged = last.made_of == made_of and last.metadata == _digest_of_file(config.metadata)
@@ -170,10 +178,28 @@ def remember(
     """
     names = tuple(node.name for node in report.nodes)
     outputs = {output.uri: None for (node, _), output in latest_outputs(config).items() if node in names}
-    last = LastRun(made_of, _digest_of_file(config.metadata), names, tuple(resolvers), tuple(outputs), outcome)
-    unfinished = _file(config).with_suffix(f".{os.getpid()}.tmp")
+    _write(
+        LastRun(made_of, _digest_of_file(config.metadata), names, tuple(resolvers), tuple(outputs), outcome),
+        _file(config.root),
+    )
+
+
+@contextlib.contextmanager
+def keeping_last_run(root: str, metadata: str) -> Iterator[None]:
+    """Keep `last_run.json` valid while the body changes metadata that the last run does not depend on."""
+    last = None
+    with contextlib.suppress(OSError, ValueError):
+        last = schema.read_json(LastRun, _file(root).read_bytes())
+    valid = last is not None and last.metadata == _digest_of_file(metadata)
+    yield
+    if last and valid:
+        _write(dataclasses.replace(last, metadata=_digest_of_file(metadata)), _file(root))
+
+
+def _write(last: LastRun, path: Path) -> None:
+    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
     unfinished.write_text(json.dumps(schema.to_plain(last), indent=1))
-    unfinished.rename(_file(config))
+    unfinished.rename(path)
 
 
 def digest_of(config: PipelineConfig) -> str:
@@ -195,8 +221,8 @@ def digest_of(config: PipelineConfig) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _file(config: PipelineConfig) -> Path:
-    return Path(config.root, "last_run.json")
+def _file(root: str) -> Path:
+    return Path(root, "last_run.json")
 
 
 def _data_files(config: PipelineConfig) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.locks import alone
+from infeed.components.locks import alone, is_held
 
 HOLD = """
 import sys, time
@@ -51,10 +51,13 @@ def test_the_second_process_is_refused_and_told_the_first(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_owner_leaves_a_file_and_no_lock(tmp_path: Path, number: int) -> None:
+    assert not is_held(tmp_path / "lock")
     with hold(tmp_path / "lock") as child:
+        assert is_held(tmp_path / "lock")
         os.kill(child.pid, number)
         child.wait()
     assert (tmp_path / "lock").exists()
+    assert not is_held(tmp_path / "lock")
     take(tmp_path / "lock")
 
 

@@ -20,7 +20,7 @@ from infeed.components.transform.kinds.text import Subwords
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunReport
 from infeed.pipelines.local import outcome
-from infeed.pipelines.local.outcome import NodeOutput, RunOutcome, digest_of, remember, same_run
+from infeed.pipelines.local.outcome import NodeOutput, RunOutcome, digest_of, keeping_last_run, remember, same_run
 from infeed.pipelines.local.scores import Guess
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
@@ -124,6 +124,19 @@ def test_whatever_changes_on_disk_is_for_tfx_to_decide(
 ) -> None:
     assert is_same(ran)
     change(tmp_path)
+    assert not is_same(ran)
+
+
+def test_metadata_may_change_in_what_no_run_depends_on(ran: PipelineConfig, tmp_path: Path) -> None:
+    with keeping_last_run(ran.root, ran.metadata):
+        CHANGES["the metadata"](tmp_path)
+    assert is_same(ran)
+
+
+def test_a_change_before_that_stays_a_change(ran: PipelineConfig, tmp_path: Path) -> None:
+    CHANGES["the metadata"](tmp_path)
+    with keeping_last_run(ran.root, ran.metadata):
+        edit(Path(ran.metadata), "once more")
     assert not is_same(ran)
 
 

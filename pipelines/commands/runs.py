@@ -1,0 +1,132 @@
+"""`infeed runs`: list the runs of a root, or compare two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from infeed.components.errors import InfeedError
+from infeed.components.units import percent, seconds
+from infeed.pipelines.commands.options import root_option
+from infeed.pipelines.commands.run_summary import LABELS, with_interval
+from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.terminal import Terminal, echo
+from infeed.pipelines.local.history import PastRun, find_root, is_running, read_runs
+
+_STYLES = {"pushed": "green", "running": "bold yellow", "not blessed": "bold red"}
+_NONE, _DIGITS = "-", 8
+
+
+@click.command(name="runs", cls=Command)
+@click.argument("numbers", nargs=-1, type=int, metavar="[A B]")
+@root_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def command(numbers: tuple[int, ...], root: str | None, as_json: bool) -> None:
+    """List the runs of a root with time, status, score and data, or compare the runs A and B.
+
+    A run that finds nothing changed since the last one adds no entry.
+    """
+    if len(numbers) not in (0, 2):
+        raise click.UsageError("name two runs to compare, or none to list all")
+    root = find_root(root)
+    runs, running = read_runs(root), is_running(root)
+    status = {run.number: "running" if running and run is runs[0] and not run.ended else run.status for run in runs}
+    if numbers:
+        first, second = (_numbered(number, runs, root) for number in numbers)
+        rows = list(_differences(first, second))
+        if as_json:
+            echo(json.dumps([{"what": what, str(numbers[0]): a, str(numbers[1]): b} for what, a, b in rows], indent=1))
+        else:
+            Terminal(highlight=False).print(_side_by_side(first, second, rows))
+    elif as_json:
+        echo(json.dumps([run.as_json() | {"status": status[run.number]} for run in runs], indent=1))
+    elif runs:
+        Terminal(highlight=False).print(_table(runs, status))
+    else:
+        echo(f"no run is recorded in {root}: earlier versions of infeed kept no history")
+
+
+def _numbered(number: int, runs: list[PastRun], root: str) -> PastRun:
+    for run in runs:
+        if run.number == number:
+            return run
+    known = ", ".join(str(run.number) for run in runs) or "none yet"
+    raise InfeedError(f"there is no run {number}", where=root, do=f"name two of the runs: {known}")
+
+
+def _table(runs: list[PastRun], status: Mapping[int, str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")  # 80 columns suffice
+    for name in ("run", "started", "took", "status", "score", "rows", "data", "waited"):
+        table.add_column(name, overflow="fold", justify="right" if name in ("run", "rows", "waited") else "left")
+    for run in runs:
+        words = status[run.number]
+        style = _STYLES.get(words, "bold red" if words.endswith("failed") else "")
+        rows = f"{sum(run.rows.values()):,}" if run.rows else _NONE
+        took = seconds(run.seconds) if run.ended else _NONE
+        cells = (str(run.number), _time(run), took, Text(words, style), _score(run))
+        table.add_row(*cells, rows, run.fingerprint[:_DIGITS] or _NONE, _waited(run))
+    return table
+
+
+def _time(run: PastRun) -> str:
+    return datetime.fromisoformat(run.run_id).isoformat(sep=" ", timespec="minutes")
+
+
+def _score(run: PastRun) -> str:
+    if not run.outcome or not run.outcome.metrics:
+        return _NONE
+    name, value = next(iter(run.outcome.metrics.items()))
+    return f"{LABELS.get(name, name)} {with_interval(name, value, run.outcome)}"
+
+
+def _waited(run: PastRun) -> str:
+    return percent(run.outcome.wait_fraction) if run.outcome else _NONE
+
+
+def _differences(*runs: PastRun) -> Iterator[tuple[str, str, str]]:
+    """Yield what two runs scored, read and took, and the settings that differ between them."""
+    facts = [dict(_facts(run)) for run in runs]
+    settings = [{name: json.dumps(value) for name, value in _flat(run.config)} for run in runs]
+    changed = {name for name in {*settings[0], *settings[1]} if settings[0].get(name) != settings[1].get(name)}
+    for name in (*dict.fromkeys([*facts[0], *facts[1]]), *sorted(changed)):
+        before, after = (
+            of_run.get(name, given.get(name, _NONE)) for of_run, given in zip(facts, settings, strict=True)
+        )
+        yield name, before, after
+
+
+def _facts(run: PastRun) -> Iterator[tuple[str, str]]:
+    yield from {"started": _time(run), "status": run.status, "fingerprint of the data": run.fingerprint}.items()
+    yield from ((f"{split} rows", f"{rows:,}") for split, rows in run.rows.items())
+    if run.outcome:
+        metrics = run.outcome.metrics.items()
+        yield from ((LABELS.get(name, name), with_interval(name, value, run.outcome)) for name, value in metrics)
+    yield "waited for input", _waited(run)
+    yield from ((node.name, f"{seconds(node.seconds)}, {node.state.value}") for node in run.nodes)
+
+
+def _flat(config: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each setting with its path, such as `train.feed.batch_size` or `features[2].column`."""
+    if isinstance(config, Mapping) and config:
+        for key, value in config.items():
+            yield from _flat(value, f"{name}.{key}" if name else key)
+    elif isinstance(config, list | tuple) and config:
+        for position, value in enumerate(config):
+            yield from _flat(value, f"{name}[{position}]")
+    else:
+        yield name, config
+
+
+def _side_by_side(first: PastRun, second: PastRun, rows: list[tuple[str, str, str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("", f"run {first.number}", f"run {second.number}"):
+        table.add_column(name, overflow="fold")
+    for what, before, after in rows:
+        table.add_row(what, before, Text(after, "" if before == after else "bold"))
+    return table
