@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 
 from infeed.components.errors import InfeedError, naming_extras
-from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, Command
+from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, EXIT_CODES, Command
 from infeed.pipelines.console.terminal import echo
 
 # In the order of the help. Each `infeed.pipelines.commands.NAME` is imported on use.
@@ -54,6 +54,10 @@ class _Commands(click.Group):
             return _refusing(name, error)
         return command
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
@@ -89,4 +93,8 @@ def main() -> None:
     infeed new tabular taxi      create a project from a template
     infeed run taxi/config.yaml  train, evaluate and push on this machine
     infeed doctor                check what this machine can do
+
+    \b
+    Completion of commands, options and paths, for bash, zsh or fish:
+    eval "$(_INFEED_COMPLETE=bash_source infeed)"
     """

@@ -25,7 +25,14 @@ from infeed.pipelines.image.record import remember
 from infeed.pipelines.project.config_file import TEMPLATES, Project, read_project
 
 
-@click.command(name="build", cls=Command)
+@click.command(
+    name="build",
+    cls=Command,
+    examples=(
+        "infeed build taxi/config.yaml --tag registry.example/taxi:1 --push",
+        "infeed build taxi/config.yaml --accelerator gpu",
+    ),
+)
 @click.argument("project", default="image", type=InputPath(), metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]")
 @click.option("--tag", help="Name and tag of the image.  [default: deploy.image of the config]", metavar="NAME")
 @click.option(

@@ -12,16 +12,18 @@ from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.terminal import quiet
 
 
-@click.command(name="cancel", cls=Command)
+@click.command(
+    name="cancel",
+    cls=Command,
+    examples=(
+        "infeed cancel 3f1b0c4e --host http://localhost:8888",
+        "infeed cancel taxi-20261124-3f1b0c --project my-project --region us-central1",
+    ),
+)
 @click.argument("run", metavar="RUN")
 @platform_options
 def command(run: str, **given: Any) -> None:
-    """Stop RUN, the id that `infeed submit --json` prints and that ends the link of a run.
-
-    \b
-    infeed cancel 3f1b0c4e --host http://localhost:8888
-    infeed cancel taxi-20261124-3f1b0c --project my-project --region us-central1
-    """
+    """Stop RUN, the id that `infeed submit --json` prints and that ends the link of a run."""
     cancel = platform_function("cancel", **given)
     with quiet(os.devnull) as console:
         cancel(run)

@@ -25,7 +25,14 @@ from infeed.pipelines.project.config_file import read_project
 NATIVE = "kfp"
 
 
-@click.command(name="compile", cls=Command)
+@click.command(
+    name="compile",
+    cls=Command,
+    examples=(
+        "infeed compile taxi/config.yaml --output taxi.yaml",
+        "infeed compile taxi/config.yaml --target vertex --output taxi.json",
+    ),
+)
 @project_options
 @click.option(
     "--output",
@@ -54,10 +61,6 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
 
     The deploy section of the config sets the image, resources and storage locations of the steps. A JSON file contains
     a whole job. A YAML file contains the pipeline spec, and Kubernetes settings in a second document.
-
-    \b
-    infeed compile taxi/config.yaml --output taxi.yaml
-    infeed compile taxi/config.yaml --target vertex --output taxi.json
     """
     read = read_project(project)
     platform = "kubeflow" if target == NATIVE else target

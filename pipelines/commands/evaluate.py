@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from infeed.pipelines.local.scores import Scores
 
 
-@click.command(name="evaluate", cls=Command)
+@click.command(
+    name="evaluate",
+    cls=Command,
+    examples=(
+        "infeed evaluate taxi/config.yaml --dataset data --model model --output evaluation",
+        "infeed evaluate taxi/config.yaml --dataset data --model model --baseline serving --output evaluation",
+    ),
+)
 @project_options
 @click.option("--dataset", required=True, type=InputFolder(), help="Dataset of infeed ingest.", metavar="DIR")
 @click.option("--model", required=True, type=InputFolder(), help="Output of infeed train.", metavar="DIR")
@@ -54,10 +61,6 @@ def command(
     """Evaluate a model with the metrics and the blessing of PROJECT, without TFX.
 
     The exit code is 3 if the model is not good enough to be blessed.
-
-    \b
-    infeed evaluate taxi/config.yaml --dataset data --model model --output evaluation
-    infeed evaluate taxi/config.yaml --dataset data --model model --baseline serving --output evaluation
     """
     check_new(output, overwrite)
     config = config_of(project, overrides, may_ask=not as_json)

@@ -148,7 +148,15 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
     context.exit()
 
 
-@click.command(name="ingest", cls=Command)
+@click.command(
+    name="ingest",
+    cls=Command,
+    examples=(
+        "infeed ingest rides.csv data --split train=8 --split eval=2",
+        "infeed ingest photos data --format images",
+        "infeed ingest taxi/config.yaml data",
+    ),
+)
 @click.argument("source", type=InputPath())
 @click.argument("output", type=OutputFolder())
 @click.option(

@@ -39,7 +39,14 @@ _CELL, _GAP, _CAPTION = 112, 8, 16  # pixels
 _LABELS = ("label/text", "label")
 
 
-@click.command(name="inspect", cls=Command)
+@click.command(
+    name="inspect",
+    cls=Command,
+    examples=(
+        "infeed inspect data",
+        "infeed inspect data --split eval --examples 5",
+    ),
+)
 @click.argument("dataset", type=InputPath(), metavar="OUTPUT")
 @click.option("--split", "chosen", metavar="NAME", help="Split whose examples to show.  [default: the first]")
 @click.option(

@@ -51,7 +51,15 @@ _ADVICE = {
 }
 
 
-@click.command(name="measure", cls=Command)
+@click.command(
+    name="measure",
+    cls=Command,
+    examples=(
+        "infeed measure data --batch-size 256",
+        "infeed measure mine.py:make_dataset",
+        "infeed measure data --against tfx",
+    ),
+)
 @click.argument("dataset", type=InputPath(), metavar="DATASET")
 @click.option("--split", metavar="NAME", help="Split to read.  [default: the first]")
 @click.option("--batch-size", type=click.IntRange(min=1), default=128, show_default=True, help="Examples in a batch.")

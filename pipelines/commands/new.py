@@ -35,7 +35,14 @@ def create_project(template: str, folder: str) -> list[Path]:
     return [target / name for name in _FILES]
 
 
-@click.command(name="new", cls=Command)
+@click.command(
+    name="new",
+    cls=Command,
+    examples=(
+        "infeed new tabular taxi",
+        "infeed new image flowers",
+    ),
+)
 @click.argument("template", metavar=f"{{{'|'.join(TEMPLATES)}}}")
 @click.argument("folder", type=OutputFolder(), metavar="FOLDER")
 def command(template: str, folder: str) -> None:
@@ -43,10 +50,6 @@ def command(template: str, folder: str) -> None:
 
     config.yaml sets the data and the training options. features.py and model.py are yours to change. README.md explains
     all three files.
-
-    \b
-    infeed new tabular taxi
-    infeed run taxi/config.yaml --data rides.csv --label tip
     """
     for path in create_project(template, folder):
         echo(f"wrote {path}")

@@ -8,19 +8,31 @@ from functools import wraps
 from typing import Any, get_args
 
 import click
+from click.shell_completion import CompletionItem
 
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import STRATEGIES
 from infeed.components.transform.kinds.image import Resize
-from infeed.pipelines.console.paths import InputPath, OutputFolder
+from infeed.pipelines.console.paths import InputFolder, InputPath, OutputFolder
 from infeed.pipelines.project.config_file import TEMPLATES
 from infeed.pipelines.project.ingest_settings import NAMES
+
+
+def _templates_or_path(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = [CompletionItem(name) for name in TEMPLATES if name.startswith(incomplete)]
+    return names or param.type.shell_complete(ctx, param, incomplete)
 
 
 def project_options(command: Any) -> Any:
     """Add the project options to a command, which receives `project` and the fields of `Overrides` by name."""
     options: list[Any] = [
-        click.argument("project", default="image", type=InputPath(), metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]"),
+        click.argument(
+            "project",
+            default="image",
+            type=InputPath(),
+            metavar=f"[{'|'.join(TEMPLATES)}|CONFIG.YAML]",
+            shell_complete=_templates_or_path,
+        ),
         click.option(
             "--data",
             type=InputPath(),
@@ -83,7 +95,7 @@ def _single(context: click.Context, parameter: click.Parameter, values: tuple[st
 
 
 root_option = click.option(
-    "--root", type=OutputFolder(), help="Root of the runs.  [default: the only folder in runs/]", metavar="DIR"
+    "--root", type=InputFolder(), help="Root of the runs.  [default: the only folder in runs/]", metavar="DIR"
 )
 
 

@@ -73,7 +73,15 @@ def written_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options
 
 
-@click.command(name="predict", cls=Command)
+@click.command(
+    name="predict",
+    cls=Command,
+    examples=(
+        "infeed predict runs/image/serving photos/",
+        "infeed predict runs/tabular/serving rides.csv --delimiter ';' --json",
+        "infeed predict runs/tabular/serving data/rides --output predicted --keys ride_id",
+    ),
+)
 @click.argument("model", type=InputPath(), metavar="MODEL")
 @click.argument("inputs", nargs=-1, required=True, type=InputPath(), metavar="INPUT...")
 @source_options
@@ -94,12 +102,6 @@ def command(
     has no prediction, stderr (with --json, the field "error") names the file, the row and the reason. The other inputs
     get their predictions, and the exit code is 1. --output writes the predictions beside the columns of the table or
     the paths of the pictures. For datasets, it writes one file per shard.
-
-    \b
-    infeed predict runs/image/serving photos/
-    infeed predict runs/tabular/serving rides.csv --delimiter ';' --json
-    infeed predict runs/tabular/serving rides.csv --output predicted.csv --keys ride_id
-    infeed predict runs/tabular/serving data/rides --output predicted --keys ride_id
     """
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stderr, quiet(os.devnull) as console:
         complaints = Terminal(file=stderr, soft_wrap=True, highlight=False, markup=False)

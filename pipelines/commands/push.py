@@ -13,7 +13,14 @@ from infeed.pipelines.console.terminal import echo
 from infeed.pipelines.steps.push import is_blessed, push
 
 
-@click.command(name="push", cls=Command)
+@click.command(
+    name="push",
+    cls=Command,
+    examples=(
+        "infeed push model serving --evaluation evaluation",
+        "infeed push model s3://bucket/taxi/serving --evaluation evaluation",
+    ),
+)
 @click.argument("model", type=InputPath())
 @click.argument("serving", type=OutputFolder())
 @click.option("--evaluation", type=InputPath(), help="Push only a model that this evaluation blesses.", metavar="DIR")
@@ -23,10 +30,6 @@ def command(model: str, serving: str, evaluation: str | None, allow_unblessed: b
     """Copy MODEL to a new version below the folder SERVING, local or on an object store, without TFX.
 
     TensorFlow Serving watches such a folder. The exit code is 3 if the model is not blessed. Nothing is pushed then.
-
-    \b
-    infeed push model serving --evaluation evaluation
-    infeed push model s3://bucket/taxi/serving --evaluation evaluation
     """
     blessed = not evaluation or is_blessed(evaluation)
     pushed = push(model, serving) if blessed else None

@@ -24,7 +24,14 @@ from infeed.pipelines.rehearse.launch import Faults, last_lines
 from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, RehearseOptions, rehearse
 
 
-@click.command(name="rehearse", cls=Command)
+@click.command(
+    name="rehearse",
+    cls=Command,
+    examples=(
+        "infeed rehearse taxi.yaml --project taxi --map gs://bucket=bucket",
+        "infeed rehearse taxi.yaml --fail Trainer:2",
+    ),
+)
 @click.argument("job", type=InputPath(), metavar="JOB")
 @click.option(
     "--root",

@@ -12,7 +12,14 @@ from infeed.pipelines.console.paths import InputFolder, OutputFile
 from infeed.pipelines.console.terminal import Terminal, echo, show_facts
 
 
-@click.command(name="report", cls=Command)
+@click.command(
+    name="report",
+    cls=Command,
+    examples=(
+        "infeed report model-run",
+        "infeed report model-run --dataset data --html report.html",
+    ),
+)
 @click.argument("run", type=InputFolder())
 @click.option("--dataset", type=InputFolder(), help="Dataset of the training, to judge its shards.", metavar="DIR")
 @click.option("--html", type=OutputFile(), help="Also write an HTML page.", metavar="FILE")
@@ -21,9 +28,6 @@ def command(run: str, dataset: str | None, html: str | None, as_json: bool) -> N
     """Report whether the training in the folder RUN waited for its input, and what to change.
 
     RUN is the run folder of `infeed train`, or a ModelRun artifact.
-
-    \b
-    infeed report model-run --dataset data --html report.html
     """
     report = Report.of(run, [dataset] if dataset else [])
     if html:

@@ -35,7 +35,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@click.command(name="run", cls=Command)
+@click.command(
+    name="run",
+    cls=Command,
+    examples=(
+        "infeed run image",
+        "infeed run tabular --data rides.csv --label tip",
+        "infeed run taxi/config.yaml --from Trainer",
+    ),
+)
 @project_options
 @click.option("--from", "from_node", help="Run only this node and the nodes that depend on it.", metavar="NODE")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")

@@ -27,7 +27,15 @@ from infeed.pipelines.statistics.page import comparison_page, split_page
 _WIDE = 200  # characters per line if stdout is not a terminal
 
 
-@click.command(name="statistics", cls=Command)
+@click.command(
+    name="statistics",
+    cls=Command,
+    examples=(
+        "infeed statistics data --html columns.html",
+        "infeed statistics data --splits train eval",
+        "infeed statistics today --compare yesterday --l-infinity 0.02",
+    ),
+)
 @click.argument("dataset", type=InputPath(), metavar="DATASET")
 @click.option("--split", metavar="NAME", help="Split to show or compare.  [default: train, or the first]")
 @click.option(
@@ -68,11 +76,6 @@ def command(
 
     DATASET is a dataset of `infeed ingest`, or an Examples artifact. The exit code of a comparison is 1 if a column is
     new, is missing, has another type, or differs by more than the limits allow.
-
-    \b
-    infeed statistics data --html columns.html
-    infeed statistics data --splits train eval
-    infeed statistics today --compare yesterday --l-infinity 0.02
     """
     if splits and (earlier or split):
         raise InfeedError(

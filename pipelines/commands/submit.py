@@ -29,7 +29,15 @@ from infeed.pipelines.submit.schedules import RunSchedule, check_cron
 LOG_LINES = 20  # printed from the end of the log of a failed step
 
 
-@click.command(name="submit", cls=Command)
+@click.command(
+    name="submit",
+    cls=Command,
+    examples=(
+        "infeed submit taxi.yaml --host http://localhost:8888 --wait",
+        'infeed submit taxi.yaml --host http://localhost:8888 --cron "0 6 * * 1-5"',
+        "infeed submit taxi.json --project my-project --region us-central1",
+    ),
+)
 @click.argument("job", type=InputPath(), metavar="JOB")
 @platform_options
 @click.option("--name", metavar="NAME", help="Name of the run.  [default: pipeline name and time]")
@@ -53,10 +61,6 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
 
     The exit code is 0 if the run finished (without --wait: if it started), 1 if it failed, 2 if it was refused, 4 if
     its state is unknown, and 130 if waiting was interrupted.
-
-    \b
-    infeed submit job.yaml --host http://localhost:8888 --wait
-    infeed submit job.yaml --host http://localhost:8888 --cron "0 6 * * 1-5"
     """
     submit, request = platform_function("submit", **given), _request(CompiledJob.read(job), **given)
     if cron is not None and (wait or logs):

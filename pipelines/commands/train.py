@@ -16,7 +16,14 @@ from infeed.pipelines.console.terminal import show_facts, with_log
 from infeed.pipelines.steps.folders import check_new
 
 
-@click.command(name="train", cls=Command)
+@click.command(
+    name="train",
+    cls=Command,
+    examples=(
+        "infeed train taxi/config.yaml --dataset data --graph graph --output model",
+        "infeed train taxi/config.yaml --dataset data --graph graph --output model --epochs 3",
+    ),
+)
 @project_options
 @click.option("--dataset", required=True, type=InputFolder(), help="Dataset of infeed ingest.", metavar="DIR")
 @click.option("--graph", required=True, type=InputFolder(), help="Output of infeed transform.", metavar="DIR")
@@ -46,9 +53,6 @@ def command(
     """Train the model of PROJECT on a dataset, without TFX.
 
     A killed training resumes if the command is repeated.
-
-    \b
-    infeed train taxi/config.yaml --dataset data --graph graph --output model
     """
     check_new(output, overwrite)
     config = config_of(project, overrides, may_ask=not as_json)

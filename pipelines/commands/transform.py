@@ -30,7 +30,15 @@ _ITEMS = 4  # shown of a list
 _NAMES, _CELLS = 34, 23  # characters: name and kind of a feature, and the two cells of a row
 
 
-@click.command(name="transform", cls=Command)
+@click.command(
+    name="transform",
+    cls=Command,
+    examples=(
+        "infeed transform taxi/config.yaml --dataset data --output graph",
+        "infeed transform tabular --show 3",
+        "infeed transform taxi/config.yaml --why fare",
+    ),
+)
 @project_options
 @click.option("--dataset", type=InputFolder(), help="Dataset of infeed ingest.", metavar="DIR")
 @click.option("--output", type=OutputFolder(), help="Write the transform graph of the dataset here.", metavar="DIR")
@@ -54,11 +62,6 @@ def command(
 
     The table has raw and transformed values side by side. --why explains one feature: its constants, the number of rows
     they are computed from, and the rows that stand out.
-
-    \b
-    infeed transform taxi/config.yaml --dataset data --output graph
-    infeed transform tabular --show 3
-    infeed transform taxi/config.yaml --why fare
     """
     if dataset and output and not (show or name):
         check_new(output, overwrite)

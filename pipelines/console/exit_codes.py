@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -18,11 +18,18 @@ from infeed.components.errors import InfeedError, naming_extras
 from infeed.pipelines.console.paths import check_paths
 from infeed.pipelines.console.terminal import echo
 
-EXIT_FAILED, EXIT_BAD_INPUT = 1, 2
-EXIT_NOT_BLESSED = 3  # the run succeeded, but its model is not good enough
-EXIT_LOST = 4  # a remote run was or may have been started, and its end is unknown
-EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: an unexpected exception
-EXIT_INTERRUPTED = 130  # Ctrl-C, as in shells: 128 + SIGINT
+EXIT_FAILED, EXIT_BAD_INPUT, EXIT_NOT_BLESSED, EXIT_LOST = 1, 2, 3, 4
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h
+EXIT_INTERRUPTED = 130  # as in shells: 128 + SIGINT
+EXIT_CODES = {
+    0: "success",
+    EXIT_FAILED: "the work failed, or the command found a problem",
+    EXIT_BAD_INPUT: "an option, a file or the data is wrong",
+    EXIT_NOT_BLESSED: "the model is not good enough to be blessed",
+    EXIT_LOST: "a remote run was or may have been started, and its end is unknown",
+    EXIT_DEFECT: "a defect of this package",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C",
+}
 # Errors of the system about a path from the user: missing, taken, too long, or not permitted.
 _OF_PATHS = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
@@ -86,13 +93,24 @@ def _defect(raised: Exception) -> InfeedError:
 
 
 class Command(click.Command):
-    """Click command with the option `--debug`, which shows tracebacks. With `--json`, errors are JSON."""
+    """Click command with the option `--debug`, which shows tracebacks. With `--json`, errors are JSON.
 
-    def __init__(self, *args: Any, **given: Any) -> None:
+    Args:
+      examples: command lines at the end of the help.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **given: Any) -> None:
         super().__init__(*args, **given)
+        self.examples = examples
         self.params.append(
             click.Option(["--debug"], is_flag=True, help="Show tracebacks.", expose_value=False, callback=_keep)
         )
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")  # never wrapped
 
     def invoke(self, ctx: click.Context) -> Any:
         with errors(ctx.params.get("as_json", False), ctx.meta[_DEBUG]):

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable
 
 import click
+from click.shell_completion import CompletionItem
 
 from infeed.components.errors import InfeedError
 
@@ -19,6 +20,11 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     """Input: a file, folder, pattern or URI, or a table or query of a database."""
 
     name = "path"
+    completed = "file"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Let the shell complete the path."""
+        return [CompletionItem(incomplete, type=self.completed)]
 
     def check(self, path: str, where: str) -> None:
         """Raise InfeedError if a command cannot use `path`. `where` names the path in the error."""
@@ -29,6 +35,8 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
 
 class InputFolder(InputPath):
     """Local folder to read."""
+
+    completed = "dir"
 
     def check(self, path: str, where: str) -> None:
         super().check(path, where)
@@ -59,6 +67,8 @@ class OutputFile(OutputPath):
 
 class OutputFolder(InputPath):
     """Folder to write to; created if it is missing."""
+
+    completed = "dir"
 
     def check(self, path: str, where: str) -> None:
         super().check(path, where)

@@ -61,6 +61,8 @@ CASES = {
     "push MODEL": "push {} out",
     "push SERVING": "push {model} {}",
     "push --evaluation": "push {model} out --evaluation {}",
+    "runs --root": "runs --root {}",
+    "clean --root": "clean --root {}",
     "report RUN": "report {}",
     "report --dataset": "report {model} --dataset {}",
     "report --html": "report {model} --html {}",
@@ -184,7 +186,11 @@ ACCEPTED = {
     OutputFolder: {folder, missing_parent},
     MappedFolder: {folder},
 }
-SPECIAL = {"predict INPUTS": {folder, file}}  # what is in them, the model is asked about
+SPECIAL: dict[str, set[Callable[[Path, str], Path | str]]] = {
+    "predict INPUTS": {folder, file},  # what is in them, the model is asked about
+    "runs --root": set(),  # no run was made there
+    "clean --root": set(),
+}
 
 
 def parameters() -> Iterator[tuple[str, click.Parameter]]:
