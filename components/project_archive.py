@@ -23,6 +23,8 @@ from infeed.components.units import size
 
 VARIABLE = "INFEED_PROJECT"
 """Environment variable of a step with the place of the archive, for example gs://bucket/taxi/project/DIGEST.tar.gz."""
+OPTION = "--infeed_project="
+"""Option of a step with the same place: Kubeflow's cache compares the command line, and not the variables."""
 SUFFIX = ".tar.gz"
 MOST_BYTES = 20 << 20  # of all files; each step downloads them
 

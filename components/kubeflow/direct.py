@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import PathMap
 from infeed.components.units import size
 
@@ -60,9 +62,9 @@ def download(uri: str, path: str) -> None:
     Raises:
       InfeedError: the disk has no room.
     """
-    needed = sum(file.size for file in files.list_files(uri, depth=100))
+    needed = disk.bytes_of(uri)
     os.makedirs(path, exist_ok=True)
-    free = shutil.disk_usage(path).free
+    free = min(shutil.disk_usage(path).free, disk.limit_of() or sys.maxsize)
     if needed > free:
         raise InfeedError(
             f"the artifact takes {size(needed)}, and the disk has {size(free)} free",

@@ -23,7 +23,7 @@ from typing import Any
 
 from infeed.components import project_archive, schema
 from infeed.components.beam_runner import Named
-from infeed.components.kubeflow import cluster_job, direct, ui
+from infeed.components.kubeflow import cluster_job, direct, disk, ui
 from infeed.components.kubeflow.launcher_paths import PathMap
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob, job_object
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     Args:
       arguments: command line of TFX's entry point; `--in-place` or `--job` comes first.
     """
+    arguments = [word for word in arguments if not word.startswith(project_archive.OPTION)]
     if arguments[0] == _JOB:
         _run_job(json.loads(arguments[1]), arguments[2:])
         return
@@ -57,10 +58,15 @@ def main(arguments: Sequence[str]) -> None:
     message, place = message_of(arguments)
     uris = PathMap({}) if in_place else path_map(arguments, message)
     _make_room(message, uris)
+    disk.check_inputs(_inputs(message, uris), disk.limit_of())
     uris = direct.replaced(uris, message, arguments[arguments.index(_EXECUTOR) + 1])
     of_tfx, shown = ui.split(uris.to_local(_unpacked(message)))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
     _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, _paths(of_tfx)))
+
+
+def _inputs(message: Any, uris: PathMap) -> Iterator[str]:
+    return (uris.paths[one["uri"]] for one in artifacts(message, "inputs") if one["uri"] in uris.paths)
 
 
 def _paths(message: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ import click
 
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
-from infeed.pipelines.compile.compile import compile_config, local_places
+from infeed.pipelines.compile.compile import compile_config, local_places, tight_disks
 from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
 from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.config import PipelineConfig
@@ -87,8 +87,8 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
                 highlight=False,
                 soft_wrap=True,
             )
-        if here := local_places(config):
-            console.print(f"warning: {here}", style="yellow", highlight=False, soft_wrap=True)
+        for warning in filter(None, (local_places(config), tight_disks(config, job))):
+            console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _beam_facts(config: PipelineConfig, target: Target) -> list[tuple[str, str]]:

@@ -58,6 +58,7 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
         )
     for node, resources in deploy.resources.items():
         _check_resources(resources, target, f"deploy.resources.{node}")
+        _check_disk(deploy.resources_of_step(node), f"deploy.resources.{node}")
     if deploy.training:
         _check_training(deploy, target)
     if vertex := deploy.on(target):
@@ -141,6 +142,15 @@ def _check_resources(resources: Resources, target: Target, where: str) -> None:
             f"Vertex AI does not support {' and '.join(foreign)}",
             where=f"{where}.{foreign[0]}",
             do="remove the setting; Vertex AI chooses machines by cpu, memory and accelerator",
+        )
+
+
+def _check_disk(resources: Resources, where: str) -> None:
+    if resources.accelerator and resources.ephemeral_storage:
+        raise InfeedError(
+            "Kubeflow Pipelines cannot limit the ephemeral storage of a step that has an accelerator",
+            where=f"{where}.ephemeral_storage",
+            do="set it only for nodes without an accelerator, and use ephemeral_volumes here",
         )
 
 

@@ -68,5 +68,5 @@ def resources_of(deploy: Deploy, node: str) -> Resources:
     found = deploy.resources_of_step(node.removesuffix(SUFFIX))
     if not node.endswith(SUFFIX):
         return found
-    machine = ("cpu", "cpu_request", "memory", "memory_request", "accelerator", "accelerators", "shared_memory")
-    return dataclasses.replace(found, cache=False, **dict.fromkeys(machine))
+    machine = ("cpu", "cpu_request", "memory", "memory_request", "accelerator", "accelerators")
+    return dataclasses.replace(found, cache=False, **dict.fromkeys((*machine, "ephemeral_storage", "shared_memory")))

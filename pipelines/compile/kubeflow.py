@@ -22,7 +22,7 @@ from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import has_spans, split_path
 from infeed.components.errors import InfeedError
-from infeed.components.kubeflow import direct
+from infeed.components.kubeflow import direct, disk
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.pipelines.compile import input_states, own_project
 from infeed.pipelines.compile.arguments import shorten
@@ -325,7 +325,7 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy) -> None:
         resources = input_states.resources_of(deploy, node.name)
         if limits := container_resources(resources):
             container["resources"] = limits
-        variables = {**(resources.env or {}), **({direct.VARIABLE: "direct"} if deploy.reading == "direct" else {})}
+        variables = {**resources.variables, **({direct.VARIABLE: "direct"} if deploy.reading == "direct" else {})}
         if variables:
             container["env"] = [{"name": name, "value": value} for name, value in variables.items()]
         if resources.retries:
@@ -335,7 +335,10 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy) -> None:
 
 
 def container_resources(resources: Resources) -> dict[str, Any]:
-    """Return the ResourceSpec: cores, memory in units of 10^9 bytes, and accelerators. Empty by default."""
+    """Return the ResourceSpec: cores, memory in units of 10^9 bytes, and accelerators. Empty by default.
+
+    The message has no ephemeral storage. Kubeflow's driver makes a limit of the pod from any name of an accelerator.
+    """
     spec: dict[str, Any] = {}
     if resources.cores is not None:
         spec["cpuLimit"] = resources.cores
@@ -348,6 +351,8 @@ def container_resources(resources: Resources) -> dict[str, Any]:
     if resources.accelerator is not None:
         count = str(resources.accelerators or 1)  # JSON of protobuf writes an int64 as a string
         spec["accelerator"] = {"type": resources.accelerator, "count": count}
+    elif resources.ephemeral_bytes is not None:
+        spec["accelerator"] = {"type": disk.RESOURCE, "count": str(resources.ephemeral_bytes)}
     return spec
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from infeed.components.beam_runner import Named
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
-from infeed.components.project_archive import MOST_BYTES, SUFFIX, VARIABLE, digest, pack
+from infeed.components.project_archive import MOST_BYTES, OPTION, SUFFIX, VARIABLE, digest, pack
 from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
 from infeed.pipelines.job.project import archive_beside
 from infeed.pipelines.project.own_files import check_size, ignoring, names_of
@@ -53,6 +53,7 @@ def _name(place: str, task: Task) -> None:
             do="set deploy.project: image, so that the image of the workers holds the project",
         )
     container["env"] = [*container.get("env", ()), variable]
+    container["args"] = [*container.get("args", ()), f"{OPTION}{place}"]
     if tuple(container["command"][: len(STEP)]) != STEP:  # TFX's own entry point, on Vertex AI
         container["command"] = [*STEP, IN_PLACE]
     _name_in_custom_job(variable, task)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.training_job import NODE
 from infeed.pipelines.deploy.options import Resources
 from infeed.pipelines.deploy.pod import NodeAffinity, Toleration
@@ -47,7 +48,7 @@ def pod_template(resources: Resources, image: str) -> dict[str, Any]:
 
 
 def _env(resources: Resources) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in (resources.env or {}).items()]
+    found: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in resources.variables.items()]
     for kind, sources in (("secretKeyRef", resources.secrets), ("configMapKeyRef", resources.config_maps)):
         for source in sources or ():
             for key, variable in source.env.items():
@@ -57,7 +58,7 @@ def _env(resources: Resources) -> list[dict[str, Any]]:
 
 
 def _limits(resources: Resources) -> dict[str, Any]:
-    limits = _given({"cpu": resources.cpu, "memory": resources.memory})
+    limits = _given({"cpu": resources.cpu, "memory": resources.memory, disk.RESOURCE: resources.ephemeral_storage})
     if resources.accelerator:
         limits[resources.accelerator] = str(resources.accelerators or 1)
     requests = _given({"cpu": resources.cpu_request, "memory": resources.memory_request})

@@ -21,6 +21,8 @@ from typing import Literal
 
 from infeed.components.checks import about, as_tuples, at_least, check_choices, require
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import disk
+from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.deploy.beam import Beam
 from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
@@ -36,7 +38,7 @@ _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 
-_QUANTITIES = ("cpu", "memory", "cpu_request", "memory_request", "shared_memory")
+_QUANTITIES = ("cpu", "memory", "cpu_request", "memory_request", "ephemeral_storage", "shared_memory")
 _MERGED = {"env", "labels", "annotations"}
 _ON_VERTEX = {"cpu", "memory", "accelerator", "accelerators", "retries", "cache", "env"}
 _LISTS = (
@@ -65,6 +67,7 @@ class Resources:
       env: environment variables of the container.
       cpu_request, memory_request: guaranteed cores and memory; Kubernetes defaults to the limits. This setting and all
         that follow are for Kubeflow only.
+      ephemeral_storage: limit of the pod's disk as a Kubernetes quantity: 100Gi. Kubernetes reserves as much.
       node_selector: labels that the machine must have.
       node_affinity: requirements or preferences on the labels of the machine.
       tolerations: taints that the machine may have.
@@ -87,6 +90,7 @@ class Resources:
     env: Mapping[str, str] | None = None
     cpu_request: str | None = None
     memory_request: str | None = None
+    ephemeral_storage: str | None = None
     node_selector: Mapping[str, str] | None = None
     node_affinity: tuple[NodeAffinity, ...] | None = None
     tolerations: tuple[Toleration, ...] | None = None
@@ -124,6 +128,20 @@ class Resources:
     def memory_bytes(self) -> float | None:
         """Limit of memory in bytes."""
         return None if self.memory is None else quantity(self.memory, "memory")
+
+    @functools.cached_property
+    def ephemeral_bytes(self) -> int | None:
+        """Limit of the pod's disk in bytes."""
+        return None if self.ephemeral_storage is None else int(quantity(self.ephemeral_storage, "ephemeral_storage"))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables of the container: `env`, and the limit of the disk if downloads count towards it."""
+        volumes: tuple[Volume | EphemeralVolume, ...] = (*(self.volumes or ()), *(self.ephemeral_volumes or ()))
+        counts = self.ephemeral_bytes is not None and not {volume.mount.strip("/") for volume in volumes} & set(
+            FOLDERS.values()
+        )
+        return {**(self.env or {}), **({disk.VARIABLE: str(self.ephemeral_bytes)} if counts else {})}
 
     def over(self, default: Resources) -> Resources:
         """Return these resources with missing fields from `default`.

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import yaml
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.project_archive import VARIABLE
 from infeed.pipelines.job.parameters import Parameter, Value, declared_type, legacy_value
@@ -103,7 +104,8 @@ class CompiledJob:
     def accelerators(self) -> frozenset[str]:
         """GPU and TPU types that the containers request, by the platform's names."""
         wanted = (container.get("resources", {}).get("accelerator", {}) for container in self._containers)
-        return frozenset(kind for each in wanted if (kind := each.get("resourceType") or each.get("type")))
+        named = {each.get("resourceType") or each.get("type") for each in wanted}
+        return frozenset(kind for kind in named if kind not in (None, disk.RESOURCE))
 
     @property
     def beam_runner(self) -> str:
@@ -242,8 +244,12 @@ class Task:
     @property
     def project_archive(self) -> str:
         """Place from which the step fetches the user's project, or an empty string."""
-        variables = (self.container or {}).get("env", ())
-        return next((one["value"] for one in variables if one["name"] == VARIABLE), "")
+        return self.variables.get(VARIABLE, "")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment variables of the container."""
+        return {one["name"]: one["value"] for one in (self.container or {}).get("env", ())}
 
     @property
     def driver(self) -> Spec | None:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import disk
 from infeed.components.units import size
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.job.compiled import Spec, Task
@@ -104,7 +105,7 @@ class _StepRunner:
         assert task.executor is not None
         self._task, self._context, self._log, self._tell = task, context, log, tell
         self._container: Spec = task.executor["container"]
-        self._env = {variable["name"]: variable["value"] for variable in self._container.get("env", ())}
+        self._env = task.variables
         self._kills = context.faults.kills.get(task.node, 0)
         if self._kills and runs_job([*self._container.get("command", ()), *self._container.get("args", ())]):
             self._env[KILLS] = str(self._kills)  # machines die, and not the step that follows them
@@ -114,7 +115,8 @@ class _StepRunner:
         said = self._drive(inputs)
         inputs = replace(inputs, parameters={**inputs.parameters, **executor_io.output_values(said)})
         image = self._context.launcher.image(self._container["image"])
-        key = fingerprint(self._task, inputs, self._planned(said, self._attempt_dir(1)), image)
+        variables = self._container.get("env", []) if self._context.runs_drivers else []
+        key = fingerprint(self._task, inputs, self._planned(said, self._attempt_dir(1)), image, variables)
         return self._cached(key) or self._execute(inputs, said, key)
 
     def _drive(self, inputs: TaskIO) -> Any:
@@ -167,6 +169,9 @@ class _StepRunner:
         planned = self._planned(said, attempt_dir)
         _put(attempt_dir.output_file, said)
         dies = number <= self._kills
+        places = [artifact.uri for found in inputs.artifacts.values() for artifact in found[:1]]
+        where = f"deploy.resources.{self._task.node}.ephemeral_storage"
+        self._move(lambda: disk.check_inputs(places, disk.limit_of(self._env), where))
         with pod_below(self._context.pod(self._task)) as pod:
             self._move(lambda: pod.download(inputs.artifacts))
             self._start(f"attempt {number}", self._container, inputs, planned, attempt_dir, pod, dies=dies)
@@ -287,7 +292,9 @@ def _of_attempts(attempt: int, allowed: int, kills: int) -> str:
     return f"attempt {attempt} of {allowed}" + (f", {killed} {_ON_PURPOSE}" if killed else "")
 
 
-def fingerprint(task: Task, inputs: TaskIO, planned: Mapping[str, Artifact], image: str) -> str:
+def fingerprint(
+    task: Task, inputs: TaskIO, planned: Mapping[str, Artifact], image: str, variables: Sequence[Spec] = ()
+) -> str:
     """Return a digest of the inputs, the planned outputs and the container.
 
     The parts are those of GenerateCacheKey in Kubeflow's backend/src/v2/cacheutils/cache.go: names of input artifacts,
@@ -298,6 +305,7 @@ def fingerprint(task: Task, inputs: TaskIO, planned: Mapping[str, Artifact], ima
       inputs: inputs of the step.
       planned: planned output artifacts by key.
       image: image that runs the step.
+      variables: environment variables of the container, which only Vertex AI compares.
     """
     assert task.executor is not None
     container = task.executor["container"]
@@ -306,6 +314,6 @@ def fingerprint(task: Task, inputs: TaskIO, planned: Mapping[str, Artifact], ima
         "inputParameterValues": dict(inputs.parameters),
         "outputArtifactsSpec": {k: [dict(a.type), dict(a.metadata)] for k, a in planned.items()},
         "outputParametersSpec": task.outputs("parameters"),
-        "containerSpec": [image, [*container.get("command", []), *container.get("args", [])], container.get("env", [])],
+        "containerSpec": [image, [*container.get("command", []), *container.get("args", [])], *variables],
     }
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()

@@ -12,6 +12,7 @@ import pytest
 
 from infeed.components import project_archive
 from infeed.components.dataset import files
+from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import cluster_job, step
 from infeed.components.kubeflow.packed import pack
 from infeed.components.kubeflow.training_job import Place
@@ -77,6 +78,18 @@ def test_later_artifacts_of_an_input_are_downloaded_here(s3: str, pod: Path, tfx
     assert (second / "Split-train" / "data").read_bytes() == b"rows"
 
 
+def test_inputs_that_exceed_the_limit_of_the_pod_end_the_step_before_tfx(
+    pod: Path, tfx: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = pod / "s3" / "b" / "examples" / "Split-train" / "data"
+    examples.parent.mkdir(parents=True)
+    examples.write_bytes(b"x" * 5)
+    monkeypatch.setenv("INFEED_EPHEMERAL_STORAGE", "4")
+    with pytest.raises(InfeedError, match="'examples' 5 B"):
+        step.main(command(tmp_path, {"examples": artifacts("s3://b/examples")}, {}))
+    assert not tfx
+
+
 def test_workers_of_a_cluster_get_the_uris(pod: Path, tfx: list[Any], tmp_path: Path) -> None:
     step.main(command(tmp_path, {"examples": artifacts("gs://b/examples")}, {}, "--runner=FlinkRunner"))
     assert tfx[0]["inputs"]["artifacts"]["examples"]["artifacts"][0]["uri"] == "gs://b/examples"
@@ -132,6 +145,7 @@ def test_tfx_starts_in_the_folder_of_the_projects_archive(
     monkeypatch.chdir(pod.parent)
     (tmp_path / "model.py").unlink()
     monkeypatch.setenv(project_archive.VARIABLE, str(place))
-    step.main(["--in-place", *command(tmp_path, {}, {})])
+    step.main(["--in-place", *command(tmp_path, {}, {}), f"{project_archive.OPTION}{place}"])
+    assert str(place) not in sys.argv[-1]
     assert Path("model.py").read_text() == "x = 1"
     assert len(tfx) == 1

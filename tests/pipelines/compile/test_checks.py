@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.compile.checks import (
     check_accelerators,
     check_runner,
@@ -132,6 +134,15 @@ def test_options_of_local_runs_do_not_matter_beside_a_runner_for_the_cluster() -
     check_runner(Deploy(root="gs://b/taxi", vertex=on_vertex, beam=Beam(Dataflow())), "gs://b/data", "vertex")
 
 
+def test_a_step_with_an_accelerator_has_no_limit_of_its_disk_on_kubeflow() -> None:
+    gpu = Resources(accelerator="nvidia.com/gpu")
+    deploy = Deploy("i", root="s3://b/r", resources={"default": Resources(ephemeral_storage="9Gi"), "Trainer": gpu})
+    with pytest.raises(InfeedError, match="accelerator") as error:
+        check_target(deploy, "kubeflow")
+    assert error.value.where == "deploy.resources.Trainer.ephemeral_storage"
+    check_target(dataclasses.replace(deploy, training=TrainingJob(2)), "kubeflow")  # a pod of ours has both
+
+
 @pytest.mark.parametrize("name", KUBERNETES_ONLY)
 def test_vertex_refuses_every_setting_of_a_pod_by_name(name: str) -> None:
     given: dict[str, Any] = {
@@ -143,7 +154,7 @@ def test_vertex_refuses_every_setting_of_a_pod_by_name(name: str) -> None:
         "ephemeral_volumes": (EphemeralVolume("/c", "1Gi"),),
         "image_pull_secrets": ("registry",),
         **{key: {"a": "b"} for key in ("node_selector", "labels", "annotations")},
-        **dict.fromkeys(("cpu_request", "memory_request", "shared_memory"), "1"),
+        **dict.fromkeys(("cpu_request", "memory_request", "ephemeral_storage", "shared_memory"), "1"),
         "timeout": 60,
     }
     deploy = Deploy("i", resources={"Trainer": Resources(**{name: given[name]})})

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.compile.kubeflow import apply_settings, train_on_machines
 from infeed.pipelines.deploy.options import Deploy, Resources
+from infeed.pipelines.deploy.pod import EphemeralVolume
 from infeed.pipelines.job.compiled import Task, leaves, read_tasks
 
 
@@ -128,3 +130,13 @@ def test_a_trainer_on_several_machines_starts_their_job_and_waits_with_the_resou
     assert found["resources"] == {"cpuLimit": 1.0}
     assert node_task(changed, "Trainer")["retryPolicy"]["maxRetryCount"] == 2
     assert "args" not in container(changed, "Gen")
+
+
+def test_the_disk_of_a_pod_is_limited_as_kubeflow_limits_accelerators() -> None:
+    """Kubeflow's messages have no ephemeral storage; its driver limits whatever the accelerator is called."""
+    disk, volume = Resources(ephemeral_storage="1Gi"), EphemeralVolume("/s3", "9Gi")
+    changed = applied({"Gen": disk, "Trainer": dataclasses.replace(disk, ephemeral_volumes=(volume,))})
+    limit = {"accelerator": {"type": "ephemeral-storage", "count": str(1 << 30)}}
+    assert [container(changed, name)["resources"] for name in ("Gen", "Trainer")] == [limit, limit]
+    assert node(changed, "Gen").variables == {"INFEED_EPHEMERAL_STORAGE": str(1 << 30)}
+    assert node(changed, "Trainer").variables == {}  # the launcher's downloads go to the volume

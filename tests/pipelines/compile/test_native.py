@@ -14,6 +14,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.cli import main
+from infeed.pipelines.compile.compile import tight_disks
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.config import PipelineConfig
@@ -135,6 +136,16 @@ def test_an_edited_function_is_no_hit_of_the_cache(config: PipelineConfig, tmp_p
     (project / "model.py").write_text((project / "model.py").read_text() + "# edited\n")
     after = compiled()
     assert [name for name in before if before[name] != after[name]] == ["Trainer"]
+
+
+def test_a_disk_smaller_than_the_data_is_a_warning(config: PipelineConfig, tmp_path: Path) -> None:
+    def warning(size: str) -> str:
+        resources = {"Trainer": Resources(ephemeral_storage=size), "Pusher": Resources(ephemeral_storage="1")}
+        small = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, resources=resources))
+        return tight_disks(small, CompiledJob.read(compile_native(small, CompileOptions(str(tmp_path / "small.yaml")))))
+
+    assert "too small for Trainer (100 B):" in warning("100")
+    assert warning("1Gi") == ""
 
 
 @pytest.mark.parametrize(

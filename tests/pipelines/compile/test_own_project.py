@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infeed.components.errors import InfeedError
-from infeed.components.project_archive import VARIABLE, digest
+from infeed.components.project_archive import OPTION, VARIABLE, digest
 from infeed.pipelines.compile.own_project import ship
 from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
 from infeed.pipelines.job.project import archive_beside
@@ -42,6 +42,7 @@ def test_the_step_names_the_archive_by_its_digest(project: Path) -> None:
     assert task.container is not None
     assert task.container["env"] == [{"name": "A", "value": "b"}, {"name": VARIABLE, "value": place}]
     assert task.container["command"] == [*STEP]
+    assert task.container["args"] == [f"{OPTION}{place}"]  # Kubeflow's cache ignores variables
 
 
 def test_on_vertex_ai_the_step_gets_the_entry_point_that_unpacks(project: Path) -> None:

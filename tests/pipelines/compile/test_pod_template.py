@@ -12,6 +12,7 @@ EVERYTHING = Resources(
     cpu="8",
     memory="30Gi",
     cpu_request="4",
+    ephemeral_storage="50Gi",
     accelerator="nvidia.com/gpu",
     accelerators=2,
     env={"LEVEL": "1"},
@@ -38,12 +39,13 @@ def test_every_setting_of_the_trainer_reaches_its_machines() -> None:
     [container] = found["spec"]["containers"]
     assert container["image"] == "taxi:1"
     assert container["resources"] == {
-        "limits": {"cpu": "8", "memory": "30Gi", "nvidia.com/gpu": "2"},
+        "limits": {"cpu": "8", "memory": "30Gi", "ephemeral-storage": "50Gi", "nvidia.com/gpu": "2"},
         "requests": {"cpu": "4"},
     }
     secret = {"secretKeyRef": {"name": "store", "key": "accesskey", "optional": True}}
     assert container["env"] == [
         {"name": "LEVEL", "value": "1"},
+        {"name": "INFEED_EPHEMERAL_STORAGE", "value": str(50 << 30)},
         {"name": "AWS_ACCESS_KEY_ID", "valueFrom": secret},
         {"name": "LOG_LEVEL", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "level"}}},
     ]

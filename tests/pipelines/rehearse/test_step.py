@@ -93,6 +93,34 @@ def test_a_step_that_is_killed_on_purpose_says_how_many_attempts_the_job_allows(
     assert (result.state, told[-1]) == (NodeState.DONE, "attempt 2 of 2, 1 killed on purpose")
 
 
+def test_inputs_that_exceed_the_disk_of_the_pod_fail_the_step(
+    jobs: ModuleType, context: RunContext, tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_bytes(b"x" * 5)
+    one, data = task(jobs), Artifact("run-0/load/data", MODEL, str(tmp_path / "data"))
+    assert one.container is not None
+    one.container["env"] = [{"name": "INFEED_EPHEMERAL_STORAGE", "value": "4"}]
+    result = run_step(one, TaskIO({}, {"data": [data]}), context, lambda note: None)
+    assert result.state is NodeState.FAILED
+    assert "deploy.resources.learn.ephemeral_storage" in result.error
+
+
+def test_only_vertex_ai_compares_the_variables_of_a_step(jobs: ModuleType, run: Run) -> None:
+    def states(**context: Any) -> list[NodeState]:
+        found = []
+        for value in "12":
+            one = task(jobs)
+            assert one.container is not None
+            one.container["env"] = [{"name": "LEVEL", "value": value}]
+            result, _ = run(one, *([] if found and not context["runs_drivers"] else [0]), **context)
+            Path(result.outputs.artifacts["model"][0].uri).touch()
+            found.append(result.state)
+        return found
+
+    assert states(runs_drivers=True) == [NodeState.DONE, NodeState.DONE]
+    assert states(runs_drivers=False, run="run-2", pipeline="other") == [NodeState.DONE, NodeState.CACHED]
+
+
 def test_a_driver_that_fails_ends_the_step(jobs: ModuleType, run: Run) -> None:
     result, told = run(task(jobs, driver="pass"), 1)
     assert (result.state, result.error, told) == (NodeState.FAILED, "the driver failed: exit status 1", ["driver"])
