@@ -1,17 +1,21 @@
-"""Type annotations of options: types, choices, bounds, and the tag of a union.
+"""Annotations of options: types, choices, bounds, help, and the tag of a union.
 
 Annotated[ByColumns | ByLabel, Tagged("how")]    one of these classes, each with its own value of `how`
 Count                                            an integer of at least 0
+Annotated[str, Placeholder("COLUMN")]            shown as `--split-label COLUMN` in the help of a command
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 
@@ -45,7 +49,27 @@ class Range:
         return {**handler(number), "ge": self.least, "le": self.most}
 
 
-Count = Annotated[int, Range(0, (1 << 63) - 1)]  # fits into int64
+@dataclass(frozen=True)
+class Placeholder:
+    """The word for the value in the help of a command. With a comma, as in `A,B,...`, one value holds a list."""
+
+    word: str
+
+
+_MOST = (1 << 63) - 1  # fits into int64
+Count = Annotated[int, Range(0, _MOST)]
+Positive = Annotated[int, Range(1, _MOST)]
+
+# `name, name: text` under `Attributes:`, with its continuation lines.
+_ATTRIBUTE = re.compile(r"^  (\w+(?:, \w+)*): (.*(?:\n    .*)*)", re.MULTILINE)
+
+
+@functools.cache
+def help_of(kind: Any) -> Mapping[str, str]:
+    """Return the description of each option, from `Attributes:` in the docstring of its dataclass."""
+    _, _, attributes = (inspect.getdoc(kind) or "").partition("\nAttributes:\n")
+    found = _ATTRIBUTE.findall(attributes)
+    return {name: " ".join(text.split()) for names, text in found for name in names.split(", ")}
 
 
 @functools.cache
@@ -56,8 +80,19 @@ def hints_of(kind: Any) -> dict[str, Any]:
 
 def choices_of(hint: Any) -> tuple[Any, ...]:
     """Return the values of a `Literal`, optional or not. Empty for other types."""
-    bare = _bare(hint)
-    return get_args(bare) if get_origin(bare) is Literal else ()
+    return get_args(bare(hint)) if get_origin(bare(hint)) is Literal else ()
+
+
+def notes_of(hint: Any) -> list[Any]:
+    """Return what `Annotated` adds to a type, optional or not."""
+    notes = list(get_args(hint)[1:]) if get_origin(hint) is Annotated else []
+    inner = [get_args(hint)[0]] if notes else _but_none(hint)
+    return [*notes, *chain.from_iterable(map(notes_of, inner))]
+
+
+def range_of(hint: Any) -> Range | None:
+    """Return the bounds of a number, optional or not."""
+    return next((note for note in notes_of(hint) if isinstance(note, Range)), None)
 
 
 def tags_of(hint: Any) -> dict[str, Any]:
@@ -99,7 +134,7 @@ def follow(hint: Any, steps: Iterable[Any]) -> tuple[tuple[Any, ...], Any, Any]:
         if members := _members(hint):
             hint = tags_of(hint).get(step, members[0])
         else:
-            holder, hint = _bare(hint), _inside(_bare(hint), step)
+            holder, hint = bare(hint), _inside(bare(hint), step)
             path.append(step)
     return tuple(path), holder, hint
 
@@ -112,17 +147,17 @@ def _inside(hint: Any, step: Any) -> Any:
     return of[-1] if get_origin(hint) is Mapping else of[0]
 
 
-def _bare(hint: Any) -> Any:
+def bare(hint: Any) -> Any:
     """Remove `Annotated`, and `| None` if a single type remains."""
     if get_origin(hint) is Annotated:
-        return _bare(get_args(hint)[0])
+        return bare(get_args(hint)[0])
     given = _but_none(hint)
-    return _bare(given[0]) if len(given) == 1 else hint
+    return bare(given[0]) if len(given) == 1 else hint
 
 
 def _members(hint: Any) -> list[Any]:
     """Return the members of a union without None. Empty if a single type remains."""
-    return _but_none(_bare(hint))
+    return _but_none(bare(hint))
 
 
 def _but_none(hint: Any) -> list[Any]:

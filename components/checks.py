@@ -16,18 +16,23 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
-from infeed.components.annotations import choices_of, hints_of, is_optional
+from infeed.components.annotations import choices_of, hints_of, is_optional, range_of
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.schema import shown
 
 
 def check_choices(options: Any) -> None:
-    """Raise OptionError if an option annotated as a `Literal` has another value."""
+    """Raise OptionError if an option annotated as a `Literal` has another value, or a number is out of its `Range`."""
     kind: Any = type(options)
     for name, hint in hints_of(kind).items():
-        value, choices = getattr(options, name), choices_of(hint)
-        if choices and value not in choices and not (value is None and is_optional(hint)):
+        value, choices, bounds = getattr(options, name), choices_of(hint), range_of(hint)
+        if value is None and is_optional(hint):
+            continue
+        if choices and value not in choices:
             raise refused(options, name, f"use one of {', '.join(map(str, choices))}")
+        if bounds:
+            at_least(options, bounds.least, name)
+            require(value <= bounds.most, options, name, f"use a number of at most {bounds.most}")
 
 
 def at_least(options: Any, least: int, *names: str) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from infeed.components.annotations import choices_of, follow, hints_of, is_tag, tag_name, tags_of
+from infeed.components.annotations import choices_of, follow, hints_of, is_tag, range_of, tag_name, tags_of
 from infeed.components.errors import InfeedError, OptionError
 
 T = TypeVar("T")
@@ -32,8 +32,6 @@ _WORDS = {
     "string": ("is not text", "use text"),
     "bool": ("is not true or false", "use true or false"),
     "int": ("is not an integer", "use an integer"),
-    "greater": ("is too small", "use a larger number"),
-    "less": ("is too large", "use a smaller number"),
     "float": ("is not a number", "use a number"),
     "list": ("is not a list", "use a list: [value, value]"),
     "tuple": ("is not a list", "use a list: [value, value]"),
@@ -261,6 +259,10 @@ class _Problem:
         if self.kind in ("literal_error", "union_tag_invalid"):
             choices = ", ".join(map(str, choices_of(self.hint) or tags_of(self.hint)))
             return f"is not one of {choices}", f"use one of {choices}"
+        if bounds := range_of(self.hint) if self.kind.endswith("than_equal") else None:
+            if self.kind.startswith("greater"):
+                return "is too small", f"use a number of at least {bounds.least}"
+            return "is too large", f"use a number of at most {bounds.most}"
         return _WORDS.get(self.kind.partition("_")[0], _OTHER)
 
 

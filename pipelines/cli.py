@@ -34,6 +34,7 @@ _COMMANDS = (
     "rehearse",
     "submit",
     "cancel",
+    "schema",
     "doctor",
 )
 

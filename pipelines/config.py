@@ -17,6 +17,7 @@ from infeed.components.checks import require
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
+from infeed.components.dataset.splits import DEFAULT_SHARES
 from infeed.components.example_gen.formats import FORMATS
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
@@ -98,7 +99,7 @@ class PipelineConfig:
     notes: tuple[tuple[str, str], ...] = ()
     ingest: IngestOptions = field(default_factory=IngestOptions)
     patterns: Mapping[str, str] = field(default_factory=dict)
-    splits: Mapping[str, int] = field(default_factory=lambda: {TRAIN: 2, EVAL: 1})
+    splits: Mapping[str, int] = field(default_factory=lambda: DEFAULT_SHARES)
     preprocessing_fn: str | None = None
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.spans import Spans, split_path
 from infeed.components.example_gen.formats import options_of
 from infeed.components.example_gen.sources.images.reader import default_pattern
+from infeed.components.trainer.options import OVERRIDES
 from infeed.pipelines.config import EVAL, EXAMPLE_GENS, PipelineConfig, split_data
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.vertex import VertexOptions
@@ -188,9 +189,7 @@ def _trainer(
         transform_graph=graph,
         base_model=base_model,
         options=config.train,
-        epochs=given.get("epochs"),
-        batch_size=given.get("batch_size"),
-        strategy=given.get("strategy"),
+        **{name: given[name] for name in OVERRIDES if name in given},
         custom_job=job,
     )
 

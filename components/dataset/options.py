@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from infeed.components.annotations import Tagged
+from infeed.components.annotations import Count, Positive, Range, Tagged
 from infeed.components.checks import as_tuples, at_least, check_choices, refused, require
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
@@ -15,6 +15,7 @@ Compression = Literal["gzip", "none"]
 Compat = Literal["none", "tfx"]
 OnBadRow = Literal["fail", "reject"]
 Sampling = Literal["over", "under"]
+Level = Annotated[int, Range(0, 9)]
 MAX_ROW_MB = 256
 
 
@@ -44,39 +45,36 @@ class IngestOptions:
 
     Attributes:
       shards: bounds of the number of shards of a split.
-      compression: "gzip" writes `.gz` files. "none" takes more disk and saves CPU time of every reader.
-      level: gzip level. 0 to 3 use isal, 4 to 9 zlib. Level 1 takes a sixteenth of the time of zlib's 6 and writes
-        about a
-        fifth larger files.
-      shuffle_seed: seed of the shuffle over the whole split, equal for any number of workers. None keeps the input's
-        order.
+      compression: compression of the shards. "gzip" writes `.gz` files. "none" takes more disk and saves CPU time of
+        every reader.
+      level: compression level of gzip. 0 to 3 use isal, 4 to 9 zlib. Level 1 takes a sixteenth of the time of zlib's 6
+        and writes about a fifth larger files.
+      shuffle_seed: seed of the shuffle over the whole split. The order is equal for any number of workers. None keeps
+        the order of the input.
       split_by: rule that assigns rows to splits. None uses TFX's hash of the record.
       fractions: integer columns to write as floats.
       words: boolean columns to write as the words true and false. Other boolean columns become 1 and 0.
-      required: columns whose value is required. A row with a null, NaN, infinity or empty list there is a bad row.
+      required: column that must have a value. A row with a null, NaN, infinity or empty list there is a bad row.
       columns: columns to write. None writes all. The filter, the splits and the balance may use other columns.
-      filter: rows to keep: an expression such as `fare > 0 and company in ["A", "B"]`, or `package.module:function`,
-        which
-        maps a record batch to a boolean array. A null does not pass.
+      filter: rows to keep, for example `fare > 0 and company in ["A", "B"]`. An expression, or
+        `package.module:function`, which maps a record batch to a boolean array. A null does not pass.
       balance: oversampling or undersampling by label.
-      on_bad_row: "fail" stops at the first bad row. "reject" writes bad rows to `rejected.jsonl`.
+      on_bad_row: stop at the first bad row (fail), or write bad rows to `rejected.jsonl` (reject).
       bad_row_limit: maximum number of rejected rows.
-      compat: "tfx" writes an empty cell as an empty list, byte for byte like TFX's CsvExampleGen. "none" omits the
-        feature,
-        as `FixedLenFeature` with a default requires.
+      compat: how to write an empty cell. "tfx" writes an empty list, byte for byte like TFX's CsvExampleGen. "none"
+        omits the feature, as `FixedLenFeature` with a default requires.
       block_bytes: bytes of input to hold in memory at a time.
       max_row_mb: maximum size of a decoded row or image in megabytes. Larger rows are errors, larger files bad rows.
-        Readers
-        use a few times as much memory.
-      allow_outside: whether links and image lists in the data may lead to files outside its folder.
+        Readers use a few times as much memory.
+      allow_outside: allow links and image lists in the data to lead to files outside its folder.
       statistics: whether to gather column statistics into `statistics-SPLIT.json`.
       spans: spans of the input that an ExampleGen reads. None if the input has no spans.
     """
 
     shards: ShardOptions = field(default_factory=ShardOptions)
     compression: Compression = "gzip"
-    level: int = 1
-    shuffle_seed: int | None = 0
+    level: Level = 1
+    shuffle_seed: Count | None = 0
     split_by: Annotated[SplitBy, Tagged("how")] | None = None
     fractions: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
@@ -85,10 +83,10 @@ class IngestOptions:
     filter: str | None = None
     balance: Balance | None = None
     on_bad_row: OnBadRow = "fail"
-    bad_row_limit: int = 1_000
+    bad_row_limit: Count = 1_000
     compat: Compat = "none"
     block_bytes: int = 8 << 20
-    max_row_mb: int = MAX_ROW_MB
+    max_row_mb: Positive = MAX_ROW_MB
     allow_outside: bool = False
     statistics: bool = True
     spans: Spans | None = None
@@ -96,10 +94,7 @@ class IngestOptions:
     def __post_init__(self) -> None:
         as_tuples(self, "columns", "fractions", "words", "required")
         check_choices(self)
-        require(0 <= self.level <= 9, self, "level", "use a gzip level from 0 to 9")
-        at_least(self, 0, "shuffle_seed", "bad_row_limit")
         at_least(self, 1 << 10, "block_bytes")
-        at_least(self, 1, "max_row_mb")
         if self.columns is not None:
             named_once = 0 < len(self.columns) == len(set(self.columns))
             require(named_once, self, "columns", "use one or more distinct names, or None for all")

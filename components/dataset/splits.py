@@ -30,6 +30,7 @@ from infeed.components.errors import InfeedError
 
 _WORD_BITS = 32  # bits of a word of the hash, so that remainder * 2^32 fits into 64 bits
 Numbers = npt.NDArray[np.int64]
+DEFAULT_SHARES = {"train": 2, "eval": 1}  # TFX's default
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.splits import Buckets
+from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
 from infeed.components.dataset.store_lock import alone_on_store
 from infeed.components.engine.choice import Work, choose
 from infeed.components.errors import InfeedError
@@ -28,7 +28,6 @@ from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.settling import settled
 from infeed.components.locks import alone
 
-DEFAULT_SPLITS = {"train": 2, "eval": 1}
 BYTES_PER_PROCESS = 32 << 20  # of input. Ingesting them as CSV takes about 1.7 s; a process takes 0.8 s to start
 _WAIT = "wait for it, or choose another OUTPUT"
 _HERE = -100  # AT_FDCWD: resolve relative paths as usual
@@ -73,7 +72,7 @@ def ingest(
     if workers is not None and workers < 1:
         raise InfeedError(f"workers is {workers}", where="infeed.ingest, workers", do="use 1 or more, or leave it out")
     place, into = files.path_text(source, "infeed.ingest, source"), files.path_text(output, "infeed.ingest, output")
-    options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SPLITS).items()))
+    options, buckets = options or IngestOptions(), Buckets(tuple((splits or DEFAULT_SHARES).items()))
     check_output(into, overwrite)
     kind = format or guess_format(place)
     opened = open_source(place, kind, options, source_options or {}, "source_options", sampled=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from infeed.components import user_code
+from infeed.components.annotations import Count, Positive
 from infeed.components.checks import about, at_least, check_choices, refused, require
 from infeed.components.errors import InfeedError
 
@@ -51,7 +52,7 @@ class FeedOptions:
     """Options of the batches.
 
     Attributes:
-      batch_size: records in a global batch, over all replicas.
+      batch_size: number of examples in a global batch, over all replicas.
       seed: seed of shuffling and augmentation. The same seed gives the same run.
       tier: where the split is kept. `columns` decodes it once into memory. `disk` decodes it into files. `stream`
         reads it again in each epoch. `device` copies the training columns to the accelerators, where each step gathers
@@ -81,17 +82,17 @@ class FeedOptions:
       map_batches: function on the features of each batch, {name: [batch, ...]}, after `map_examples`.
     """
 
-    batch_size: int = 128
+    batch_size: Positive = 128
     seed: int = 0
     tier: Tier = "auto"
     cache_records: bool | None = None
-    shuffle_records: int | None = None
-    readers: int | None = None
+    shuffle_records: Positive | None = None
+    readers: Positive | None = None
     memory_fraction: float = 1 / 3
     device_fraction: float = 1 / 4
     disk_fraction: float = 1 / 2
     cache_dir: str = "~/.cache/tfx-infeed"
-    skip_corrupt: int = 0
+    skip_corrupt: Count = 0
     mix: Mapping[str, float] = field(default_factory=dict)
     class_shares: Mapping[str, float] | Literal["equal"] = field(default_factory=dict)
     weight: str | None = None
@@ -105,8 +106,6 @@ class FeedOptions:
             given = getattr(self, name)
             if given is not None and not isinstance(given, MapFunction):
                 object.__setattr__(self, name, MapFunction(given))
-        at_least(self, 1, "batch_size", "shuffle_records", "readers")
-        at_least(self, 0, "skip_corrupt")
         self._check_weights("mix")
         if self.class_shares != "equal":
             self._check_weights("class_shares")
@@ -151,13 +150,26 @@ class WorkerContext:
         Raises:
           InfeedError: the workers cannot share a batch evenly.
         """
-        if batch_size % self.count:
-            raise InfeedError(
-                f"a global batch of {batch_size:,} records cannot be shared evenly by {self.count:,} workers",
-                where="FeedOptions.batch_size",
-                do=f"use a multiple of {self.count:,}",
-            )
-        return batch_size // self.count
+        return share_of_batch(batch_size, self.count, "workers")
+
+
+def share_of_batch(batch_size: int, count: int, of: str, where: str = "FeedOptions.batch_size") -> int:
+    """Return how many examples of a global batch each worker, replica or machine gets.
+
+    Args:
+      of: what shares the batch, for example "replicas".
+      where: place of the error.
+
+    Raises:
+      InfeedError: they cannot share a batch equally.
+    """
+    if batch_size % count:
+        raise InfeedError(
+            f"batch_size is {batch_size}, which {count} {of} cannot share equally",
+            where=where,
+            do=f"use a multiple of {count}, such as {-(-batch_size // count) * count}",
+        )
+    return batch_size // count
 
 
 SINGLE_WORKER = WorkerContext()

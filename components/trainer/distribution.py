@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.columns import is_static_number
-from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, WorkerContext, share_of_batch
 from infeed.components.feed.row_batches import CallRows, deal_rows
 from infeed.components.feed.stages.batches import PrefetchToDevice
 from infeed.components.seams import tensorflow as tensorflow_seam
@@ -74,13 +74,7 @@ def is_coordinated(strategy: tf.distribute.Strategy) -> bool:
 
 def check_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> None:
     """Raise InfeedError unless every replica can get the same number of examples of a global batch."""
-    replicas = strategy.num_replicas_in_sync
-    if batch_size % replicas:
-        raise InfeedError(
-            f"batch_size is {batch_size}, which {replicas} replicas cannot share equally",
-            where="FeedOptions.batch_size",
-            do=f"use a multiple of {replicas}, such as {max(1, batch_size // replicas) * replicas}",
-        )
+    share_of_batch(batch_size, strategy.num_replicas_in_sync, "replicas")
 
 
 def check_xla(xla: bool | None, strategy: tf.distribute.Strategy) -> None:

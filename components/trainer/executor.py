@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,16 +16,15 @@ from infeed.components import project_archive, schema, user_code
 from infeed.components.errors import InfeedError
 from infeed.components.seams import keras as keras_seam
 from infeed.components.seams import tfx as tfx_seam
-from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
+from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, OVERRIDES, TrainOptions
 
-RUNTIME_OPTIONS = ("epochs", "batch_size", "strategy")
 SOURCE_DIGEST = "source_digest"  # of the user's own run_fn: a part of the execution's cache key, and nothing else
 
 
 class TrainerExecutor(GenericExecutor):
     """Executor that calls `run_fn`: the user's own, or ours, which trains by TrainOptions.
 
-    The exec properties `epochs`, `batch_size` and `strategy` override the options of these names.
+    The exec properties of `OVERRIDES` take precedence over the options of these names.
     """
 
     def Do(
@@ -100,12 +98,11 @@ def with_runtime_options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
     """
     properties = dict(exec_properties)
     properties.pop(SOURCE_DIGEST, None)
-    given = {name: properties.pop(name, None) for name in RUNTIME_OPTIONS}
+    given = {name: properties.pop(name, None) for name in OVERRIDES}
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
         return properties
     config = json_utils.loads(properties["custom_config"])
     options = schema.read(TrainOptions, config[CUSTOM_CONFIG_KEY], "TrainOptions")
-    feed = dataclasses.replace(options.feed, batch_size=given.pop("batch_size", options.feed.batch_size))
-    config[CUSTOM_CONFIG_KEY] = dataclasses.replace(options, feed=feed, **given).to_dict()
+    config[CUSTOM_CONFIG_KEY] = options.override(given).to_dict()
     return {**properties, "custom_config": json_utils.dumps(config)}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from infeed.components import schema
-from infeed.components.checks import about, as_tuples, at_least, check_choices, refused, require
+from infeed.components.annotations import Placeholder, Positive
+from infeed.components.checks import about, as_tuples, check_choices, refused, require
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 
@@ -18,6 +20,7 @@ ExamplesAre = Literal["raw", "transformed"]
 MixedPrecision = Literal["float16", "bfloat16"]
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu", "parameter_server"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
+OVERRIDES = ("epochs", "batch_size", "strategy")  # options that flags and runtime parameters set for one run
 
 
 def check_strategy(name: str) -> None:
@@ -37,8 +40,9 @@ class TrainOptions:
         returns a compiled Keras model.
       label: name of the label among the transformed features.
       task: whether the label is a class (int64 index) or a number (float32).
-      strategy: name of a distribution strategy, one of `STRATEGIES`; `distribution.make_strategy` says what each is.
-      epochs: most epochs to train; `TrainArgs.num_steps`, where given, ends training earlier.
+      strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored, tpu or parameter_server.
+        `distribution.make_strategy` describes each.
+      epochs: maximum number of epochs. If `TrainArgs.num_steps` is given, training ends after so many steps.
       patience: epochs without a better validation loss before training stops with the best weights; None never stops.
       steps_per_call: training steps run in one call of a TensorFlow function; None takes the `steps_per_execution` that
         the model was compiled with where that is above 1, else 16, which made a tiny model about four times cheaper a
@@ -72,10 +76,10 @@ class TrainOptions:
     model_fn: str
     label: str
     task: Task = "classification"
-    strategy: str = "auto"
-    epochs: int = 10
-    patience: int | None = None
-    steps_per_call: int | None = None
+    strategy: Annotated[str, Placeholder("NAME")] = "auto"
+    epochs: Positive = 10
+    patience: Positive | None = None
+    steps_per_call: Positive | None = None
     hparams: Mapping[str, Any] = field(default_factory=dict)
     callbacks_fn: str | None = None
     class_weight: Mapping[str, float] | Literal["balanced"] = field(default_factory=dict)
@@ -98,7 +102,6 @@ class TrainOptions:
         check_choices(self)
         with about(self, "strategy"):
             check_strategy(self.strategy)
-        at_least(self, 1, "epochs", "steps_per_call", "patience")
         if self.checkpoint_seconds is not None:
             require(self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None for none")
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
@@ -124,6 +127,16 @@ class TrainOptions:
         require(not self.input_fn, self, "class_weight", by_name)
         require(not (self.feed.class_shares or self.feed.mix), self, "class_weight", by_name)
 
+    def option(self, name: str) -> Any:
+        """Return the value of an option of training or of its feed."""
+        return getattr(self if kind_of_option(name) is TrainOptions else self.feed, name)
+
+    def override(self, given: Mapping[str, Any]) -> TrainOptions:
+        """Return a copy with other values of options of training or of its feed."""
+        own = {name: value for name, value in given.items() if kind_of_option(name) is TrainOptions}
+        feed = dataclasses.replace(self.feed, **{name: value for name, value in given.items() if name not in own})
+        return dataclasses.replace(self, **own, feed=feed)
+
     @property
     def user_functions(self) -> dict[str, str]:
         """The user's own functions that training calls, by the option that names them."""
@@ -134,6 +147,11 @@ class TrainOptions:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for the `custom_config` of a Trainer; `schema.read` gives equal options back."""
         return schema.to_plain(self)
+
+
+def kind_of_option(name: str) -> Any:
+    """Return the class of an option of training, which is `FeedOptions` for an option of its feed."""
+    return TrainOptions if name in {f.name for f in dataclasses.fields(TrainOptions)} else FeedOptions
 
 
 def _is_range(steps: Sequence[int]) -> bool:

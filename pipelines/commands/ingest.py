@@ -18,7 +18,7 @@ from infeed.components.beam_runner import BEAM_RUNNERS, pipeline_on
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest, Shard
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.splits import Buckets
+from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
 from infeed.components.engine.choice import choose
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
@@ -26,7 +26,6 @@ from infeed.components.example_gen.formats import FORMATS, guess_format, open_so
 from infeed.components.example_gen.ingest import ProgressListener
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.local import (
-    DEFAULT_SPLITS,
     check_output,
     clean,
     unfinished,
@@ -236,7 +235,7 @@ def _of_data(source: str, given: Mapping[str, Any]) -> _Ingest:
     if given["data"]:
         raise InfeedError(f"{source} is no config.yaml", where="--data", do="give the data as SOURCE")
     settings = read_ingest(given["ingest"])
-    options, buckets = settings.options, Buckets(tuple((settings.shares or DEFAULT_SPLITS).items()))
+    options, buckets = settings.options, Buckets(tuple((settings.shares or DEFAULT_SHARES).items()))
     kind = given["kind"] or guess_format(source)
     if given["runner"] and not FORMATS[kind].is_query:
         source = files.absolute(source)  # Beam workers may have another working directory

@@ -13,6 +13,7 @@ from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFolder
 from infeed.pipelines.console.terminal import command_line, echo
 from infeed.pipelines.project.config_file import TEMPLATES
+from infeed.pipelines.project.config_schema import COMMENT, FILE, config_schema
 
 _FILES = ("README.md", "config.yaml", "features.py", "model.py")
 
@@ -30,9 +31,11 @@ def create_project(template: str, folder: str) -> list[Path]:
         raise InfeedError("the path exists and is not an empty folder", where=folder, do="name a new or empty folder")
     target.mkdir(parents=True, exist_ok=True)
     source = resources.files(f"infeed.templates.{template}")
-    for name in _FILES:
-        (target / name).write_text((source / name).read_text(encoding="utf-8"), encoding="utf-8")
-    return [target / name for name in _FILES]
+    texts = {name: (source / name).read_text(encoding="utf-8") for name in _FILES}
+    texts |= {"config.yaml": COMMENT + texts["config.yaml"], FILE: config_schema()}
+    for name, text in texts.items():
+        (target / name).write_text(text, encoding="utf-8")
+    return [target / name for name in texts]
 
 
 @click.command(
@@ -49,7 +52,7 @@ def command(template: str, folder: str) -> None:
     """Create a project in FOLDER from a template.
 
     config.yaml sets the data and the training options. features.py and model.py are yours to change. README.md explains
-    all three files.
+    all three files. By config.schema.json, editors complete and check config.yaml.
     """
     for path in create_project(template, folder):
         echo(f"wrote {path}")

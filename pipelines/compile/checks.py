@@ -10,6 +10,7 @@ from pathlib import Path
 
 from infeed.components.beam_runner import BEAM_RUNNERS, Named
 from infeed.components.errors import InfeedError
+from infeed.components.feed.options import share_of_batch
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.config import PipelineConfig
@@ -241,12 +242,8 @@ def check_strategy(train: TrainOptions, found: TrainingMachines) -> None:
         what = "strategy is 'multi_worker_mirrored', which needs several machines, and the Trainer has 1"
         raise InfeedError(what, where=found.where, do=f"{use}, or use auto")
     replicas, kind = found.count * (found.gpus or 1), "GPUs" if found.gpus else "machines"
-    if train.strategy not in _SINGLE_DEVICE and not found.tpu and train.feed.batch_size % replicas:
-        raise InfeedError(
-            f"batch_size is {train.feed.batch_size}, which {replicas} {kind} cannot share equally",
-            where=found.where,
-            do=f"use a multiple of {replicas}, such as {-(-train.feed.batch_size // replicas) * replicas}",
-        )
+    if train.strategy not in _SINGLE_DEVICE and not found.tpu:
+        share_of_batch(train.feed.batch_size, replicas, kind, found.where)
 
 
 def check_function_paths(functions: Mapping[str, str], folder: str) -> None:

@@ -24,6 +24,7 @@ from infeed.components.dataset.spans import has_spans, split_path
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import direct, disk
 from infeed.components.kubeflow.ui import outputs_of
+from infeed.components.trainer.options import OVERRIDES
 from infeed.pipelines.compile import input_states, own_project
 from infeed.pipelines.compile.arguments import shorten
 from infeed.pipelines.compile.platform_spec import platform_spec
@@ -283,9 +284,7 @@ def parameter_defaults(config: PipelineConfig) -> dict[str, str | int]:
     """Return the defaults of the pipeline's parameters; see `runtime_parameters`."""
     return {
         "data": data_folder(config),
-        "epochs": config.train.epochs,
-        "batch_size": config.train.feed.batch_size,
-        "strategy": config.train.strategy,
+        **{name: config.train.option(name) for name in OVERRIDES},
     }
 
 

@@ -16,7 +16,7 @@ from infeed.components.beam_runner import Named
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import pack
 from infeed.components.kubeflow.ui import MATRIX, METRICS, specs_of
-from infeed.components.trainer.options import TrainOptions
+from infeed.components.trainer.options import OVERRIDES, TrainOptions
 from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import on_cluster
 from infeed.pipelines.compile.input_states import SUFFIX
@@ -141,8 +141,7 @@ def _data_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, 
 def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, CommandStep]:
     """Return the steps from the transform graph to the pushed model, by node."""
     dataset, model = (EXAMPLE_GENS[config.source], "dataset"), ("Trainer", "model")
-    given = ("epochs", "batch_size", "strategy")
-    flags = [word for name in given for word in (f"--{name.replace('_', '-')}", _parameter(name))]
+    flags = [word for name in OVERRIDES for word in (f"--{name.replace('_', '-')}", _parameter(name))]
     classes = tuple(config.survey.classes)
     return {
         "Trainer": CommandStep(
@@ -153,7 +152,7 @@ def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str,
             ),
             {"model": _MODEL, "run": _FILES},
             {"dataset": dataset, "graph": ("Transform", "graph")},
-            given,
+            OVERRIDES,
         ),
         "Evaluator": CommandStep(
             (

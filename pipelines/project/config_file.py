@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
 from infeed.components import schema, user_code
-from infeed.components.checks import at_least, require
+from infeed.components.annotations import Count, Placeholder, Positive
+from infeed.components.checks import require
 from infeed.components.dataset.options import OnBadRow
 from infeed.components.dataset.spans import has_spans
 from infeed.components.errors import InfeedError
@@ -35,16 +36,39 @@ class Settings:
     """Settings of a config file; see docs/config.md.
 
     Attributes:
-      label: label column; None if the command line names the label.
+      source: format of the data.
+      data: a file, a folder of files, or a pattern; for `images` a folder of class folders. `{SPAN}`, or `{YYYY}`,
+        `{MM}` and `{DD}`, are spans.
+      spans: number of the latest spans to read; by default all.
+      label: label column; `label/text` for images. If neither the config nor `--label` names a column, a command on a
+        terminal shows the columns with examples and asks. Elsewhere the error lists the likely columns. The label of a
+        template applies only to the data of the template.
+      features: features of the columns: a list, or a function that returns the list.
+      preprocessing_fn: your own tft preprocessing function, in place of `features` or in addition to them.
+      model: function that builds the Keras model, as `file.py:function` or `package.module:function`.
       name: name of the pipeline; by default the name of the folder.
-      train: options of training and of the feed, by name.
-      keep: columns to learn from even if they give the label away.
-      strict: whether other columns that give the label away are an error.
-      features, hparams, augment, blessing: values, or the name of a function that returns them from the survey.
-      ingest: settings of splits and shards, by name; see `IngestSettings`.
-      spans: number of the latest spans to read, if `data` has placeholders such as {SPAN}; None for all.
-      on_bad_row, bad_row_limit: settings of `ingest` that are also allowed at the top level.
-      preprocessing_fn: name of a tft preprocessing function, or of a file with a function of that name.
+      delimiter: field delimiter of CSV files; by default a comma, or a tab for `.tsv`.
+      source_options: options of the format, by name: `{encoding: latin-1, nulls: ["", "NA"]}`.
+      ingest: options of `infeed ingest`, by name.
+      on_bad_row, bad_row_limit: the same settings as under `ingest`, at the top level of the file.
+      resize: resize method for pictures: stretch (the default) ignores the aspect ratio, fit pads with black, crop cuts
+        off the margins.
+      keep: column to learn from even if it gives the label away.
+      strict: stop if a column gives the label away, or if other splits repeat rows of train.
+      task: kind of prediction; by default the label column decides.
+      root: folder for all outputs; by default `runs/NAME`.
+      train: options of training and of the feed, by name. The defaults of `epochs`, `batch_size` and `patience` depend
+        on the number of rows.
+      hparams: hyperparameters, which the model function receives as `spec.hparams`.
+      augment, normalise: augmentation and normalization of images.
+      blessing: score that a model must reach to be pushed: `metric`, `bound`, `slack` and `positive`; by default a
+        better score than guessing.
+      warm_start: start training from the weights of the latest blessed model. Not on Kubeflow, which resolves no
+        earlier artifacts.
+      max_wait_fraction: withhold the blessing of InputReport if training waited for a larger share of its time.
+      beam_pipeline_args: Beam options of local runs; `--runner=NAME` replaces the local runner. A compiled pipeline
+        takes its runner from `deploy.beam`.
+      deploy: settings for Kubeflow, Vertex AI and Beam on a cluster.
     """
 
     source: Source
@@ -57,12 +81,12 @@ class Settings:
     delimiter: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
     ingest: Mapping[str, Any] = field(default_factory=dict)
-    spans: int | None = None
+    spans: Positive | None = None
     on_bad_row: OnBadRow | None = None
-    bad_row_limit: int | None = None
+    bad_row_limit: Count | None = None
     task: Task | None = None
     resize: Resize | None = None
-    keep: tuple[str, ...] = ()
+    keep: Annotated[tuple[str, ...], Placeholder("COLUMN")] = ()
     strict: bool = False
     root: str | None = None
     hparams: Any = field(default_factory=dict)
@@ -79,8 +103,6 @@ class Settings:
         check_wait_fraction(self)
         given = self.features is not None or self.preprocessing_fn is not None
         require(given, self, "features", "list features, or name a preprocessing_fn")
-        at_least(self, 0, "bad_row_limit")
-        at_least(self, 1, "spans")
         require(self.spans is None or has_spans(self.data), self, "spans", "write {SPAN} or dates in data")
 
     @property

@@ -10,22 +10,18 @@ import dataclasses
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from infeed.components import schema
+from infeed.components.annotations import Count, Placeholder, Positive, help_of
 from infeed.components.checks import check_choices
-from infeed.components.dataset.options import (
-    MAX_ROW_MB,
-    Balance,
-    Compat,
-    Compression,
-    IngestOptions,
-    OnBadRow,
-    Sampling,
-)
+from infeed.components.dataset.options import Balance, Compat, Compression, IngestOptions, Level, OnBadRow, Sampling
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime, SplitBy
 from infeed.components.errors import InfeedError, OptionError
+
+Column = Annotated[str, Placeholder("COLUMN")]
+Columns = Annotated[tuple[str, ...], Placeholder("COLUMN")]
 
 RULES = ("split_by", "split_salt", "split_label", "split_time", "cut", "split_name")
 _LISTS = ("split", "split_by", "cut", "columns", "balance_split", "required")
@@ -38,51 +34,48 @@ class IngestSettings:
     """Options of `infeed ingest` that pipelines also accept.
 
     Attributes:
-      split: splits with shares, for example "train=8".
-      split_by: columns; rows that agree in all of them are in one split.
-      split_salt: text that changes how `split_by` divides.
+      split: split and its share; by default train=2 and eval=1, in a pipeline train, eval and test that fit the rows.
+      split_by: column whose equal values keep rows in one split; rows agree in all such columns.
+      split_salt: text that changes which rows fall into which split.
       split_label: column to stratify the splits by.
-      split_time: column of times; needs `cut`.
-      cut: times at which the next split begins.
+      split_time: column of times to split by; needs `cut`.
+      cut: time at which the next split begins.
       split_name: column that names the split of each row.
-      columns: columns to write; None for all.
-      filter: expression, or function, that is true for the rows to keep.
-      required: columns that must have a value; other rows are bad rows.
       balance: column whose classes are balanced.
-      balance_by: "over" repeats rows, "under" drops rows.
-      balance_split: splits to balance.
-      shards: number of shards of each split.
-      target_shard_mb: megabytes of records in a shard.
-      compression, level, shuffle_seed, on_bad_row, bad_row_limit: as in IngestOptions.
-      max_row_mb, allow_outside, compat: as in IngestOptions.
+      balance_by: balance by repeating rows (over) or dropping rows (under).
+      balance_split: split to balance.
+      shards: number of shards of each split; by default it follows from the size.
+      target_shard_mb: approximate size of a shard in megabytes of records.
       no_shuffle: keep the order of the input.
       no_statistics: skip the column statistics.
+
+    `IngestOptions` describes the other options.
     """
 
-    split: tuple[str, ...] = ()
-    split_by: tuple[str, ...] = ()
-    split_salt: str = ""
-    split_label: str | None = None
-    split_time: str | None = None
-    cut: tuple[str, ...] = ()
-    split_name: str | None = None
-    columns: tuple[str, ...] | None = None
-    filter: str | None = None
-    required: tuple[str, ...] = ()
-    balance: str | None = None
+    split: Annotated[tuple[str, ...], Placeholder("NAME[=SHARE]")] = ()
+    split_by: Columns = ()
+    split_salt: Annotated[str, Placeholder("TEXT")] = ""
+    split_label: Column | None = None
+    split_time: Column | None = None
+    cut: Annotated[tuple[str, ...], Placeholder("TIME")] = ()
+    split_name: Column | None = None
+    columns: Annotated[tuple[str, ...] | None, Placeholder("A,B,...")] = None
+    filter: Annotated[str | None, Placeholder("EXPRESSION")] = None
+    required: Columns = ()
+    balance: Column | None = None
     balance_by: Sampling = "over"
-    balance_split: tuple[str, ...] = ("train",)
-    shards: int | None = None
-    target_shard_mb: int | None = None
-    compression: Compression = "gzip"
-    level: int = 1
-    shuffle_seed: int = 0
+    balance_split: Annotated[tuple[str, ...], Placeholder("NAME")] = ("train",)
+    shards: Positive | None = None
+    target_shard_mb: Positive | None = None
+    compression: Compression = IngestOptions.compression
+    level: Level = IngestOptions.level
+    shuffle_seed: Count = 0
     no_shuffle: bool = False
-    on_bad_row: OnBadRow = "fail"
-    bad_row_limit: int = 1_000
-    max_row_mb: int = MAX_ROW_MB
-    allow_outside: bool = False
-    compat: Compat = "none"
+    on_bad_row: OnBadRow = IngestOptions.on_bad_row
+    bad_row_limit: Count = IngestOptions.bad_row_limit
+    max_row_mb: Positive = IngestOptions.max_row_mb
+    allow_outside: bool = IngestOptions.allow_outside
+    compat: Compat = IngestOptions.compat
     no_statistics: bool = False
 
     def __post_init__(self) -> None:
@@ -96,25 +89,16 @@ class IngestSettings:
           OptionError: an option is out of range.
         """
         balance = Balance(self.balance, self.balance_split, self.balance_by) if self.balance else None
-        as_they_are = (
-            "compression",
-            "level",
-            "columns",
-            "filter",
-            "on_bad_row",
-            "bad_row_limit",
-            "max_row_mb",
-            "allow_outside",
-            "compat",
-        )
+        shared = {name: getattr(self, name) for name in NAMES if name in help_of(IngestOptions)}
         return IngestOptions(
-            shards=_shards(self.shards, self.target_shard_mb),
-            shuffle_seed=None if self.no_shuffle else self.shuffle_seed,
-            split_by=next(iter(self._rules), None),
-            required=self.required,
-            balance=balance,
-            statistics=not self.no_statistics,
-            **{name: getattr(self, name) for name in as_they_are},
+            **{
+                **shared,
+                "shards": _shards(self.shards, self.target_shard_mb),
+                "shuffle_seed": None if self.no_shuffle else self.shuffle_seed,
+                "split_by": next(iter(self._rules), None),
+                "balance": balance,
+                "statistics": not self.no_statistics,
+            }
         )
 
     @property
@@ -209,3 +193,4 @@ def _shards(count: int | None, target_mb: int | None) -> ShardOptions:
 
 
 NAMES = tuple(f.name for f in dataclasses.fields(IngestSettings))
+HELP = {**help_of(IngestOptions), **help_of(IngestSettings)}  # of each setting

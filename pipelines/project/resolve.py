@@ -81,9 +81,7 @@ class Overrides:
     strict: bool | None = None
     resize: Resize | None = None
     root: str | None = None
-    epochs: int | None = None
-    batch_size: int | None = None
-    strategy: str | None = None
+    train: Mapping[str, Any] = field(default_factory=dict)
     ingest: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -94,7 +92,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
       InfeedError: the data, an option or a named function is invalid. Nothing has been started.
     """
     given, settings = overrides or Overrides(), project.settings
-    check_strategy(given.strategy or settings.train.get("strategy", "auto"))
+    check_strategy({**settings.train, **given.train}.get("strategy", "auto"))
     user_code.resolve(project.reference(settings.model), "model")
     name, root = _name_and_root(project, given)
     data = _data(given.data or settings.data, local_root(root, name))
@@ -118,7 +116,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features, of_spans=bool(span_data)))
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
-    said = _training_options(settings.train, given)
+    said = _training_options(settings.train, given.train)
     shares = shares_of(survey, asked, ingest)
     ingest = stratified(survey, label, shares, ingest)
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
@@ -373,12 +371,11 @@ def _most_values(column: ColumnSurvey) -> int:
     return int(column.statistics.lengths.maximum) if column.statistics else 2
 
 
-def _training_options(train: Mapping[str, Any], given: Overrides) -> dict[str, Any]:
+def _training_options(train: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the training and feed options of the file and of the command line, which takes precedence."""
     known = [f.name for options in (TrainOptions, FeedOptions) for f in dataclasses.fields(options)]
     schema.check_known(train, known, "train")
-    named = {name: getattr(given, name) for name in ("epochs", "batch_size", "strategy")}
-    return {**train, **{name: value for name, value in named.items() if value is not None}}
+    return {**train, **given}
 
 
 def _train_options(

@@ -20,8 +20,6 @@ from infeed.components.transform.features import AnyFeature
 from infeed.pipelines.config import Blessing, PipelineConfig, Source
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
-_CHANGED = ("data", "epochs", "batch_size", "strategy")  # overrides that a step takes
-
 
 @dataclass(frozen=True)
 class Resolved:
@@ -81,11 +79,9 @@ def read_resolved(text: str, given: Mapping[str, Any]) -> PipelineConfig | None:
     if not is_packed(text):
         return None
     said = {name: value for name, value in given.items() if value}
-    if unknown := sorted(said.keys() - set(_CHANGED)):
+    if unknown := sorted(said.keys() - {"data", "train"}):
         where = f"--{unknown[0].replace('_', '-')}"
         raise InfeedError("a compiled job has it already", where=where, do="leave it out, or compile the job again")
     config = schema.read_json(Resolved, unpack(text).encode()).config()
-    train = {name: said[name] for name in ("epochs", "strategy") if name in said}
-    feed = dataclasses.replace(config.train.feed, batch_size=said.get("batch_size", config.train.feed.batch_size))
-    options = dataclasses.replace(config.train, feed=feed, **train)
-    return dataclasses.replace(config, train=options, data=said.get("data", config.data))
+    train = config.train.override(said.get("train", {}))
+    return dataclasses.replace(config, train=train, data=said.get("data", config.data))

@@ -165,7 +165,7 @@ def test_the_plan_is_told(data):
         ({"shuffle": "no"}, r"shuffle is 'no'(.|\n)*use True or False"),
         ({"workers": (4, 4)}, "index is 4(.|\n)*number the workers from 0 to count - 1"),
         ({"workers": 2}, r"workers is 2(.|\n)*\(0, 4\)"),
-        ({"workers": (0, 3), "batch_size": 4}, "cannot be shared evenly by 3 workers"),
+        ({"workers": (0, 3), "batch_size": 4}, "batch_size is 4, which 3 workers"),
         ({"columns": "x"}, r"columns is 'x'(.|\n)*name features in a list"),
         ({"columns": {"x"}}, r"columns is {'x'}(.|\n)*name features in a list"),
         ({"columns": ["x", 1]}, r"columns is \('x', 1\)(.|\n)*name features in a list"),

@@ -74,7 +74,7 @@ def test_an_endless_order_has_no_length():
         ({"shuffled": True, "start_step": 12, "epochs": 2}, "start_step is 12, beyond 2 epochs of 5"),
         ({"shuffled": False, "start_step": 5}, "start_step is 5, beyond the epoch of 5 steps"),
         ({"shuffled": True, "epochs": 0}, "epochs is 0"),
-        ({"shuffled": True, "workers": WorkerContext(0, 4)}, "cannot be shared evenly by 4 workers"),
+        ({"shuffled": True, "workers": WorkerContext(0, 4)}, "batch_size is 2, which 4 workers"),
     ],
 )
 def test_what_cannot_be_is_refused(order, said):

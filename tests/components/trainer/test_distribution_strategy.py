@@ -31,7 +31,7 @@ def test_a_batch_is_dealt_out_in_equal_parts():
         num_replicas_in_sync = 3
 
     check_batch_size(96, Three())
-    with pytest.raises(InfeedError, match=r"batch_size is 100, which 3 replicas(.|\n)*such as 99"):
+    with pytest.raises(InfeedError, match=r"batch_size is 100, which 3 replicas(.|\n)*such as 102"):
         check_batch_size(100, Three())
 
 

@@ -373,7 +373,7 @@ def test_the_page_about_vertex_ai_four_machines(documented: Callable[..., Compil
 
 @pytest.mark.tfx
 def test_the_page_about_vertex_ai_a_tpu_slice(documented: Callable[..., CompiledJob]) -> None:
-    job = documented("vertex.md", 3, "vertex", strategy="tpu")
+    job = documented("vertex.md", 3, "vertex", train={"strategy": "tpu"})
     (pool,) = worker_pools(job)
     assert pool["machine_spec"] == {"machine_type": "ct5lp-hightpu-8t", "tpu_topology": "2x4"}
     assert job.parameters["strategy"].default == "tpu"

@@ -77,7 +77,7 @@ def test_a_model_that_cannot_be_trained(project: Path, given: str, instead: str,
 
 def test_a_strategy_that_is_not_there(project: Path) -> None:
     with pytest.raises(InfeedError, match="there is no TPU"):
-        try_out(project, strategy="tpu")
+        try_out(project, train={"strategy": "tpu"})
 
 
 def test_every_feature_has_the_shape_and_type_that_the_trainer_will_give(project: Path) -> None:

@@ -35,7 +35,12 @@ def test_it_comes_back_equal(config: PipelineConfig) -> None:
 
 
 def test_parameters_of_the_pipeline_win(config: PipelineConfig) -> None:
-    given = {"data": "elsewhere.csv", "epochs": 3, "batch_size": 7, "strategy": "one_device", "keep": (), "label": None}
+    given = {
+        "data": "elsewhere.csv",
+        "train": {"epochs": 3, "batch_size": 7, "strategy": "one_device"},
+        "keep": (),
+        "label": None,
+    }
     back = read_resolved(pack(Resolved.of(config).to_json()), given)
     assert back
     assert (back.data, back.train.epochs, back.train.feed.batch_size) == ("elsewhere.csv", 3, 7)

@@ -1,0 +1,25 @@
+"""`infeed schema`: write the JSON schema of config.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from infeed.pipelines.console.exit_codes import Command
+from infeed.pipelines.console.paths import OutputFile
+from infeed.pipelines.console.terminal import echo
+from infeed.pipelines.project.config_schema import config_schema
+
+
+@click.command(name="schema", cls=Command, examples=("infeed schema", "infeed schema taxi/config.schema.json"))
+@click.argument("output", type=OutputFile(), required=False)
+def command(output: str | None) -> None:
+    """Write the JSON schema of config.yaml to OUTPUT, or print it. Editors complete and check the file by it.
+
+    `infeed new` writes the schema beside config.yaml.
+    """
+    if output:
+        Path(output).write_text(config_schema(), encoding="utf-8")
+    else:
+        echo(config_schema())
