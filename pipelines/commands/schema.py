@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
+from infeed.components.dataset import files
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import echo
@@ -20,6 +19,6 @@ def command(output: str | None) -> None:
     `infeed new` writes the schema beside config.yaml.
     """
     if output:
-        Path(output).write_text(config_schema(), encoding="utf-8")
+        files.write_bytes(output, config_schema().encode())
     else:
         echo(config_schema())

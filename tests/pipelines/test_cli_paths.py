@@ -72,6 +72,7 @@ CASES = {
     "compile --output": "compile {project} --data {table} --root out --output {}.json",
     "build PROJECT": "build {} --tag image",
     "new FOLDER": "new tabular {}",
+    "schema OUTPUT": "schema {}",
     "predict MODEL": "predict {} {table}",
     "predict INPUTS": "predict {model} {table} {}",
     "predict --output": "predict {model} {table} --overwrite --output {}.csv",
