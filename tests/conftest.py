@@ -7,6 +7,7 @@ import ctypes
 import functools
 import gc
 import importlib
+import io
 import os
 import pickle
 import re
@@ -356,7 +357,14 @@ def s3_endpoint() -> Iterator[str]:
             _failing[environ["PATH_INFO"]] -= 1
             start_response("503 Service Unavailable", [("Content-Length", "0")])
             return [b""]
-        return answering(environ, start_response)
+        answer = answering(environ, start_response)
+        written = environ["REQUEST_METHOD"] in ("POST", "PUT") and "partNumber" not in environ["QUERY_STRING"]
+        for lost in [one for one in _losing if written and environ["PATH_INFO"].endswith(one)]:
+            gone = {**environ, "REQUEST_METHOD": "DELETE", "QUERY_STRING": "", "wsgi.input": io.BytesIO()}
+            if "uploads" not in environ["QUERY_STRING"]:  # the request that begins an upload of parts
+                _losing.remove(lost)
+                list(answering({**gone, "CONTENT_LENGTH": "0"}, lambda *_: None))
+        return answer
 
     server._server.app = counted  # type: ignore[union-attr]
     host, port = server.get_host_and_port()
@@ -368,6 +376,7 @@ def s3_endpoint() -> Iterator[str]:
 
 
 _requests: list[str] = []
+_losing: list[str] = []  # endings of paths of objects that the server loses once
 _failing: dict[str, int] = {}  # path of an object -> how many reads of it the server still refuses
 
 
@@ -388,6 +397,12 @@ def s3_failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int],
     yield fail
     _failing.clear()
     files._connect.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def s3_losing() -> Callable[[str], None]:
+    """Returns a function: S3's server confirms the next upload of an object with this ending, and loses it."""
+    return _losing.append
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from infeed.components.dataset import files
 from infeed.pipelines.job.compiled import STEP, CompiledJob
@@ -49,6 +50,7 @@ def launched(
     table_run: SimpleNamespace,
     warm: Mapping[str, str],
     store: Mapping[str, str],
+    s3_losing: Callable[[str], None],
 ) -> SimpleNamespace:
     """The template run here; and copied, compiled and rehearsed on S3. The Trainer's first attempt is killed."""
     folder = tmp_path_factory.mktemp("launched")
@@ -77,6 +79,11 @@ def launched(
         examples = rehearsal["outputs"]["CsvExampleGen"]["examples"][0]["uri"]
         held = [files.relative(file.path, examples) for file in files.list_files(examples, depth=1)]
         stored = files.list_folders(files.read_bytes(f"{examples}/direct.txt").decode())
+        moved = project / "moved.yaml"
+        moved.write_text(first_steps_with_local_examples((project / "job.yaml").read_text()))
+        s3_losing("/manifest.json")
+        local = json.loads(infeed("rehearse", moved.name, *options[:-2], "--no-cache", "--json", cwd=project))
+        uploaded = files.list_folders(local["outputs"]["CsvExampleGen"]["examples"][0]["uri"])
         report = files.read_bytes(rehearsal["outputs"]["InputReport"]["ui_report"][0]["uri"]).decode().lower()
     here = Path(table_run.result["outcome"]["pushed"])
     return SimpleNamespace(
@@ -84,11 +91,25 @@ def launched(
         held=held,
         stored=stored,
         again=again,
+        local=local,
+        uploaded=uploaded,
         report=report,
         job=project / "job.yaml",
         here=here,
         there=folder / version,
     )
+
+
+def first_steps_with_local_examples(job: str) -> str:
+    """Return the job without `reading: direct`, and without what follows on SchemaGen, a node of TFX."""
+    spec = yaml.safe_load(job)
+    tasks = spec["root"]["dag"]["tasks"]
+    for name in tasks.keys() - {"CsvExampleGen-input", "CsvExampleGen", "StatisticsGen", "SchemaGen"}:
+        del tasks[name]
+    for executor in spec["deploymentSpec"]["executors"].values():
+        del executor["container"]["env"]
+    text: str = yaml.safe_dump(spec)
+    return text
 
 
 def test_every_step_runs_behind_our_entry_point(launched: SimpleNamespace) -> None:
@@ -123,6 +144,14 @@ def test_the_examples_stay_in_the_store(launched: SimpleNamespace) -> None:
     assert launched.held == ["direct.txt"]
     assert launched.stored == ["Split-eval", "Split-test", "Split-train"]
     assert examples["uri"].rpartition("/")[2] == "examples"
+
+
+def test_the_launcher_moves_examples_and_a_store_that_loses_a_part_costs_an_attempt(launched: SimpleNamespace) -> None:
+    nodes = {node["name"]: node for node in launched.local["report"]["nodes"]}
+    assert {name: node["state"] for name, node in nodes.items()} == dict.fromkeys(nodes, "done")
+    assert nodes["CsvExampleGen"]["note"] == "attempt 2 of 2"
+    assert launched.uploaded == ["Split-eval", "Split-test", "Split-train"]
+    assert set(nodes) == {"CsvExampleGen-input", "CsvExampleGen", "StatisticsGen", "SchemaGen"}
 
 
 def test_no_pod_is_left(launched: SimpleNamespace) -> None:
