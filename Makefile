@@ -7,7 +7,7 @@ PYTEST = $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 QUICK = "not tfx and not slow"
 
 .DEFAULT_GOAL = help
-.PHONY: help setup run test test-image check bench clean
+.PHONY: help setup run test test-image check bench docs dist sbom audit clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -38,5 +38,19 @@ check: setup  ## lint, strict types, walls, and the quick tests that need no TFX
 bench: setup  ## every benchmark in small sizes, and one table: some six minutes
 	@$(BIN)/python benchmarks/run.py --short
 
+docs: setup  ## the documentation as a site, in site/
+	$(BIN)/mkdocs build --strict
+
+dist: setup  ## a source distribution and a wheel, in dist/
+	rm -rf build dist # setuptools packs what an older build left
+	$(BIN)/python -m build --no-isolation --skip-dependency-check
+	$(BIN)/twine check --strict dist/*
+
+sbom: setup  ## the packages of .venv as a CycloneDX list, in sbom.json
+	$(BIN)/cyclonedx-py environment --output-reproducible --output-file sbom.json $(BIN)/python
+
+audit: setup  ## known vulnerabilities of the packages of the image
+	@scripts/audit.sh || [ $$? -eq 77 ]
+
 clean:  ## remove .venv and all that was built or cached
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv build dist site sbom.json *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*

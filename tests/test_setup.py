@@ -30,22 +30,29 @@ def pip(*arguments: str | Path) -> None:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy, links as links: setuptools leaves build/ behind, and would pack what an older build left there."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("setup.py", "pyproject.toml", "README.md"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for folder in ("infeed", *TOP_FOLDERS):
         shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
 
 
-def built(source: Path, target: Path) -> Path:
-    pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", target, source)
-    (wheel,) = target.iterdir()
-    return wheel
+@pytest.fixture(scope="module")
+def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(
+        *(sys.executable, "-m", "build", "--no-isolation", "--skip-dependency-check"),
+        *("--outdir", folder, source),
+        cwd=source,
+    )
+    return folder
 
 
 @pytest.fixture(scope="module")
-def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(source, tmp_path_factory.mktemp("wheel"))
+def wheel(built: Path) -> Path:
+    (wheel,) = built.glob("*.whl")
+    return wheel
 
 
 def files_in(wheel: Path) -> set[str]:
@@ -65,12 +72,10 @@ def test_the_wheel_is_pure_python_and_holds_nothing_outside_infeed(wheel: Path) 
     assert {name.split("/")[1] for name in files_in(wheel)} == at_the_top
 
 
-def test_a_source_distribution_builds_the_same_wheel(source: Path, wheel: Path, tmp_path: Path) -> None:
-    run(sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", tmp_path, cwd=source)
-    (archive,) = tmp_path.glob("*.tar.gz")
-    shutil.unpack_archive(archive, tmp_path, filter="data")
-    again = built(tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "wheel")
-    assert files_in(again) == files_in(wheel)
+def test_what_is_built_would_be_taken_by_an_index(built: Path) -> None:
+    paths = sorted(map(str, built.iterdir()))
+    assert [Path(path).suffix for path in paths] == [".whl", ".gz"]
+    assert run(sys.executable, "-m", "twine", "check", "--strict", *paths, cwd=built).count("PASSED") == 2
 
 
 def test_the_wheel_leaves_no_file_of_the_source_tree_behind(wheel: Path) -> None:
