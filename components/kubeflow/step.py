@@ -62,15 +62,17 @@ def main(arguments: Sequence[str]) -> None:
     uris = direct.replaced(uris, message, arguments[arguments.index(_EXECUTOR) + 1])
     of_tfx, shown = ui.split(uris.to_local(_unpacked(message)))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])
-    _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, _paths(of_tfx)))
+    _finish_output(message["outputs"]["outputFile"], uris, ui.fill(shown, _places(of_tfx)))
 
 
 def _inputs(message: Any, uris: PathMap) -> Iterator[str]:
     return (uris.paths[one["uri"]] for one in artifacts(message, "inputs") if one["uri"] in uris.paths)
 
 
-def _paths(message: Any) -> dict[str, str]:
-    return {name: found["artifacts"][0]["uri"] for name, found in message["outputs"]["artifacts"].items()}
+def _places(message: Any) -> dict[str, str]:
+    """Return the place of the first artifact of each input and output, by name."""
+    given = [message[kind].get("artifacts", {}) for kind in ("inputs", "outputs")]
+    return {name: found["artifacts"][0]["uri"] for kind in given for name, found in kind.items() if found["artifacts"]}
 
 
 def message_of(arguments: Sequence[str]) -> tuple[Any, int]:

@@ -1,4 +1,4 @@
-"""Results of a step in Kubeflow's user interface: metrics, a confusion matrix and the input report.
+"""Results of a step in Kubeflow's user interface: metrics, a confusion matrix, and pages.
 
 Kubeflow shows artifacts of its own types. `outputs_of` names those that `infeed compile` declares beside TFX's
 artifacts; the entry point of the step hides them from TFX, and `fill` writes them afterwards.
@@ -6,28 +6,47 @@ artifacts; the entry point of the step hides them from TFX, and `fill` writes th
 
 from __future__ import annotations
 
+import base64
+import html
 import json
-import shutil
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from infeed.components.dataset import files
+
 METRICS, MATRIX, REPORT = "ui_metrics", "ui_confusion_matrix", "ui_report"
-_TYPES = {METRICS: "system.Metrics", MATRIX: "system.ClassificationMetrics", REPORT: "system.HTML"}
+STATISTICS, PICTURES = "ui_statistics", "ui_pictures"
+_PAGES = (REPORT, STATISTICS, PICTURES)
+_TYPES = {METRICS: "system.Metrics", MATRIX: "system.ClassificationMetrics", **dict.fromkeys(_PAGES, "system.HTML")}
 _EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
+_EXAMPLE_GEN = "infeed.components.example_gen.executor.Executor"
 _INPUT_REPORT = "infeed.components.input_report.component.InputReportExecutor"
+_STATISTICS_GEN = "infeed.components.statistics.component.StatisticsExecutor"
 _CLASSES = "classes"
+_INFEED = (sys.executable, "-c", "from infeed.pipelines.cli import main; main()")
+_SHEET = "<!doctype html><title>Pictures</title><img alt='contact sheet' src='data:image/png;base64,{}'>"
 
 
-def outputs_of(executor: str, classes: Sequence[str]) -> dict[str, Any]:
+def outputs_of(executor: str, classes: Sequence[str], *, pictures: bool = False) -> dict[str, Any]:
     """Return the artifacts that the step of an executor shows, as ArtifactSpecs by output name.
 
     Args:
       executor: import path of the executor's class.
       classes: names of the classes in order of their index; empty for a regression.
+      pictures: whether the Examples of the step hold pictures.
     """
-    names = {_EVALUATOR: [METRICS, *([MATRIX] if classes else [])], _INPUT_REPORT: [REPORT]}.get(executor, [])
-    return specs_of(names, classes)
+    names = {
+        _EVALUATOR: [METRICS, *([MATRIX] if classes else [])],
+        _EXAMPLE_GEN: [PICTURES] if pictures else [],
+        _INPUT_REPORT: [REPORT],
+        _STATISTICS_GEN: [STATISTICS],
+    }
+    return specs_of(names.get(executor, []), classes)
 
 
 def specs_of(names: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
@@ -63,27 +82,40 @@ def write_metrics(message: str, evaluation: str) -> None:
     path.write_text(json.dumps({"artifacts": fill(shown, {"evaluation": evaluation})}), encoding="utf-8")
 
 
-def fill(shown: Mapping[str, Any], outputs: Mapping[str, str]) -> dict[str, Any]:
+def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
     """Write the artifacts of this module, and return them for the ExecutorOutput.
 
     Args:
       shown: artifacts by output name, with local paths.
-      outputs: local paths of the other outputs of the step, by name.
+      places: places of the inputs and the other outputs of the step, by name.
     """
     filled = {}
     for name, artifact in shown.items():
-        if name == REPORT:
-            path = Path(artifact["uri"])
-            if path.is_dir():  # made for artifacts without files
-                path.rmdir()
-            shutil.copyfile(Path(outputs["report"], "report.html"), path)
-            metadata: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
+        if name in _PAGES:
+            if os.path.isdir(artifact["uri"]):  # made for artifacts without files
+                os.rmdir(artifact["uri"])
+            files.write_bytes(artifact["uri"], _page(name, places))
         elif name == METRICS:
-            metadata = metrics(outputs["evaluation"])
+            metadata = metrics(places["evaluation"])
         else:
-            metadata = {"confusionMatrix": confusion_matrix(outputs["evaluation"], artifact["metadata"][_CLASSES])}
+            metadata = {"confusionMatrix": confusion_matrix(places["evaluation"], artifact["metadata"][_CLASSES])}
         filled[name] = {"artifacts": [{"name": artifact["name"], "uri": artifact["uri"], "metadata": metadata}]}
     return filled
+
+
+def _page(name: str, places: Mapping[str, str]) -> bytes:
+    """Return a page. Statistics and pictures are shown by the commands of infeed, as to a person."""
+    if name == REPORT:
+        return files.read_bytes(files.join(places["report"], "report.html"))
+    with tempfile.TemporaryDirectory() as scratch:
+        shown = Path(scratch, "shown")
+        words = ("statistics", "--html", shown) if name == STATISTICS else ("inspect", "--sheet", shown)
+        done = subprocess.run([*_INFEED, *words, places["examples"]], capture_output=True, check=False)
+        if not shown.exists():  # a page that says why, because the step itself has succeeded
+            return f"<!doctype html><pre>{html.escape(done.stderr.decode(errors='replace'))}</pre>".encode()
+        page = shown.read_bytes()
+    return page if name == STATISTICS else _SHEET.format(base64.b64encode(page).decode()).encode()
 
 
 def metrics(evaluation: str) -> dict[str, float]:

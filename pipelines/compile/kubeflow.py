@@ -211,7 +211,7 @@ def _show_results(spec: Mapping[str, Any], classes: Sequence[str]) -> None:
     for node, container in _containers(spec):
         arguments = container.get("args", [])
         executor = arguments[arguments.index(_EXECUTOR) + 1] if _EXECUTOR in arguments else ""
-        if found := outputs_of(executor, classes):
+        if found := outputs_of(executor, classes, pictures=node.name == "ImageExampleGen"):
             node.component["outputDefinitions"]["artifacts"].update(found)
 
 

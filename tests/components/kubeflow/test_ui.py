@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from infeed import ingest
 from infeed.components.kubeflow import ui
 
 EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
+EXAMPLE_GEN = "infeed.components.example_gen.executor.Executor"
+STATISTICS = "infeed.components.statistics.component.StatisticsExecutor"
 REPORT = "infeed.components.input_report.component.InputReportExecutor"
 
 
@@ -23,6 +27,9 @@ def test_only_steps_with_results_show_some() -> None:
     }
     assert ui.outputs_of(EVALUATOR, ()).keys() == {"ui_metrics"}
     assert ui.outputs_of(REPORT, ()).keys() == {"ui_report"}
+    assert ui.outputs_of(STATISTICS, ()).keys() == {"ui_statistics"}
+    assert ui.outputs_of(EXAMPLE_GEN, (), pictures=True).keys() == {"ui_pictures"}
+    assert ui.outputs_of(EXAMPLE_GEN, ()) == {}
     assert ui.outputs_of("tfx.components.pusher.executor.Executor", ("a", "b")) == {}
 
 
@@ -44,6 +51,21 @@ def test_the_report_is_one_file(tmp_path: Path) -> None:
     found = ui.fill({"ui_report": {"name": "1", "uri": str(tmp_path / "shown")}}, {"report": str(tmp_path / "report")})
     assert (tmp_path / "shown").read_text() == "<html>"
     assert found["ui_report"]["artifacts"][0]["uri"] == str(tmp_path / "shown")
+
+
+@pytest.mark.slow  # starts two commands
+def test_statistics_and_pictures_are_pages(tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    for label in "ab":
+        (tmp_path / "images" / label).mkdir(parents=True)
+        Image.new("RGB", (4, 4), "red").save(tmp_path / "images" / label / "1.png")
+    ingest(str(tmp_path / "images"), str(dataset))
+    shown = {name: {"name": name, "uri": str(tmp_path / name)} for name in ("ui_statistics", "ui_pictures")}
+    ui.fill(shown, {"examples": str(dataset)})
+    assert "image/encoded" in (tmp_path / "ui_statistics").read_text()
+    assert "data:image/png;base64,iVBOR" in (tmp_path / "ui_pictures").read_text()
+    ui.fill({"ui_pictures": shown["ui_pictures"]}, {"examples": str(tmp_path / "none")})
+    assert "no such file" in (tmp_path / "ui_pictures").read_text()
 
 
 def test_a_step_without_tfx_writes_its_metrics(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def launched(
         s3_losing("/manifest.json")
         local = json.loads(infeed("rehearse", moved.name, *options[:-2], "--no-cache", "--json", cwd=project))
         uploaded = files.list_folders(local["outputs"]["CsvExampleGen"]["examples"][0]["uri"])
-        report = files.read_bytes(rehearsal["outputs"]["InputReport"]["ui_report"][0]["uri"]).decode().lower()
+        pages = [("InputReport", "ui_report"), ("StatisticsGen", "ui_statistics")]
+        shown = [files.read_bytes(rehearsal["outputs"][node][key][0]["uri"]).decode() for node, key in pages]
     here = Path(table_run.result["outcome"]["pushed"])
     return SimpleNamespace(
         rehearsal=rehearsal,
@@ -93,7 +94,7 @@ def launched(
         again=again,
         local=local,
         uploaded=uploaded,
-        report=report,
+        shown=shown,
         job=project / "job.yaml",
         here=here,
         there=folder / version,
@@ -173,10 +174,12 @@ def test_the_pushed_model_is_the_one_of_a_run_on_this_machine(
     assert [one["probability"] for one in here] == pytest.approx([one["probability"] for one in there], abs=1e-5)
 
 
-def test_kubeflow_shows_metrics_a_confusion_matrix_and_the_report(launched: SimpleNamespace) -> None:
+def test_kubeflow_shows_metrics_a_confusion_matrix_and_pages(launched: SimpleNamespace) -> None:
     evaluator = launched.rehearsal["outputs"]["Evaluator"]
     accuracy = evaluator["ui_metrics"][0]["metadata"]["accuracy"]
     rows = evaluator["ui_confusion_matrix"][0]["metadata"]["confusionMatrix"]["rows"]
     counts = [row["row"] for row in rows]
     assert accuracy == pytest.approx((counts[0][0] + counts[1][1]) / sum(map(sum, counts)))
-    assert launched.report.startswith("<!doctype html>")
+    report, statistics = launched.shown
+    assert report.lower().startswith("<!doctype html>")
+    assert "mean_radius" in statistics
