@@ -77,8 +77,10 @@ DASK = [f"apache-beam[dask]==2.67.0; {TFX_1_16}", f"apache-beam[dask]==2.77.0; {
 # A tokenizer inside the served graph; each works with one TensorFlow alone.
 TEXT = [f"tensorflow-text==2.16.1; {TFX_1_16}", f"tensorflow-text==2.21.1; {TFX_1_21}"]
 DOCS = [
+    "mkdocs>=1.6,<2",
     "mkdocs-material>=9.5,<10",
     "mkdocstrings[python]>=0.26,<2",  # the reference, from docstrings
+    "pymdown-extensions>=10,<12",  # mkdocstrings fails with 12
 ]
 TEST = [
     *DASK,

@@ -1,9 +1,15 @@
-"""Every Python snippet of the pages runs as it stands, twice in one folder."""
+"""Every Python snippet and `sh` block of the pages runs as it stands, snippets twice in one folder.
+
+Other blocks only show commands: `test_docs.py` checks their names and options, and the site marks them.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +23,8 @@ from infeed.components.dataset.options import IngestOptions
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "templates").glob("*/*.md")]
 SNIPPET = re.compile(r"```python\n(.*?)```", re.DOTALL)
+COMMANDS = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+BLOCKS = {str(page.relative_to(ROOT)): found for page in PAGES if (found := COMMANDS.findall(page.read_text()))}
 SNIPPETS = {str(page.relative_to(ROOT)): found for page in PAGES if (found := SNIPPET.findall(page.read_text()))}
 NOT_RUN = {
     "CONTRIBUTING.md": "shows how errors and docstrings are written, not what to run",
@@ -132,6 +140,7 @@ SETTINGS = {
     "docs/evaluation.md": Setting(of_components, marks=TFX),
     "docs/feed.md": Setting(marks=SLOW),
     "docs/images.md": Setting(marks=SLOW),
+    "docs/index.md": Setting(),
     "docs/ingest.md": Setting(),
     "docs/inputs.md, options": Setting(snippets=slice(0, 2), marks=SLOW),
     "docs/load.md": Setting(marks=SLOW),
@@ -163,3 +172,12 @@ def test_the_snippets_of_a_page_run_twice(page: str, tmp_path: Path, monkeypatch
             if all(importlib.util.find_spec(module) for module in OPTIONAL & set(IMPORTED.findall(snippet))):
                 exec(compile(snippet, page, "exec"), names)
         setting.then(names, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", BLOCKS)
+def test_the_command_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for block in BLOCKS[page]:
+        subprocess.run(["sh", "-euc", block], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True)

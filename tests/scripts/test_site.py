@@ -1,0 +1,50 @@
+"""The site: built without a warning, with all public names, and a mark on commands that no test executes."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infeed import components
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if importlib.util.find_spec("mkdocs") is None:
+        pytest.skip("mkdocs is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_each_public_name_is_in_the_reference(site: Path) -> None:
+    anchors = set(re.findall(r'id="infeed\.[\w.]*\.(\w+)"', (site / "reference.html").read_text()))
+    assert {*components.__all__, "ingest", "inspect", "load", "create_pipeline"} - anchors == set()
+
+
+@pytest.mark.slow
+def test_commands_that_no_test_executes_are_marked(site: Path) -> None:
+    assert (site / "index.html").read_text().count("not executed there") == 1
+
+
+@pytest.mark.slow
+def test_pages_load_nothing_from_other_servers(site: Path) -> None:
+    for page in ("index.html", "reference.html"):
+        assert re.findall(r'<(?:script|link)[^>]*(?:src|href)="(?:https?:)?//', (site / page).read_text()) == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    pages = re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2])
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} <= set(pages)
+    assert yaml.safe_load((ROOT / "mkdocs.yml").read_text())["strict"]
