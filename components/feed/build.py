@@ -132,7 +132,7 @@ def build(
     The tiers `columns` and `disk` read and decode the whole split before this function returns.
 
     Args:
-      workers: this worker, which makes `plan.batch_size / workers.count` records of each global batch.
+      workers: this worker, which makes its part of each global batch.
       start_step: in training, number of the first batch. The batches equal those of an uninterrupted training.
 
     Raises:
@@ -155,11 +155,9 @@ def context_of(
     """Return the context in which the stages of a plan run."""
     return BuildContext(
         shards=plan.shards,
-        batch_size=plan.batch_size,
-        seed=plan.seed,
+        batch=replace(plan.batch, workers=workers),
         training=plan.training,
         functions=functions,
-        workers=workers,
         readers=SINGLE_WORKER if plan.holds_rows else workers,
         start_step=start_step,
     )

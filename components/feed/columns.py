@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from infeed.components.feed.capacity import Window
-from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.feed.options import GlobalBatch
 from infeed.components.feed.sampling import Group, sample
 
 Batch = Any  # nested tensors, [batch, ...] each
@@ -134,34 +134,30 @@ def load_columns(batches: tf.data.Dataset) -> Columns:
 
 def training_rows(
     rows: int,
-    batch_size: int,
-    seed: int,
+    batch: GlobalBatch,
     *,
-    workers: WorkerContext = SINGLE_WORKER,
     start_step: int = 0,
     window: Window | None = None,
     groups: Sequence[Group] = (),
 ) -> tf.data.Dataset:
-    """Return row numbers of endless full batches, from step `start_step` on: int64 [batch_size / workers.count].
+    """Return row numbers of endless full batches, from step `start_step` on: int64 [batch.part].
 
     Each epoch is a new permutation, and omits the rows that do not fill its last batch. If the split is smaller than a
     batch, rows repeat. The parts of all workers, concatenated, are the batch of a single worker.
 
     With `groups`, an epoch has the same number of batches, and `sampling.sample` chooses its rows.
     """
-    steps, windows = max(1, rows // batch_size), -(-rows // window.rows) if window else 1
-    orders = _orders(rows, batch_size, seed, workers, start_step // steps * windows, window, groups)
+    steps, windows = batch.steps(rows), -(-rows // window.rows) if window else 1
+    orders = _orders(rows, batch, start_step // steps * windows, window, groups)
     batches = orders.flat_map(tf.data.Dataset.from_tensor_slices).skip(start_step % steps)
     return endless(batches)
 
 
 def training_calls(
     rows: int,
-    batch_size: int,
-    seed: int,
+    batch: GlobalBatch,
     steps_per_call: int,
     *,
-    workers: WorkerContext = SINGLE_WORKER,
     start_step: int = 0,
     groups: Sequence[Group] = (),
 ) -> tf.data.Dataset:
@@ -170,9 +166,8 @@ def training_calls(
     Every epoch begins with a new call, as does the training at `start_step`. The last call of an epoch is shorter if
     `steps_per_call` does not divide the steps.
     """
-    steps = max(1, rows // batch_size)
-    epoch, done = divmod(start_step, steps)
-    orders = _orders(rows, batch_size, seed, workers, epoch, None, groups)
+    epoch, done = divmod(start_step, batch.steps(rows))
+    orders = _orders(rows, batch, epoch, None, groups)
 
     def calls_of(number: tf.Tensor, order: tf.Tensor) -> tf.data.Dataset:
         left = order[tf.where(number == 0, tf.constant(done, tf.int64), 0) :]
@@ -183,30 +178,28 @@ def training_calls(
 
 def _orders(
     rows: int,
-    batch_size: int,
-    seed: int,
-    workers: WorkerContext,
+    batch: GlobalBatch,
     first: int,
     window: Window | None,
     groups: Sequence[Group],
 ) -> tf.data.Dataset:
     """Yield the worker's row numbers of each epoch or window, int64 [steps, batch], from number `first` on."""
-    part, steps = workers.per_worker_batch_size(batch_size), max(1, rows // batch_size)
+    part, workers = batch.part, batch.workers
     windows = -(-rows // window.rows) if window else 1
 
     @tf.autograph.experimental.do_not_convert
     def batches_of(place: tf.Tensor) -> tf.Tensor:
-        epoch, number = tf.stack([seed, place // windows]), place % windows
+        epoch, number = tf.stack([batch.seed, place // windows]), place % windows
         if groups:
-            some = sample(groups, steps * batch_size, seed, place)
+            some = sample(groups, batch.steps(rows) * batch.size, batch.seed, place)
         else:
             some = _rows_of_window(rows, window, epoch, number) if window else tf.range(rows, dtype=tf.int64)
         # `_rows_of_window` uses seeds 0 and 1 of the epoch.
         order = tf.random.experimental.stateless_shuffle(some, _derive(epoch, 2 + number))
         if not groups:
-            order = tf.tile(order, [-(-batch_size // rows)])  # once, unless a batch is larger than the split
+            order = tf.tile(order, [-(-batch.size // rows)])  # once, unless a batch is larger than the split
         # Drop the rows that do not fill a batch, so that all batches have one shape.
-        full = tf.size(order) // batch_size * batch_size
+        full = tf.size(order) // batch.size * batch.size
         return tf.reshape(order[:full], [-1, workers.count, part])[:, workers.index]
 
     return tf.data.Dataset.counter(first).map(batches_of).prefetch(1)  # compute the next order during this one
@@ -250,15 +243,15 @@ def _derive(epoch: tf.Tensor, stream: tf.Tensor | int) -> tf.Tensor:
     return tf.random.experimental.stateless_fold_in(epoch, tf.cast(stream, tf.int64))
 
 
-def evaluation_rows(rows: int, batch_size: int, workers: WorkerContext = SINGLE_WORKER) -> tf.data.Dataset:
+def evaluation_rows(rows: int, batch: GlobalBatch) -> tf.data.Dataset:
     """Return row numbers in order, int64 [batch]; the last batch may be short, or empty on some workers."""
-    index, count = workers.index, workers.count
+    index, count = batch.workers.index, batch.workers.count
 
     def part(start: tf.Tensor) -> tf.Tensor:
-        size = tf.minimum(tf.constant(batch_size, tf.int64), rows - start)
+        size = tf.minimum(tf.constant(batch.size, tf.int64), rows - start)
         return tf.range(start + size * index // count, start + size * (index + 1) // count)
 
-    return tf.data.Dataset.range(0, rows, batch_size).map(part)
+    return tf.data.Dataset.range(0, rows, batch.size).map(part)
 
 
 def mapped(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:

@@ -114,6 +114,10 @@ class FeedOptions:
         for name in ("memory_fraction", "device_fraction", "disk_fraction"):
             require(0 < getattr(self, name) < 1, self, name, "use a share between 0 and 1")
 
+    def batch(self, workers: WorkerContext | None = None) -> GlobalBatch:
+        """Return the batch of these options; None stands for a single worker."""
+        return GlobalBatch(self.batch_size, self.seed, workers or SINGLE_WORKER)
+
     @property
     def maps(self) -> dict[str, MapFunction]:
         """The user's functions on features by option, in the order of their calls."""
@@ -144,14 +148,6 @@ class WorkerContext:
                 do="number the workers from 0 to count - 1",
             )
 
-    def per_worker_batch_size(self, batch_size: int) -> int:
-        """Return the number of records of a global batch that each worker makes.
-
-        Raises:
-          InfeedError: the workers cannot share a batch evenly.
-        """
-        return share_of_batch(batch_size, self.count, "workers")
-
 
 def share_of_batch(batch_size: int, count: int, of: str, where: str = "FeedOptions.batch_size") -> int:
     """Return how many examples of a global batch each worker, replica or machine gets.
@@ -173,6 +169,34 @@ def share_of_batch(batch_size: int, count: int, of: str, where: str = "FeedOptio
 
 
 SINGLE_WORKER = WorkerContext()
+
+
+@dataclass(frozen=True)
+class GlobalBatch:
+    """A batch over all workers, of which each worker makes its part.
+
+    Attributes:
+      size: number of examples, over all workers.
+      seed: seed of the order of the examples, and of augmentation.
+      workers: this worker, and the number of workers.
+    """
+
+    size: int
+    seed: int = 0
+    workers: WorkerContext = SINGLE_WORKER
+
+    @property
+    def part(self) -> int:
+        """Number of examples of this worker.
+
+        Raises:
+          InfeedError: the workers cannot share a batch equally.
+        """
+        return share_of_batch(self.size, self.workers.count, "workers")
+
+    def steps(self, rows: int) -> int:
+        """Return the number of full batches of an epoch, at least 1."""
+        return max(1, rows // self.size)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from infeed.components.dataset.input_profile import PlanSummary, StepSummary
 from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, Tier, accelerators
-from infeed.components.feed.options import FeedOptions
+from infeed.components.feed.options import FeedOptions, GlobalBatch
 from infeed.components.feed.sampling import SamplingWeights, sampling_weights
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.base import Made, Stage
@@ -89,9 +89,8 @@ class InputPlan:
     reason: str
     shards: tuple[ShardFile, ...]
     records: int
-    batch_size: int
+    batch: GlobalBatch
     steps_per_epoch: int
-    seed: int
     training: bool
     stages: Stages
     left_out: tuple[str, ...] = ()
@@ -140,15 +139,14 @@ def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, mach
         records, spec.sizes, options, machine, spec.epochs, spec.remote, spec.devices, _why_host_only(spec, options)
     )
     tier, reason = capacity.tier()
-    batches = records // options.batch_size if spec.training else -(-records // options.batch_size)
+    batch = options.batch()
     return InputPlan(
         tier=tier,
         reason=reason,
         shards=tuple(shards),
         records=records,
-        batch_size=options.batch_size,
-        steps_per_epoch=max(1, batches),
-        seed=options.seed,
+        batch=batch,
+        steps_per_epoch=batch.steps(records) if spec.training else -(-records // batch.size),
         training=spec.training,
         stages=(*_source(tier, shards, spec, capacity), *_finish(tier, spec, capacity)),
         left_out=spec.left_out,

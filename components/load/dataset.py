@@ -254,7 +254,7 @@ class LoadedDataset:
 
     def _batches(self, order: BatchOrder, label: str | None, recipe: Recipe) -> Iterator[Any]:
         step = order.start_step
-        for rows, batches in order.chunks(self._features.batches_a_call(order.part)):
+        for rows, batches in order.chunks(self._features.batches_a_call(order.batch.part)):
             for columns in self._features.take(rows, batches):
                 batch = recipe.batch(columns, _NUMPY)
                 for function in self._maps:

@@ -95,11 +95,11 @@ def to_tensorflow(features: Features, order: BatchOrder, recipe: Recipe, label: 
 
     def gather_several(rows: tf.Tensor) -> Any:  # int64 [batches, batch]
         together = gather(tf.reshape(rows, [-1]))
-        return tf.nest.map_structure(lambda one: tf.reshape(one, [-1, order.part, *one.shape[1:]]), together)
+        return tf.nest.map_structure(lambda one: tf.reshape(one, [-1, order.batch.part, *one.shape[1:]]), together)
 
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False  # a rewrite would copy the columns
-    several = features.batches_a_call(order.part)
+    several = features.batches_a_call(order.batch.part)
     if several > 1 and order.shuffled and recipe.is_dense:  # without a shuffle, the last batch may be short
         # For small batches, passing each from thread to thread costs more than the gather, so pass several at a time.
         calls = _calls(columns, order, several).map(tf.autograph.experimental.do_not_convert(gather_several))
@@ -138,16 +138,14 @@ class TensorFlowArrays:
 
 def _calls(columns: Any, order: BatchOrder, several: int) -> tf.data.Dataset:
     """Return the row numbers of `several` batches at a time, int64 [batches, batch]; `columns` is the feed's module."""
-    workers, start = order.workers, order.start_step
-    return columns.training_calls(order.rows, order.batch_size, order.seed, several, workers=workers, start_step=start)
+    return columns.training_calls(order.rows, order.batch, several, start_step=order.start_step)
 
 
 def _row_numbers(columns: Any, order: BatchOrder) -> tf.data.Dataset:
     """Return the row numbers of one batch at a time, int64 [batch]."""
-    rows, size, workers, start = order.rows, order.batch_size, order.workers, order.start_step
     if not order.shuffled:
-        return columns.evaluation_rows(rows, size, workers).skip(start)
-    return _ended(columns, columns.training_rows(rows, size, order.seed, workers=workers, start_step=start), order)
+        return columns.evaluation_rows(order.rows, order.batch).skip(order.start_step)
+    return _ended(columns, columns.training_rows(order.rows, order.batch, start_step=order.start_step), order)
 
 
 def _ended(columns: Any, batches: tf.data.Dataset, order: BatchOrder) -> tf.data.Dataset:

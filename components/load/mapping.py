@@ -57,5 +57,5 @@ class BatchMap:
 
 def seed_of(order: BatchOrder, step: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Derive the seed of this worker's batch, int64 [2], as the feed does for `map_batches`."""
-    key, _ = fold_in((order.seed, SEED_USES["map_batches"]), 0)
-    return np.array([key & SEED_MASK, step * order.workers.count + order.workers.index], np.int64)
+    key, _ = fold_in((order.batch.seed, SEED_USES["map_batches"]), 0)
+    return np.array([key & SEED_MASK, step * order.batch.workers.count + order.batch.workers.index], np.int64)

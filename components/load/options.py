@@ -10,9 +10,9 @@ from typing import get_args
 
 import numpy as np
 
-from infeed.components.checks import as_tuples, at_least, refused, require
+from infeed.components.checks import about, as_tuples, at_least, refused, require
 from infeed.components.errors import InfeedError, OptionError
-from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.load.delivery import Rule
 from infeed.components.load.find import SplitFiles
 from infeed.components.load.order import BatchOrder
@@ -99,8 +99,11 @@ class LoadOptions:
 
     def order(self, rows: int, epochs: int | None = None) -> BatchOrder:
         """Return the row numbers of this worker's batches."""
+        batch = GlobalBatch(self.batch_size, self.seed, self.worker)
         with arguments():
-            return BatchOrder(rows, self.batch_size, self.shuffle, self.seed, self.worker, self.start_step, epochs)
+            with about(self, "batch_size"):
+                _ = batch.part  # raises if the workers cannot share a batch
+            return BatchOrder(rows, batch, self.shuffle, self.start_step, epochs)
 
 
 @dataclass(frozen=True)

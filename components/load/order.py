@@ -19,8 +19,8 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from infeed.components.checks import about, at_least, refused, require
-from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.checks import at_least, refused, require
+from infeed.components.feed.options import GlobalBatch
 
 Ints = npt.NDArray[np.int64]
 # The feed folds this number into the seed of an epoch to get the seed of its order.
@@ -47,26 +47,21 @@ class BatchOrder:
 
     Attributes:
       rows: number of rows in the split.
-      batch_size: rows of a global batch, over all workers.
+      batch: the global batch, and this worker. The parts of all workers, concatenated, are the global batch.
       shuffled: whether each epoch has a new order of whole batches. If False, the rows come once and in order, and the
         last batch may be short.
-      workers: this worker, and the number of workers. The parts of all workers, concatenated, are the global batch.
       start_step: number of the first batch, counted from the beginning of training.
       epochs: number of epochs, counted from the beginning of training; None repeats forever, or reads one epoch without
         shuffling.
     """
 
     rows: int
-    batch_size: int
+    batch: GlobalBatch
     shuffled: bool
-    seed: int = 0
-    workers: WorkerContext = SINGLE_WORKER
     start_step: int = 0
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        with about(self, "batch_size"):
-            self.workers.per_worker_batch_size(self.batch_size)  # raises if the workers cannot share a batch
         require(self.epochs is None or type(self.epochs) is int, self, "epochs", "use a whole number")
         at_least(self, 1, "epochs")
         if (end := self._end) is not None and self.start_step >= end:
@@ -76,14 +71,9 @@ class BatchOrder:
             raise refused(self, "start_step", do, f"start_step is {self.start_step:,}, beyond {ends}")
 
     @property
-    def part(self) -> int:
-        """Rows of this worker in a global batch."""
-        return self.workers.per_worker_batch_size(self.batch_size)
-
-    @property
     def steps_per_epoch(self) -> int:
         """Number of global batches: only full batches with a shuffle, else all batches."""
-        return max(1, self.rows // self.batch_size) if self.shuffled else -(-self.rows // self.batch_size)
+        return self.batch.steps(self.rows) if self.shuffled else -(-self.rows // self.batch.size)
 
     def __len__(self) -> int:
         """Return the number of batches.
@@ -111,22 +101,23 @@ class BatchOrder:
 
     def _shuffled(self, epoch: int, first: int, last: int, most: int) -> Iterator[tuple[Ints, int]]:
         order = np.arange(self.rows)
-        shuffle(order, fold_in((self.seed, epoch), _ORDER))
-        order = np.tile(order, -(-self.batch_size // self.rows))  # once, unless a batch is larger than the split
-        full = order[: self.steps_per_epoch * self.batch_size]
-        steps = full.reshape(self.steps_per_epoch, self.workers.count, -1)[:, self.workers.index]
+        shuffle(order, fold_in((self.batch.seed, epoch), _ORDER))
+        order = np.tile(order, -(-self.batch.size // self.rows))  # once, unless a batch is larger than the split
+        full = order[: self.steps_per_epoch * self.batch.size]
+        steps = full.reshape(self.steps_per_epoch, self.batch.workers.count, -1)[:, self.batch.workers.index]
         for begin in range(first, last, most):
             some = steps[begin : min(begin + most, last)]
             yield some.reshape(-1), len(some)
 
     def _in_order(self, first: int, last: int, most: int) -> Iterator[tuple[Ints, int]]:
-        full, index, workers = self.rows // self.batch_size, self.workers.index, self.workers.count
+        batch, part = self.batch, self.batch.part
+        full, index, workers = self.rows // batch.size, batch.workers.index, batch.workers.count
         for begin in range(first, full, most):
             steps = np.arange(begin, min(begin + most, full))
-            starts = steps * self.batch_size + index * self.part
-            yield (starts[:, np.newaxis] + np.arange(self.part)).reshape(-1), len(steps)
+            starts = steps * batch.size + index * part
+            yield (starts[:, np.newaxis] + np.arange(part)).reshape(-1), len(steps)
         if full < last:
-            begin, size = full * self.batch_size, self.rows - full * self.batch_size
+            begin, size = full * batch.size, self.rows - full * batch.size
             yield np.arange(begin + size * index // workers, begin + size * (index + 1) // workers), 1
 
     @property

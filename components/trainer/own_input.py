@@ -12,7 +12,7 @@ from infeed.components import user_code
 from infeed.components.errors import InfeedError
 from infeed.components.feed.build import Feed
 from infeed.components.feed.inputs import Input, InputSpec
-from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.stages.batches import CallInputFunction, Prefetch
 from infeed.components.trainer.data import check_served, image_names, make_feed, normalise_images
@@ -53,13 +53,11 @@ def make_input(
         devices=devices,
         packed=True,
     )
-    function, batch_size = options.input_fn, options.feed.batch_size
+    function, batch = options.input_fn, options.feed.batch(workers)
     if not function:
         return of_examples()
-    part = workers.per_worker_batch_size(batch_size)
-    signature = _signature(graph, options, part if training else None)
-    seed, hparams = options.feed.seed, options.hparams
-    spec = InputSpec(tuple(patterns), graph.path, training, part, workers, seed, hparams, signature)
+    signature = _signature(graph, options, batch.part if training else None)
+    spec = InputSpec(tuple(patterns), graph.path, training, batch.part, workers, batch.seed, options.hparams, signature)
     given = call_input_fn(function, spec)
     if given is None:
         return of_examples()
@@ -70,7 +68,7 @@ def make_input(
         return finished.prefetch(tf.data.AUTOTUNE)
 
     # The files that the function reads are unknown. The options hold its code and name.
-    return Feed(plan_of(given, function, spec, batch_size, num_steps), make, list(patterns), given.close)
+    return Feed(plan_of(given, function, spec, options.feed.batch(), num_steps), make, list(patterns), given.close)
 
 
 def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[dict[str, Any], Any]:
@@ -128,7 +126,7 @@ def check_same_length(batches: Sequence[int], kind: str, function: str) -> None:
         )
 
 
-def plan_of(given: Input, function: str, spec: InputSpec, global_batch: int, num_steps: int | None) -> InputPlan:
+def plan_of(given: Input, function: str, spec: InputSpec, batch: GlobalBatch, num_steps: int | None) -> InputPlan:
     """Return the plan for the log and the report.
 
     Raises:
@@ -147,10 +145,9 @@ def plan_of(given: Input, function: str, spec: InputSpec, global_batch: int, num
         tier="input_fn",
         reason=taken.does,
         shards=(),
-        records=(steps or 0) * global_batch,
-        batch_size=global_batch,
+        records=(steps or 0) * batch.size,
+        batch=batch,
         steps_per_epoch=steps or 1,
-        seed=spec.seed,
         training=spec.training,
         stages=(taken, Prefetch("last, so that it overlaps the above")),
     )

@@ -220,7 +220,7 @@ def fit(training: Training, places: OutputDirs) -> Trained:
         strategy,
         dataset,
         evaluation,
-        batch_size=plan.batch_size,
+        batch_size=plan.batch.size,
         steps_per_epoch=plan.steps_per_epoch,
         steps_per_call=options.steps_per_call or loop.steps_per_call(model),
         epochs=training.epochs,
@@ -263,13 +263,13 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
     strategy, plan = training.strategy, training.train.plan
     batch = next(iter(fitted.train))
     ceiling = loop.measure_believable_ceiling(
-        fitted.train_steps, fitted.meter, strategy, batch, plan.batch_size, fitted.epochs
+        fitted.train_steps, fitted.meter, strategy, batch, plan.batch.size, fitted.epochs
     )
     InputProfile(
         strategy=distribution.strategy_name(strategy),
         replicas=strategy.num_replicas_in_sync,
         hosts=training.workers.count,
-        batch_size=plan.batch_size,
+        batch_size=plan.batch.size,
         steps_per_epoch=plan.steps_per_epoch,
         epochs=fitted.epochs,
         ceiling=ceiling,

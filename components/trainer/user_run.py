@@ -156,7 +156,7 @@ class UserRun:
 
     def write_profile(self, folder: str) -> None:
         """Write `input_profile.json` for the training data that was read first, if any."""
-        read = [(plan, tapped_epochs(tap, plan.batch_size), spec) for plan, tap, spec in self._fed]
+        read = [(plan, tapped_epochs(tap, plan.batch.size), spec) for plan, tap, spec in self._fed]
         plan, epochs, spec = next((one for one in read if one[1]), (None, (), None))
         if plan is None or worker_context().index > 0:
             return
@@ -165,13 +165,13 @@ class UserRun:
             strategy="run_fn",
             replicas=hosts,
             hosts=hosts,
-            batch_size=plan.batch_size,
+            batch_size=plan.batch.size,
             steps_per_epoch=plan.steps_per_epoch,
             epochs=epochs,
             ceiling=None,
             plan=plan.summary(),
             bytes=plan.bytes,
-            handover_seconds=measure_handover(spec, plan.batch_size),
+            handover_seconds=measure_handover(spec, plan.batch.size),
         ).write(folder)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from infeed.components.feed.options import WorkerContext
+from infeed.components.feed.options import GlobalBatch, WorkerContext
 from infeed.components.feed.sampling import SamplingWeights
 from infeed.components.feed.shards import RecordRange, ShardFile, worker_ranges
 
@@ -79,27 +79,19 @@ class BuildContext:
     """Context of a stage.
 
     Attributes:
-      batch_size: records of a global batch, over all workers.
+      batch: the batch, and the worker that builds the pipeline.
       training: whether this is training data (endless, shuffled) or evaluation data (complete, in order, once).
-      workers: the worker that builds the pipeline. Each worker makes its part of every global batch.
       readers: the workers that share the reading. If rows are kept, each worker reads all rows, and the workers share
         the row numbers instead.
       start_step: in training, number of the first batch.
     """
 
     shards: tuple[ShardFile, ...]
-    batch_size: int
-    seed: int
+    batch: GlobalBatch
     training: bool
     functions: BatchFunctions
-    workers: WorkerContext
     readers: WorkerContext
     start_step: int
-
-    @property
-    def worker_batch_size(self) -> int:
-        """Records of this worker's part of a global batch."""
-        return self.workers.per_worker_batch_size(self.batch_size)
 
     @cached_property
     def ranges(self) -> tuple[RecordRange, ...]:
@@ -120,7 +112,7 @@ class BuildContext:
     @property
     def first_record(self) -> int:
         """Records that this worker has taken in training before the first batch."""
-        return self.start_step * self.worker_batch_size
+        return self.start_step * self.batch.part
 
     def mapped(self, dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
         """Apply a function to whole batches in parallel."""
@@ -133,5 +125,5 @@ class BuildContext:
         import tensorflow as tf
 
         # Sums of seed and epoch would repeat, so the epoch is folded in.
-        both = tf.stack([tf.cast(self.seed, tf.int64), epoch])
+        both = tf.stack([tf.cast(self.batch.seed, tf.int64), epoch])
         return tf.random.experimental.stateless_fold_in(both, use)

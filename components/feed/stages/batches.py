@@ -38,7 +38,7 @@ class BatchRecords:
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         import tensorflow as tf
 
-        size = self.size * context.readers.per_worker_batch_size(context.batch_size) // context.batch_size
+        size = self.size // context.readers.count
         dataset = before.rebatch(size, drop_remainder=self.drop_remainder)
         if self.drop_remainder:
             return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
@@ -84,19 +84,19 @@ class SplitBatches:
     """Split the batches of one call: [batches * batch, ...] -> [batch, ...]."""
 
     batches: int
-    batch_size: int
+    size: int
 
     name = "cut"
     reason = "a call costs more than a small batch"
 
     @property
     def does(self) -> str:
-        return f"cuts {self.batches} batches of {self.batch_size:,} out of what was made in one call"
+        return f"cuts {self.batches} batches of {self.size:,} out of what was made in one call"
 
     def apply(self, before: tf.data.Dataset, context: BuildContext) -> tf.data.Dataset:
         from infeed.components.feed.columns import split_batches
 
-        split = partial(split_batches, batches=self.batches, size=context.worker_batch_size)
+        split = partial(split_batches, batches=self.batches, size=context.batch.part)
         return context.mapped(before, lambda *batch: split(batch)).unbatch()
 
 
@@ -113,7 +113,7 @@ class AugmentImages:
         augment = context.functions.augment
         assert augment is not None, "the plan augments, so the functions must say how"
         numbered = before.enumerate(context.start_step)
-        return context.mapped(numbered, lambda number, batch: augment(batch, number, context.workers))
+        return context.mapped(numbered, lambda number, batch: augment(batch, number, context.batch.workers))
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class PadBatches:
                     where="static shapes",
                     do="convert the feature in Transform: look words up in a vocabulary, pad lists",
                 )
-        size = context.workers.per_worker_batch_size(self.size)
+        size = context.batch.part
         return context.mapped(before, lambda *batch: pad_batch(batch, size))
 
 

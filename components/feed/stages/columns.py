@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from infeed.components.feed.capacity import Window
+from infeed.components.feed.options import GlobalBatch
 from infeed.components.feed.sampling import Group, SamplingWeights, group_rows
 from infeed.components.feed.stages.base import BuildContext
 
@@ -94,13 +95,13 @@ class GatherShuffled:
     """Gather endless full training batches.
 
     Attributes:
-      batch_size: rows of a global batch.
+      size: rows of a global batch.
       batches: batches gathered in one call. `SplitBatches` splits them.
       window: rows shuffled together; None for all.
       weights: sampling weights; None uses each row once per epoch.
     """
 
-    batch_size: int
+    size: int
     batches: int = 1
     window: Window | None = None
     weights: SamplingWeights | None = None
@@ -109,7 +110,7 @@ class GatherShuffled:
 
     @property
     def does(self) -> str:
-        does = f"gathers {self.batch_size:,} rows at a time"
+        does = f"gathers {self.size:,} rows at a time"
         if self.weights:
             does += f", drawn by share and shuffled by seed and epoch: {self.weights.describe()}"
         elif self.window:
@@ -136,9 +137,7 @@ class GatherShuffled:
 
         rows = training_rows(  # int64 [batch]
             before.rows,
-            self.batch_size,
-            context.seed,
-            workers=context.workers,
+            context.batch,
             start_step=context.start_step,
             window=self.window,
             groups=_groups(before, self.weights, context),
@@ -154,11 +153,11 @@ class GatherInStep:
     """Hand row numbers to the training steps, which gather endless full batches.
 
     Attributes:
-      batch_size: rows of a global batch.
+      size: rows of a global batch.
       weights: sampling weights; None uses each row once per epoch.
     """
 
-    batch_size: int
+    size: int
     weights: SamplingWeights | None = None
 
     name = "gather"
@@ -169,7 +168,7 @@ class GatherInStep:
         order = f"drawn by share: {self.weights.describe()}" if self.weights else "an exact shuffle"
         return (
             f"hands over the row numbers of all steps of a call, {order}, in an order made from seed and epoch; "
-            f"the graph of the steps gathers their rows, {self.batch_size:,} a step"
+            f"the graph of the steps gathers their rows, {self.size:,} a step"
         )
 
     def apply(self, before: Columns, context: BuildContext) -> RowBatches:
@@ -179,9 +178,7 @@ class GatherInStep:
         calls = partial(
             training_calls,
             before.rows,
-            self.batch_size,
-            context.seed,
-            workers=context.workers,
+            context.batch,
             start_step=context.start_step,
             groups=_groups(before, self.weights, context),
         )
@@ -209,19 +206,19 @@ class PlaceColumns:
 class GatherInOrder:
     """Gather every row once and in order, for evaluation."""
 
-    batch_size: int
+    size: int
 
     name = "gather"
     reason = "evaluation data is complete: the last short batch is kept"
 
     @property
     def does(self) -> str:
-        return f"gathers {self.batch_size:,} rows at a time, in order"
+        return f"gathers {self.size:,} rows at a time, in order"
 
     def apply(self, before: Columns, context: BuildContext) -> tf.data.Dataset:
         from infeed.components.feed.columns import evaluation_rows
 
-        return context.mapped(evaluation_rows(before.rows, self.batch_size, context.workers), before.take)
+        return context.mapped(evaluation_rows(before.rows, context.batch), before.take)
 
 
 def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildContext) -> list[Group]:
@@ -234,7 +231,7 @@ def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildCon
         places = [weights.names.index(shard.split) for shard in context.shards]
         keys = np.repeat(places, [shard.records for shard in context.shards])
     else:
-        rows = evaluation_rows(columns.rows, _LABELS_A_CALL)
+        rows = evaluation_rows(columns.rows, GlobalBatch(_LABELS_A_CALL))
         keys = np.concatenate(list(rows.map(lambda some: _labels(columns.take(some), context)).as_numpy_iterator()))
     return group_rows(keys, weights)
 

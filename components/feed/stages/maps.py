@@ -84,20 +84,20 @@ class MapFeatures:
         """
         import tensorflow as tf
 
-        run = tf.constant([context.seed, SEED_USES[self.option]], tf.int64)
+        run = tf.constant([context.batch.seed, SEED_USES[self.option]], tf.int64)
         key = tf.random.experimental.stateless_fold_in(run, tf.constant(0, tf.int64))[0]
         key = tf.bitwise.bitwise_and(key, tf.constant(SEED_MASK, tf.int64))
-        workers = context.workers
+        batch, workers = context.batch, context.batch.workers
         if self.option == "map_batches":
             return tf.stack([key, number * workers.count + workers.index])
-        first = number * context.batch_size + workers.index * context.worker_batch_size
+        first = number * batch.size + workers.index * batch.part
         return tf.stack([tf.fill([rows], key), first + tf.range(rows)], axis=1)
 
     def _sample(self, context: BuildContext) -> dict[str, Any]:
         """Return the features that the function gets for the first records."""
         import tensorflow as tf
 
-        path, rows = context.shards[0].path, context.worker_batch_size
+        path, rows = context.shards[0].path, context.batch.part
         records = tf.data.TFRecordDataset(path, compression_type="GZIP" if path.endswith(".gz") else "").batch(rows)
         functions = context.functions
         batch = context.mapped(records.take(1), lambda some: functions.transform(functions.parse(some)))

@@ -37,7 +37,7 @@ def test_a_split_that_fits_decoded_is_held_as_columns():
     assert made.tier == "columns"
     assert made.reason == "2,000 records take 800 kB decoded, and 1.0 MB of memory is available"
     assert names(made) == [*DECODE, "gather", "cut", "augment", "prefetch"]
-    assert step(made, "gather") == GatherShuffled(batch_size=128, batches=32, window=None, weights=None)
+    assert step(made, "gather") == GatherShuffled(size=128, batches=32, window=None, weights=None)
 
 
 def test_columns_are_read_in_the_order_of_the_files_whatever_the_number_of_readers():
@@ -48,7 +48,7 @@ def test_columns_are_read_in_the_order_of_the_files_whatever_the_number_of_reade
 
 def test_small_batches_are_gathered_several_in_a_call_and_large_ones_alone():
     assert "32 batches in a call" in step(planned(), "gather").does
-    assert step(planned(batch_size=1500), "cut") == SplitBatches(batches=2, batch_size=1500)
+    assert step(planned(batch_size=1500), "cut") == SplitBatches(batches=2, size=1500)
     assert step(planned(batch_size=5000), "gather").batches == 1
     assert "cut" not in names(planned(batch_size=5000))
 
@@ -293,7 +293,7 @@ def test_rows_drawn_by_share_are_drawn_from_all_of_the_split(tier):
 
 
 def test_evaluation_data_is_never_drawn_by_share():
-    assert step(mixed(training=False, class_shares="equal"), "gather") == GatherInOrder(batch_size=128)
+    assert step(mixed(training=False, class_shares="equal"), "gather") == GatherInOrder(size=128)
 
 
 @pytest.mark.parametrize("cached", [True, False])

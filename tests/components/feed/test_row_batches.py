@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.feed.columns import load_columns, training_calls, training_rows
-from infeed.components.feed.options import WorkerContext
+from infeed.components.feed.options import GlobalBatch, WorkerContext
 from infeed.components.feed.row_batches import CallRows, RowBatches, deal_rows
 from infeed.components.feed.sampling import Group
 
@@ -25,31 +25,31 @@ def steps_of(calls, count):
 def row_batches(**options):
     features = {"number": tf.range(ROWS), "pair": tf.reshape(tf.range(2.0 * ROWS), [ROWS, 2])}
     columns = load_columns(tf.data.Dataset.from_tensor_slices((features, tf.range(ROWS) % 2)).batch(10))
-    return RowBatches(columns, lambda steps: training_calls(ROWS, BATCH, 3, steps, **options))
+    return RowBatches(columns, lambda steps: training_calls(ROWS, GlobalBatch(BATCH, 3), steps, **options))
 
 
 @pytest.mark.parametrize("groups", [(), GROUPS])
 @pytest.mark.parametrize("steps_per_call", [1, 4, 11, 16])
 @pytest.mark.parametrize("workers", [WorkerContext(), WorkerContext(1, 2)])
 def test_the_rows_of_each_step_do_not_depend_on_the_length_of_a_call(steps_per_call, workers, groups):
-    one = training_rows(ROWS, BATCH, 3, workers=workers, groups=groups).take(40)
-    calls = training_calls(ROWS, BATCH, 3, steps_per_call, workers=workers, groups=groups)
+    one = training_rows(ROWS, GlobalBatch(BATCH, 3, workers), groups=groups).take(40)
+    calls = training_calls(ROWS, GlobalBatch(BATCH, 3, workers), steps_per_call, groups=groups)
     np.testing.assert_array_equal(steps_of(calls, 40), np.stack(list(one.as_numpy_iterator())))
 
 
 @pytest.mark.parametrize("start_step", [0, 4, 8, 11, 15, 41])
 def test_a_call_begins_with_every_epoch_and_where_training_starts(start_step):
-    calls = list(training_calls(ROWS, BATCH, 3, 4, start_step=start_step).take(6).as_numpy_iterator())
+    calls = list(training_calls(ROWS, GlobalBatch(BATCH, 3), 4, start_step=start_step).take(6).as_numpy_iterator())
     left = -start_step % 11 or 11
     lengths = [min(4, left - done) for done in range(0, left, 4)] + [4, 4, 3] * 2
     assert [len(call) for call in calls] == lengths[:6]
-    whole = steps_of(training_calls(ROWS, BATCH, 3, 1), 70)
+    whole = steps_of(training_calls(ROWS, GlobalBatch(BATCH, 3), 1), 70)
     made = np.concatenate(calls)
     np.testing.assert_array_equal(made, whole[start_step:][: len(made)])
 
 
 def test_fewer_rows_than_a_batch_make_one_step_an_epoch():
-    calls = training_calls(3, BATCH, 0, 16).take(2)
+    calls = training_calls(3, GlobalBatch(BATCH), 16).take(2)
     assert [call.shape for call in calls.as_numpy_iterator()] == [(1, BATCH)] * 2
 
 
@@ -77,7 +77,7 @@ def test_rows_are_gathered_of_as_many_steps_at_once_as_a_cache_holds_and_of_an_e
         calls = list(itertools.islice(made.handed(6), 12))
         assert len(calls[0].numbers) == steps
         rows = np.concatenate([call.numbers for call in calls])[:12]
-        np.testing.assert_array_equal(rows, steps_of(training_calls(ROWS, BATCH, 3, 6), 12))
+        np.testing.assert_array_equal(rows, steps_of(training_calls(ROWS, GlobalBatch(BATCH, 3), 6), 12))
 
 
 def test_what_is_mapped_is_done_in_the_step_in_its_order():

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from infeed.components.errors import InfeedError
 from infeed.components.feed.columns import training_rows
-from infeed.components.feed.options import WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.feed.sampling import Group, SamplingWeights, apportion, group_rows, sample
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
@@ -58,8 +58,8 @@ def test_a_share_of_what_is_not_there_is_refused():
 
 
 def test_batches_of_mixed_rows_are_the_same_at_any_number_of_workers_and_from_any_step_on():
-    def steps(count, **options):
-        made = training_rows(14, 4, 7, groups=GROUPS, **options)
+    def steps(count, workers=SINGLE_WORKER, **options):
+        made = training_rows(14, GlobalBatch(4, 7, workers), groups=GROUPS, **options)
         return [rows.tolist() for rows in made.take(count).as_numpy_iterator()]
 
     alone = steps(9)  # three a epoch
@@ -70,5 +70,5 @@ def test_batches_of_mixed_rows_are_the_same_at_any_number_of_workers_and_from_an
 
 
 def test_a_batch_larger_than_the_split_is_mixed_as_exactly():
-    (rows,) = training_rows(14, 40, 0, groups=GROUPS).take(1).as_numpy_iterator()
+    (rows,) = training_rows(14, GlobalBatch(40), groups=GROUPS).take(1).as_numpy_iterator()
     assert [sum(rows < 10), sum(rows >= 10)] == [10, 30]

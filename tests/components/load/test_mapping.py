@@ -72,15 +72,15 @@ def test_what_cannot_be_mapped_is_refused(data, deliver):
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [0, 3])
 def test_seeds_are_those_of_the_feed(step):
-    from infeed.components.feed.options import MapFunction, WorkerContext
+    from infeed.components.feed.options import GlobalBatch, MapFunction, WorkerContext
     from infeed.components.feed.stages.base import BatchFunctions, BuildContext
     from infeed.components.feed.stages.maps import MapFeatures
     from infeed.components.load.mapping import seed_of
     from infeed.components.load.order import BatchOrder
 
     workers = WorkerContext(1, 2)
-    context = BuildContext((), 4, 7, True, BatchFunctions(None, None), workers, workers, 0)  # type: ignore[arg-type]
+    context = BuildContext((), GlobalBatch(4, 7, workers), True, BatchFunctions(None, None), workers, 0)  # type: ignore[arg-type]
     import tensorflow as tf
 
     ours = MapFeatures("map_batches", MapFunction("a:b"))._seeds(tf.constant(step, tf.int64), tf.constant(2), context)
-    assert seed_of(BatchOrder(20, 4, True, 7, workers), step).tolist() == ours.numpy().tolist()
+    assert seed_of(BatchOrder(20, GlobalBatch(4, 7, workers), True), step).tolist() == ours.numpy().tolist()

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.feed.capacity import Machine, RecordSizes
-from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, FeedOptions, GlobalBatch, WorkerContext
 from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.sampling import SamplingWeights
 from infeed.components.feed.shards import RecordRange, ShardFile
@@ -39,7 +39,7 @@ BY_ROWS = plan(
 
 def context(*, workers=SINGLE_WORKER, readers=None, training=True, start_step=0):
     functions = BatchFunctions(parse=lambda records: records, transform=lambda features: features)
-    return BuildContext(SHARDS, 8, 7, training, functions, workers, readers or workers, start_step)
+    return BuildContext(SHARDS, GlobalBatch(8, 7, workers), training, functions, readers or workers, start_step)
 
 
 @pytest.mark.parametrize("some", [*PLANS, BY_ROWS])
@@ -63,7 +63,7 @@ def test_plans_and_input_functions_need_no_tensorflow():
 def test_workers_that_stream_share_the_files_and_count_their_own_records():
     second = context(workers=WorkerContext(1, 2), start_step=5)
     assert second.ranges == (RecordRange("part-1", 0, 10, True), RecordRange("part-3", 0, 10, True))
-    assert (second.records, second.worker_batch_size, second.first_record) == (20, 4, 20)
+    assert (second.records, second.batch.part, second.first_record) == (20, 4, 20)
 
 
 def test_workers_that_evaluate_share_records_evenly():
@@ -72,7 +72,7 @@ def test_workers_that_evaluate_share_records_evenly():
 
 def test_where_rows_are_kept_each_worker_reads_all_of_them():
     kept = context(workers=WorkerContext(1, 2), readers=SINGLE_WORKER)
-    assert (kept.records, kept.worker_batch_size) == (40, 4)
+    assert (kept.records, kept.batch.part) == (40, 4)
 
 
 def test_each_split_is_shared_by_itself():

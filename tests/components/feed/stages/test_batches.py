@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages import batches
 from infeed.components.feed.stages.base import BatchFunctions, BuildContext
@@ -20,7 +20,7 @@ FUNCTIONS = BatchFunctions(
     normalise=lambda batch: ({"number": -batch[0]["number"]}, batch[1]),
 )
 SHARDS = (ShardFile("part-0", 10, 100),)
-CONTEXT = BuildContext(SHARDS, 4, 0, True, FUNCTIONS, SINGLE_WORKER, SINGLE_WORKER, start_step=0)
+CONTEXT = BuildContext(SHARDS, GlobalBatch(4), True, FUNCTIONS, SINGLE_WORKER, start_step=0)
 
 
 def blocks():
@@ -46,7 +46,7 @@ def test_records_are_batched_across_blocks_and_the_last_short_batch_is_kept_or_d
 def test_a_worker_with_fewer_records_evaluates_an_empty_batch_more():
     two = WorkerContext(0, 2)  # of nine records: four and five
     context = dataclasses.replace(
-        CONTEXT, shards=(ShardFile("part-0", 9, 100),), training=False, workers=two, readers=two
+        CONTEXT, shards=(ShardFile("part-0", 9, 100),), training=False, batch=GlobalBatch(4, workers=two), readers=two
     )
     of_four = tf.data.Dataset.range(4).map(tf.strings.as_string).batch(4)
     assert [len(batch) for batch in batches.BatchRecords(4, "").apply(of_four, context)] == [2, 2, 0]

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.feed.capacity import Window
-from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
+from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.feed.sampling import SamplingWeights
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages import columns
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 FUNCTIONS = BatchFunctions(parse=lambda records: records, transform=lambda features: features, key="numbers")
 SHARDS = (ShardFile("part-0", 6, 100, split="old"), ShardFile("part-1", 4, 100, split="new"))
-CONTEXT = BuildContext(SHARDS, 4, 0, True, FUNCTIONS, SINGLE_WORKER, SINGLE_WORKER, start_step=0)
+CONTEXT = BuildContext(SHARDS, GlobalBatch(4), True, FUNCTIONS, SINGLE_WORKER, start_step=0)
 
 
 def decoded():
@@ -49,7 +49,7 @@ def test_columns_on_disk_are_found_by_what_they_were_made_of(tmp_path):
     stage = columns.CacheColumns(str(tmp_path), 1000)
     stage.apply(decoded(), CONTEXT)
     (first,) = entries()
-    stage.apply(decoded(), dataclasses.replace(CONTEXT, seed=1, workers=WorkerContext(1, 2)))
+    stage.apply(decoded(), dataclasses.replace(CONTEXT, batch=GlobalBatch(4, 1, WorkerContext(1, 2))))
     assert entries() == [first]
     stage.apply(decoded(), dataclasses.replace(CONTEXT, functions=dataclasses.replace(FUNCTIONS, key="other")))
     stage.apply(decoded(), dataclasses.replace(CONTEXT, shards=SHARDS[::-1]))

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from infeed.components.errors import InfeedError
-from infeed.components.feed.options import SINGLE_WORKER
+from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch
 from infeed.components.feed.sampling import SamplingWeights
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages import reading
@@ -28,7 +28,7 @@ def context(tmp_path):
                 writer.write(b"%d" % (10 * number + record))
         shards.append(ShardFile(path, 5, 100, split="new" if number else "old"))
     functions = BatchFunctions(parse=lambda records: records, transform=lambda features: features)
-    return BuildContext(tuple(shards), 5, 0, True, functions, SINGLE_WORKER, SINGLE_WORKER, start_step=0)
+    return BuildContext(tuple(shards), GlobalBatch(5), True, functions, SINGLE_WORKER, start_step=0)
 
 
 def of_records(context, count, **changes):
