@@ -6,7 +6,7 @@ They take the arguments of TFX's own ExampleGens and support their spans, cachin
 
 import os
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tfx.components.example_gen import component, utils
 from tfx.dsl.components.base import executor_spec
@@ -26,15 +26,16 @@ from infeed.components.example_gen.sources.images.reader import fingerprint_of_n
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
 from infeed.components.example_gen.sources.parquet import ParquetOptions
 
+Options = TypeVar("Options")
 
-class FileExampleGen(component.FileBasedExampleGen):
+
+class FileExampleGen(component.FileBasedExampleGen, Generic[Options]):
     """Base of all ExampleGens of files. A subclass names its format or its own executor.
 
     Args:
       input_base: folder of the files.
       input_config: splits and file patterns, which may contain {SPAN}, {VERSION}, and dates. Defaults to all files in
-        one
-        split. Formats with class folders default to `*/*`, or `*` if no subfolder holds files.
+        one split. Formats with class folders default to `*/*`, or `*` if no subfolder holds files.
       output_config: hash buckets. Defaults to train 2, eval 1 if the input is one split.
       custom_config: not supported. Use `options` and `source`.
       range_config: the span to read. Defaults to the latest.
@@ -46,9 +47,11 @@ class FileExampleGen(component.FileBasedExampleGen):
       source: options of the format, such as CsvOptions, or a mapping. A custom executor reads the mapping from
         `Request.source`; its values are JSON types.
       fingerprint: fingerprint of inputs other than the matched files. TFX's cache key covers only the files.
+      named: `source` under the name of the format, for example `csv=CsvOptions()`.
 
     Raises:
       InfeedError: an argument of TFX's FileBasedExampleGen is not supported here. The error names the replacement.
+      TypeError: there is no such argument.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
@@ -69,7 +72,9 @@ class FileExampleGen(component.FileBasedExampleGen):
         format: str | None = None,
         source: Any = None,
         fingerprint: str | None = None,
+        **named: Options | None,
     ) -> None:
+        source = self._source(source, named)
         format = format or self.FORMAT
         runs = custom_executor_spec or self.EXECUTOR_SPEC
         asked = custom_config, output_data_format, output_file_format
@@ -77,9 +82,11 @@ class FileExampleGen(component.FileBasedExampleGen):
         if format and not is_dataclass(source):
             defaults = options_of(format, source or {})  # so that a wrong option fails early
             source = source or defaults
+        input_config = input_config or _class_folders(format, input_base)
+        fingerprint = fingerprint or self._fingerprint_of_others(input_base, input_config)
         super().__init__(
             input_base=input_base,
-            input_config=input_config or _class_folders(format, input_base),
+            input_config=input_config,
             output_config=output_config,
             custom_config=pack(format, options or IngestOptions(), source, _fingerprint(fingerprint, options)),
             range_config=range_config,
@@ -87,8 +94,38 @@ class FileExampleGen(component.FileBasedExampleGen):
             custom_executor_spec=custom_executor_spec,
         )
 
+    @classmethod
+    def _source(cls, source: Any, named: dict[str, Any]) -> Any:
+        own = cls.FORMAT if cls.FORMAT and FORMATS[cls.FORMAT].settings else None
+        if unknown := sorted(named.keys() - {own}):
+            raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {unknown[0]!r}")
+        return source or (named.get(own) if own else None)
 
-class CsvExampleGen(FileExampleGen):
+    def _fingerprint_of_others(self, input_base: Any, input_config: Any) -> str | None:
+        """Return the fingerprint of files that the matched files name."""
+        return None
+
+
+class _FormatExampleGen(FileExampleGen[Options]):
+    """ExampleGen with the arguments of TFX's CsvExampleGen, `options`, and the options of its format."""
+
+    def __init__(
+        self,
+        input_base: str | None = None,
+        input_config: Any = None,
+        output_config: Any = None,
+        range_config: Any = None,
+        options: IngestOptions | None = None,
+        source: Options | None = None,
+        **named: Options | None,
+    ) -> None:
+        source = self._source(source, named)
+        super().__init__(
+            input_base, input_config, output_config, range_config=range_config, options=options, source=source
+        )
+
+
+class CsvExampleGen(_FormatExampleGen[CsvOptions]):
     """Convert CSV files to sharded tf.Examples.
 
     Column types and splits are those of TFX's CsvExampleGen. An empty cell becomes a missing feature. With
@@ -100,19 +137,8 @@ class CsvExampleGen(FileExampleGen):
 
     FORMAT = "csv"
 
-    def __init__(
-        self,
-        input_base: str | None = None,
-        input_config: Any = None,
-        output_config: Any = None,
-        range_config: Any = None,
-        options: IngestOptions | None = None,
-        csv: CsvOptions | None = None,
-    ) -> None:
-        super().__init__(input_base, input_config, output_config, None, range_config, options=options, source=csv)
 
-
-class JsonlExampleGen(FileExampleGen):
+class JsonlExampleGen(_FormatExampleGen[JsonlOptions]):
     """Convert JSON Lines files, one object a line, to sharded tf.Examples.
 
     Nested objects become columns with dotted names, lists become lists, and null becomes a missing feature.
@@ -123,19 +149,8 @@ class JsonlExampleGen(FileExampleGen):
 
     FORMAT = "jsonl"
 
-    def __init__(
-        self,
-        input_base: str | None = None,
-        input_config: Any = None,
-        output_config: Any = None,
-        range_config: Any = None,
-        options: IngestOptions | None = None,
-        jsonl: JsonlOptions | None = None,
-    ) -> None:
-        super().__init__(input_base, input_config, output_config, None, range_config, options=options, source=jsonl)
 
-
-class TextExampleGen(FileExampleGen):
+class TextExampleGen(_FormatExampleGen[TextOptions]):
     """Convert text files to sharded tf.Examples, one for each line or each file.
 
     Features: text, filename and, if the pattern covers class folders, label (index of the class in sorted order) and
@@ -147,19 +162,8 @@ class TextExampleGen(FileExampleGen):
 
     FORMAT = "text"
 
-    def __init__(
-        self,
-        input_base: str | None = None,
-        input_config: Any = None,
-        output_config: Any = None,
-        range_config: Any = None,
-        options: IngestOptions | None = None,
-        text: TextOptions | None = None,
-    ) -> None:
-        super().__init__(input_base, input_config, output_config, None, range_config, options=options, source=text)
 
-
-class BinaryExampleGen(FileExampleGen):
+class BinaryExampleGen(_FormatExampleGen[None]):
     """Convert files of any kind to sharded tf.Examples that hold their bytes.
 
     Features: data, filename and, if the pattern covers class folders, label and label/text as in TextExampleGen.
@@ -167,18 +171,8 @@ class BinaryExampleGen(FileExampleGen):
 
     FORMAT = "binary"
 
-    def __init__(
-        self,
-        input_base: str | None = None,
-        input_config: Any = None,
-        output_config: Any = None,
-        range_config: Any = None,
-        options: IngestOptions | None = None,
-    ) -> None:
-        super().__init__(input_base, input_config, output_config, None, range_config, options=options)
 
-
-class ImageExampleGen(FileExampleGen):
+class ImageExampleGen(_FormatExampleGen[ImageOptions]):
     """Convert images to sharded tf.Examples that hold the encoded files or the pixels.
 
     The input folder holds one folder of PNG or JPEG files per class, one CSV with the columns path and label, or
@@ -192,28 +186,17 @@ class ImageExampleGen(FileExampleGen):
 
     FORMAT = "images"
 
-    def __init__(
-        self,
-        input_base: str | None = None,
-        input_config: Any = None,
-        output_config: Any = None,
-        range_config: Any = None,
-        options: IngestOptions | None = None,
-        images: ImageOptions | None = None,
-    ) -> None:
-        input_config = input_config or _class_folders(self.FORMAT, input_base)
-        super().__init__(
-            input_base,
-            input_config,
-            output_config,
-            range_config=range_config,
-            options=options,
-            source=images,
-            fingerprint=_fingerprint_of_named(input_base, input_config),
-        )
+    def _fingerprint_of_others(self, input_base: Any, input_config: Any) -> str | None:
+        """Return the fingerprint of the images that a CSV names."""
+        if not _is_here(input_base) or not isinstance(input_config, example_gen_pb2.Input):
+            return None
+        try:
+            return fingerprint_of_named(input_base, [split.pattern for split in input_config.splits])
+        except InfeedError:  # the executor reports the error when the node runs
+            return None
 
 
-class ParquetExampleGen(FileExampleGen):
+class ParquetExampleGen(FileExampleGen[ParquetOptions]):
     """Convert Parquet files to sharded tf.Examples. Takes the arguments of TFX's FileBasedExampleGen.
 
     Every value is preserved, including 0, 0.0, False, "", and bytes that are not valid text. A null becomes a missing
@@ -225,35 +208,8 @@ class ParquetExampleGen(FileExampleGen):
 
     FORMAT = "parquet"
 
-    def __init__(
-        self,
-        input_base: str | None = None,
-        input_config: Any = None,
-        output_config: Any = None,
-        custom_config: Any = None,
-        range_config: Any = None,
-        output_data_format: int = example_gen_pb2.FORMAT_TF_EXAMPLE,
-        output_file_format: int = example_gen_pb2.FORMAT_TFRECORDS_GZIP,
-        custom_executor_spec: executor_spec.ExecutorSpec | None = None,
-        *,
-        options: IngestOptions | None = None,
-        parquet: ParquetOptions | None = None,
-    ) -> None:
-        super().__init__(
-            input_base,
-            input_config,
-            output_config,
-            custom_config,
-            range_config,
-            output_data_format,
-            output_file_format,
-            custom_executor_spec,
-            options=options,
-            source=parquet,
-        )
 
-
-class AvroExampleGen(FileExampleGen):
+class AvroExampleGen(FileExampleGen[None]):
     """Convert Avro files to sharded tf.Examples. Takes the arguments of FileExampleGen.
 
     A union of null and a type becomes a nullable column, nested records become columns with dotted names, arrays become
@@ -263,7 +219,7 @@ class AvroExampleGen(FileExampleGen):
     FORMAT = "avro"
 
 
-class TFRecordExampleGen(FileExampleGen):
+class TFRecordExampleGen(FileExampleGen[None]):
     """Split and shard the records of TFRecord files anew.
 
     Records are copied without parsing, and the hash of their bytes determines the split. Files whose names end in .gz
@@ -306,16 +262,6 @@ def _class_folders(format: str, input_base: Any) -> example_gen_pb2.Input | None
     # Assume class folders if the folder does not exist yet or is a RuntimeParameter.
     pattern = default_pattern(format, input_base) if _is_here(input_base) else folders.CLASS_FOLDERS
     return utils.make_default_input_config(pattern)
-
-
-def _fingerprint_of_named(input_base: Any, input_config: Any) -> str | None:
-    """Return the fingerprint of the images that a CSV names."""
-    if not _is_here(input_base) or not isinstance(input_config, example_gen_pb2.Input):
-        return None
-    try:
-        return fingerprint_of_named(input_base, [split.pattern for split in input_config.splits])
-    except InfeedError:  # the executor reports the error when the node runs
-        return None
 
 
 def _is_here(input_base: Any) -> bool:
