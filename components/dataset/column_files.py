@@ -172,7 +172,7 @@ def _write(entry: Path, write: Callable[[Path], ColumnIndex]) -> None:
         index = write(unfinished)
         index.write(unfinished)
         unfinished.rename(entry)
-    except BaseException:
+    except BaseException:  # Ctrl-C as well leaves no partial entry
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     remember(index.files(entry), str(entry))

@@ -139,7 +139,7 @@ def unchanged(file: FileStat) -> Iterator[None]:
     _check_unchanged(file)
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # a file that changed explains any error of its reader
         _check_unchanged(file, error)
         raise
     _check_unchanged(file)
@@ -277,7 +277,7 @@ def open_output(path: str) -> Iterator[pa.NativeFile]:
         if unfinished != inner:
             with _permission_errors(path, _NOT_THERE):
                 system.move(unfinished, inner)
-    except BaseException as error:
+    except BaseException as error:  # Ctrl-C as well leaves no partial file
         _delete_quietly(system, unfinished)
         if isinstance(error, OSError) and error.errno in _FULL:
             do = "free some space, or write to another place. No partial file is left"

@@ -50,7 +50,7 @@ def failed_reads(where: str) -> Iterator[None]:
         yield
     except InfeedError:
         raise
-    except Exception as error:
+    except Exception as error:  # each client of a store has its own classes
         if not is_transient(error):
             raise
         raise read_failed(error, where) from error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from infeed.components import machine, progress
+from infeed.components import limits, machine, progress
 from infeed.components.beam_runner import Named
 from infeed.components.engine.engine import Engine, Here
 from infeed.components.engine.on_beam import OnBeam
@@ -40,7 +40,7 @@ class Work:
     items: int
     bytes: int
     bytes_per_process: int
-    memory_per_process: int = 1 << 30
+    memory_per_process: int = limits.MEMORY
     noun: str = "file"
     alone: str = ""
 

@@ -172,7 +172,7 @@ class _Call:
                 try:
                     result = self.function(item)
                     result = list(result) if isinstance(result, Iterator) else result
-                except Exception as error:
+                except Exception as error:  # whatever the function raises, for the caller
                     self.results.write_error(number, error)
                     raise
                 self.results.write(0, number, result)
@@ -204,7 +204,7 @@ def _worker_errors(results: _Results, runner: str) -> Iterator[None]:
     try:
         with telling_failures(runner):
             yield
-    except Exception:
+    except Exception:  # Beam wraps the error of a function in one of its own
         raised = results.error()
         if raised is None:
             raise

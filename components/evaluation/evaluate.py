@@ -19,6 +19,7 @@ from tensorflow_model_analysis.metrics import metric_types
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as tfma_writer
 
+from infeed.components import limits
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.ranges import record_ranges
@@ -34,9 +35,6 @@ from infeed.components.seams import tfma as tfma_seam
 
 EVAL_CONFIG = "eval_config"
 ROWS = 4_096  # maximum rows of a batch
-# Bytes of examples: a process needs about 8 s to load TensorFlow, TFMA and a model, and evaluates as much in that time.
-BYTES_PER_PROCESS = 96 << 20
-_COUNTED_BYTES_PER_PROCESS = 256 << 20
 # The graph of a wide table takes as long for one row as for hundreds, and its records hold no pictures.
 WIDE, WIDE_BYTES = 100, 64 << 20
 Sliced = Sequence[tuple[SliceKey, Metrics]]
@@ -111,8 +109,15 @@ def evaluate(
         raise BeyondError(reason)
     evaluation = _evaluation(eval_config, roots, models)
     plan_of(evaluation.config)  # raises BeyondError before any example is read
-    ranges = record_ranges(folders, ChosenMap("counts", _COUNTED_BYTES_PER_PROCESS, cluster))
-    work = Work("evaluates", len(ranges), sum(part.bytes for part in ranges), BYTES_PER_PROCESS, 2 << 30, alone=_gpu())
+    ranges = record_ranges(folders, ChosenMap("counts", limits.COUNT_BYTES, cluster))
+    work = Work(
+        "evaluates",
+        len(ranges),
+        sum(part.bytes for part in ranges),
+        limits.EVALUATE_BYTES,
+        limits.TENSORFLOW_MEMORY,
+        alone=_gpu(),
+    )
     with choose(work, cluster) as engine:
         sliced = measure(evaluation, ranges, engine)
     locations = {spec.name: models[spec.is_baseline] for spec in _candidate_first(eval_config)}

@@ -229,7 +229,7 @@ def transaction(job: Job) -> Iterator[None]:
     _clear(job)
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C as well leaves no partial dataset
         _clear(job)
         raise
     files.remove(job.temporary)

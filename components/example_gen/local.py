@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from infeed.components import limits
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
@@ -28,7 +29,6 @@ from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.settling import settled
 from infeed.components.locks import alone
 
-BYTES_PER_PROCESS = 32 << 20  # of input. Ingesting them as CSV takes about 1.7 s; a process takes 0.8 s to start
 _WAIT = "wait for it, or choose another OUTPUT"
 _HERE = -100  # AT_FDCWD: resolve relative paths as usual
 _EXCHANGE = 2  # RENAME_EXCHANGE
@@ -87,7 +87,7 @@ def ingest(
 
 def work_of(opened: OpenedSource) -> Work:
     """Describe the tasks of a source, for the choice of an engine."""
-    return Work("reads", len(opened.tasks), opened.provenance.bytes, BYTES_PER_PROCESS, noun="task")
+    return Work("reads", len(opened.tasks), opened.provenance.bytes, limits.INGEST_BYTES, noun="task")
 
 
 def _check_kind(argument: str, given: object, kind: type, do: str) -> None:

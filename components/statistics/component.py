@@ -12,8 +12,9 @@ from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
+from infeed.components import limits
 from infeed.components.dataset import files
-from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS, tables_of
+from infeed.components.dataset.statistics.table_statistics import tables_of
 from infeed.components.dataset.statistics.tfdv import StatisticsRequest
 from infeed.components.engine.choice import ChosenMap
 from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
@@ -40,7 +41,7 @@ class StatisticsExecutor(EngineExecutor):
         output = artifact_utils.get_single_instance(output_dict[STATISTICS])
         splits = _splits(examples, exec_properties)
         _record(output, examples, splits)
-        each = ChosenMap("describes", READING_BYTES_PER_PROCESS, self.cluster(output))
+        each = ChosenMap("describes", limits.STATISTICS_BYTES, self.cluster(output))
         tables = tables_of([(examples.uri, split) for split in splits], map_fn=each)
         for split, table in zip(splits, tables, strict=True):
             found = describe(table, request)

@@ -16,7 +16,7 @@ import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.saved import saved_transform_io_v2
 
-from infeed.components import progress
+from infeed.components import limits, progress
 from infeed.components.dataset import files, names, records
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.ranges import ShardRange
@@ -30,9 +30,6 @@ from infeed.components.transform.columns import Raw
 MOST_ROWS = 4096  # of a batch
 BATCH_BYTES = 32 << 20  # of the records of a batch
 _READ_BUFFER_BYTES = 8 << 20
-# Compressed: a process takes some 8 s to load TensorFlow and tft, in which another transforms about as many.
-BYTES_PER_PROCESS = 96 << 20
-_MEMORY_PER_PROCESS = 2 << 30
 PREFIX = "transformed_examples"  # of the names of files, as TFX has it
 _GZIP_LEVEL = 1  # a sixteenth of the time of zlib's 6, for hardly more bytes
 _ITEMS = {tf.float32: pa.float32(), tf.int64: pa.int64(), tf.string: pa.large_binary()}
@@ -119,7 +116,7 @@ def transformed_shards(rows: Sequence[ShardRange], folder: str | None) -> list[T
 
 def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Engine:
     """Choose the engine for all passes over the rows, because loading TensorFlow takes seconds in each process."""
-    work = Work(does, len(items), sum(item.bytes for item in items), BYTES_PER_PROCESS, _MEMORY_PER_PROCESS)
+    work = Work(does, len(items), sum(item.bytes for item in items), limits.TRANSFORM_BYTES, limits.TENSORFLOW_MEMORY)
     return choose(work, cluster)
 
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 import click
 from rich.table import Table
 
+from infeed.components import limits
 from infeed.components.dataset import files
 from infeed.components.dataset.reading import manifest_of
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
-from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS, statistics_of
+from infeed.components.dataset.statistics.table_statistics import statistics_of
 from infeed.components.engine.choice import ChosenMap
 from infeed.components.errors import InfeedError
 from infeed.components.statistics.comparison import ColumnChange, ComparisonOptions, compare
@@ -116,7 +117,7 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
 
 def _columns(dataset: str, split: str) -> dict[str, ColumnStatistics]:
     _check_exists(dataset)
-    return statistics_of(dataset, split, map_fn=ChosenMap("reads", READING_BYTES_PER_PROCESS))
+    return statistics_of(dataset, split, map_fn=ChosenMap("reads", limits.STATISTICS_BYTES))
 
 
 def _print_changes(titles: Sequence[str], changes: Sequence[ColumnChange], html: str | None, as_json: bool) -> None:

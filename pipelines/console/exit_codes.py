@@ -157,8 +157,8 @@ def importing() -> Iterator[None]:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
     try:
         yield
-    except Exception:
-        if not interrupted:  # after Ctrl-C, half imported modules raise anything
+    except Exception:  # after Ctrl-C, half imported modules raise anything
+        if not interrupted:
             raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -198,7 +198,7 @@ def _follow(command: Sequence[str], write: Callable[[str], object], on_step: OnS
                 if match := _STEP.match(line):
                     steps.append(" ".join([match["word"], *match["rest"].split()]))
                     on_step(steps[-1])
-        except BaseException:
+        except BaseException:  # Ctrl-C as well
             process.terminate()
             process.wait()  # the engine reads a folder that the caller is about to remove
             raise

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from infeed.components import schema, user_code
+from infeed.components import limits, schema, user_code
 from infeed.components.dataset import example_types, files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
@@ -55,7 +55,6 @@ from infeed.pipelines.project.sources import files_of_table, open_table
 _SHOWN = 20  # names in an error
 Ints = npt.NDArray[np.int64]
 _KEPT_BYTES = 1 << 20  # of a file or a table; a smaller one is read in no time
-_BYTES_PER_PROCESS = 128 << 20  # of text: looked through in some 2.7 s, where a process takes 1 s to start
 _LEAST_SAMPLED = 8_192  # rows of a file
 
 
@@ -326,7 +325,7 @@ class Table:
             max(_LEAST_SAMPLED, 2 * ROWS // max(len(tasks), 1)),
         )
         found, findings = dict.fromkeys(of, _Found()), list[tuple[int, Findings | None]]()
-        work = Work("looks through", len(tasks), sum(file.size for file in of), _BYTES_PER_PROCESS, noun="task")
+        work = Work("looks through", len(tasks), sum(file.size for file in of), limits.SURVEY_BYTES, noun="task")
         with choose(work) as engine:
             parts = zip(tasks, engine.map(read, tasks), strict=True)
             for path, group in groupby(parts, key=lambda pair: pair[0].task.payload.file.path):

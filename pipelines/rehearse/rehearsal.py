@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from infeed.components import machine
+from infeed.components import limits, machine
 from infeed.components.checks import at_least
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import local_path
@@ -39,7 +39,6 @@ _SERVICES = {
     "--runner=DataflowRunner": "Dataflow",
     "DataflowRunner": "Dataflow",  # as a separate argument after `--runner`
 }
-_STEP_BYTES = 4 << 30  # memory of a step with TFX and a model
 _LOCAL = re.compile(r"(?<![\w:/.~-])(?:/[\w.-]+){2,}")
 _OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")
 _REMOTE = re.compile(r"\b(?:gs|s3|minio|hdfs|abfss?)://[\w.-][^\s\"'\\,;)}\]]*")
@@ -276,7 +275,7 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
         find_engine()
     with open_store(root) as store:
         context = _context(job, options, root, store, launcher, inputs)
-        workers = options.workers or min(machine.cpus(), max(1, machine.memory_bytes() // _STEP_BYTES))
+        workers = options.workers or min(machine.cpus(), max(1, machine.memory_bytes() // limits.STEP_MEMORY))
         executor = DagExecutor(context, tasks, on_change, workers)
         executor.run(TaskIO(inputs))
         artifacts = context.artifacts or str(root / "artifacts")

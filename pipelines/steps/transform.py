@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from infeed.components import user_code
+from infeed.components import limits, user_code
 from infeed.components.dataset.reading import manifest_of
-from infeed.components.dataset.statistics.table_statistics import READING_BYTES_PER_PROCESS
 from infeed.components.engine.choice import ChosenMap
 from infeed.components.errors import InfeedError
 from infeed.components.statistics.inference import infer_schema
@@ -24,7 +23,7 @@ def transform(config: PipelineConfig, dataset: str, output: str, rows: str | Non
         raise InfeedError(f"there is no split {TRAIN!r}", where=dataset, do="ingest the data of the project again")
     if rows:
         check_new(rows, overwrite)
-    schema = infer_schema(dataset, splits, ChosenMap("reads", READING_BYTES_PER_PROCESS))
+    schema = infer_schema(dataset, splits, ChosenMap("reads", limits.STATISTICS_BYTES))
     function = config.preprocessing_fn and user_code.load(config.preprocessing_fn, "preprocessing_fn")
     with user_code.translate_errors(), new_folder(output, overwrite) as graph:
         if not rows:

@@ -38,9 +38,6 @@ _WAITING_BYTES = 16 << 20  # bytes of cells to gather before computing statistic
 _WIDE_WAITING_BYTES = 64 << 20  # limit for few rows, because computing a column takes at least 0.3 ms
 _MANY_ROWS = 4_096
 CACHE_DIR = "~/.cache/tfx-infeed"
-READING_BYTES_PER_PROCESS = (
-    32 << 20
-)  # bytes of compressed shards. Reading them takes 2.5 s; a process takes 1 s to start
 _log = logging.getLogger(__name__)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import parquet
 
-from infeed.components import progress
+from infeed.components import limits, progress
 from infeed.components.dataset import files, names
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.dataset.ranges import ShardRange
@@ -38,8 +38,6 @@ from infeed.components.evaluation.predictions.saved_model import (
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 16, 64 << 20  # of a row group of Parquet
 _GZIP_LEVEL = 1
-# Of examples: a process that loads TensorFlow and a model takes some 5 s, in which another asks about as many.
-BYTES_PER_PROCESS = 64 << 20
 # Fields of a TensorProto: of several numbers, and of numbers that protobuf has no type for.
 _BYTES_FIELD = "tensor_content"
 _STORED_AS: Mapping[str, Any] = {"half_val": np.uint16, "scomplex_val": np.float32, "dcomplex_val": np.float64}
@@ -91,7 +89,7 @@ def write_predictions(
         is damaged, or the model rejects a record, which the error names.
     """
     options = options or PredictOptions()
-    reading = ChosenMap("describes", BYTES_PER_PROCESS, cluster, processes)
+    reading = ChosenMap("describes", limits.PREDICT_BYTES, cluster, processes)
     shards = input_shards(_roots(examples), options.splits, reading)
     question = Question.of(shards, model, options, reading)
     writer = question.writer(question.load())
@@ -99,7 +97,7 @@ def write_predictions(
     _clear(output, paths)
     items = [OutputShard(shard, path) for shard, path in zip(shards, paths, strict=True)]
     read = sum(shard.bytes for shard in shards)
-    work = Work("predicts", len(items), read, BYTES_PER_PROCESS, 2 << 30, alone=_gpu())
+    work = Work("predicts", len(items), read, limits.PREDICT_BYTES, limits.TENSORFLOW_MEMORY, alone=_gpu())
     with choose(work, cluster, processes) as engine:
         write = WithSetUp(partial(_write, question), question.load)
         for number, path in enumerate(engine.map(write, items), 1):

@@ -155,7 +155,7 @@ def _child(where: str, memory: int) -> Iterator[_Child]:
     except InfeedError:
         _idle.append(child)
         raise
-    except BaseException:
+    except BaseException:  # after Ctrl-C as well, the child would go on reading
         child.kill()
         raise
     _idle.append(child)
@@ -229,7 +229,7 @@ def _reply(replies: BinaryIO, function: Callable[..., Any], arguments: tuple[Any
         _send(replies, _END)
     except MemoryError:
         _send(replies, _NO_MEMORY, pickle.dumps(allowed))
-    except Exception as error:
+    except Exception as error:  # raised again by the parent
         _send(replies, _ERROR, pickle.dumps(error))
 
 

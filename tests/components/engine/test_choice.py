@@ -1,3 +1,5 @@
+"""Covers `components/limits.py` as well."""
+
 from __future__ import annotations
 
 import logging
