@@ -9,6 +9,7 @@ from .dataset.splits import ByName as ByName
 from .dataset.splits import ByTime as ByTime
 from .errors import InfeedError as InfeedError
 from .evaluation.component import Evaluator as Evaluator
+from .evaluation.model_report.options import ModelReport as ModelReport
 from .evaluation.predictions.component import BulkInferrer as BulkInferrer
 from .example_gen.component import AvroExampleGen as AvroExampleGen
 from .example_gen.component import BinaryExampleGen as BinaryExampleGen

@@ -10,6 +10,7 @@ import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 # isort: split
 import tensorflow_model_analysis as tfma
 
+from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.pipelines.config import Blessing, PipelineConfig
 from infeed.pipelines.surveys import TableSurvey
 
@@ -51,6 +52,19 @@ def eval_config(config: PipelineConfig) -> tfma.EvalConfig:
         prediction_key="probabilities" if config.train.task == "classification" else "prediction",
     )
     return tfma.EvalConfig(model_specs=[spec], slicing_specs=[tfma.SlicingSpec()], metrics_specs=_metrics_specs(config))
+
+
+def model_report(config: PipelineConfig) -> ModelReport:
+    """Return the options of the model report."""
+    classes = config.survey.classes if config.train.task == "classification" else ()
+    positive = _positive(config) if len(classes) == 2 else None
+    return ModelReport(
+        task="classification" if config.train.task == "classification" else "regression",
+        classes=classes,
+        positive=1 if positive is None else positive,
+        threshold=config.train.threshold,
+        metrics=tuple(measured(config)),
+    )
 
 
 def _metrics_specs(config: PipelineConfig) -> list[tfma.MetricsSpec]:

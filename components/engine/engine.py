@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 S = TypeVar("S")
 FAN_IN = 16  # results merged at a time
 
@@ -125,6 +127,10 @@ class WithSetUp(Generic[S, A, B]):
                 _held[self._key] = self.set_up()
             made = _held[self._key]
         return self.function(made, item)
+
+    def after(self, function: Callable[[S, C], D]) -> WithSetUp[S, C, D]:
+        """Return a function of the same object, which is reused in a process that has created it."""
+        return WithSetUp(function, self.set_up, self._key)
 
 
 _held: dict[str, Any] = {}  # result of `set_up` in this process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,20 +12,24 @@ from tfx import types
 from tfx.components.evaluator import constants
 from tfx.dsl.components.base import executor_spec
 from tfx.types import artifact_utils
+from tfx.types.component_spec import ExecutionParameter
+from tfx.types.standard_component_specs import EvaluatorSpec as TfxEvaluatorSpec
 from tfx.utils import json_utils, path_utils, proto_utils
 
 # isort: split
 import tensorflow_model_analysis as tfma
 
+from infeed.components import schema
 from infeed.components.dataset import files
 from infeed.components.engine.choice import Cluster
 from infeed.components.engine_executor import Artifacts, EngineExecutor, unread_format
 from infeed.components.errors import InfeedError
+from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.seams import tfma as tfma_seam
 
 EVAL_CONFIG, EXAMPLES, MODEL, BASELINE, SCHEMA = "eval_config", "examples", "model", "baseline_model", "schema"
-SPLITS = "example_splits"
+SPLITS, MODEL_REPORT = "example_splits", "model_report"
 _MODULES = ("module_file", "module_path")
 _log = logging.getLogger(__name__)
 
@@ -69,7 +74,9 @@ def evaluate(
     roots = [artifact.uri for artifact in input_dict[EXAMPLES]]
     models = {spec.is_baseline: _path(input_dict, spec) for spec in eval_config.model_specs}
     output = artifact_utils.get_single_uri(output_dict[constants.EVALUATION_KEY])
-    return plain.evaluate(eval_config, roots, folders, models, output, cluster)
+    given = exec_properties.get(MODEL_REPORT)
+    report = schema.read(ModelReport, json.loads(given), MODEL_REPORT) if given else None
+    return plain.evaluate(eval_config, roots, folders, models, output, cluster, report)
 
 
 def _eval_config(input_dict: Artifacts, exec_properties: Mapping[str, Any]) -> Any:
@@ -125,6 +132,12 @@ def _bless(blessing: types.Artifact, is_good: bool, input_dict: Artifacts, exec_
     _log.info("the model is %s: %s", "blessed" if is_good else "not blessed", blessing.uri)
 
 
+class EvaluatorSpec(TfxEvaluatorSpec):
+    """Inputs, outputs and parameters of TFX's Evaluator, and the options of the model report as JSON."""
+
+    PARAMETERS = {**TfxEvaluatorSpec.PARAMETERS, MODEL_REPORT: ExecutionParameter(type=str, optional=True)}
+
+
 class Evaluator(tfx.components.Evaluator):
     """Measure a model by slices of examples, compare it with a baseline, and bless it if it meets the thresholds.
 
@@ -144,3 +157,16 @@ class Evaluator(tfx.components.Evaluator):
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(EvaluatorExecutor)
+
+    def __init__(self, *args: Any, model_report: ModelReport | None = None, **kwargs: Any) -> None:
+        """Create the component with the arguments of TFX's.
+
+        Args:
+          model_report: options of the model report, which is written beside the metrics; None for no report.
+        """
+        super().__init__(*args, **kwargs)
+        if model_report:
+            made: Any = self.spec  # type: ignore[has-type]
+            given = {**made.inputs, **made.outputs, **made.exec_properties}
+            given[MODEL_REPORT] = json.dumps(schema.to_plain(model_report), sort_keys=True)
+            self.spec = EvaluatorSpec(**given)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Number
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf import json_format
 
@@ -26,8 +29,12 @@ from infeed.components.dataset.ranges import record_ranges
 from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.engine.choice import ChosenMap, Cluster, Work, choose
 from infeed.components.errors import InfeedError
-from infeed.components.evaluation.measuring import Evaluation, measure, plan_of
+from infeed.components.evaluation.measuring import Evaluation, Measurement, measure, measuring, metrics_of, plan_of
 from infeed.components.evaluation.metric_plan import Metrics
+from infeed.components.evaluation.model_report.findings import ModelFindings
+from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.model_report.page import MetricLine, ModelPage
+from infeed.components.evaluation.models import EvaluatedModel
 from infeed.components.evaluation.pairs import BeyondError
 from infeed.components.evaluation.predictions.batches import BYTES
 from infeed.components.evaluation.slices import SliceKey
@@ -87,8 +94,9 @@ def evaluate(
     models: Mapping[bool, str],
     output: str,
     cluster: Cluster | None = None,
+    report: ModelReport | None = None,
 ) -> Any:
-    """Evaluate models, and write TFMA's files to `output`.
+    """Evaluate models, and write TFMA's files to `output`, and a model report if there are options for it.
 
     Args:
       eval_config: EvalConfig that `completed` returned.
@@ -97,6 +105,7 @@ def evaluate(
       models: folder of the SavedModel of the candidate (False) and of the baseline (True), if any.
       output: folder of the evaluation.
       cluster: way to the runner that Beam's options name.
+      report: options of the model report; None for no report.
 
     Returns:
       TFMA's ValidationResult; None if the eval config has no thresholds, so that nothing can be blessed.
@@ -107,7 +116,7 @@ def evaluate(
     """
     if reason := tfma_seam.EVALUATION.available():
         raise BeyondError(reason)
-    evaluation = _evaluation(eval_config, roots, models)
+    evaluation = dataclasses.replace(_evaluation(eval_config, roots, models), report=report)
     plan_of(evaluation.config)  # raises BeyondError before any example is read
     ranges = record_ranges(folders, ChosenMap("counts", limits.COUNT_BYTES, cluster))
     work = Work(
@@ -119,11 +128,67 @@ def evaluate(
         alone=_gpu(),
     )
     with choose(work, cluster) as engine:
-        sliced = measure(evaluation, ranges, engine)
+        call = measuring(evaluation)
+        found = measure(evaluation, call, ranges, engine)
+        # In this process, with the models that it may have loaded already.
+        findings = call.after(_findings)((report, found)) if report else None
+    sliced = metrics_of(evaluation, found)
     locations = {spec.name: models[spec.is_baseline] for spec in _candidate_first(eval_config)}
     verdict = write_results(output, eval_config, locations, sliced)
     thresholds = tfma.metrics.metric_thresholds_from_metrics_specs(eval_config.metrics_specs, eval_config=eval_config)
+    if findings and report:
+        split = " and ".join(dict.fromkeys(folder.rsplit("Split-", 1)[-1] for folder in folders))
+        blessed = bool(verdict.validation_ok) if thresholds else None
+        lines = tuple(_metric_lines(sliced[0][1], thresholds, report.metrics))
+        ModelPage(findings, split, blessed, lines, _slices(sliced, report.metrics)).write(output)
     return verdict if thresholds else None
+
+
+def _findings(models: Sequence[EvaluatedModel], given: tuple[ModelReport, Measurement]) -> ModelFindings:
+    report, found = given
+    assert found.collected, "the evaluation has collected what the report shows"
+    model = models[0]
+    return ModelFindings.of(report, found.collected, model.spec.label_key, model.raw_features, model.predictions)
+
+
+def _metric_lines(metrics: Metrics, thresholds: Mapping[Any, Any], names: Sequence[str]) -> Iterator[MetricLine]:
+    """Yield the metrics of all rows that are single numbers, those with thresholds first."""
+    numbers = {key: float(value) for key, value in metrics.items() if _is_shown(key, value)}
+    of_models = [key for key in numbers if not key.is_diff and key.model_name != tfma.BASELINE_KEY]
+    of_models = [key for key in of_models if not names or key.name in names]
+    for key in sorted(of_models, key=lambda key: key not in thresholds and key.make_diff_key() not in thresholds):
+        limits = [one for of in (key, key.make_diff_key()) for _, one in thresholds.get(of, ())]
+        name = key.name if key.sub_key is None else f"{key.name} ({key.sub_key})"
+        baseline = numbers.get(key.make_baseline_key(tfma.BASELINE_KEY))
+        yield MetricLine(name, numbers[key], baseline, "; ".join(filter(None, map(_limit, limits))))
+
+
+def _is_shown(key: Any, value: Any) -> bool:
+    return not isinstance(key, metric_types.PlotKey) and np.ndim(value) == 0 and isinstance(value, (Number, np.ndarray))
+
+
+def _limit(threshold: Any) -> str:
+    """Return a GenericValueThreshold or GenericChangeThreshold in words."""
+    given = {field.name: value for field, value in threshold.ListFields()}
+    worst = "at least" if given.pop("direction", None) == tfma.MetricDirection.HIGHER_IS_BETTER else "at most"
+    words = {
+        "lower_bound": "at least {:.4g}",
+        "upper_bound": "at most {:.4g}",
+        "absolute": f"difference {worst} {{:.4g}}",
+        "relative": f"difference {worst} {{:.4g}} of the baseline",
+    }
+    return ", ".join(words[name].format(value.value) for name, value in given.items())
+
+
+def _slices(sliced: Sliced, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return the metrics of each slice but that of all rows, by the text of the slice."""
+    return {
+        ", ".join(f"{name} = {value}" for name, value in key): {
+            line.name: line.value for line in _metric_lines(metrics, {}, names)
+        }
+        for key, metrics in sliced
+        if key
+    }
 
 
 def _evaluation(eval_config: Any, roots: Sequence[str], models: Mapping[bool, str]) -> Evaluation:

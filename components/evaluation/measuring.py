@@ -18,6 +18,8 @@ from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.metric_plan import MetricPlan, Metrics
+from infeed.components.evaluation.model_report.collected import Collected
+from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.components.evaluation.models import EvaluatedModel, ModelAnswer, feature_values
 from infeed.components.evaluation.pairs import Array, Observed
 from infeed.components.evaluation.predictions.batches import Batch, batches_of
@@ -38,6 +40,7 @@ class Evaluation:
       default_metrics: whether the metrics that a Keras model was compiled with are asked for.
       known: columns that the examples are known to have, those that few rows have among them; empty if nobody knows.
       most_rows, most_bytes: of a batch.
+      report: what a model report needs to know; None without one.
     """
 
     config: bytes
@@ -46,6 +49,12 @@ class Evaluation:
     known: frozenset[str]
     most_rows: int
     most_bytes: int
+    report: ModelReport | None = None
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether labels and predictions are needed."""
+        return self.report is not None or plan_of(self.config).needs_pairs
 
 
 @functools.lru_cache(maxsize=2)
@@ -82,11 +91,13 @@ class Measurement:
       rows: how many
       totals: slice -> the total of each leaf of the plan
       filled: the specs that have had rows
+      collected: what a model report keeps of the rows; None without one
     """
 
     rows: int = 0
     totals: dict[SliceKey, list[Any]] = field(default_factory=dict)
     filled: set[SliceSpec] = field(default_factory=set)
+    collected: Collected | None = None
 
     def add(self, key: SliceKey, totals: Sequence[Any], plan: MetricPlan) -> None:
         """Adds the totals of further rows of a slice."""
@@ -106,13 +117,25 @@ class Merge:
         plan = plan_of(self.config)
         for key, totals in other.totals.items():
             one.add(key, totals, plan)
-        return Measurement(one.rows + other.rows, one.totals, one.filled | other.filled)
+        collected = one.collected.merge(other.collected) if one.collected and other.collected else None
+        return Measurement(one.rows + other.rows, one.totals, one.filled | other.filled, collected)
 
 
-def measure(evaluation: Evaluation, ranges: Sequence[ShardRange], engine: Engine) -> list[tuple[SliceKey, Metrics]]:
-    """The metrics of each slice, all rows first, then by column and value.
+def measuring(evaluation: Evaluation) -> WithSetUp[list[EvaluatedModel], ShardRange, Measurement]:
+    """The function that measures a range of records; a worker loads the models once."""
+    return WithSetUp(functools.partial(measure_range, evaluation), functools.partial(load_models, evaluation))
+
+
+def measure(
+    evaluation: Evaluation,
+    call: WithSetUp[list[EvaluatedModel], ShardRange, Measurement],
+    ranges: Sequence[ShardRange],
+    engine: Engine,
+) -> Measurement:
+    """What is measured of all records.
 
     Args:
+      call: what `measuring` returned.
       ranges: the records to evaluate on.
       engine: measures the ranges, and merges what was found in their order.
 
@@ -120,13 +143,17 @@ def measure(evaluation: Evaluation, ranges: Sequence[ShardRange], engine: Engine
       BeyondError: what only TFX's own executor can do.
       InfeedError: no examples, a column that there is not, a slice without rows, a baseline of another label.
     """
-    call = WithSetUp(functools.partial(measure_range, evaluation), functools.partial(load_models, evaluation))
     found = engine.reduce(call, ranges, Merge(evaluation.config)) if ranges else Measurement()
     if not found.rows:
         raise InfeedError("there are no examples to evaluate on", where="examples", do="name a split that has some")
     for spec in slices_of(evaluation.config):
         if spec not in found.filled:
             raise InfeedError(f"no row is in the slice {spec}", where=_SLICES, do="leave it out, or mend its values")
+    return found
+
+
+def metrics_of(evaluation: Evaluation, found: Measurement) -> list[tuple[SliceKey, Metrics]]:
+    """The metrics of each slice, all rows first, then by column and value."""
     plan = plan_of(evaluation.config)
     keys = sorted(found.totals, key=lambda key: (len(key), str(key)))
     return [(key, plan.metrics(found.totals[key])) for key in keys]
@@ -139,19 +166,22 @@ def measure_range(evaluation: Evaluation, models: Sequence[EvaluatedModel], part
       BeyondError: what only TFX's own executor can do.
       InfeedError: labels or predictions that a metric cannot be of, or what `measure` says of columns and labels.
     """
-    plan, specs, found = plan_of(evaluation.config), slices_of(evaluation.config), Measurement()
+    plan, specs, pairs = plan_of(evaluation.config), slices_of(evaluation.config), evaluation.needs_pairs
+    found = Measurement(collected=Collected() if evaluation.report else None)
     for batch in batches_of(part, evaluation.most_rows, evaluation.most_bytes):
-        answers = [model.answer(batch, predict=plan.needs_pairs) for model in models]
+        answers = [model.answer(batch, predict=pairs) for model in models]
         if not found.rows:
             _check_columns(specs, batch, answers, evaluation.known)
             _check_labels(models, batch, answers)
         observed = {
-            model.spec.name: model.observe(batch, answer, pairs=plan.needs_pairs)
+            model.spec.name: model.observe(batch, answer, pairs=pairs)
             for model, answer in zip(models, answers, strict=True)
         }
         if not found.rows:
             _check_alike(models, list(observed.values()))
         progress.count("examples evaluated", len(batch.records))
+        if evaluation.report and found.collected:
+            found.collected.add(batch, observed, evaluation.report)
         _add_batch(found, plan, specs, batch, answers, observed)
     return found
 

@@ -121,6 +121,16 @@ class EvaluatedModel:
             features.update(self._call(transform, records))
         return ModelAnswer(features, self._call(self._predict, records) if predict else {})
 
+    def predictions(self, records: Sequence[bytes]) -> Array:
+        """Its predictions for serialized tf.Examples, [records, classes]."""
+        return self._predictions(ModelAnswer({}, self._call(self._predict, tf.constant(records, tf.string))))
+
+    @property
+    def raw_features(self) -> list[str]:
+        """The columns that it reads, as an export of infeed's Trainer names them; empty for other models."""
+        known = getattr(self._model, "raw_features", None)
+        return [] if known is None else [name.decode() for name in known.numpy()]
+
     def _call(self, signature: Any, records: tf.Tensor) -> dict[str, Array]:
         try:
             found = {name: _dense(tensor) for name, tensor in signature(records).items()}

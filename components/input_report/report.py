@@ -6,9 +6,7 @@ Plots are inline SVG with the colors and the font of the page.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,30 +15,18 @@ from infeed.components import units
 from infeed.components.dataset import files, names
 from infeed.components.dataset.input_profile import INPUT_PROFILE, Ceiling, EpochProfile, InputProfile, read_profile
 from infeed.components.dataset.manifest import Manifest, Split
+from infeed.components.drawing import COMPUTED, HEIGHT_INCHES, INK, MUTED, OUTSIDE, WAITED, new_axes, render, to_svg
 from infeed.components.input_report.verdict import TOLD_FROM, Verdict, judge, throughput, wait_fraction
 from infeed.components.units import number, percent, seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 REPORT_HTML = "report.html"
 REPORT_JSON = "report.json"
 FORMAT = 1
 
-# matplotlib requires fixed colors, but the page has a light and a dark theme. A CSS variable replaces each color.
-INK, MUTED, WAITED, COMPUTED, LINE, OUTSIDE = "#010101", "#020202", "#030303", "#040404", "#050505", "#060606"
-_VARIABLES = {
-    **{INK: "--ink", MUTED: "--muted", LINE: "--line"},
-    **{WAITED: "--waited", COMPUTED: "--computed", OUTSIDE: "--outside"},
-}
-# Two figures on a page would repeat these ids. The ids that the drawing refers to have no underscore.
-_GROUP_ID = re.compile(r' id="[\w.]+_\d+"')
-_NO_METADATA: dict[str, str | None] = {"Date": None, "Creator": None, "Format": None, "Type": None}
-
-# At this size, text stays legible if a phone shows the figure at four fifths of its size.
-WIDTH_INCHES, HEIGHT_INCHES = 6.4, 3.6
 ONE_BAR_HEIGHT_INCHES = 1.5
 MOST_WORKERS = 8  # workers whose shares the report lists one by one
 MOST_BARS = 40  # beyond this number, bars are thinner than their gaps, so the plot becomes an area
@@ -98,14 +84,9 @@ class Report:
 
     def to_html(self) -> str:
         """Return a self-contained HTML page, without scripts or network access."""
-        import jinja2
-
-        loader = jinja2.PackageLoader("infeed.components.input_report", package_path="")
-        environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-        environment.filters |= {"percent": units.percent, "seconds": units.seconds, "number": units.number}
-        environment.filters |= {"size": units.size, "counted": units.counted}
-        template = environment.get_template("report.html.j2")
-        return template.render(
+        return render(
+            "infeed.components.input_report",
+            "report.html.j2",
             profile=self.profile,
             verdict=self.verdict,
             points=units.points(self.verdict.wait_uncertainty),
@@ -205,7 +186,7 @@ def waiting(profile: InputProfile) -> str:
     bars = [
         _Bar(epoch.epoch + 1, epoch.seconds, profile.waited(epoch), epoch.outside_seconds) for epoch in profile.epochs
     ]
-    figure, axes = _axes(ONE_BAR_HEIGHT_INCHES if len(bars) == 1 else HEIGHT_INCHES)
+    figure, axes = new_axes(ONE_BAR_HEIGHT_INCHES if len(bars) == 1 else HEIGHT_INCHES)
     if len(bars) == 1:
         _one_bar(axes, bars[0])
     else:
@@ -213,12 +194,12 @@ def waiting(profile: InputProfile) -> str:
         _cut_off_towering_first(axes, bars)
         _epoch_axis(axes, len(bars))
         axes.set_ylabel("seconds")
-    return _svg(figure)
+    return to_svg(figure)
 
 
 def throughput_plot(epochs: Sequence[EpochProfile], ceiling: Ceiling | None) -> str:
     """Plot the examples per second of each epoch as SVG, with a line for the rate on constant data."""
-    figure, axes = _axes(HEIGHT_INCHES)
+    figure, axes = new_axes()
     rates = [epoch.examples_per_second for epoch in epochs]
     marker = "o" if len(epochs) <= MOST_BARS else ""
     axes.plot([epoch.epoch + 1 for epoch in epochs], rates, color=COMPUTED, linewidth=2, marker=marker, markersize=5)
@@ -232,23 +213,7 @@ def throughput_plot(epochs: Sequence[EpochProfile], ceiling: Ceiling | None) -> 
     axes.set_ylabel("examples a second")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     _epoch_axis(axes, len(epochs))
-    return _svg(figure)
-
-
-def _axes(height: float) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-    axes = figure.subplots()
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(LINE)
-    axes.tick_params(colors=MUTED, length=0, labelsize=12)
-    axes.xaxis.label.set(color=MUTED, size=12)
-    axes.yaxis.label.set(color=MUTED, size=12)
-    axes.set_axisbelow(True)
-    axes.locator_params(axis="y", nbins=6)
-    axes.grid(axis="y", color=LINE, linewidth=0.8)
-    return figure, axes
+    return to_svg(figure)
 
 
 def _one_bar(axes: Axes, bar: _Bar) -> None:
@@ -289,17 +254,3 @@ def _epoch_axis(axes: Axes, count: int) -> None:
     axes.set_xlim(0.4, count + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
     axes.set_xlabel("epoch")
-
-
-def _svg(figure: Figure) -> str:
-    """Convert a figure to an <svg> element. Text stays text, so it is searchable and uses the font of the page."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "infeed"}):  # the same ids in every run
-        figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
-    text = buffer.getvalue()
-    text = _GROUP_ID.sub("", text[text.index("<svg") :])
-    for color, variable in _VARIABLES.items():
-        text = text.replace(color, f"var({variable})")
-    return text

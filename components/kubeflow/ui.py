@@ -20,8 +20,10 @@ from typing import Any
 from infeed.components.dataset import files
 
 METRICS, MATRIX, REPORT = "ui_metrics", "ui_confusion_matrix", "ui_report"
-STATISTICS, PICTURES = "ui_statistics", "ui_pictures"
-_PAGES = (REPORT, STATISTICS, PICTURES)
+MODEL_REPORT, STATISTICS, PICTURES = "ui_model_report", "ui_statistics", "ui_pictures"
+# Page that the step itself has written -> (output, file).
+_WRITTEN = {REPORT: ("report", "report.html"), MODEL_REPORT: ("evaluation", "model_report.html")}
+_PAGES = (*_WRITTEN, STATISTICS, PICTURES)
 _TYPES = {METRICS: "system.Metrics", MATRIX: "system.ClassificationMetrics", **dict.fromkeys(_PAGES, "system.HTML")}
 _EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
 _EXAMPLE_GEN = "infeed.components.example_gen.executor.Executor"
@@ -41,12 +43,17 @@ def outputs_of(executor: str, classes: Sequence[str], *, pictures: bool = False)
       pictures: whether the Examples of the step hold pictures.
     """
     names = {
-        _EVALUATOR: [METRICS, *([MATRIX] if classes else [])],
+        _EVALUATOR: of_evaluation(classes),
         _EXAMPLE_GEN: [PICTURES] if pictures else [],
         _INPUT_REPORT: [REPORT],
         _STATISTICS_GEN: [STATISTICS],
     }
     return specs_of(names.get(executor, []), classes)
+
+
+def of_evaluation(classes: Sequence[str]) -> list[str]:
+    """Return the artifacts of an evaluation; the confusion matrix only with classes."""
+    return [METRICS, *([MATRIX] if classes else []), MODEL_REPORT]
 
 
 def specs_of(names: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
@@ -106,8 +113,10 @@ def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
 
 def _page(name: str, places: Mapping[str, str]) -> bytes:
     """Return a page. Statistics and pictures are shown by the commands of infeed, as to a person."""
-    if name == REPORT:
-        return files.read_bytes(files.join(places["report"], "report.html"))
+    if name in _WRITTEN:
+        output, file = _WRITTEN[name]
+        path = files.join(places[output], file)
+        return files.read_bytes(path) if files.exists(path) else b"<!doctype html><p>The step wrote no report.</p>"
     with tempfile.TemporaryDirectory() as scratch:
         shown = Path(scratch, "shown")
         words = ("statistics", "--html", shown) if name == STATISTICS else ("inspect", "--sheet", shown)

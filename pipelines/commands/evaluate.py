@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
+from infeed.components.evaluation.model_report.options import HTML
 from infeed.components.kubeflow.ui import write_metrics
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
@@ -82,4 +83,11 @@ def command(
 
 
 def _summary(scores: Scores, blessed: bool, reasons: tuple[str, ...], output: str) -> Text:
-    return in_lines([*score_lines(scores), *blessing_lines(blessed, reasons), ("evaluation", output)])
+    return in_lines(
+        [
+            *score_lines(scores),
+            *blessing_lines(blessed, reasons),
+            ("evaluation", output),
+            ("how good it is", os.path.join(output, HTML)),
+        ]
+    )

@@ -44,6 +44,8 @@ def summary(outcome: RunOutcome, config: PipelineConfig) -> Text:
     if outcome.bottleneck:
         waited += f" ({outcome.bottleneck})"
     lines += [("waited for input", waited), ("report", short_path(outcome.report))]
+    if outcome.model_report:
+        lines.append(("how good it is", short_path(outcome.model_report)))
     asked = short_path(outcome.pushed or outcome.model)
     lines.append(("predict with", command_line("predict", asked, *_example(config)), "bold"))
     if not outcome.blessed:

@@ -15,7 +15,7 @@ from infeed.components import user_code
 from infeed.components.beam_runner import Named
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import pack
-from infeed.components.kubeflow.ui import MATRIX, METRICS, specs_of
+from infeed.components.kubeflow.ui import of_evaluation, specs_of
 from infeed.components.trainer.options import OVERRIDES, TrainOptions
 from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import on_cluster
@@ -161,7 +161,7 @@ def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str,
             ),
             {"evaluation": _FILES},
             {"dataset": dataset, "model": model},
-            shown=specs_of([METRICS, *([MATRIX] if classes else [])], classes),
+            shown=specs_of(of_evaluation(classes), classes),
         ),
         "Pusher": CommandStep(
             ("push", _in("model"), config.serving, "--evaluation", _in("evaluation"), "--allow-unblessed"),

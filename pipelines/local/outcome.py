@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components import schema, user_code
+from infeed.components.evaluation.model_report.options import HTML
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
 from infeed.pipelines.local.scores import Scores, read_scores, reasons
@@ -52,6 +53,7 @@ class RunOutcome(Scores):
       bottleneck: stage that limits the speed of training; empty if InputReport names none.
       wait_uncertainty: half the width of the confidence range of `wait_fraction`.
       report: path of the HTML report.
+      model_report: path of the HTML report on the model; empty if TFX's own executor has evaluated.
     """
 
     blessed: bool = field(kw_only=True)
@@ -63,6 +65,7 @@ class RunOutcome(Scores):
     wait_uncertainty: float = field(kw_only=True)
     bottleneck: str = field(kw_only=True)
     report: str = field(kw_only=True)
+    model_report: str = field(kw_only=True, default="")
 
 
 def read_outcome(config: PipelineConfig) -> RunOutcome:
@@ -86,7 +89,12 @@ def read_outcome(config: PipelineConfig) -> RunOutcome:
         wait_uncertainty=float(report.properties.get("wait_uncertainty", 0.0)),
         bottleneck=str(report.properties.get("bottleneck", "")),
         report=os.path.join(report.uri, "report.html"),
+        model_report=_existing(os.path.join(evaluation, HTML)),
     )
+
+
+def _existing(path: str) -> str:
+    return path if os.path.exists(path) else ""
 
 
 def open_store(path: str) -> Any:

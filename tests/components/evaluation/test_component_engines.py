@@ -52,9 +52,10 @@ def run(
     """What our Evaluator writes with some options of Beam's, by file."""
 
     def execute_ours(name: str, *options: str) -> dict[str, bytes]:
-        from infeed.components import Evaluator
+        from infeed.components import Evaluator, ModelReport
 
         given = {"examples": many, "model": model, "baseline": baseline, "eval_config": config}
+        given["model_report"] = ModelReport("classification", ("oak", "elm", "ash"))
         folder, _ = execute(Evaluator, tmp_path / name, beam_pipeline_args=options, **given)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
@@ -75,7 +76,8 @@ def test_a_named_runner_and_processes_evaluate_the_same_and_this_process_opens_n
     assert "on 2 processes" in caplog.text
     near = run("near")
     assert len(opened_data()) == 6
-    assert len(near) == 5
+    assert near.keys() >= {"model_report.html", "model_report.json"}
+    assert len(near) == 7
     assert far == near
     assert by_two == near
 

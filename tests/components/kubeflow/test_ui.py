@@ -24,8 +24,9 @@ def test_only_steps_with_results_show_some() -> None:
     } == {
         "ui_metrics": "system.Metrics",
         "ui_confusion_matrix": "system.ClassificationMetrics",
+        "ui_model_report": "system.HTML",
     }
-    assert ui.outputs_of(EVALUATOR, ()).keys() == {"ui_metrics"}
+    assert ui.outputs_of(EVALUATOR, ()).keys() == {"ui_metrics", "ui_model_report"}
     assert ui.outputs_of(REPORT, ()).keys() == {"ui_report"}
     assert ui.outputs_of(STATISTICS, ()).keys() == {"ui_statistics"}
     assert ui.outputs_of(EXAMPLE_GEN, (), pictures=True).keys() == {"ui_pictures"}
@@ -45,12 +46,19 @@ def test_tfx_never_sees_them() -> None:
     assert ui.split(of_tfx) == (of_tfx, {})
 
 
-def test_the_report_is_one_file(tmp_path: Path) -> None:
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report" / "report.html").write_text("<html>")
-    found = ui.fill({"ui_report": {"name": "1", "uri": str(tmp_path / "shown")}}, {"report": str(tmp_path / "report")})
+@pytest.mark.parametrize(
+    ("shown", "output", "page"),
+    [("ui_report", "report", "report.html"), ("ui_model_report", "evaluation", "model_report.html")],
+)
+def test_a_report_is_one_file(tmp_path: Path, shown: str, output: str, page: str) -> None:
+    (tmp_path / output).mkdir()
+    given = {shown: {"name": "1", "uri": str(tmp_path / "shown")}}
+    ui.fill(given, {output: str(tmp_path / output)})
+    assert "no report" in (tmp_path / "shown").read_text()
+    (tmp_path / output / page).write_text("<html>")
+    found = ui.fill(given, {output: str(tmp_path / output)})
     assert (tmp_path / "shown").read_text() == "<html>"
-    assert found["ui_report"]["artifacts"][0]["uri"] == str(tmp_path / "shown")
+    assert found[shown]["artifacts"][0]["uri"] == str(tmp_path / "shown")
 
 
 @pytest.mark.slow  # starts two commands

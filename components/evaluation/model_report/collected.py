@@ -1,0 +1,266 @@
+"""What the report keeps of the rows, batch by batch: sums, the worst rows, and a sample. All are bounded.
+
+Partial results of neighbors merge in the order of the files, like those of the metrics. The sample and the worst rows
+depend on the rows alone, so every engine keeps the same ones.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.pairs import Array, Observed
+from infeed.components.evaluation.predictions.batches import Batch
+
+WORST = 20
+SAMPLE, SAMPLE_BYTES = 2_000, 16 << 20
+BINS = 10  # of the calibration
+CURVES = 10  # classes with curves of their own
+MATRIX_CLASSES = 500  # a larger confusion matrix is not kept
+LOGITS, LOGIT_STEP = 16.0, 0.01  # buckets of a probability: equal steps of its logit, so that rare classes have many
+BUCKETS = round(2 * LOGITS / LOGIT_STEP)
+_LEAST = 1e-7  # probability in a loss, as in Keras
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Rows of a batch as one model predicts them.
+
+    Attributes:
+      labels: class index, int64 [rows]; or a number, float64 [rows].
+      scores: probability of each class, float64 [rows, classes]; or the predicted number, [rows, 1].
+      predicted: class index, int64 [rows]; or the predicted number, float64 [rows].
+      losses: cross entropy or absolute error of each row, float64 [rows]; infinite if the model predicts NaN.
+    """
+
+    labels: Array
+    scores: Array
+    predicted: Array
+    losses: Array
+
+    @classmethod
+    def of(cls, observed: Observed, report: ModelReport) -> Scored:
+        """Return the rows of a batch.
+
+        Raises:
+          InfeedError: a classification predicts a number that is no probability.
+        """
+        assert observed.labels is not None, "the report asks for labels"
+        assert observed.predictions is not None, "and predictions"
+        scores = observed.predictions.astype(np.float64)
+        if report.task == "regression":
+            labels = observed.labels[:, 0].astype(np.float64)
+            losses = np.abs(labels - scores[:, 0])
+            return cls(labels, scores, scores[:, 0], np.where(np.isnan(losses), np.inf, losses))
+        return cls._of_classes(observed.labels, scores, report)
+
+    @classmethod
+    def _of_classes(cls, labels: Array, scores: Array, report: ModelReport) -> Scored:
+        outside = scores[(scores < 0) | (scores > 1 + 1e-3)]
+        if outside.size:
+            raise InfeedError(
+                f"the model predicts {outside[0]:.4g}, which is no probability",
+                where="model_report.task, eval_config.model_specs.prediction_key",
+                do="name the output with probabilities, or use task='regression'",
+            )
+        if scores.shape[1] == 1:
+            scores = np.concatenate([1 - scores, scores], axis=1)
+        numbers = labels.argmax(axis=1) if labels.shape[1] > 1 else labels[:, 0].astype(np.int64)
+        is_two = scores.shape[1] == 2
+        predicted = (scores[:, 1] > report.threshold).astype(np.int64) if is_two else scores.argmax(axis=1)
+        known = (numbers >= 0) & (numbers < scores.shape[1])
+        own = np.where(known, scores[np.arange(len(scores)), np.where(known, numbers, 0)], 0.0)
+        losses = np.where(np.isnan(own), np.inf, -np.log(np.clip(own, _LEAST, 1)))
+        return cls(np.where(known, numbers, -1), scores, predicted, losses)
+
+    @property
+    def is_right(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.labels == self.predicted)
+
+
+@dataclass
+class Sums:
+    """Sums over the rows of one model.
+
+    Attributes:
+      rows, nans: number of rows, and of those with NaN as a prediction.
+      loss: sum of the losses, without NaN.
+      matrix: int64 [classes + 1, classes], actual and predicted; the last row is of classes that the model lacks.
+      buckets: int64 [curves, BUCKETS, 2]: negatives and positives of a class by its probability.
+      bins: float64 [BINS, 3]: rows, their confidence, and how many are right, by the confidence.
+      errors: float64 [3]: of a regression, sums of the error, its absolute value and its square.
+    """
+
+    rows: int = 0
+    nans: int = 0
+    loss: float = 0.0
+    matrix: Any = 0
+    buckets: Any = 0
+    bins: Any = 0.0
+    errors: Any = 0.0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    @classmethod
+    def of(cls, rows: Scored, report: ModelReport) -> Sums:
+        bad = np.isnan(rows.scores).any(axis=1)
+        found = cls(len(bad), int(bad.sum()), float(rows.losses[~bad].sum()))
+        good = Scored(rows.labels[~bad], rows.scores[~bad], rows.predicted[~bad], rows.losses[~bad])
+        if report.task == "regression":
+            errors = good.predicted - good.labels
+            found.errors = np.array([errors.sum(), np.abs(errors).sum(), np.square(errors).sum()])
+            return found
+        classes = rows.scores.shape[1]
+        if classes <= MATRIX_CLASSES:
+            cells = np.where(good.labels < 0, classes, good.labels) * classes + good.predicted
+            found.matrix = np.bincount(cells, minlength=(classes + 1) * classes).reshape(classes + 1, classes)
+        found.bins = _bins(good, report)
+        shown = curve_classes(classes, report)
+        found.buckets = np.stack([_buckets(good.scores[:, one], good.labels == one) for one in shown])
+        return found
+
+
+def curve_classes(classes: int, report: ModelReport) -> list[int]:
+    """Return the classes with curves: the positive one of two, or the first ten."""
+    return [report.positive] if classes == 2 else list(range(min(classes, CURVES)))
+
+
+def _buckets(scores: Array, is_class: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        logits = np.log(scores) - np.log1p(-np.minimum(scores, 1))
+    places = np.clip((logits + LOGITS) / LOGIT_STEP, 0, BUCKETS - 1).astype(np.int64)
+    return np.bincount(2 * places + is_class, minlength=2 * BUCKETS).reshape(BUCKETS, 2)
+
+
+def _bins(rows: Scored, report: ModelReport) -> Array:
+    """Of two classes, the confidence is that in the positive one; of several, that in the predicted one."""
+    if rows.scores.shape[1] == 2:
+        sure, right = rows.scores[:, report.positive], rows.labels == report.positive
+    else:
+        sure, right = rows.scores.max(axis=1, initial=0.0), rows.is_right
+    places = np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], sure)
+    return np.stack([np.bincount(places, one, minlength=BINS) for one in (np.ones(len(sure)), sure, right * 1.0)], -1)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows with the smallest keys, in this order.
+
+    Attributes:
+      keys: float64 [rows, 2]; the second key decides between equal first ones.
+      places: shard and number of each record.
+      records: serialized tf.Examples.
+      labels, scores: see `Scored`.
+    """
+
+    keys: Array
+    places: tuple[tuple[str, int], ...]
+    records: tuple[bytes, ...]
+    labels: Array
+    scores: Array
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def merge(self, other: Kept, most: int, most_bytes: int | None = None) -> Kept:
+        """Return the first rows of both, at most `most` rows, and at most `most_bytes` but at least one row."""
+        keys = np.concatenate([self.keys, other.keys])
+        order = np.lexsort((keys[:, 1], keys[:, 0]))[:most]
+        records = self.records + other.records
+        if most_bytes is not None:
+            sizes = np.cumsum([len(records[row]) for row in order])
+            order = order[: max(1, int(np.searchsorted(sizes, most_bytes, side="right")))]
+        places = self.places + other.places
+        return Kept(
+            keys[order],
+            tuple(places[row] for row in order),
+            tuple(records[row] for row in order),
+            np.concatenate([self.labels, other.labels])[order],
+            np.concatenate([self.scores, other.scores])[order],
+        )
+
+    @classmethod
+    def of(cls, batch: Batch, rows: Scored, keys: Array, most: int, before: Kept | None) -> Kept:
+        """Return those rows of a batch that may be among the first `most`, after the rows `before`."""
+        full = before is not None and len(before) >= most
+        chosen = np.flatnonzero(keys[:, 0] <= before.keys[-1, 0]) if full and before else np.arange(len(keys))
+        chosen = chosen[np.lexsort((keys[chosen, 1], keys[chosen, 0]))[:most]]
+        shard = batch.path.rsplit("/", 1)[-1]
+        return cls(
+            keys[chosen],
+            tuple((shard, batch.start + int(row)) for row in chosen),
+            tuple(batch.records[row] for row in chosen),
+            rows.labels[chosen],
+            rows.scores[chosen],
+        )
+
+
+@dataclass
+class Collected:
+    """What the report keeps of some rows.
+
+    Attributes:
+      sums: by the name of the model.
+      both: int64 [2, 2]: rows that the model and the baseline predict wrong (0) or right (1); zeros for a regression.
+      worst: rows with the largest losses of the model.
+      sample: rows drawn by a hash of shard and number, the same in every evaluation of these files.
+    """
+
+    sums: dict[str, Sums] = field(default_factory=dict)
+    both: Any = 0
+    worst: Kept | None = None
+    sample: Kept | None = None
+
+    def add(self, batch: Batch, observed: Mapping[str, Observed], report: ModelReport) -> None:
+        """Add a batch. The first model in `observed` is the candidate."""
+        scored = {name: Scored.of(one, report) for name, one in observed.items()}
+        for name, rows in scored.items():
+            self.sums[name] = self.sums.get(name, Sums()) + Sums.of(rows, report)
+        mine, *others = scored.values()
+        if others and report.task == "classification":
+            cells = 2 * mine.is_right + others[0].is_right
+            self.both = self.both + np.bincount(cells, minlength=4).reshape(2, 2)
+        hashes = _hashes(batch.path, batch.start, len(batch.records))
+        worst = Kept.of(batch, mine, np.stack([-mine.losses, hashes], -1), WORST, self.worst)
+        sample = Kept.of(batch, mine, np.stack([hashes, hashes], -1), SAMPLE, self.sample)
+        self._keep(worst, sample)
+
+    def merge(self, other: Collected) -> Collected:
+        """Add the rows of a later neighbor."""
+        for name, sums in other.sums.items():
+            self.sums[name] = self.sums.get(name, Sums()) + sums
+        self.both = self.both + other.both
+        if other.worst is not None and other.sample is not None:
+            self._keep(other.worst, other.sample)
+        return self
+
+    def _keep(self, worst: Kept, sample: Kept) -> None:
+        self.worst = worst if self.worst is None else self.worst.merge(worst, WORST)
+        empty = Kept(sample.keys[:0], (), (), sample.labels[:0], sample.scores[:0])
+        self.sample = (empty if self.sample is None else self.sample).merge(sample, SAMPLE, SAMPLE_BYTES)
+
+
+def _hashes(path: str, start: int, rows: int) -> Array:
+    """Return a number from 0 to 1 for each record, by SplitMix64 of the shard's name and the record's number."""
+    name = "/".join(path.rsplit("/", 2)[-2:])  # split and file, wherever the dataset lies
+    with np.errstate(over="ignore"):
+        found = np.arange(start, start + rows, dtype=np.uint64) + (
+            np.uint64(zlib.crc32(name.encode())) << np.uint64(32)
+        )
+        found = (found + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (found >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+
+
+def losses_of(labels: Array, scores: Array, report: ModelReport) -> Scored:
+    """Return rows with their losses, from labels and scores that were kept."""
+    return Scored.of(Observed(len(labels), labels.reshape(-1, 1), scores, None), report)

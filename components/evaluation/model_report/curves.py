@@ -1,0 +1,79 @@
+"""ROC and precision-recall curves, calibration, and their areas, from the sums over the rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from infeed.components.evaluation.model_report.collected import LOGIT_STEP, LOGITS
+from infeed.components.evaluation.pairs import Array
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A class against all others, as the threshold falls from 1 to 0.
+
+    Attributes:
+      thresholds: probabilities from which on a row counts as the class, descending.
+      found: share of the class above the threshold: recall, the true positive rate.
+      alarms: share of the other rows above the threshold: the false positive rate.
+      precision: share of the class among the rows above the threshold.
+      positives, negatives: number of rows.
+    """
+
+    thresholds: Array
+    found: Array
+    alarms: Array
+    precision: Array
+    positives: int
+    negatives: int
+
+    @classmethod
+    def of(cls, buckets: Array) -> Curve | None:
+        """Return the curve of one class; None if all rows, or none, are of the class.
+
+        Args:
+          buckets: int64 [BUCKETS, 2], negatives and positives by ascending probability.
+        """
+        filled = np.flatnonzero(buckets.sum(axis=1))[::-1]
+        negatives, positives = buckets[filled].cumsum(axis=0).T
+        if not len(filled) or not positives[-1] or not negatives[-1]:
+            return None
+        thresholds = 1 / (1 + np.exp(LOGITS - filled * LOGIT_STEP))
+        found, alarms = positives / positives[-1], negatives / negatives[-1]
+        precision = positives / (positives + negatives)
+        return cls(thresholds, found, alarms, precision, int(positives[-1]), int(negatives[-1]))
+
+    @property
+    def auc(self) -> float:
+        """Return the area under the ROC curve, by the trapezoidal rule."""
+        alarms, found = np.append(0, self.alarms), np.append(0, self.found)
+        return float(np.sum(np.diff(alarms) * (found[1:] + found[:-1]) / 2))
+
+    @property
+    def average_precision(self) -> float:
+        """Return the sum of the precision at each threshold, weighted by the rise of the recall, as in scikit-learn."""
+        return float(np.sum(np.diff(np.append(0, self.found)) * self.precision))
+
+    def at(self, threshold: float) -> tuple[float, float, float]:
+        """Return the recall, the false positive rate and the precision at a threshold."""
+        # The edge of a bucket and the threshold may differ by a rounding.
+        above = int(np.sum(self.thresholds >= threshold - 1e-9))
+        if not above:
+            return 0.0, 0.0, math.nan
+        last = above - 1
+        return float(self.found[last]), float(self.alarms[last]), float(self.precision[last])
+
+
+def calibration_error(bins: Array) -> float:
+    """Return the expected calibration error: the mean gap between confidence and share, weighted by the rows of a bin.
+
+    Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks, ICML, equation 3.
+
+    Args:
+      bins: float64 [bins, 3]: rows, sum of their confidence, and how many are right.
+    """
+    rows, sure, right = bins.T
+    return float(np.abs(sure - right).sum() / max(1.0, rows.sum()))

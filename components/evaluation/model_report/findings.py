@@ -1,0 +1,215 @@
+"""ModelFindings about a model, from what the evaluation kept of the rows, and from its metrics."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from infeed.components.dataset.decode_columns import decode_columns
+from infeed.components.evaluation.model_report.collected import Collected, Kept, Scored, Sums, curve_classes, losses_of
+from infeed.components.evaluation.model_report.curves import Curve
+from infeed.components.evaluation.model_report.groups import WorstGroups, worst_groups
+from infeed.components.evaluation.model_report.importance import MOST_COLUMNS, Importance, importances, rows_for
+from infeed.components.evaluation.model_report.options import ModelReport
+from infeed.components.evaluation.pairs import Array
+
+Predict = Callable[[Sequence[bytes]], Array]
+_MOST_CELLS, _MOST_CHARACTERS = 8, 300  # of a row of the table of worst rows
+_THUMBNAIL, _MOST_BYTES = 160, 8 << 20
+_PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF")
+
+
+@dataclass(frozen=True)
+class WorstRow:
+    """A row with one of the largest losses.
+
+    Attributes:
+      place: shard and number of the record.
+      label, predicted: as text.
+      loss: cross entropy, or absolute error.
+      cells: texts by column.
+      picture: data URI of a thumbnail; empty if the row has no picture.
+    """
+
+    place: str
+    label: str
+    predicted: str
+    loss: float
+    cells: Mapping[str, str]
+    picture: str
+
+
+@dataclass(frozen=True)
+class ModelFindings:
+    """What the report shows beside the metrics.
+
+    Attributes:
+      sums, baseline: sums over all rows of the model and of the baseline, if there is one.
+      curves: by class name.
+      baseline_curve: of the positive class of two; None if there is no such curve.
+      both: int64 [2, 2], see `Collected`; None without a baseline.
+      sample: labels and predictions of the sampled rows.
+      importances: by column; empty if the model reads a single column.
+      shuffled_rows: number of rows that were shuffled.
+      left_out: number of columns that were not shuffled.
+      groups: rows that are predicted worse than the others.
+      worst: the worst rows, the worst first.
+    """
+
+    report: ModelReport
+    sums: Sums
+    baseline: Sums | None
+    curves: Mapping[str, Curve]
+    baseline_curve: Curve | None
+    both: Array | None
+    sample: Scored
+    importances: tuple[Importance, ...]
+    shuffled_rows: int
+    left_out: int
+    groups: WorstGroups
+    worst: tuple[WorstRow, ...]
+
+    @classmethod
+    def of(
+        cls, report: ModelReport, collected: Collected, label: str, raw_features: Sequence[str], predict: Predict
+    ) -> ModelFindings:
+        """Return the findings, after the columns of sampled rows were shuffled.
+
+        Args:
+          label: column of the label, which is never shuffled.
+          raw_features: columns that the model reads; empty if unknown.
+          predict: returns the model's predictions for records.
+        """
+        assert collected.sample is not None, "there are rows"
+        assert collected.worst is not None, "there are rows"
+        (mine, *others), sample = list(collected.sums.values()), collected.sample
+        scored = losses_of(sample.labels, sample.scores, report)
+        columns = {name: column for name, column in decode_columns(sample.records).items() if name != label}
+        read = [name for name in columns if not raw_features or name in raw_features]
+        shuffled, rows = _shuffled(report, sample, read, predict)
+        # A value that all rows share, such as the format of pictures, is no news.
+        varied = [name for name, column in columns.items() if len(sample) < 2 or len(column.flatten().unique()) > 1]
+        order = [one.column for one in shuffled if one.column in varied] or varied
+        errors = scored.losses if report.task == "regression" else 1.0 - scored.is_right
+        curves, baseline_curve = _curves(report, mine, others, scored.scores.shape[1])
+        return cls(
+            report=report,
+            sums=mine,
+            baseline=others[0] if others else None,
+            curves=curves,
+            baseline_curve=baseline_curve,
+            both=collected.both if others and report.task == "classification" else None,
+            sample=scored,
+            importances=tuple(shuffled),
+            shuffled_rows=rows,
+            left_out=max(0, len(read) - MOST_COLUMNS),
+            groups=worst_groups(columns, scored.losses, errors),
+            worst=tuple(_worst_rows(report, collected.worst, order, label)),
+        )
+
+
+def _shuffled(
+    report: ModelReport, sample: Kept, columns: Sequence[str], predict: Predict
+) -> tuple[list[Importance], int]:
+    """Return the importances and the number of rows; nothing for a single column, whose importance says nothing."""
+    chosen = columns[:MOST_COLUMNS]
+    rows = min(rows_for(len(chosen)), len(sample))
+    if len(chosen) < 2 or rows < 2:
+        return [], 0
+
+    def losses(records: Sequence[bytes]) -> Array:
+        return losses_of(sample.labels[:rows], predict(records), report).losses
+
+    return importances(sample.records[:rows], chosen, losses), rows
+
+
+def _curves(
+    report: ModelReport, mine: Sums, others: Sequence[Sums], classes: int
+) -> tuple[dict[str, Curve], Curve | None]:
+    if report.task == "regression":
+        return {}, None
+    shown = curve_classes(classes, report)
+    found = {
+        report.name_of(one): curve
+        for one, buckets in zip(shown, mine.buckets, strict=True)
+        if (curve := Curve.of(buckets))
+    }
+    return found, Curve.of(others[0].buckets[0]) if others and len(shown) == 1 else None
+
+
+def _worst_rows(report: ModelReport, kept: Kept, order: Sequence[str], label: str) -> Iterator[WorstRow]:
+    columns = {name: column.to_pylist() for name, column in decode_columns(kept.records).items() if name != label}
+    shown = [name for name in order if name in columns]
+    rows = losses_of(kept.labels, kept.scores, report)
+    for row, (shard, number) in enumerate(kept.places):
+        values = {name: columns[name][row] or [] for name in shown}
+        cells = {name: _text(one) for name, one in values.items() if not _is_picture(one)}
+        yield WorstRow(
+            place=f"{shard}, record {number}",
+            label=_label(report, rows.labels[row]),
+            predicted=_predicted(report, rows, row),
+            loss=float(rows.losses[row]),
+            cells=dict(list(cells.items())[:_MOST_CELLS]),
+            picture=next(filter(None, (_thumbnail(value) for one in values.values() for value in one[:1])), ""),
+        )
+
+
+def _label(report: ModelReport, label: Any) -> str:
+    return f"{label:,.6g}" if report.task == "regression" else report.name_of(int(label))
+
+
+def _predicted(report: ModelReport, rows: Scored, row: int) -> str:
+    if report.task == "regression":
+        return f"{rows.predicted[row]:,.6g}"
+    number = int(rows.predicted[row])
+    return f"{report.name_of(number)} ({100 * rows.scores[row, number]:.3g} %)"
+
+
+def _text(values: Sequence[Any]) -> str:
+    texts = [one.decode(errors="replace") if isinstance(one, bytes) else f"{one:.6g}" for one in values[:20]]
+    text = ", ".join(texts) + ("" if len(values) <= 20 else f", … ({len(values):,} values)")
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def _is_picture(values: Sequence[Any]) -> bool:
+    return bool(values) and isinstance(values[0], bytes) and values[0].startswith(_PICTURES)
+
+
+def _thumbnail(value: Any) -> str:
+    """Return a picture as a small data URI; empty if the value is no picture that Pillow opens."""
+    if not _is_picture([value]) or len(value) > _MOST_BYTES:
+        return ""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(value)) as picture:
+            picture.draft("RGB", (_THUMBNAIL, _THUMBNAIL))
+            small = picture.convert("RGB")
+            small.thumbnail((_THUMBNAIL, _THUMBNAIL))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # what Pillow raises for damaged pictures
+        return ""
+    written = io.BytesIO()
+    small.save(written, "PNG" if max(small.size) <= 64 else "JPEG", quality=85)
+    kind = "png" if max(small.size) <= 64 else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(written.getvalue()).decode()}"
+
+
+def likely_confusions(findings: ModelFindings, most: int = 15) -> list[tuple[str, str, int]]:
+    """Return (actual, predicted, rows) of the most frequent mistakes."""
+    matrix = np.array(findings.sums.matrix)
+    if not matrix.ndim:
+        return []
+    np.fill_diagonal(matrix[:-1], 0)
+    places = np.argsort(-matrix, axis=None, kind="stable")[:most]
+    rows, columns = np.unravel_index(places, matrix.shape)
+    name, last = findings.report.name_of, len(matrix) - 1
+    return [
+        (name(-1 if row == last else row), name(column), int(matrix[row, column]))
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
+        if matrix[row, column]
+    ]

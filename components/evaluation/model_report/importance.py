@@ -1,0 +1,63 @@
+"""Permutation importance: how much the loss rises if the values of one column are shuffled among the rows.
+
+Breiman (2001), Random Forests, Machine Learning 45, 5-32; for any model: Fisher, Rudin, Dominici (2019), JMLR 20(177).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from infeed.components.dataset.decode_columns import decode_columns
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.evaluation.pairs import Array
+
+REPEATS = 3
+_SEED = 0
+_MOST_ROWS, _LEAST_ROWS, _PREDICTIONS = 1_000, 200, 60_000
+MOST_COLUMNS = 100
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Rise of the loss, as mean and standard deviation over the repeats."""
+
+    column: str
+    mean: float
+    deviation: float
+
+
+def rows_for(columns: int) -> int:
+    """Return how many rows to shuffle, so that the model predicts a bounded number of rows."""
+    return min(_MOST_ROWS, max(_LEAST_ROWS, _PREDICTIONS // (REPEATS * max(1, columns))))
+
+
+def importances(
+    records: Sequence[bytes], columns: Sequence[str], losses: Callable[[Sequence[bytes]], Array]
+) -> list[Importance]:
+    """Return the importance of each column, the largest first.
+
+    Args:
+      records: serialized tf.Examples.
+      columns: columns to shuffle, one at a time.
+      losses: returns the loss of each record, float64 [records].
+    """
+    batch = pa.RecordBatch.from_pydict(decode_columns(records))
+    before = losses(records).mean()
+    random = np.random.default_rng(_SEED)
+    found = []
+    for column in columns:
+        place = batch.schema.get_field_index(column)
+        rises = [losses(_shuffled(batch, place, random)).mean() - before for _ in range(REPEATS)]
+        found.append(Importance(column, float(np.mean(rises)), float(np.std(rises, ddof=1))))
+    return sorted(found, key=lambda one: -one.mean)
+
+
+def _shuffled(batch: pa.RecordBatch, place: int, random: np.random.Generator) -> list[bytes]:
+    columns = batch.columns
+    columns[place] = columns[place].take(pa.array(random.permutation(batch.num_rows)))
+    examples = encode_examples(pa.RecordBatch.from_arrays(columns, schema=batch.schema))
+    return examples.to_pylist()  # type: ignore[no-any-return]

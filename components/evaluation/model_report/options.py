@@ -1,0 +1,41 @@
+"""Options of the model report, which Evaluator writes beside its metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from infeed.components import checks
+
+HTML, JSON = "model_report.html", "model_report.json"  # in the folder of the evaluation
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """What a model report needs to know of the model, beyond the eval config.
+
+    Attributes:
+      task: classification expects the probability of each class, or of the second of two classes.
+      classes: names of the classes in the order of their index. Without names, the report shows the index.
+      positive: index of the class whose curves the report shows, if there are two.
+      threshold: probability of the second of two classes above which the model predicts this class.
+      metrics: names of the metrics that the report lists; all by default.
+    """
+
+    task: Literal["classification", "regression"]
+    classes: tuple[str, ...] = ()
+    positive: int = 1
+    threshold: float = 0.5
+    metrics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.as_tuples(self, "classes", "metrics")
+        checks.check_choices(self)
+        checks.require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
+        checks.require(self.positive in (0, 1), self, "positive", "use 0 or 1")
+
+    def name_of(self, number: int) -> str:
+        """Return the name of a class."""
+        if number < 0:
+            return "a class without training rows"
+        return self.classes[number] if number < len(self.classes) else f"class {number}"

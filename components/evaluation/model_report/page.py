@@ -1,0 +1,182 @@
+"""The files of the report: `model_report.html` for people and `model_report.json` for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from infeed.components import units
+from infeed.components.dataset import files
+from infeed.components.drawing import render
+from infeed.components.evaluation.model_report import plots
+from infeed.components.evaluation.model_report.collected import BINS, SAMPLE
+from infeed.components.evaluation.model_report.curves import calibration_error
+from infeed.components.evaluation.model_report.findings import ModelFindings, likely_confusions
+from infeed.components.evaluation.model_report.importance import REPEATS
+from infeed.components.evaluation.model_report.options import HTML, JSON
+
+FORMAT = 1
+_PLOTS = ("roc", "precision_recall", "reliability", "predicted", "residuals", "by_prediction", "importance")
+_MATRIX_SHOWN = 20  # classes; of more, the page lists the most frequent mistakes
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    """A metric of all rows.
+
+    Attributes:
+      baseline: value of the baseline; None without one.
+      bounds: limits of the blessing, as text; empty without one.
+    """
+
+    name: str
+    value: float
+    baseline: float | None = None
+    bounds: str = ""
+
+
+@dataclass(frozen=True)
+class ModelPage:
+    """Content of a report.
+
+    Attributes:
+      split: names of the splits.
+      blessed: whether the model meets its thresholds; None without thresholds.
+      metrics: metrics of all rows.
+      slices: metrics of each slice of the eval config, by the text of the slice.
+    """
+
+    findings: ModelFindings
+    split: str
+    blessed: bool | None
+    metrics: tuple[MetricLine, ...]
+    slices: Mapping[str, Mapping[str, float]]
+
+    def write(self, folder: str) -> None:
+        """Write both files into a folder, each under a temporary name first."""
+        files.write_bytes(files.join(folder, JSON), self.to_json().encode())
+        files.write_bytes(files.join(folder, HTML), self.to_html().encode())
+
+    def to_json(self) -> str:
+        """Return JSON; see docs/evaluation.md."""
+        found, is_classes = self.findings, self.findings.report.task == "classification"
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "split": self.split,
+            "rows": found.sums.rows,
+            "rows_with_nan": found.sums.nans,
+            "blessed": self.blessed,
+            "loss": found.sums.loss / max(1, found.sums.rows - found.sums.nans),
+            "metrics": [asdict(line) for line in self.metrics],
+            "slices": self.slices,
+            "importance": [asdict(one) for one in found.importances],
+            "importance_rows": found.shuffled_rows,
+            "groups_compared": found.groups.compared,
+            "worst_groups": [asdict(group) for group in found.groups.worst],
+            "worst_rows": [{**asdict(row), "picture": bool(row.picture)} for row in found.worst],
+        }
+        return json.dumps(_finite({**content, **(self._of_classes() if is_classes else {})}), indent=1)
+
+    def _of_classes(self) -> dict[str, Any]:
+        found = self.findings
+        curves = {
+            name: {"auc": curve.auc, "average_precision": curve.average_precision}
+            for name, curve in found.curves.items()
+        }
+        return {
+            "classes": [found.report.name_of(number) for number in range(found.sample.scores.shape[1])],
+            "confusion_matrix": np.asarray(found.sums.matrix).tolist(),
+            "curves": curves,
+            "calibration": found.sums.bins.tolist(),
+            "expected_calibration_error": calibration_error(found.sums.bins),
+            "both": None if found.both is None else found.both.tolist(),
+        }
+
+    def to_html(self) -> str:
+        """Return a self-contained HTML page, without scripts or network access."""
+        found = self.findings
+        return render(
+            "infeed.components.evaluation.model_report",
+            "model_report.html.j2",
+            page=self,
+            found=found,
+            report=found.report,
+            headline=self.headline,
+            matrix=self._matrix(),
+            confusions=likely_confusions(found) if found.report.task == "classification" else [],
+            calibration_error=calibration_error(found.sums.bins) if found.report.task == "classification" else None,
+            drawn=self._plots(),
+            significant=significant,
+            constants={"bins": BINS, "sample": SAMPLE, "repeats": REPEATS},
+        )
+
+    @property
+    def headline(self) -> str:
+        """Return one sentence on the errors of the model."""
+        found, rows = self.findings, units.counted(self.findings.sums.rows, f"{self.split} row")
+        if found.report.task == "classification":
+            if not np.ndim(found.sums.matrix):
+                return f"The model was evaluated on {rows}."
+            right = int(np.trace(found.sums.matrix[:-1]))
+            return f"The model predicts the right class for {units.percent(right / found.sums.rows)} of {rows}."
+        losses = found.sample.losses
+        half, most = np.quantile(losses, [0.5, 0.9])
+        return (
+            f"Half of the predictions for {rows} are off by at most {significant(half)}, "
+            f"and nine in ten by at most {significant(most)}."
+        )
+
+    def _matrix(self) -> list[tuple[str, list[tuple[int, float]]]]:
+        """Return (class, [(rows, share of the row)]) of each actual class; empty for many classes."""
+        matrix = np.asarray(self.findings.sums.matrix)
+        if not matrix.ndim or matrix.shape[1] > _MATRIX_SHOWN:
+            return []
+        name, last = self.findings.report.name_of, len(matrix) - 1
+        return [
+            (name(-1 if row == last else row), [(count, count / max(1, sum(counts))) for count in counts])
+            for row, counts in enumerate(matrix.tolist())
+            if row < last or sum(counts)
+        ]
+
+    def _plots(self) -> dict[str, str]:
+        found, report = self.findings, self.findings.report
+        drawn = dict.fromkeys(_PLOTS, "")
+        if report.task == "regression":
+            labels, predicted = found.sample.labels, found.sample.predicted
+            good = np.isfinite(found.sample.losses)
+            if good.any():
+                labels, predicted = labels[good], predicted[good]
+                drawn["predicted"] = plots.predicted_by_label(labels, predicted)
+                drawn["residuals"] = plots.residuals(predicted - labels)
+                drawn["by_prediction"] = plots.residuals_by_prediction(labels, predicted)
+        elif found.curves:
+            is_two = found.sample.scores.shape[1] == 2
+            threshold = (report.threshold if report.positive else 1 - report.threshold) if is_two else None
+            drawn["roc"] = plots.roc(found.curves, found.baseline_curve, threshold)
+            drawn["precision_recall"] = plots.precision_recall(found.curves, found.baseline_curve, threshold)
+        if report.task == "classification" and found.sums.bins[:, 0].any():
+            drawn["reliability"] = plots.reliability(found.sums.bins, found.baseline.bins if found.baseline else None)
+        if found.importances:
+            drawn["importance"] = plots.importance(found.importances)
+        return drawn
+
+
+def significant(value: float | None) -> str:
+    """Format a number with four significant digits."""
+    if value is None or math.isnan(value):
+        return "unknown"
+    return f"{value:,.0f}" if 1_000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinity, which JSON lacks, with None."""
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,102 @@
+"""What a report keeps is bounded, and the same in any order of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import metrics
+from sklearn.calibration import calibration_curve
+
+from infeed.components.errors import InfeedError
+from infeed.components.evaluation.model_report import collected
+from infeed.components.evaluation.model_report.collected import SAMPLE, WORST, Collected
+from infeed.components.evaluation.model_report.curves import Curve, calibration_error
+from infeed.components.evaluation.model_report.options import ModelReport
+
+TWO = ModelReport("classification")
+Collect = Callable[..., Collected]
+
+
+def test_counts_are_those_of_scikit_learn(collect: Collect, records: list[bytes], two_classes: Any) -> None:
+    labels, scores = two_classes
+    sums = collect(TWO, records, labels, scores).sums[""]
+    matrix = metrics.confusion_matrix(labels, scores[:, 1] > 0.5)
+    assert np.array_equal(sums.matrix, [*matrix, [0, 0]])
+    assert sums.loss / sums.rows == pytest.approx(metrics.log_loss(labels, scores), rel=1e-6)
+    curve = Curve.of(sums.buckets[0])
+    assert curve is not None
+    assert curve.auc == pytest.approx(metrics.roc_auc_score(labels, scores[:, 1]), abs=1e-4)
+    assert curve.average_precision == pytest.approx(metrics.average_precision_score(labels, scores[:, 1]), abs=1e-3)
+    tn, fp, fn, tp = matrix.ravel()
+    assert curve.at(0.5) == pytest.approx((tp / (tp + fn), fp / (fp + tn), tp / (tp + fp)))
+    share, sure = calibration_curve(labels, scores[:, 1], n_bins=10)
+    rows, sum_sure, right = sums.bins.T
+    assert right / rows == pytest.approx(share)
+    assert sum_sure / rows == pytest.approx(sure)
+    assert calibration_error(sums.bins) == pytest.approx(np.average(np.abs(share - sure), weights=rows))
+
+
+def test_several_classes_have_a_curve_each_and_unknown_labels_a_row(collect: Collect, records: list[bytes]) -> None:
+    draw = np.random.default_rng(1)
+    labels, scores = draw.integers(-1, 4, 3000), draw.dirichlet(np.ones(4), 3000)
+    sums = collect(TWO, records, labels, scores).sums[""]
+    assert sums.matrix[:-1].sum() == (labels >= 0).sum()
+    assert sums.matrix[-1].sum() == (labels < 0).sum()
+    for number, buckets in enumerate(sums.buckets):
+        curve = Curve.of(buckets)
+        assert curve is not None
+        assert curve.auc == pytest.approx(metrics.roc_auc_score(labels == number, scores[:, number]), abs=1e-3)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_the_sample_and_the_worst_rows_do_not_depend_on_the_ranges(
+    collect: Collect, records: list[bytes], two_classes: Any, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collected, "SAMPLE_BYTES", 50_000)
+    labels, scores = two_classes
+    whole = collect(TWO, records, labels, scores, batch=3000)
+    found = Collected()
+    for rows in np.array_split(np.arange(3000), parts):
+        chosen = slice(rows[0], rows[-1] + 1)
+        one = Collected()
+        for start in range(chosen.start, chosen.stop, 100):
+            part = slice(start, min(start + 100, chosen.stop))
+            batch = collected.Batch("x/Split-eval/shard-0", start, records[part])
+            observed = collected.Observed(len(batch.records), labels[part, None], scores[part], None)
+            one.add(batch, {"": observed}, TWO)
+        found.merge(one)
+    assert found.worst is not None
+    assert found.sample is not None
+    assert whole.worst is not None
+    assert whole.sample is not None
+    assert found.worst.places == whole.worst.places
+    assert found.sample.places == whole.sample.places
+    assert found.sample.records == whole.sample.records
+    assert 0 < sum(map(len, found.sample.records)) <= 50_000
+    losses = -np.log(scores[np.arange(3000), labels])
+    assert [number for _, number in found.worst.places] == np.argsort(-losses)[:WORST].tolist()
+
+
+def test_rows_beyond_the_sample_are_dropped(collect: Collect, records: list[bytes], two_classes: Any) -> None:
+    found = collect(TWO, records, *two_classes)
+    assert found.sample is not None
+    assert len(found.sample) == SAMPLE
+
+
+def test_nan_is_counted_and_is_the_worst(collect: Collect, records: list[bytes]) -> None:
+    predictions, labels = np.zeros((3000, 1)), np.ones(3000)
+    predictions[17] = np.nan
+    found = collect(ModelReport("regression"), records, labels, predictions)
+    assert found.sums[""].nans == 1
+    assert found.sums[""].errors.tolist() == [-2999, 2999, 2999]
+    assert found.worst is not None
+    assert found.worst.places[0] == ("shard-0", 17)
+
+
+def test_a_number_above_1_is_no_probability(collect: Collect, records: list[bytes]) -> None:
+    with pytest.raises(InfeedError, match=r"predicts 7") as caught:
+        collect(TWO, records, np.zeros(3000, np.int64), np.full((3000, 1), 7.0))
+    assert caught.value.where.startswith("model_report.task")
