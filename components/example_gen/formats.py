@@ -87,7 +87,7 @@ FORMATS = {
         sampled="open_sampled_jsonl",
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
-    "avro": Format("avro", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
+    "avro": Format("avro.reader", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
     "tfrecord": Format(
         "tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS, sampled="open_cut_tfrecords"
     ),

@@ -19,7 +19,8 @@ from infeed.components.dataset import files, read_errors
 from infeed.components.errors import ReadFailedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.local import ingest
-from infeed.components.example_gen.sources import avro, parquet
+from infeed.components.example_gen.sources import parquet
+from infeed.components.example_gen.sources.avro import reader as avro
 
 ROWS = [{"a": row, "b": f"text {row}"} for row in range(200)]
 CSV = "".join(["a,b\n", *(f"{row['a']},{row['b']}\n" for row in ROWS)]).encode()

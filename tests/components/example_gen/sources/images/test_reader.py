@@ -1,4 +1,4 @@
-"""Pictures in folders and in CSVs, whole and damaged; covers `reader`, `codec` and `checks`."""
+"""Pictures in folders and in CSVs, whole and damaged; covers `reader`, `codec` and `damage`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro files, written by fastavro and read back; and a line for each type."""
+"""Avro files, written by fastavro and read back; and a line for each type. Covers `schema`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
-from infeed.components.example_gen.sources import avro
+from infeed.components.example_gen.sources.avro import reader as avro
+from infeed.components.example_gen.sources.avro.schema import to_arrow
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2020, 2, 29, 12, tzinfo=UTC)
@@ -150,7 +151,7 @@ def test_a_type_without_a_place(tmp_path: Path, type: Any, says: str) -> None:
 
 def test_a_file_of_something_else_than_records() -> None:
     with pytest.raises(InfeedError, match="schema is long, not a record"):
-        avro.to_arrow("long", "a.avro")
+        to_arrow("long", "a.avro")
 
 
 def whole(tmp_path: Path) -> bytes:

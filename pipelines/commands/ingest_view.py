@@ -1,0 +1,105 @@
+"""What `infeed ingest` shows: progress bars while it runs, and a summary."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from infeed.components import progress
+from infeed.components.dataset.manifest import Manifest, Shard
+from infeed.components.example_gen.ingest import ProgressListener
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.planning import SpilledTask
+from infeed.components.units import counted, size
+from infeed.pipelines.console.terminal import Terminal
+
+
+@contextlib.contextmanager
+def show_progress(opened: OpenedSource, quiet: bool) -> Iterator[ProgressListener]:
+    """Yield the progress listener for `ingest`; draw bars only on a terminal."""
+    console = Terminal(stderr=True)
+    if quiet or not console.is_terminal:
+        yield ProgressListener()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[count]:>15}"),
+        TextColumn("{task.fields[rate]:>9}"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=console) as bars, progress.listening((shown := Bars(bars, opened)).hear):
+        yield shown
+
+
+@contextlib.contextmanager
+def show_opening(quiet: bool) -> Iterator[None]:
+    """Show a spinner while the input is opened: some formats read rows to infer types."""
+    console = Terminal(stderr=True)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    with console.status("inspecting the input"):
+        yield
+
+
+class Bars(ProgressListener):
+    """Two progress bars: tasks read and shards written."""
+
+    def __init__(self, progress: Progress, opened: OpenedSource) -> None:
+        self._progress, self._tasks = progress, max(len(opened.tasks), 1)
+        self._reading = progress.add_task("reading", total=self._tasks, count="", rate="")
+        self._writing = progress.add_task("writing", total=None, count="", rate="", start=False, visible=False)
+        self._rows = self._bytes = self._written = 0
+
+    def hear(self, words: str, is_result: bool) -> None:
+        """Show the row count that a running task reports, for example "12,000 rows read"."""
+        if words.endswith(" rows read"):
+            self._progress.update(self._reading, count=words.removesuffix(" read"))
+
+    def read(self, task: SpilledTask) -> None:
+        """Add the rows and bytes of a finished task."""
+        self._rows += task.rows
+        self._bytes += int(task.spills.bytes.sum())
+        rate = self._rate(self._bytes, self._reading)
+        self._progress.update(self._reading, advance=1, count=f"{self._rows:,} rows", rate=rate)
+
+    def write(self, shard: Shard, shards: int) -> None:
+        """Add a written shard and its bytes."""
+        if not self._written:
+            self._progress.update(self._reading, completed=self._tasks)
+            self._progress.start_task(self._writing)
+            self._progress.update(self._writing, visible=True)
+        self._written += shard.bytes
+        rate = self._rate(self._written, self._writing)
+        self._progress.update(self._writing, total=shards, advance=1, count=f"{shards} shards", rate=rate)
+
+    def _rate(self, done: int, task: TaskID) -> str:
+        elapsed = self._progress.tasks[task].elapsed
+        return f"{size(done / elapsed)}/s" if elapsed else ""
+
+
+def summary(manifest: Manifest, output: str, seconds: float) -> str:
+    """Summarize the dataset, one line per split."""
+    lines = [f"wrote {output}: {counted(manifest.rows_read, 'row')} read in {seconds:.1f} s"]
+    for name, split in manifest.splits.items():
+        shards = counted(len(split.shards), "shard")
+        lines.append(f"  {name:<10} {split.records:>12,} records  {size(split.bytes):>9} in {shards}: {split.reason}")
+    if manifest.filtered:
+        lines.append(f"  {counted(manifest.filtered, 'row')} filtered out")
+    if manifest.rejected.rows:
+        lines.append(
+            f"  {counted(manifest.rejected.rows, 'row')} rejected, listed in {output}/{manifest.rejected.file}"
+        )
+    if manifest.balanced.repeated or manifest.balanced.dropped:
+        lines.append(f"  balanced: {manifest.balanced.repeated:,} repeated, {manifest.balanced.dropped:,} dropped")
+    empty = [name for name, split in manifest.splits.items() if not split.records]
+    if empty and manifest.rows_read:
+        lines.append(
+            f"  warning: {' and '.join(empty)} holds no record: so few rows, divided by their hash, may miss it"
+        )
+    lines += [f"  warning: {warning}" for warning in manifest.warnings]
+    return "\n".join(lines)
