@@ -11,6 +11,7 @@ from .errors import InfeedError as InfeedError
 from .evaluation.component import Evaluator as Evaluator
 from .evaluation.model_report.options import ModelReport as ModelReport
 from .evaluation.predictions.component import BulkInferrer as BulkInferrer
+from .example_gen.component import ArrowExampleGen as ArrowExampleGen
 from .example_gen.component import AvroExampleGen as AvroExampleGen
 from .example_gen.component import BinaryExampleGen as BinaryExampleGen
 from .example_gen.component import CsvExampleGen as CsvExampleGen
@@ -24,6 +25,7 @@ from .example_gen.component import TFRecordExampleGen as TFRecordExampleGen
 from .example_gen.databases import BigQueryExampleGen as BigQueryExampleGen
 from .example_gen.databases import SqlExampleGen as SqlExampleGen
 from .example_gen.executor import FileExecutor as FileExecutor
+from .example_gen.sources.arrow import ArrowOptions as ArrowOptions
 from .example_gen.sources.bigquery import BigQueryOptions as BigQueryOptions
 from .example_gen.sources.csv.rows import CsvOptions as CsvOptions
 from .example_gen.sources.folders import TextOptions as TextOptions

@@ -24,7 +24,7 @@ from infeed.components.transform.feature import Feature
 from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey
 
-Source = Literal["csv", "jsonl", "parquet", "avro", "images"]  # a subset of `infeed ingest --format`
+Source = Literal["csv", "jsonl", "parquet", "arrow", "avro", "images"]  # a subset of `infeed ingest --format`
 
 EXAMPLE_GENS: Mapping[Source, str] = {kind: FORMATS[kind].component for kind in get_args(Source)}
 TRAIN, EVAL, TEST = SPLITS = ("train", "eval", "test")

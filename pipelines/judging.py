@@ -8,7 +8,17 @@ from typing import Any
 import infeed.components.evaluation.tfx_first  # noqa: F401 - before TFMA
 
 # isort: split
-import tensorflow_model_analysis as tfma
+# TFMA 0.52 has these as its own names only after TFX is imported.
+from tensorflow_model_analysis.proto.config_pb2 import (
+    BinarizationOptions,
+    EvalConfig,
+    MetricConfig,
+    MetricDirection,
+    MetricsSpec,
+    MetricThreshold,
+    ModelSpec,
+    SlicingSpec,
+)
 
 from infeed.components.evaluation.model_report.options import ModelReport
 from infeed.pipelines.config import Blessing, PipelineConfig
@@ -43,15 +53,15 @@ def measured(config: PipelineConfig) -> list[str]:
     return sorted(names, key=lambda name: name != config.blessing.metric)
 
 
-def eval_config(config: PipelineConfig) -> tfma.EvalConfig:
+def eval_config(config: PipelineConfig) -> EvalConfig:
     """Return TFMA's config: the metrics, and the thresholds of the blessing."""
-    spec = tfma.ModelSpec(
+    spec = ModelSpec(
         signature_name="serving_default",
         preprocessing_function_names=["transform_features"],
         label_key=config.train.label,
         prediction_key="probabilities" if config.train.task == "classification" else "prediction",
     )
-    return tfma.EvalConfig(model_specs=[spec], slicing_specs=[tfma.SlicingSpec()], metrics_specs=_metrics_specs(config))
+    return EvalConfig(model_specs=[spec], slicing_specs=[SlicingSpec()], metrics_specs=_metrics_specs(config))
 
 
 def model_report(config: PipelineConfig) -> ModelReport:
@@ -67,31 +77,31 @@ def model_report(config: PipelineConfig) -> ModelReport:
     )
 
 
-def _metrics_specs(config: PipelineConfig) -> list[tfma.MetricsSpec]:
+def _metrics_specs(config: PipelineConfig) -> list[MetricsSpec]:
     """Return the metrics; AUC has its own spec, because TFMA binarizes the probability of one of two classes."""
     first, *_ = names = measured(config)
     metrics = {name: _metric(name, config) for name in names}
     metrics[first].threshold.CopyFrom(_threshold(config.blessing))
     auc = metrics.pop("auc", None)
-    counts = [tfma.MetricConfig(class_name="ExampleCount", config=json.dumps({"name": ROWS}))]
+    counts = [MetricConfig(class_name="ExampleCount", config=json.dumps({"name": ROWS}))]
     if config.train.task == "classification":
         options = {"name": MATRIX, "thresholds": [0.0]}  # count every row at any confidence of the model
-        counts.append(tfma.MetricConfig(class_name="MultiClassConfusionMatrixAtThresholds", config=json.dumps(options)))
-    specs = [tfma.MetricsSpec(metrics=[*metrics.values(), *counts])]
+        counts.append(MetricConfig(class_name="MultiClassConfusionMatrixAtThresholds", config=json.dumps(options)))
+    specs = [MetricsSpec(metrics=[*metrics.values(), *counts])]
     if auc:
-        one = tfma.BinarizationOptions(class_ids={"values": [_positive(config)]})
-        specs.append(tfma.MetricsSpec(metrics=[auc], binarize=one))
+        one = BinarizationOptions(class_ids={"values": [_positive(config)]})
+        specs.append(MetricsSpec(metrics=[auc], binarize=one))
     return specs
 
 
-def _metric(name: str, config: PipelineConfig) -> tfma.MetricConfig:
+def _metric(name: str, config: PipelineConfig) -> MetricConfig:
     kind, module = _CLASSES[name]
     options: dict[str, Any] = {"name": name}
     if module == _OURS:
         options["positive"] = _positive(config)
     if module == _OF_ERRORS and isinstance(config.survey, TableSurvey):
         options["center"] = config.survey.label.mean
-    return tfma.MetricConfig(class_name=kind, module=module, config=json.dumps(options))
+    return MetricConfig(class_name=kind, module=module, config=json.dumps(options))
 
 
 def _positive(config: PipelineConfig) -> int | None:
@@ -99,10 +109,10 @@ def _positive(config: PipelineConfig) -> int | None:
     return config.survey.classes.index(config.blessing.positive) if config.blessing.positive else None
 
 
-def _threshold(blessing: Blessing) -> tfma.MetricThreshold:
+def _threshold(blessing: Blessing) -> MetricThreshold:
     bound = {"value": blessing.bound}
     if blessing.higher_is_better:
-        change = {"direction": tfma.MetricDirection.HIGHER_IS_BETTER, "absolute": {"value": -blessing.slack}}
-        return tfma.MetricThreshold(value_threshold={"lower_bound": bound}, change_threshold=change)
-    change = {"direction": tfma.MetricDirection.LOWER_IS_BETTER, "relative": {"value": blessing.slack}}
-    return tfma.MetricThreshold(value_threshold={"upper_bound": bound}, change_threshold=change)
+        change = {"direction": MetricDirection.HIGHER_IS_BETTER, "absolute": {"value": -blessing.slack}}
+        return MetricThreshold(value_threshold={"lower_bound": bound}, change_threshold=change)
+    change = {"direction": MetricDirection.LOWER_IS_BETTER, "relative": {"value": blessing.slack}}
+    return MetricThreshold(value_threshold={"upper_bound": bound}, change_threshold=change)

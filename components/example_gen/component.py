@@ -19,6 +19,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.example_gen.executor import Executor, TFRecordExecutor, check_arguments, pack
 from infeed.components.example_gen.formats import FORMATS, default_pattern, options_of
 from infeed.components.example_gen.sources import folders
+from infeed.components.example_gen.sources.arrow import ArrowOptions
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
 from infeed.components.example_gen.sources.folders import TextOptions
 from infeed.components.example_gen.sources.images.codec import ImageOptions
@@ -207,6 +208,18 @@ class ParquetExampleGen(FileExampleGen[ParquetOptions]):
     """
 
     FORMAT = "parquet"
+
+
+class ArrowExampleGen(FileExampleGen[ArrowOptions]):
+    """Convert Arrow IPC files and streams, Feather 2, and Hugging Face's saved datasets to sharded tf.Examples.
+
+    Values become features as ParquetExampleGen's do.
+
+    Args:
+      arrow: options of the Arrow reader.
+    """
+
+    FORMAT = "arrow"
 
 
 class AvroExampleGen(FileExampleGen[None]):

@@ -13,6 +13,7 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import (
+    OF_HUGGING_FACE,
     OpenedSource,
     Patterns,
     check_inside,
@@ -36,7 +37,7 @@ _TO_PNG = "convert the images to PNG or JPEG"
 PICTURES = (".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".avif")
 NOT_READ = {
     ".json": _TO_JSONL,
-    **dict.fromkeys((".xlsx", ".xls", ".ods", ".feather", ".arrow", ".orc", ".h5", ".hdf5", ".pkl"), _TO_PARQUET),
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".h5", ".hdf5", ".pkl"), _TO_PARQUET),
     **dict.fromkeys((".npy", ".npz", ".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), _TO_PARQUET),
     **dict.fromkeys((".zip", ".tar", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
     **dict.fromkeys(PICTURES, _TO_PNG),
@@ -87,6 +88,13 @@ FORMATS = {
         sampled="open_sampled_jsonl",
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
+    "arrow": Format(
+        "arrow",
+        "open_arrow",
+        "ArrowOptions",
+        "ArrowExampleGen",
+        suffixes=(".arrow", ".feather", ".ipc"),
+    ),
     "avro": Format("avro.reader", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
     "tfrecord": Format(
         "tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS, sampled="open_cut_tfrecords"
@@ -264,7 +272,7 @@ def formats_shown(source: str) -> dict[str, str]:
     """
     shown: dict[str, str] = {}
     for path in _visible_files(source):
-        if kind := kind_of_name(path):
+        if (kind := kind_of_name(path)) and files.name(path) not in OF_HUGGING_FACE:
             shown.setdefault(kind, path)
     return shown
 
@@ -331,7 +339,9 @@ def _split_pattern(source: str) -> tuple[str, str]:
 
 def _check_depth(folder: str, pattern: str) -> None:
     """Raise InfeedError if the files of a folder are deeper than the pattern matches."""
-    if files.glob(folder, pattern) or not (names := _visible_files(folder)):
+    matched = (files.name(file.path) for file in files.glob(folder, pattern))
+    names = [path for path in _visible_files(folder) if files.name(path) not in OF_HUGGING_FACE]
+    if not OF_HUGGING_FACE.issuperset(matched) or not names:
         return
     inside = files.relative(names[-1], folder)
     deeper = "/".join("*" for _ in inside.split("/"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -26,6 +26,7 @@ from infeed.components.units import counted
 
 _SHOWN = 300  # characters of a bad row
 _NO_TEXT = re.compile("not .* text")  # matches the reason of a row that the encoding cannot decode
+OF_HUGGING_FACE = frozenset({"dataset_info.json", "state.json", "dataset_dict.json"})  # `save_to_disk` writes them
 _TOO_LARGE = "more than max_row_mb"
 A = TypeVar("A")
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
@@ -364,8 +365,16 @@ def _read_retyped(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadR
         yield schemas.fill(batch, schema)
 
 
-def find(root: str, patterns: Patterns) -> dict[str | None, list[files.FileStat]]:
-    found = {split: files.glob(root, pattern) for split, pattern in patterns.items()}
+def find(root: str, patterns: Patterns, skipped: Set[str] = frozenset()) -> dict[str | None, list[files.FileStat]]:
+    """Return the files that match the pattern of each split, without files of the names in `skipped`.
+
+    Raises:
+      InfeedError: no file matches a pattern.
+    """
+    found = {
+        split: [file for file in files.glob(root, pattern) if files.name(file.path) not in skipped]
+        for split, pattern in patterns.items()
+    }
     for split, matched in found.items():
         if not matched:
             path = files.join(root, patterns[split])

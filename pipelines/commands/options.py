@@ -36,7 +36,7 @@ def project_options(command: Any) -> Any:
         click.option(
             "--data",
             type=InputPath(),
-            help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet or Avro).",
+            help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet, Arrow or Avro).",
             metavar="PATH",
         ),
         source_options,

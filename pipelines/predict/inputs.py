@@ -172,7 +172,7 @@ def rows(
             raise InfeedError(
                 "the model takes the rows of a table, but this is a picture",
                 where=path,
-                do=f"give a CSV, JSON Lines, Parquet or Avro file with the columns {', '.join(sorted(specs))}",
+                do=f"give a CSV, JSON Lines, Parquet, Arrow or Avro file with the columns {', '.join(sorted(specs))}",
             )
         yield from _rows_of_table(path, specs, settings, trained)
 

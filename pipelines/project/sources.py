@@ -43,7 +43,7 @@ from infeed.pipelines.surveys import Layout
 _OTHER = {
     "images": "use the template for them, as in `infeed run image --data FOLDER`, or source: images in the config",
     "table": "use the template for it, as in `infeed run tabular --data FILE --label COLUMN`",
-    "python": "write the pipeline in Python with its ExampleGen, or give CSV, JSON Lines, Parquet or Avro",
+    "python": "write the pipeline in Python with its ExampleGen, or give CSV, JSON Lines, Parquet, Arrow or Avro",
 }
 
 _DEPTH = 4

@@ -56,23 +56,32 @@ def cuts(path, *, gzip=False, records=512, size=100, tier="stream", **options):
     return plan_cuts(planned, FUNCTIONS)
 
 
+def measured(cuts, seconds=SECONDS):
+    """Measure again if other work on the machine hides all differences, at most twice."""
+    return next(
+        filter(lambda found: found.bound_by, (measure(cuts, seconds=seconds) for _ in range(2))), None
+    ) or measure(cuts, seconds=seconds)
+
+
 def test_a_slow_map_of_the_feed_is_named_in_each_tier(tmp_path):
     (tmp_path / "mine.py").write_text(SLOW)
     for tier in ("stream", "columns"):
-        found = measure(cuts(tmp_path / "part", tier=tier, map_batches=f"{tmp_path}/mine.py:slow"), seconds=2 * SECONDS)
+        found = measured(
+            cuts(tmp_path / "part", tier=tier, map_batches=f"{tmp_path}/mine.py:slow"), seconds=2 * SECONDS
+        )
         assert found.bound_by == "map_batches"
     assert [one.name for one in found.stages if one.once] == ["read", "records", "batch", "parse", "transform"]
 
 
 def test_gzip_on_one_reader_is_named(tmp_path):
-    found = measure(cuts(tmp_path / "part.gz", gzip=True, records=32, size=100_000), seconds=SECONDS / 2)
+    found = measured(cuts(tmp_path / "part.gz", gzip=True, records=32, size=100_000), seconds=SECONDS / 2)
     assert found.bound_by == "decompress"
 
 
 def test_a_slow_map_of_a_user_is_named():
     records = tf.data.Dataset.range(1000).shuffle(10)
     mapped = records.map(lambda x: tf.ensure_shape(tf.numpy_function(sleep, [x], tf.int64), []))
-    found = measure(dataset_cuts(mapped.batch(4).prefetch(2)), seconds=SECONDS)
+    found = measured(dataset_cuts(mapped.batch(4).prefetch(2)), seconds=SECONDS)
     assert found.bound_by == "map (Python)"
     assert [one.name for one in found.stages] == ["range", "shuffle", "map (Python)", "batch", "prefetch", HAND_OVER]
 
@@ -83,7 +92,7 @@ def test_a_python_generator_is_named():
             yield sleep(np.int64(number))
 
     made = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([], tf.int64))
-    found = measure(dataset_cuts(made.map(lambda x: {"x": x}).batch(4)), seconds=SECONDS)
+    found = measured(dataset_cuts(made.map(lambda x: {"x": x}).batch(4)), seconds=SECONDS)
     assert found.bound_by == "Python generator"
 
 
@@ -102,7 +111,7 @@ def test_a_cost_below_its_spread_is_hidden_and_nothing_sets_the_pace():
 
     same = tf.data.Dataset.range(4).repeat()
     first = Cut("first", "", same, is_batched=False, is_first=True)
-    found = measure([first, Cut("second", "", same, is_batched=False)], seconds=4, turns=6, now=now)
+    found = measured([first, Cut("second", "", same, is_batched=False)], seconds=4, turns=6, now=now)
     assert found.stages[1].hidden
 
 

@@ -8,6 +8,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
@@ -21,11 +22,12 @@ ROWS = [{"a": number, "y": "yes" if number % 2 else "no"} for number in range(4)
 @pytest.fixture
 def tables(tmp_path: Path) -> dict[Source, Path]:
     """The same four rows in every format."""
-    sources: tuple[Source, ...] = ("csv", "jsonl", "parquet", "avro")
+    sources: tuple[Source, ...] = ("csv", "jsonl", "parquet", "arrow", "avro")
     found = {source: tmp_path / f"t.{source}" for source in sources}
     found["csv"].write_text("a,y\n" + "".join(f"{row['a']},{row['y']}\n" for row in ROWS))
     found["jsonl"].write_text("".join(f'{{"a": {row["a"]}, "y": "{row["y"]}"}}\n' for row in ROWS))
     pq.write_table(pa.Table.from_pylist(ROWS), found["parquet"])
+    feather.write_feather(pa.Table.from_pylist(ROWS), found["arrow"])
     fields = [{"name": "a", "type": "long"}, {"name": "y", "type": "string"}]
     with found["avro"].open("wb") as file:
         fastavro.writer(file, {"type": "record", "name": "row", "fields": fields}, ROWS)
@@ -71,7 +73,7 @@ def test_pictures_named_by_a_csv_are_pictures(tmp_path: Path) -> None:
 
 def test_every_format_is_surveyed_alike(tables: dict[Source, Path]) -> None:
     surveys = [survey_table(str(path), "y", source=source) for source, path in tables.items()]
-    assert surveys == [surveys[0]] * 4
+    assert surveys == [surveys[0]] * 5
     (a,) = surveys[0].columns
     assert (surveys[0].rows, surveys[0].guess, a.type, a.mean) == (4, 0.5, "int", 1.5)
 

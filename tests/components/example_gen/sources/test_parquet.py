@@ -11,14 +11,12 @@ from pyarrow import parquet as pq
 
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
-from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.ingest import Job
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.sources import parquet
-from infeed.components.example_gen.sources.parquet import ParquetOptions, RowGroups
-from infeed.components.example_gen.sources.reader_process import Limits
+from infeed.components.example_gen.sources.parquet import ParquetOptions
 
 ROWS = [
     {"n": number, "text": "" if number % 2 else "x", "trip": {"fare": 0.0 if number % 3 else None, "paid": False}}
@@ -56,11 +54,6 @@ def test_a_big_row_group_comes_in_blocks(tmp_path: Path) -> None:
     sizes = [batch.num_rows for batch in opened.read(task.payload, bad_rows=BadRows())]
     assert max(sizes) < 500
     assert sum(sizes) == 1_000
-
-
-def test_small_row_groups_go_together() -> None:
-    groups = parquet.plan_groups("a", [Part(10, 40), Part(10, 40), Part(10, 200), Part(10, 40)], block_bytes=100)
-    assert list(groups) == [RowGroups("a", (0, 1), 1), RowGroups("a", (2,), 21), RowGroups("a", (3,), 31)]
 
 
 def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
@@ -194,10 +187,3 @@ def test_a_table_of_many_columns_is_read_in_the_memory_of_a_narrow_one(tmp_path:
     (batch,) = read_all(tmp_path, IngestOptions())
     assert (batch.num_columns, batch.num_rows) == (columns, 2)
     assert batch.column("c2999").to_pylist() == [2_999, 3_000]
-
-
-@pytest.mark.parametrize("index", [1, 12_424, -1])
-def test_an_index_that_a_damaged_dictionary_lacks_is_found(index: int) -> None:
-    words = pa.DictionaryArray.from_arrays(pa.array([0, index], pa.int32()), pa.array(["a"]), safe=False)
-    with pytest.raises(pa.ArrowException, match="out of bounds"):
-        list(parquet._cut(pa.record_batch([words], names=["word"]), Limits(1 << 20, 1 << 20), "a.parquet", 1))

@@ -1,0 +1,177 @@
+"""Reader of Arrow files: both IPC formats, Feather 2, and the folders that Hugging Face's `save_to_disk` writes.
+
+Each task reads some record batches of a file in the IPC file format. The IPC stream format has no index, so one task
+reads the whole file. Local files are memory-mapped, so that a batch need not fit into memory unless it is compressed.
+
+Format: https://arrow.apache.org/docs/format/Columnar.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from infeed.components.dataset import files, schemas
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.shards import Part
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.columnar import (
+    ColumnOptions,
+    FileLayout,
+    Reader,
+    RowGroups,
+    cut,
+    decoded_type,
+    open_columnar,
+    opening_errors,
+    plan_groups,
+)
+from infeed.components.example_gen.sources.reader_process import Limits
+
+_FILE_MAGIC = b"ARROW1"
+_FEATHER_1_MAGIC = b"FEA1"
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
+_Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
+_ROWS_PER_SLICE = 1 << 16  # rows whose sizes are computed at once
+
+
+@dataclass(frozen=True)
+class ArrowOptions(ColumnOptions):
+    """Options of the Arrow reader: those of `ColumnOptions`."""
+
+
+def open_arrow(
+    root: str, patterns: inputs.Patterns, options: IngestOptions, arrow: ArrowOptions | None = None
+) -> OpenedSource:
+    """Open Arrow files with compatible columns; see `open_columnar`."""
+    reader = Reader("arrow", read_layout, decode_batches, mapped=True, skipped=inputs.OF_HUGGING_FACE)
+    return open_columnar(reader, root, patterns, options, arrow or ArrowOptions())
+
+
+def read_layout(path: str, block_bytes: int) -> FileLayout:
+    """Read the schema and the lengths of the batches. Raises InfeedError if the file is not Arrow or is truncated."""
+    head = _read_head(path)
+    flat = schemas.flatten_schema(head.schema)
+    columns = schemas.FileSchema(path, pa.schema([(field.name, decoded_type(field.type)) for field in flat]))
+    if head.is_stream:
+        return FileLayout(columns, (RowGroups(path, (), 1),))
+    with _open(path, head.fields_to_read([0] if len(head.schema) else [])) as reader, _reading_errors(path):
+        rows = [reader.get_batch(number).num_rows for number in range(reader.num_record_batches)]
+    of_row = files.stat(path).size / max(sum(rows), 1)
+    return FileLayout(
+        columns, tuple(plan_groups(path, [Part(count, int(count * of_row)) for count in rows], block_bytes))
+    )
+
+
+def decode_batches(what: RowGroups, wanted: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some batches, or of a whole stream, in flat batches of about `limits.block` bytes.
+
+    Raises:
+      InfeedError: a batch cannot be decoded, or a decoded row exceeds `limits.row`.
+    """
+    head = _read_head(what.path)
+    fields = [number for number, name in enumerate(head.schema.names) if _holds_any(name, wanted)] or [0]
+    with _open(what.path, head.fields_to_read(fields)) as reader, _reading_errors(what.path):
+        row = what.first_row
+        for batch in _batches(reader, what.groups):
+            batch.validate(full=True)
+            for start in range(0, batch.num_rows, _ROWS_PER_SLICE):
+                flat = schemas.flatten_batch(batch.slice(start, _ROWS_PER_SLICE))
+                yield from cut(_chosen(flat, wanted), limits, what.path, row + start)
+            row += batch.num_rows
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The schema of a file, and how to read its batches.
+
+    Attributes:
+      is_stream: whether the file is in the stream format, without an index of its batches.
+      in_place: whether batches are read in place, from the mapped file. Compressed batches are not.
+    """
+
+    schema: pa.Schema
+    is_stream: bool
+    in_place: bool
+
+    def fields_to_read(self, fields: Sequence[int]) -> Sequence[int]:
+        """Return the fields to read, or none for all: to read some, Arrow copies the batch."""
+        return () if self.in_place else fields
+
+
+def _read_head(path: str) -> _Head:
+    with _open(path) as reader, _reading_errors(path):
+        is_stream = not isinstance(reader, pa.ipc.RecordBatchFileReader)
+        before = pa.total_allocated_bytes()
+        first = next(_batches(reader, [0] if is_stream or reader.num_record_batches else []), None)
+        # Arrow does not say whether a batch is compressed, but decompression allocates memory.
+        return _Head(reader.schema, is_stream, first is None or pa.total_allocated_bytes() == before)
+
+
+def _holds_any(field: str, wanted: Sequence[str]) -> bool:
+    return any(name == field or name.startswith(f"{field}.") for name in wanted)
+
+
+def _chosen(flat: pa.RecordBatch, wanted: Sequence[str]) -> pa.RecordBatch:
+    """Return the wanted columns. If the file has none of them, the first is null, which keeps the number of rows."""
+    names = [name for name in wanted if name in flat.schema.names]
+    columns = [flat.column(name) for name in names] or [pa.nulls(flat.num_rows)]
+    return pa.RecordBatch.from_arrays(columns, names=names or [wanted[0]])
+
+
+def _batches(reader: _Reader, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches with the given numbers, or all batches of a stream."""
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        yield from map(reader.get_batch, numbers)
+    else:
+        yield from reader
+
+
+@contextmanager
+def _open(path: str, fields: Sequence[int] = ()) -> Iterator[_Reader]:
+    """Open a file in either IPC format, to read the top-level fields with the given positions, or all."""
+    options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=list(fields))
+    with files.open_input(path, mapped=True) as file:
+        with opening_errors("Arrow", path):
+            magic = bytes(file.read(len(_FILE_MAGIC)))
+            _check_version(magic, path)
+            file.seek(0)
+            reader = (pa.ipc.open_file if magic == _FILE_MAGIC else pa.ipc.open_stream)(file, options=options)
+            if magic != _FILE_MAGIC:
+                _check_end(file, path)
+        yield reader
+
+
+def _check_version(magic: bytes, path: str) -> None:
+    if magic.startswith(_FEATHER_1_MAGIC):
+        raise InfeedError("the file is Feather 1, which Arrow no longer writes", where=path, do="write it as Feather 2")
+
+
+def _check_end(file: pa.NativeFile, path: str) -> None:
+    """Raise InfeedError if a stream lacks its end mark. The format allows that, but batches may then be missing."""
+    first_batch = file.tell()
+    file.seek(max(0, file.size() - len(_END)))
+    is_whole = bytes(file.read()).endswith(_END)
+    file.seek(first_batch)
+    if not is_whole:
+        raise InfeedError(
+            "not Arrow, or truncated: its end is missing",
+            where=path,
+            do="write the file again, or remove it",
+        )
+
+
+@contextmanager
+def _reading_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, MemoryError):
+            raise
+        raise InfeedError(f"cannot read the Arrow file: {error}", where=path, do="write the file again") from error

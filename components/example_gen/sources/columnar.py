@@ -1,0 +1,270 @@
+"""The parts that the readers of columnar files share: options, tasks, and blocks cut by their decoded size.
+
+A child process reads the files; see `reader_process`. A few kilobytes of a dictionary may decode to gigabytes, so
+texts stay dictionary-encoded until a block is cut.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.checks import about, as_tuples, require
+from infeed.components.dataset import example_types, files, schemas
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.records import Ints
+from infeed.components.dataset.shards import Part
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
+from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
+
+NUMBER = 8  # bytes of a number
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Options of the readers of columnar files.
+
+    Attributes:
+      columns: columns to read, nested fields by their dotted names. None reads all.
+      numbers: number format of text columns by example, such as {"price": "$1,234.5"}. A row with a cell of another
+        format is a bad row.
+    """
+
+    columns: Sequence[str] | None = None
+    numbers: Numbers = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "columns")
+        are_names = self.columns is None or (self.columns and not isinstance(self.columns, str))
+        require(are_names, self, "columns", "name the columns to keep, or use None")
+        with about(self, "numbers"):
+            formats_of(self.numbers)
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Neighboring row groups (Parquet) or record batches (Arrow) of a file. `first_row` is a row number, from 1."""
+
+    path: str
+    groups: tuple[int, ...]
+    first_row: int
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """The columns of a file, and its row groups as tasks."""
+
+    schema: schemas.FileSchema
+    groups: tuple[RowGroups, ...]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The reader of a format, as module-level functions that run in the child process.
+
+    Attributes:
+      format: name in `formats.FORMATS`.
+      read_layout: reads the layout of a file, given its path and the bytes of a task.
+      decode: yields flat batches of a file: `(groups, columns, limits)`.
+      mapped: whether the child maps local files, whose address space then counts against its memory.
+      skipped: names of files that are not data.
+    """
+
+    format: str
+    read_layout: Callable[[str, int], FileLayout]
+    decode: Callable[[RowGroups, Sequence[str], Limits], Iterator[pa.RecordBatch]]
+    mapped: bool = False
+    skipped: Set[str] = frozenset()
+
+    def memory(self, path: str, limits: Limits) -> int:
+        """Return the memory limit of the child in bytes."""
+        return limits.memory + (files.stat(path).size if self.mapped and files.is_local(path) else 0)
+
+
+def open_columnar(
+    reader: Reader, root: str, patterns: inputs.Patterns, options: IngestOptions, columns: ColumnOptions
+) -> OpenedSource:
+    """Open columnar files with compatible columns.
+
+    Raises:
+      InfeedError: a file cannot be read, a column does not exist or has a type that a tf.Example cannot hold, or the
+        types of two files conflict.
+    """
+    limits = Limits.of(options)
+
+    def look(path: str) -> FileLayout:
+        memory = reader.memory(path, limits)
+        layout: FileLayout = call_apart(reader.read_layout, path, limits.block, where=path, memory=memory)
+        return layout
+
+    layouts = inputs.look(inputs.find(root, patterns, reader.skipped), look)
+    found, kept = [layout.schema for _, _, layout in layouts], columns.columns
+    _check_kept(kept, found)
+    schema = with_numbers(_unified(found, kept), columns.numbers)
+    read = partial(read_groups, reader=reader, schema=schema, limits=limits, numbers=columns.numbers)
+    parts = [(split, file, layout.groups) for split, file, layout in layouts]
+    return inputs.of_parts(reader.format, root, schema, parts, read)
+
+
+def _unified(found: Sequence[schemas.FileSchema], kept: Sequence[str] | None) -> pa.Schema:
+    """Return the schema of the columns to keep. The error for an unsupported column names the option to skip it."""
+    try:
+        return schemas.unify(found, lambda column: kept is None or any(_is_under(column, name) for name in kept))
+    except InfeedError as error:
+        columns = {field.name: field.type for one in found for field in one.schema}
+        fitting = [name for name, kind in columns.items() if _is_supported(kind)]
+        if len(fitting) == len(columns) or not fitting:
+            raise
+        flag = f"--set {shlex.quote(f'columns={json.dumps(fitting, ensure_ascii=False)}')}"
+        raise InfeedError(
+            error.what, where=error.where, do=f"{error.do}: {flag}, columns=[...] of the format's options"
+        ) from error
+
+
+def _is_supported(column: pa.DataType) -> bool:
+    try:
+        example_types.kind_of(column)
+    except InfeedError:
+        return False
+    return True
+
+
+@contextmanager
+def opening_errors(form: str, path: str) -> Iterator[None]:
+    """Turn the errors of Arrow's readers about a header or footer into an InfeedError."""
+    try:
+        yield
+    except (InfeedError, MemoryError):
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise InfeedError(
+            f"not {form}, or truncated: {error}", where=path, do="write the file again, or remove it"
+        ) from error
+    except Exception as error:  # a Python extension type runs the code that registered it
+        reason = str(error).partition("\n")[0].rstrip(":")
+        raise InfeedError(
+            f"a column has a Python extension type, which is unsafe to read: {reason}",
+            where=path,
+            do="cast such columns to their storage type, and write the file again",
+        ) from error
+
+
+def decoded_type(column: pa.DataType) -> pa.DataType:
+    """Return the type of a column once dictionaries are decoded."""
+    if pa.types.is_dictionary(column):
+        return column.value_type
+    return (
+        pa.list_(column.value_type.value_type)
+        if example_types.is_list(column) and pa.types.is_dictionary(column.value_type)
+        else column
+    )
+
+
+def plan_groups(path: str, sizes: Sequence[Part], block_bytes: int) -> Iterator[RowGroups]:
+    """Group row groups in order into tasks of about `block_bytes`."""
+    first_row, rows, size, groups = 1, 0, 0, list[int]()
+    for number, group in enumerate(sizes):
+        if groups and size + group.bytes > block_bytes:
+            yield RowGroups(path, tuple(groups), first_row)
+            first_row, rows, size, groups = first_row + rows, 0, 0, []
+        groups.append(number)
+        rows, size = rows + group.records, size + group.bytes
+    if rows:
+        yield RowGroups(path, tuple(groups), first_row)
+
+
+def read_groups(
+    what: RowGroups,
+    reader: Reader,
+    schema: pa.Schema,
+    limits: Limits,
+    *,
+    bad_rows: BadRows,
+    numbers: Numbers = MappingProxyType({}),
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some row groups in order, converted to `schema`."""
+    memory = reader.memory(what.path, limits)
+    batches = batches_apart(reader.decode, what, schema.names, limits, where=what.path, memory=memory)
+    convert = partial(read_numbers, numbers=numbers) if numbers else None
+    yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row, convert=convert)
+
+
+def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into blocks, and decode dictionaries."""
+    sizes = sum((_bytes_of_rows(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
+    if batch.num_rows and sizes.max() > limits.row:
+        row = int(sizes.argmax())
+        raise InfeedError(
+            f"a row takes {int(sizes[row]) >> 20:,} MB",
+            where=f"{path}, row {first_row + row}",
+            do="skip its column (--set columns=...), or raise max_row_mb (--max-row-mb)",
+        )
+    ends = np.cumsum(sizes)
+    starts = np.flatnonzero(np.diff((ends - sizes) // limits.block, prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+        piece = batch.slice(start, stop - start)
+        columns = [_without_dictionary(column) for column in piece.columns]
+        yield pa.RecordBatch.from_arrays(columns, names=piece.schema.names) if columns else piece
+
+
+def _bytes_of_rows(column: pa.Array) -> Ints:
+    """Return the decoded size of each row of a column: int64 [rows]."""
+    items = example_types.items_of(column)
+    if pa.types.is_dictionary(items.type):
+        lengths = pa.array(_byte_lengths(items.dictionary)).take(items.indices)  # take also checks the indices
+        sizes: Ints = pc.fill_null(lengths, 0).to_numpy()
+    elif example_types.kind_of(items.type) == "bytes" and not pa.types.is_fixed_size_binary(items.type):
+        sizes = _byte_lengths(items)
+    else:
+        sizes = np.full(len(items), NUMBER)
+    if not example_types.is_list(column.type):
+        return sizes
+    ends = np.cumsum(example_types.item_counts(column))
+    return np.diff(np.append(0, np.append(0, np.cumsum(sizes))[ends]))
+
+
+def _byte_lengths(items: pa.Array) -> Ints:
+    return np.asarray(pc.fill_null(pc.binary_length(items), 0), np.int64)
+
+
+def _without_dictionary(column: pa.Array) -> pa.Array:
+    items = example_types.items_of(column)
+    if not pa.types.is_dictionary(items.type):
+        return column
+    if not example_types.is_list(column.type):
+        return column.dictionary_decode()
+    counts = example_types.item_counts(column)
+    offsets = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, items.dictionary_decode())
+    return pc.if_else(column.is_valid(), lists, pa.scalar(None, lists.type)) if column.null_count else lists
+
+
+def _check_kept(kept: Sequence[str] | None, found: Sequence[schemas.FileSchema]) -> None:
+    there = list(dict.fromkeys(name for one in found for name in schemas.flatten_schema(one.schema).names))
+    for name in kept or ():
+        if not any(_is_under(column, name) for column in there):
+            raise InfeedError(
+                f"there is no column {name!r}", where="columns", do=f"use some of {', '.join(there[:20])}"
+            )
+
+
+def is_under_any(column: str, names: Set[str]) -> bool:
+    """Return whether a column is one of the names or nested in one. Fast for tens of thousands of names."""
+    parts = column.split(".")
+    return any(".".join(parts[:end]) in names for end in range(1, len(parts) + 1))
+
+
+def _is_under(column: str, name: str) -> bool:
+    return column == name or column.startswith(f"{name}.")
