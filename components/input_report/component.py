@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tfx import types
@@ -99,4 +100,8 @@ class InputReport(base_component.BaseComponent):
             max_wait_fraction=options.max_wait_fraction,
             report=types.Channel(type=simple_artifacts.Metrics),
         )
+        if "IPython" in sys.modules:  # perhaps a notebook
+            from infeed.components.input_report.notebook import register
+
+            register()
         super().__init__(spec=spec)

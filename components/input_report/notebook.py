@@ -1,0 +1,28 @@
+"""Display of an input report by `InteractiveContext.show`, as TFX displays statistics and schemas."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from IPython.display import HTML, display
+from tfx import types
+from tfx.orchestration.experimental.interactive import visualizations
+from tfx.types.experimental import simple_artifacts
+
+
+class ReportVisualization(visualizations.ArtifactVisualization):
+    """The HTML page of a report in a frame. Other artifacts of the same type show nothing."""
+
+    ARTIFACT_TYPE = simple_artifacts.Metrics
+
+    def display(self, artifact: types.Artifact) -> None:
+        page = Path(artifact.uri, "report.html")
+        if page.exists():
+            content = html.escape(page.read_text(encoding="utf-8"))
+            display(HTML(f'<iframe srcdoc="{content}" style="width: 100%; height: 40em; border: 0"></iframe>'))
+
+
+def register() -> None:
+    """Tell TFX how to show reports. A second call changes nothing."""
+    visualizations.get_registry().register(ReportVisualization)
