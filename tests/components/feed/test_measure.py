@@ -57,10 +57,12 @@ def cuts(path, *, gzip=False, records=512, size=100, tier="stream", **options):
 
 
 def measured(cuts, seconds=SECONDS):
-    """Measure again if other work on the machine hides all differences, at most twice."""
-    return next(
-        filter(lambda found: found.bound_by, (measure(cuts, seconds=seconds) for _ in range(2))), None
-    ) or measure(cuts, seconds=seconds)
+    """Measure up to three times, as long as other work on the machine hides which stage is slow."""
+    for _ in range(3):
+        found = measure(cuts, seconds=seconds)
+        if found.bound_by:
+            break
+    return found
 
 
 def test_a_slow_map_of_the_feed_is_named_in_each_tier(tmp_path):
@@ -111,7 +113,7 @@ def test_a_cost_below_its_spread_is_hidden_and_nothing_sets_the_pace():
 
     same = tf.data.Dataset.range(4).repeat()
     first = Cut("first", "", same, is_batched=False, is_first=True)
-    found = measured([first, Cut("second", "", same, is_batched=False)], seconds=4, turns=6, now=now)
+    found = measure([first, Cut("second", "", same, is_batched=False)], seconds=4, turns=6, now=now)
     assert found.stages[1].hidden
 
 
