@@ -13,23 +13,18 @@ int64, where classes have no names); of a regression `prediction` float32 [batch
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import keras
 import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
-from infeed.components.errors import InfeedError
-from infeed.components.seams import tensorflow as tensorflow_seam
 from infeed.components.trainer.arguments import argument_names, examples_argument
 from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.model import Head, takes_logits
 from infeed.components.trainer.model_inputs import ModelInputs
 from infeed.components.trainer.options import TrainOptions
-
-_WEIGHT = tensorflow_seam.name_in_checkpoint("weights/{}")  # of `ServingModel`, by number
 
 
 class ServingModel:
@@ -105,39 +100,6 @@ class ServingModel:
         return raw.get_concrete_function(
             **{arguments[name]: _tensor_spec(arguments[name], spec[name]) for name in spec}
         )
-
-
-def load_weights(model: keras.Model, exported: str) -> None:
-    """Load the weights that a `ServingModel` saved, in order, because names differ between runs.
-
-    Args:
-      model: model that is built like the exported one.
-      exported: folder of the SavedModel.
-
-    Raises:
-      InfeedError: the folder holds no such model, or the weights have other shapes.
-    """
-    checkpoint = os.path.join(exported, "variables", "variables")
-    shapes = dict(tf.train.list_variables(checkpoint)) if tf.io.gfile.exists(f"{checkpoint}.index") else {}
-    there = [tuple(shapes[name]) for name in map(_WEIGHT.format, range(len(shapes))) if name in shapes]
-    here = [tuple(variable.shape) for variable in model.variables]
-    if not there:
-        raise InfeedError(
-            "the base model was not exported by this Trainer, so nobody knows which weights are which",
-            where=exported,
-            do="train from it in a run_fn of your own, where it is fn_args.base_model",
-        )
-    if there != here:
-        place = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), None)
-        what = "" if place is None else f"; the first that differs is {list(there[place])} there, "
-        what += "" if place is None else f"{list(here[place])} here ({model.variables[place].path})"
-        raise InfeedError(
-            f"the base model has {len(there)} weights, the model {len(here)}{what}",
-            where=exported,
-            do="build the same model as then, or train without base_model; vocabularies that grew change embeddings",
-        )
-    for i, variable in enumerate(model.variables):
-        variable.assign(tf.train.load_variable(checkpoint, _WEIGHT.format(i)))
 
 
 def _tensor_spec(name: str, feature: Any) -> tf.TensorSpec:

@@ -92,6 +92,25 @@ class TransformGraph:
         return {name: self.output.vocabulary_size_by_name(name) for name in named}
 
     @property
+    def first_word(self) -> int:
+        """Index of the first word of a vocabulary: 1 for declared features, whose index 0 is a missing value."""
+        return 1 if self._feature_inputs else 0
+
+    def vocabulary_file(self, name: str) -> str | None:
+        """Return the vocabulary file of a feature, if it has one."""
+        return self.output.vocabulary_file_by_name(name)  # type: ignore[no-any-return]
+
+    def words(self, name: str) -> tuple[bytes, ...]:
+        """Return the words of a feature in the order of their indices; empty without a vocabulary."""
+        return tuple(self.output.vocabulary_by_name(name)) if self.vocabulary_file(name) else ()
+
+    def unseen(self, name: str) -> int:
+        """Return how many indices after the words stand for unseen ones."""
+        [feature] = [one for one in self.output.transformed_metadata.schema.feature if one.name == name]
+        highest: int = feature.int_domain.max
+        return max(0, highest + 1 - self.first_word - self.vocabulary_sizes[name])
+
+    @property
     def fingerprint(self) -> str:
         """Digest of the graph's files."""
         folder, digest = self.output.transform_savedmodel_dir, hashlib.sha256()
@@ -167,6 +186,18 @@ class RawExamples:
     transforms = False
     classes: tuple[str, ...] = ()
     vocabulary_sizes: Mapping[str, int] = {}
+    first_word = 0
+
+    def vocabulary_file(self, name: str) -> None:
+        """Return None: there are no vocabularies."""
+
+    def words(self, name: str) -> tuple[bytes, ...]:
+        """Return no words."""
+        return ()
+
+    def unseen(self, name: str) -> int:
+        """Return 0."""
+        return 0
 
     def __init__(self, schema: str, label: str, weight: str | None = None) -> None:
         text = files.read_bytes(schema).decode()

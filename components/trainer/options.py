@@ -17,6 +17,7 @@ CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's 
 
 Task = Literal["classification", "regression"]
 ExamplesAre = Literal["raw", "transformed"]
+OtherBaseModel = Literal["error", "ignore"]
 MixedPrecision = Literal["float16", "bfloat16"]
 Strategy = Literal["auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu", "parameter_server"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
@@ -58,6 +59,8 @@ class TrainOptions:
       checkpoint_dir: a folder that outlives this execution, so that a new one can resume; each training has a folder of
         its own in there, removed when it has succeeded. None keeps checkpoints in the model run: they serve where the
         same execution is started again.
+      other_base_model: what to do if the weights of the base model do not fit: `error` stops, `ignore` starts from
+        random weights and logs the reason.
       profile_steps: first and last step, counted from 1, of which a profiler trace is written into the model run.
       threshold: where one output tells two classes apart, the probability above which serving says the second.
       input_fn: a function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
@@ -87,6 +90,7 @@ class TrainOptions:
     xla: bool | None = None
     checkpoint_seconds: float | None = 60.0
     checkpoint_dir: str | None = None
+    other_base_model: OtherBaseModel = "error"
     profile_steps: Sequence[int] | None = None
     threshold: float = 0.5
     input_fn: str | None = None

@@ -20,7 +20,7 @@ from infeed.components.feed.build import Batches, Feed
 from infeed.components.feed.options import WorkerContext
 from infeed.components.feed.shards import corrupt_record_context
 from infeed.components.feed.user_maps import map_error_context
-from infeed.components.trainer import cluster, distribution, loop
+from infeed.components.trainer import cluster, distribution, loop, warm_start
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.callbacks import CallbackSpec, ReportProgress, make_callbacks
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, export_error_context, remove
@@ -28,7 +28,7 @@ from infeed.components.trainer.checkpoint_mirror import CheckpointMirror
 from infeed.components.trainer.class_weights import class_weights, with_class_weights
 from infeed.components.trainer.cluster import OutputDirs, chief_writes
 from infeed.components.trainer.data import packing_of
-from infeed.components.trainer.export import ServingModel, load_weights
+from infeed.components.trainer.export import ServingModel
 from infeed.components.trainer.graph import Graph, open_graph
 from infeed.components.trainer.model import ModelSpec, make_model
 from infeed.components.trainer.model_inputs import ModelInputs
@@ -203,13 +203,19 @@ def fit(training: Training, places: OutputDirs) -> Trained:
         distribution.check_for_tpu(dataset.element_spec[0])
     progress.report("building the model and tracing its steps")
     _log.info("how training is fed:\n%s", plan.describe())
+    packing = packing_of(graph, options)
+    build = partial(make_model, options, features=features_of(dataset, evaluation, packing), packing=packing)
+    base_model, starts = None if start else training.base_model, list[warm_start.Start]()
+    if base_model:
+        with warm_start.may_start_anew(options.other_base_model):
+            starts = warm_start.starts_of(base_model, graph, spec, build)
     with strategy.scope():
         # At the last moment: a thread that some library left running may draw from the same generator.
         keras.utils.set_random_seed(options.feed.seed)
-        packing = packing_of(graph, options)
-        model, inputs = make_model(options, spec, features_of(dataset, evaluation, packing), packing)
-        if training.base_model and not start:
-            load_weights(model, training.base_model)
+        model, inputs = build(spec)
+        if base_model and starts:
+            with warm_start.may_start_anew(options.other_base_model):
+                warm_start.assign(model, starts, base_model)
     if inputs.unused and training.workers.index == 0:
         _log.warning("features that the model does not use: %s", ", ".join(inputs.unused))
     spec_of_callbacks = CallbackSpec(places.run, training.workers.index == 0, options.hparams)

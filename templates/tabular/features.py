@@ -50,10 +50,10 @@ def features(survey: TableSurvey) -> list[Feature]:
 def hparams(survey: TableSurvey) -> dict[str, Any]:
     """Return the boundaries of encoded numbers, and the scale of the label, so that a regression starts from the mean.
 
-    `build_model` finds them in `spec.hparams`, and takes `units` and `learning_rate` from there too.
+    `build_model` finds them in `spec.hparams`, and takes `units`, `embedding_width` and `learning_rate` from there too.
     """
     label = {"label_mean": survey.label.mean, "label_std": survey.label.std} if survey.task == "regression" else {}
-    return {"boundaries": boundaries(survey), **label}
+    return {"boundaries": boundaries(survey), "places": PLACES, **label}
 
 
 def boundaries(survey: TableSurvey) -> dict[str, list[float]]:

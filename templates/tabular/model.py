@@ -24,7 +24,11 @@ def build_model(spec: ModelSpec) -> keras.Model:
     inputs = {name: keras.Input(tensor.shape, dtype=tensor.dtype.name) for name, tensor in spec.inputs.items()}
     words = {name: size for name, size in spec.vocabulary_sizes.items() if spec.inputs[name].dtype.is_integer}
     numbers = [column for name, column in inputs.items() if name not in words]
-    columns = [*numbers, *_encode(inputs, spec.hparams.get("boundaries", {})), *_embed(inputs, words)]
+    columns = [
+        *numbers,
+        *_encode(inputs, spec.hparams.get("boundaries", {}), spec.hparams.get("places", 1)),
+        *_embed(inputs, words, spec.hparams.get("embedding_width")),
+    ]
     x = keras.layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
     # `hparams` are the user's own, from the project's config, and those that a search tries.
     for units in spec.hparams.get("units", (256, 128)):
@@ -43,7 +47,7 @@ def build_model(spec: ModelSpec) -> keras.Model:
 
 
 def _encode(
-    inputs: Mapping[str, keras.KerasTensor], boundaries: Mapping[str, Sequence[float]]
+    inputs: Mapping[str, keras.KerasTensor], boundaries: Mapping[str, Sequence[float]], places: int
 ) -> list[keras.KerasTensor]:
     """Piecewise linear encodings of numbers, each mapped to 8 values by weights of its own.
 
@@ -53,8 +57,10 @@ def _encode(
     names = [name for name in boundaries if name in inputs and inputs[name].shape == (None, 1)]
     if not names:
         return []
-    # Columns of few values have few boundaries. The places after the last one stay 0: no number reaches infinity.
-    low = np.full((len(names), max(len(boundaries[name]) for name in names) - 1), np.finfo("float32").max, "float32")
+    # Columns of few values have few boundaries. The places after the last one stay 0: no number reaches infinity. Their
+    # number is fixed, so that a later run, whose columns have other boundaries, can start from this one's weights.
+    places = max(places, *(len(boundaries[name]) - 1 for name in names))
+    low = np.full((len(names), places), np.finfo("float32").max, "float32")
     width = np.ones_like(low)
     for row, name in enumerate(names):
         points = np.array(boundaries[name], "float32")
@@ -67,7 +73,9 @@ def _encode(
     return [keras.layers.Flatten()(vectors)]
 
 
-def _embed(inputs: Mapping[str, keras.KerasTensor], sizes: Mapping[str, int]) -> list[keras.KerasTensor]:
+def _embed(
+    inputs: Mapping[str, keras.KerasTensor], sizes: Mapping[str, int], width: int | None
+) -> list[keras.KerasTensor]:
     """Embeddings of words, of several in a row the mean. Columns of one width share a table, in rows of their own.
 
     A thousand columns of words would otherwise be a thousand layers, which take minutes to build.
@@ -75,14 +83,14 @@ def _embed(inputs: Mapping[str, keras.KerasTensor], sizes: Mapping[str, int]) ->
     alike: dict[tuple[int, ...], list[str]] = {}
     for name, size in sizes.items():
         # Half as wide as there are words: a column of two words needs no more, and more than 32 seldom help a table.
-        alike.setdefault((min(32, 1 + size // 2), *inputs[name].shape[1:]), []).append(name)
+        alike.setdefault((width or min(32, 1 + size // 2), *inputs[name].shape[1:]), []).append(name)
     embedded = []
-    for (width, *_), names in alike.items():
+    for (dimensions, *_), names in alike.items():
         # Index 0 is a missing value and the last one a word not seen in training, hence two rows more than words.
         rows = np.array([sizes[name] + 2 for name in names])
         first = (np.cumsum(rows) - rows)[:, np.newaxis]
         indices = keras.ops.stack([inputs[name] for name in names], axis=1) + first  # [batch, columns, words in a row]
-        vectors = keras.layers.Embedding(int(rows.sum()), width)(indices)
+        vectors = keras.layers.Embedding(int(rows.sum()), dimensions)(indices)
         embedded.append(keras.layers.Flatten()(keras.ops.mean(vectors, axis=2)))
     return embedded
 

@@ -260,7 +260,16 @@ def words(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
     return once("words", write), rows
 
 
-def fn_args(place: Path, folder: Path, graph: str, model: str, *, steps: int | None = None, **options: Any) -> Any:
+def fn_args(
+    place: Path,
+    folder: Path,
+    graph: str,
+    model: str,
+    *,
+    steps: int | None = None,
+    base_model: str | None = None,
+    **options: Any,
+) -> Any:
     """Arguments of FnArgs: train on the examples in `folder`, write `model` and `run` into `place`.
 
     `model` is one of `MODELS`, or named as users name theirs.
@@ -277,6 +286,7 @@ def fn_args(place: Path, folder: Path, graph: str, model: str, *, steps: int | N
         "train_files": [f"{folder}/Split-train/*"],
         "eval_files": [f"{folder}/Split-eval/*"],
         "train_steps": steps,
+        "base_model": base_model,
         "transform_graph_path": str(folder / graph / "graph"),
         "serving_model_dir": str(place / "model"),
         "model_run_dir": str(place / "run"),

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.saved_model import SavedModel
 from infeed.components.trainer.options import TrainOptions
 
@@ -93,31 +92,3 @@ def test_each_weight_is_stored_once(exported):
     weights = sum(variable.numpy().nbytes for variable in model.variables)
     stored = sum(file.stat().st_size for file in (folder / "variables").iterdir())
     assert weights < stored < 1.3 * weights
-
-
-def test_a_model_starts_with_the_weights_of_an_exported_one(exported):
-    from infeed.components.trainer.export import load_weights
-
-    folder, model = exported
-    fresh = make_model()
-    load_weights(fresh, str(folder))
-    for ours, theirs in zip(fresh.variables, model.variables, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-
-
-def test_a_model_of_other_weights_is_told_where_they_differ(exported):
-    from infeed.components.trainer.export import load_weights
-
-    with pytest.raises(InfeedError, match=r"first that differs is \[4, 2000\] there, \[4, 3\] here \(.*embedding"):
-        load_weights(make_model(3), str(exported[0]))
-
-
-def test_a_model_that_somebody_else_exported_is_told(tmp_path):
-    from infeed.components.trainer.export import load_weights
-
-    model = make_model(3)
-    model.export(str(tmp_path / "theirs"), verbose=False)
-    with pytest.raises(InfeedError, match=r"not exported by this Trainer(.|\n)*fn_args\.base_model"):
-        load_weights(model, str(tmp_path / "theirs"))
-    with pytest.raises(InfeedError, match=r"not exported by this Trainer"):
-        load_weights(model, str(tmp_path))

@@ -172,3 +172,23 @@ def test_a_backend_that_it_cannot_train_with_is_refused_before_anything_else(mon
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(InfeedError, match=r"cannot train with Keras on jax(.|\n)*set KERAS_BACKEND=tensorflow"):
         prepare(None)
+
+
+def test_training_starts_from_the_weights_of_an_earlier_model(table, train, classifier, tmp_path):
+    """A step at the learning rate 0 leaves them as they are."""
+    from infeed.components.trainer.warm_start import _weights
+
+    (tmp_path / "still.py").write_text(
+        "import keras\n"
+        "def table(spec):\n"
+        "    inputs = {name: keras.Input([1], name=name) for name in spec.inputs}\n"
+        "    x = keras.layers.Concatenate()(list(inputs.values()))\n"
+        "    model = keras.Model(inputs, keras.layers.Dense(2, activation='softmax')(x))\n"
+        "    model.compile(keras.optimizers.SGD(0.0), 'sparse_categorical_crossentropy', metrics=['accuracy'])\n"
+        "    return model\n"
+    )
+    arguments = table[0], "class", f"{tmp_path}/still.py:table"
+    base = classifier / "model"
+    place = train(*arguments, label="kind", steps=1, base_model=str(base))
+    for ours, theirs in zip(_weights(str(place / "model")), _weights(str(base)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
