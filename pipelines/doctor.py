@@ -107,10 +107,10 @@ Check = Callable[[], Iterable[Finding]]
 def examine(checks: Sequence[tuple[Purpose, Check]]) -> list[Finding]:
     """Run all checks in parallel, because some wait for other programs, and return the findings in order."""
     with ThreadPoolExecutor(max_workers=max(1, len(checks))) as pool:
-        return [finding for findings in pool.map(lambda check: _survive(*check), checks) for finding in findings]
+        return [finding for findings in pool.map(lambda check: _findings_of(*check), checks) for finding in findings]
 
 
-def _survive(purpose: Purpose, check: Check) -> list[Finding]:
+def _findings_of(purpose: Purpose, check: Check) -> list[Finding]:
     try:
         return list(check())
     except Exception as error:  # a check may fail in any way, and must not hide the findings of the others

@@ -164,7 +164,7 @@ class InvalidValueError(Exception):
 
 def find_invalid(items: pa.Array, *, in_list: bool) -> npt.NDArray[np.int64]:
     """Return the indices of items that a tf.Example cannot hold. Fast if there are none."""
-    unfit = _beyond(items)
+    unfit = _out_of_range(items)
     if in_list and items.null_count:
         unfit = np.union1d(unfit, _places(items.is_null()))
     return unfit
@@ -191,7 +191,7 @@ def _to_int64(items: pa.Array) -> pa.Array:
     return items.cast(pa.int64())
 
 
-def _beyond(items: pa.Array) -> npt.NDArray[np.int64]:
+def _out_of_range(items: pa.Array) -> npt.NDArray[np.int64]:
     if types.is_uint64(items.type):
         return _places(pc.greater(items, pa.scalar(INT64_MAX, pa.uint64())))
     limit = _LIMITS.get(_unit(items.type))

@@ -263,7 +263,7 @@ def _decoded(paths: Sequence[str], file: int, first: int, block: RecordBlock) ->
         _check_examples(block)
         return DecodedBlock(file, first, len(block), decode_columns(block))
     except ValueError as error:
-        number, what = _culprit(block.payloads(np.arange(len(block))), str(error))
+        number, what = _first_bad_record(block.payloads(np.arange(len(block))), str(error))
         raise InfeedError(what, where=f"{paths[file]}, record {first + number}", do=REMEDY) from error
 
 
@@ -288,7 +288,7 @@ def _head(length: int) -> bytes:
     return next((head for size, head in enumerate(heads, 2) if len(head) == size), b"")
 
 
-def _culprit(block: list[bytes], what: str) -> tuple[int, str]:
+def _first_bad_record(block: list[bytes], what: str) -> tuple[int, str]:
     """Return the number of the first bad record, and its error."""
     kinds: dict[str, Any] = {}
     for number, record in enumerate(block):

@@ -39,13 +39,13 @@ class ReportProgress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if progress.is_heard() and time.monotonic() - self._told >= _SECONDS:
-            self._tell(f"step {batch + 1:,}/{self.params['steps']:,}", logs)
+            self._report(f"step {batch + 1:,}/{self.params['steps']:,}", logs)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if progress.is_heard():
-            self._tell("", logs)
+            self._report("", logs)
 
-    def _tell(self, step: str, logs: Mapping[str, Any] | None) -> None:
+    def _report(self, step: str, logs: Mapping[str, Any] | None) -> None:
         self._told = time.monotonic()
         words = [f"{self._since}epoch {self._epoch + 1}/{self.params['epochs']}", step]
         words += [f"{name} {float(value):.4g}" for name, value in (logs or {}).items()]

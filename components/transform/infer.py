@@ -140,7 +140,7 @@ class _Names:
 
 
 def _proposal(column: ColumnStatistics, names: _Names) -> Proposal:
-    if useless := _useless(column):
+    if useless := _why_useless(column):
         return Proposal(column.name, (), useless)
     if column.lengths.maximum > 1:
         return _of_lists(column, names)
@@ -149,7 +149,7 @@ def _proposal(column: ColumnStatistics, names: _Names) -> Proposal:
     return Proposal(column.name, (ZScore(column.name, output=names.of(column.name)),), "it holds numbers: scaled")
 
 
-def _useless(column: ColumnStatistics) -> str:
+def _why_useless(column: ColumnStatistics) -> str:
     """Return why nothing can be learned from the column, or ""."""
     if not values_in(column):
         return "it is empty"

@@ -115,7 +115,7 @@ class CodedColumn:
     def lists(self) -> tuple[Ints, CodedColumn]:
         """Return, for a column of lists, the row of each value, and the values as a flat column."""
         rows = np.repeat(np.arange(len(self.present)), np.maximum(self._cells.lengths, 0))
-        return _there(rows, _flat(self.name, self.values))
+        return _with_values(rows, _flat(self.name, self.values))
 
     def words(self) -> tuple[Ints, CodedColumn] | None:
         """Return the row of each lowercase word, and the words as a column; None if the values are not texts."""
@@ -123,10 +123,10 @@ class CodedColumn:
             return None
         words = pc.split_pattern_regex(pc.utf8_lower(texts), r"[^\p{L}\p{N}]+")
         rows = np.repeat(np.flatnonzero(self.present), pc.list_value_length(words).to_numpy())
-        return _there(rows, _flat(self.name, words.flatten().cast(pa.large_binary())))
+        return _with_values(rows, _flat(self.name, words.flatten().cast(pa.large_binary())))
 
 
-def _there(rows: Ints, items: CodedColumn) -> tuple[Ints, CodedColumn]:
+def _with_values(rows: Ints, items: CodedColumn) -> tuple[Ints, CodedColumn]:
     return rows[items.present], items
 
 

@@ -179,9 +179,9 @@ class _Classes:
             rows = np.arange(0, len(self._labels), times + 1)
             return _Classes(self._label.take(rows))._in_items(column.take(rows))
         items = column.lists() if column.is_list else column.words()
-        return self._telling(*items, sure=column.is_list) if items else None
+        return self._item_of_one_class(*items, sure=column.is_list) if items else None
 
-    def _telling(self, rows: npt.NDArray[np.int64], items: CodedColumn, *, sure: bool) -> Leak | None:
+    def _item_of_one_class(self, rows: npt.NDArray[np.int64], items: CodedColumn, *, sure: bool) -> Leak | None:
         once = np.unique(items.numbers * len(self._labels) + rows)
         item, row = once // len(self._labels), once % len(self._labels)
         gain, found, of_class = CrossTable.within(item, self._labels[row], self._rows).purest()

@@ -94,7 +94,7 @@ class NumberColumn:
             return ""
         if self.matching == self.cells and not self.written:
             return ""
-        ways = [self._way(source, one) for one in self.formats]
+        ways = [self._flags(source, one) for one in self.formats]
         looks = f"{self.written:,} of {self.cells:,} cells look like {self.example!r}"
         if not self.written:
             looks = f"{self.matching:,} of {self.cells:,} cells are numbers"
@@ -117,7 +117,7 @@ class NumberColumn:
         nulls = _flag("nulls", list(dict.fromkeys([*settings.get("nulls", [""]), *self.misfits])))
         return f"{words}; if they mean a missing value, use {' '.join(filter(None, (way, nulls)))}"
 
-    def _way(self, source: Source, one: NumberFormat) -> str:
+    def _flags(self, source: Source, one: NumberFormat) -> str:
         if source != "csv" or one.before or one.after:
             return _flag("numbers", {self.name: str(one)})
         signs = {"thousands": one.thousands, "decimal": one.decimal if one.decimal != "." else ""}

@@ -23,7 +23,7 @@ def spread_notes(survey: Survey, rule: SplitBy | None, keep: Collection[str]) ->
       keep: columns whose values are the same at prediction time.
     """
     if isinstance(survey, TableSurvey):
-        yield from (("groups", f"{_torn(group)}; {_remedy(group)}") for group in _groups(survey, rule, keep))
+        yield from (("groups", f"{_finding(group)}; {_remedy(group)}") for group in _groups(survey, rule, keep))
         if words := _repeated(survey.repeats, rule):
             yield "repeated rows", words
     else:
@@ -43,14 +43,14 @@ def check_spread(survey: Survey, rule: SplitBy | None, keep: Collection[str], da
     found = _groups(survey, rule, keep)
     if found:
         do = f"{_remedy(found[0])}; if the same ones come at prediction time: --keep {quote(found[0].column)}"
-        raise InfeedError(_torn(found[0]), where=data, do=do)
+        raise InfeedError(_finding(found[0]), where=data, do=do)
     if survey.repeats.shared:
         raise InfeedError(_shared(survey.repeats), where=data, do="remove these rows from one of the files")
 
 
 def _of_pictures(survey: ImageSurvey) -> Iterator[str]:
     if survey.repeats.contrary:
-        yield f"{survey.repeats.contrary:,} are in several classes with the same content{_such_as(survey)}"
+        yield f"{survey.repeats.contrary:,} are in several classes with the same content{_example(survey)}"
     if survey.repeats.divided:
         yield f"{_copies(survey)}; remove the copies"
 
@@ -58,10 +58,10 @@ def _of_pictures(survey: ImageSurvey) -> Iterator[str]:
 def _copies(survey: ImageSurvey) -> str:
     place = "the folders of several splits" if survey.patterns else "train and in the other splits"
     may = "are" if survey.patterns else "may be"
-    return f"{survey.repeats.divided:,} pictures with the same content {may} in {place}{_such_as(survey)}"
+    return f"{survey.repeats.divided:,} pictures with the same content {may} in {place}{_example(survey)}"
 
 
-def _such_as(survey: ImageSurvey) -> str:
+def _example(survey: ImageSurvey) -> str:
     return f", such as {' and '.join(survey.repeats.example)}"
 
 
@@ -72,7 +72,7 @@ def _groups(survey: TableSurvey, rule: SplitBy | None, keep: Collection[str]) ->
     return [group for group in survey.groups if group.column not in keep and group.shared != 0][:_SHOWN]
 
 
-def _torn(group: Group) -> str:
+def _finding(group: Group) -> str:
     agree = ", and agree in the label more than other rows do" if group.agreement >= _AGREES else ""
     if group.shared is None:
         return f"rows of one {group.column} are in train and in the other splits{agree}"

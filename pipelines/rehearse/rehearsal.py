@@ -149,7 +149,7 @@ class Locations:
         unseen = sorted(path for path in named if not any(_is_in(path, folder) for folder in mounted))
         if unseen:
             more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
-            maps = " ".join(f"--map {folder}" for folder in _round(unseen))
+            maps = " ".join(f"--map {folder}" for folder in _folders_of(unseen))
             raise InfeedError(f"the image cannot read {unseen[0]}{more} of this machine", do=f"add {maps}")
 
     def _in_text(self, value: Any) -> Any:
@@ -191,7 +191,7 @@ def _is_of_this_machine(path: str) -> bool:
     return here and not path.startswith(_OF_EVERY_IMAGE)
 
 
-def _round(paths: Sequence[str]) -> list[str]:
+def _folders_of(paths: Sequence[str]) -> list[str]:
     """Return the folders to mount for all of the paths."""
     folders = sorted({path if os.path.isdir(path) else os.path.dirname(path) for path in paths})
     return [one for one in folders if not any(_is_in(one, other) for other in folders if other != one)]

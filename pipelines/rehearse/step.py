@@ -103,7 +103,7 @@ class _StepError(Exception):
 class _StepRunner:
     def __init__(self, task: Task, context: RunContext, log: IO[str], tell: OnProgress) -> None:
         assert task.executor is not None
-        self._task, self._context, self._log, self._tell = task, context, log, tell
+        self._task, self._context, self._log, self._report = task, context, log, tell
         self._container: Spec = task.executor["container"]
         self._env = task.variables
         self._kills = context.faults.kills.get(task.node, 0)
@@ -124,7 +124,7 @@ class _StepRunner:
         driver = self._task.driver
         if not (driver and self._context.runs_drivers):
             return {}
-        self._tell("driver")
+        self._report("driver")
         attempt_dir = self._context.attempt_dir(self._task, "driver")
         try:
             self._start("driver", driver, inputs, self._planned({}, attempt_dir), attempt_dir, Pod())
@@ -149,8 +149,8 @@ class _StepRunner:
         """Run attempts until one succeeds, without the job's pauses between attempts."""
         allowed = (self._task.retries or 0) + 1
         for attempt in range(1, allowed + 1):
-            note = _of_attempts(attempt, allowed, self._kills)
-            self._tell(note)
+            note = _note_of_attempts(attempt, allowed, self._kills)
+            self._report(note)
             started = time.monotonic()
             try:
                 outputs = self._attempt(attempt, inputs, said)
@@ -167,7 +167,7 @@ class _StepRunner:
     def _attempt(self, number: int, inputs: TaskIO, said: Any) -> TaskIO:
         attempt_dir = self._attempt_dir(number)
         planned = self._planned(said, attempt_dir)
-        _put(attempt_dir.output_file, said)
+        _write_driver_output(attempt_dir.output_file, said)
         dies = number <= self._kills
         places = [artifact.uri for found in inputs.artifacts.values() for artifact in found[:1]]
         where = f"deploy.resources.{self._task.node}.ephemeral_storage"
@@ -277,7 +277,7 @@ def _make_room(paths: Sequence[str], message: Any) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
-def _put(path: str, said: Any) -> None:
+def _write_driver_output(path: str, said: Any) -> None:
     """Write the driver's output for the step, or remove the file if no driver ran."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     Path(path).unlink(missing_ok=True)
@@ -285,7 +285,7 @@ def _put(path: str, said: Any) -> None:
         Path(path).write_text(json.dumps(said), encoding="utf-8")
 
 
-def _of_attempts(attempt: int, allowed: int, kills: int) -> str:
+def _note_of_attempts(attempt: int, allowed: int, kills: int) -> str:
     if attempt == 1:
         return ""
     killed = min(attempt - 1, kills)

@@ -62,7 +62,7 @@ class BulkInferrerExecutor(EngineExecutor):
         path = path_utils.serving_model_path(model.uri, path_utils.is_old_model_artifact(model))
         specs = {name: _proto(name, exec_properties.get(name)) for name in _PROTOS}
         options = options_of(specs, input_dict[EXAMPLES], exec_properties.get(OPTIONS))
-        if reason := _beyond(specs, input_dict[EXAMPLES], path, options):
+        if reason := _why_unsupported(specs, input_dict[EXAMPLES], path, options):
             self._leave(reason, options, input_dict, output_dict, exec_properties)
             return
         [key] = [name for name in (INFERENCE_RESULT, OUTPUT_EXAMPLES) if output_dict.get(name)]
@@ -108,7 +108,9 @@ def options_of(specs: Mapping[str, Any], examples: Sequence[types.Artifact], giv
     return schema.read(PredictOptions, plain, "BulkInferrer")
 
 
-def _beyond(specs: Mapping[str, Any], examples: Sequence[types.Artifact], path: str, options: PredictOptions) -> str:
+def _why_unsupported(
+    specs: Mapping[str, Any], examples: Sequence[types.Artifact], path: str, options: PredictOptions
+) -> str:
     """Return why only TFX's own executor can do the work, or ""."""
     signatures = list(specs[MODEL_SPEC].model_signature_name)
     if len(signatures) > 1:

@@ -249,9 +249,9 @@ def _dense(batch: Batch, name: str, spec: Any) -> npt.NDArray[Any]:
     wanted, missing = counts == size, counts == 0
     if not (wanted | missing).all():
         row = int(np.argmin(wanted | missing))
-        raise _unfit(batch, row, f"column {name!r} has {counts[row]} values, and the model takes {size}")
+        raise _error_at(batch, row, f"column {name!r} has {counts[row]} values, and the model takes {size}")
     if size and missing.any() and not _has_missing(spec):
-        raise _unfit(batch, int(np.argmax(missing)), f"column {name!r} has no value, and {_no_missing(spec)}")
+        raise _error_at(batch, int(np.argmax(missing)), f"column {name!r} has no value, and {_no_missing(spec)}")
     dense = np.full((len(counts), size), *_empty(spec))
     dense[wanted] = _items(column).reshape(-1, size) if size else 0
     return dense.reshape(len(counts), *_filled(dims, size))
@@ -290,5 +290,5 @@ def _filled(dims: Iterable[int | None], size: int) -> list[int]:
     return filled
 
 
-def _unfit(batch: Batch, row: int, what: str) -> InfeedError:
+def _error_at(batch: Batch, row: int, what: str) -> InfeedError:
     return InfeedError(what, where=batch.where(row), do=_DO)
