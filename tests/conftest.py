@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import gc
 import importlib
@@ -14,7 +13,6 @@ import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -78,7 +76,6 @@ _LONG = (
     "trainer/test_tuner.py",
     "trainer/test_checkpoint.py",
     "feed/test_build.py",
-    "feed/test_service.py",
     "feed/test_columns_order.py",
     "load/test_frameworks.py",
     "sources/test_sql_postgres.py",
@@ -157,17 +154,6 @@ def modules_are_no_garbage() -> None:
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes go by the argument's name: compressed ones hold the time, and all processes must call a test the same."""
     return argname if isinstance(val, bytes) else None
-
-
-@pytest.fixture
-def socket_filters() -> None:
-    """Skips a test of what a socket filter closes where the system lets only root have one."""
-    keep_all = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFFFFFF))
-    with socket.socket() as one:
-        try:
-            one.setsockopt(socket.SOL_SOCKET, 26, struct.pack("HL", 1, ctypes.addressof(keep_all)))
-        except PermissionError:
-            pytest.skip("this system lets only root filter sockets")
 
 
 @pytest.fixture

@@ -22,12 +22,11 @@ RIDDLES = re.compile(
     r"\b(?:(?:is|are|was|be) told|nobody knows|stands? there|no place in|has been said|takes? no notice)\b"
     r"|(?:\"{3}|# |\. )(?:The same (?:for|of|as|again)|All of (?:it|them)|Most of (?:it|them)|Such a) ",
 )
-LATER = ("components/evaluation/", "components/trainer/", "components/transform/in_process/")
+LATER = ("components/evaluation/measuring.py",)
 MOST_WORDS = 30  # of a sentence of a page
 LONG_SENTENCES = {  # pages that still have some
     "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    *(f"docs/{name}.md" for name in ("config", "image", "kubeflow", "rehearse", "submit", "vertex")),
+    *(f"docs/{name}.md" for name in ("kubeflow", "rehearse")),
 }
 
 Text = tuple[int, str, str]  # line, argument, what it says; `{}` for what is only known when it is raised

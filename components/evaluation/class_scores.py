@@ -1,7 +1,7 @@
 """Recall, precision and F1 of a class, or their mean over all classes, for TFMA to measure.
 
-TFMA's own mean over classes has to be told which classes there are. Those of the data are not always those that the
-model knows, for a rare class may be missing in training; here they are taken from the confusion matrix.
+TFMA's own mean over classes takes the classes as an option. The model may not know all classes of the data, because
+training may lack a rare class. These metrics take the classes from the confusion matrix.
 """
 
 from __future__ import annotations

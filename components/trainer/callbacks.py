@@ -98,7 +98,7 @@ def _of_the_user(function: str, spec: CallbackSpec) -> list[keras.callbacks.Call
 
 
 class TensorBoard(keras.callbacks.TensorBoard):
-    """Keras' own; logs that cannot be written, to a full disk say, are told once and given up, not the training."""
+    """Keras' callback. If logs cannot be written, it warns once and stops writing them; training goes on."""
 
     given_up = False
 

@@ -48,7 +48,8 @@ def run_fn(fn_args: Any) -> None:
     Raises:
       InfeedError: an option, the data, the model function or the cluster is wrong.
     """
-    if _is_server(fn_args):
+    cluster.adopt_cluster_spec()
+    if read_options(fn_args).strategy == "parameter_server" and cluster.only_serves():
         cluster.serve(fn_args.serving_model_dir)
         return
     training = prepare(fn_args, own_loop=True)
@@ -156,11 +157,6 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
         base_model=fn_args.base_model,
         mirror=mirror,
     )
-
-
-def _is_server(fn_args: Any) -> bool:
-    cluster.adopt_cluster_spec()
-    return read_options(fn_args).strategy == "parameter_server" and cluster.only_serves()
 
 
 def check_backend() -> None:

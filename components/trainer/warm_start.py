@@ -121,7 +121,7 @@ def _weights(exported: str) -> list[Any]:
     names = [name for name in map(_WEIGHT.format, range(len(held))) if name in held]
     if not names:
         raise InfeedError(
-            "the base model was not exported by this Trainer, so nobody knows which weights are which",
+            "the base model was not exported by this Trainer, so its weights have no names",
             where=exported,
             do="train from it in a run_fn of your own, where it is fn_args.base_model",
         )

@@ -129,7 +129,6 @@ _RULES: Mapping[str, Callable[[tf.Tensor, int, int, str], tf.Tensor]] = {
     "crop": _crop,
 }
 RULES = tuple(_RULES)
-METHODS = ("bilinear", "nearest", "bicubic", "area", "lanczos3")
 
 
 def scaled(pixels: tf.Tensor, mean: Sequence[float], deviation: Sequence[float]) -> tf.Tensor:

@@ -40,8 +40,6 @@ _ROUNDED = 1e-3
 _ITEM_BYTES = 4 << 20  # of texts and lists that are looked into
 _SHOWN = 3
 
-_NAMES_ROWS = re.compile(r"(^|[_\W])(id|ID|nr|no|number|key|index|row|uuid)$|[a-z]I[dD]$")
-
 Floats = npt.NDArray[np.float64]
 
 

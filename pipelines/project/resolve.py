@@ -64,9 +64,13 @@ _DECIDED = {
     "train",
     "blessing",
 }
-_AS_GIVEN = {f.name for f in dataclasses.fields(PipelineConfig)} & {
-    f.name for f in dataclasses.fields(Settings)
-} - _DECIDED
+
+
+def _names(kind: Any) -> list[str]:
+    return [one.name for one in dataclasses.fields(kind)]
+
+
+_AS_GIVEN = {*_names(PipelineConfig)} & {*_names(Settings)} - _DECIDED
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     check_strategy({**settings.train, **given.train}.get("strategy", "auto"))
     user_code.resolve(project.reference(settings.model), "model")
     name, root = _name_and_root(project, given)
-    data = _data(given.data or settings.data, local_root(root, name))
+    data = given.data or settings.data
+    data = _absolute(str(materialise(data, Path(local_root(root, name)) / "data")) if data in BUNDLED else data)
     source = source_of(data, settings.source) if given.data else settings.source
     span_data, data = (data, _window(data, settings.spans)) if has_spans(data) else ("", data)
     named, source_options = _label(project, given), _source_options(project, given, source)
@@ -116,7 +121,8 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
         ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features, of_spans=bool(span_data)))
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)
-    said = _training_options(settings.train, given.train)
+    schema.check_known(settings.train, (*_names(TrainOptions), *_names(FeedOptions)), "train")
+    said = {**settings.train, **given.train}
     shares = shares_of(survey, asked, ingest)
     ingest = stratified(survey, label, shares, ingest)
     leaks = LeaksInUse(survey, features, function, by_survey, keep)
@@ -163,12 +169,6 @@ def _label(project: Project, given: Overrides) -> str | None:
     is_own = not project.package or given.data in (None, project.settings.data)
     own = project.settings.label if is_own else None
     return given.label or (own if own is None or isinstance(own, str) else ",".join(own))
-
-
-def _data(data: str, root: str) -> str:
-    if data in BUNDLED:
-        return _absolute(str(materialise(data, Path(root) / "data")))
-    return _absolute(data)
 
 
 def _window(data: str, last: int | None) -> str:
@@ -357,25 +357,15 @@ def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> Non
         column = columns.get(feature.column)
         if not column:
             continue
+        found = column.statistics
         if column.missing == column.rows:
             what, do = "it is empty", "take the feature out"
-        elif column.is_list and feature.values == "one" and _most_values(column) > 1:
+        # A tf.Example does not distinguish lists of one value.
+        elif column.is_list and feature.values == "one" and (not found or found.lengths.maximum > 1):
             what, do = "its rows hold lists", 'set values="all" on it, or write the column as one value a row'
         else:
             continue
         raise InfeedError(f"{type(feature).__name__} cannot take column {column.name!r}: {what}", where=data, do=do)
-
-
-def _most_values(column: ColumnSurvey) -> int:
-    """Return the largest number of values of a row. A tf.Example does not distinguish lists of one value."""
-    return int(column.statistics.lengths.maximum) if column.statistics else 2
-
-
-def _training_options(train: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the training and feed options of the file and of the command line, which takes precedence."""
-    known = [f.name for options in (TrainOptions, FeedOptions) for f in dataclasses.fields(options)]
-    schema.check_known(train, known, "train")
-    return {**train, **given}
 
 
 def _train_options(
@@ -387,7 +377,7 @@ def _train_options(
     source_options: Mapping[str, Mapping[str, Any]],
 ) -> TrainOptions:
     settings = project.settings
-    feed = {f.name: train.pop(f.name) for f in dataclasses.fields(FeedOptions) if f.name in train}
+    feed = {name: train.pop(name) for name in _names(FeedOptions) if name in train}
     for option in ("map_examples", "map_batches"):
         if isinstance(given := feed.get(option), str):
             feed[option] = project.reference(given)

@@ -116,7 +116,8 @@ class Locations:
     def __init__(self, maps: Sequence[PathMapping]) -> None:
         ordered = sorted(maps, key=lambda map_: len(map_.source), reverse=True)
         self._targets = {map_.source: map_.target for map_ in ordered}
-        self._pattern = re.compile("|".join(map(_prefix, self._targets))) if maps else None
+        ends = (re.escape(one) + ("" if one.endswith("://") else r"(?![\w.-])") for one in self._targets)
+        self._pattern = re.compile("|".join(ends)) if maps else None
 
     @property
     def folders(self) -> list[str]:
@@ -166,10 +167,6 @@ class Locations:
     def _is_kept(self, location: str) -> bool:
         kept = (target for source, target in self._targets.items() if source == target)
         return any(location.startswith(target) for target in kept)
-
-
-def _prefix(source: str) -> str:
-    return re.escape(source) if source.endswith("://") else re.escape(source) + r"(?![\w.-])"
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -261,17 +258,21 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
     if options.target == "kubeflow":
         job.check_store()
     job = dataclasses.replace(job, spec=locations.apply(job.spec), runtime=locations.apply(job.runtime))
-    inputs = locations.apply(_root_parameters(job, options.parameters))
-    tasks = job.tasks
+    defaults = {name: known.default for name, known in job.parameters.items() if known.default is not None}
+    given = read_parameters(options.parameters, job.parameters, job.name)
+    inputs, tasks = locations.apply({**defaults, **given}), job.tasks
     assert options.target, "set above"
     check_tasks(tasks, options.target)
     options.faults.check(list(leaves(tasks)))
-    locations.check_no_others([job.spec["deploymentSpec"], _task_specs(tasks), inputs])
+    # The specs contain all values except the root of the artifacts.
+    values = [[task.spec for task in walk(tasks)], inputs]
+    locations.check_no_others([job.spec["deploymentSpec"], *values])
     publish(job)
     root = Path(os.path.realpath(options.root))
-    launcher = _launcher(options, root, locations)
+    packages = LocalLauncher(str(root / "packages"))
+    launcher = ContainerLauncher(options.image, (str(root), *locations.folders)) if options.image else packages
     if isinstance(launcher, ContainerLauncher):
-        locations.check_seen([_task_specs(tasks), inputs], launcher.folders)
+        locations.check_seen(values, launcher.folders)
         find_engine()
     with open_store(root) as store:
         context = _context(job, options, root, store, launcher, inputs)
@@ -280,22 +281,6 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
         executor.run(TaskIO(inputs))
         artifacts = context.artifacts or str(root / "artifacts")
         return Rehearsal(context.run, executor.tracker.report(), artifacts, executor.outputs)
-
-
-def _root_parameters(job: CompiledJob, given: Sequence[str]) -> dict[str, Any]:
-    defaults = {name: known.default for name, known in job.parameters.items() if known.default is not None}
-    return {**defaults, **read_parameters(given, job.parameters, job.name)}
-
-
-def _task_specs(tasks: tuple[Task, ...]) -> list[Any]:
-    """Return the task specs of a job, which contain all values except the root of the artifacts."""
-    return [task.spec for task in walk(tasks)]
-
-
-def _launcher(options: RehearseOptions, root: Path, locations: Locations) -> Launcher:
-    if not options.image:
-        return LocalLauncher(str(root / "packages"))
-    return ContainerLauncher(options.image, (str(root), *locations.folders))
 
 
 def _context(

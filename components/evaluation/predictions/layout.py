@@ -130,7 +130,7 @@ def _item_type(name: str, signature: Signature, nested: bool) -> pa.DataType:
         return pa.from_numpy_dtype(dtype.as_numpy_dtype)
     except (pa.ArrowException, TypeError) as error:
         raise InfeedError(
-            f"output {name!r} is {dtype.name}, which has no place in a column",
+            f"output {name!r} is {dtype.name}, which a column cannot hold",
             where=f"{signature.where}, signature {signature.name!r}",
             do="choose other outputs, or export it as numbers or text",
         ) from error

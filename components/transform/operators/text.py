@@ -118,7 +118,6 @@ _SPLITS: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
     "whitespace": lambda texts: tf.strings.split(_squeeze(texts)),
     "characters": lambda texts: tf.strings.unicode_split(texts, "UTF-8"),
 }
-UNITS = tuple(_SPLITS)
 
 
 def bag(indices: tf.RaggedTensor, size: int, *, binary: bool = False) -> tf.Tensor:

@@ -126,9 +126,7 @@ def fed(table, train, inputs):
         "weighted",
     ],
 )
-def test_every_kind_of_input_feeds_the_same_training_and_the_same_report(fed, name, request):
-    if "start_service" in EXAMPLES.get(name, ""):
-        request.getfixturevalue("socket_filters")
+def test_every_kind_of_input_feeds_the_same_training_and_the_same_report(fed, name):
     place = fed(name)
     profile = json.loads((place / "run" / "input_profile.json").read_text())
     assert [epoch["steps"] for epoch in profile["epochs"]] == [4, 4]
