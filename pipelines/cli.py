@@ -10,6 +10,7 @@ from importlib import import_module
 import click
 
 from infeed.components.errors import InfeedError, naming_extras
+from infeed.components.kubeflow import compiled_with
 from infeed.pipelines.console.exit_codes import EXIT_BAD_INPUT, EXIT_CODES, Command
 from infeed.pipelines.console.terminal import echo
 
@@ -99,3 +100,4 @@ def main() -> None:
     Completion of commands, options and paths, for bash, zsh or fish:
     eval "$(_INFEED_COMPLETE=bash_source infeed)"
     """
+    compiled_with.warn()  # of a step that runs a command

@@ -23,7 +23,7 @@ from typing import Any
 
 from infeed.components import project_archive, schema
 from infeed.components.beam_runner import Named
-from infeed.components.kubeflow import cluster_job, direct, disk, ui
+from infeed.components.kubeflow import cluster_job, compiled_with, direct, disk, ui
 from infeed.components.kubeflow.launcher_paths import PathMap
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob, job_object
@@ -51,6 +51,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     from infeed.components.kubeflow import tfx_filesystem
 
+    compiled_with.warn()
     tfx_filesystem.register()
     project_archive.enter()
     in_place = arguments[0] == "--in-place"

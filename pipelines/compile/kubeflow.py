@@ -22,7 +22,7 @@ from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.dataset import files
 from infeed.components.dataset.spans import has_spans, split_path
 from infeed.components.errors import InfeedError
-from infeed.components.kubeflow import direct, disk
+from infeed.components.kubeflow import compiled_with, direct, disk
 from infeed.components.kubeflow.ui import outputs_of
 from infeed.components.trainer.options import OVERRIDES
 from infeed.pipelines.compile import input_states, own_project
@@ -126,7 +126,7 @@ def write_job(job: dict[str, Any], root: str, deploy: Deploy, options: CompileOp
       InfeedError: as `compile_kubeflow`.
     """
     spec = job["pipelineSpec"]
-    apply_settings(spec, deploy)
+    apply_settings(spec, deploy, compiled_with.variables() if options.target == "kubeflow" else {})
     if own and options.folder and deploy.project == "archive":
         users = [node for node, _ in _containers(spec) if node.name in own]
         exclude = (*options.exclude, *deploy.exclude)
@@ -308,12 +308,13 @@ def data_folder(config: PipelineConfig) -> str:
     return folder
 
 
-def apply_settings(spec: Mapping[str, Any], deploy: Deploy) -> None:
+def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[str, str] | None = None) -> None:
     """Write the settings of `deploy.resources` into `spec`.
 
     Args:
       spec: PipelineSpec, which this function changes in place.
       deploy: settings of the nodes.
+      variables: environment variables of every node.
 
     Raises:
       InfeedError: `deploy.resources` names a node that does not exist, or that runs in no container.
@@ -324,9 +325,9 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy) -> None:
         resources = input_states.resources_of(deploy, node.name)
         if limits := container_resources(resources):
             container["resources"] = limits
-        variables = {**resources.variables, **({direct.VARIABLE: "direct"} if deploy.reading == "direct" else {})}
-        if variables:
-            container["env"] = [{"name": name, "value": value} for name, value in variables.items()]
+        reading = {direct.VARIABLE: "direct"} if deploy.reading == "direct" else {}
+        if given := {**resources.variables, **reading, **(variables or {})}:
+            container["env"] = [{"name": name, "value": value} for name, value in given.items()]
         if resources.retries:
             node.spec["retryPolicy"] = {"maxRetryCount": resources.retries, **_BACKOFF}
         if not (node.cacheable if resources.cache is None else resources.cache):

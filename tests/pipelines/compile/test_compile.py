@@ -21,6 +21,7 @@ import yaml
 
 from infeed.components.beam_runner import LOCAL_RUNNER
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import compiled_with
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.project_archive import digest
 from infeed.pipelines.commands.new import create_project
@@ -93,7 +94,11 @@ def plain(path: Path) -> list[Any]:
     """The documents of a file, without the versions of this environment."""
     documents = list(yaml.load_all(path.read_text(), yaml.CSafeLoader))
     documents[0].pop("labels", None)
-    documents[0].get("pipelineSpec", documents[0]).pop("sdkVersion")
+    spec = documents[0].get("pipelineSpec", documents[0])
+    spec.pop("sdkVersion")
+    for executor in spec["deploymentSpec"]["executors"].values():
+        env = executor.get("container", {}).get("env", [])
+        env[:] = [one for one in env if one["name"] != compiled_with.VARIABLE]
     return documents
 
 
