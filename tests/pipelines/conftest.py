@@ -14,6 +14,21 @@ import pytest
 
 from infeed.pipelines.containers import problem
 
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def golden() -> Callable[..., None]:
+    """golden(name, text, path): the text, with `path` as PATH, is that of `golden/NAME`, which a flag writes anew."""
+
+    def check(name: str, text: str, path: object = None) -> None:
+        text = text if path is None else text.replace(str(path), "PATH")
+        if os.environ.get("INFEED_RENEW_GOLDEN"):
+            (GOLDEN / name).write_text(text, encoding="utf-8")
+        assert text == (GOLDEN / name).read_text(encoding="utf-8")
+
+    return check
+
 
 @pytest.fixture
 def trial(monkeypatch: pytest.MonkeyPatch) -> ModuleType:

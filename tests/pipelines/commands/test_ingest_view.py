@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,31 +28,15 @@ def manifest(**changes: Any) -> Any:
     return SimpleNamespace(**{**told, **changes})
 
 
-def test_a_summary_has_a_line_for_each_split() -> None:
-    assert summary(manifest(), "out", 1.5).splitlines() == [
-        "wrote out: 1,000 rows read in 1.5 s",
-        "  train             1,000 records     2.5 MB in 2 shards: by size",
-    ]
-
-
-def test_nothing_is_lost_in_silence() -> None:
-    empty = SimpleNamespace(records=0, bytes=0, shards=[1], reason="by size")
-    told = summary(
-        manifest(
-            splits={"eval": empty},
-            filtered=1,
-            rejected=SimpleNamespace(rows=2, file="rejected.jsonl"),
-            balanced=SimpleNamespace(repeated=3, dropped=4),
-            warnings=("a column is empty",),
-        ),
-        "out",
-        1.0,
+def test_a_summary_has_a_line_for_each_split_and_nothing_is_lost_in_silence(golden: Callable[..., None]) -> None:
+    lacking = manifest(
+        splits={"eval": SimpleNamespace(records=0, bytes=0, shards=[1], reason="by size")},
+        filtered=1,
+        rejected=SimpleNamespace(rows=2, file="rejected.jsonl"),
+        balanced=SimpleNamespace(repeated=3, dropped=4),
+        warnings=("a column is empty",),
     )
-    assert "  1 row filtered out" in told
-    assert "  2 rows rejected, listed in out/rejected.jsonl" in told
-    assert "  balanced: 3 repeated, 4 dropped" in told
-    assert "  warning: eval holds no record" in told
-    assert "  warning: a column is empty" in told
+    golden("ingest.txt", "".join(f"{summary(one, 'out', 1.5)}\n" for one in (manifest(), lacking)))
 
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:

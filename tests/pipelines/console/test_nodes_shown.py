@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from rich.console import Console
@@ -61,22 +61,13 @@ def test_nodes_that_run_side_by_side_keep_their_own_times() -> None:
     assert [line.split()[-2:] for line in drawn(table)[1:3]] == [["7.0", "s"], ["2.0", "s"]]
 
 
-def test_the_table_names_each_node_its_state_in_words_and_its_seconds() -> None:
+def test_the_table_names_each_node_its_state_in_words_and_its_seconds(golden: Callable[..., None]) -> None:
     clock = Clock()
     table = TableView("/runs/a/run.log", clock)
     clock.now += 2
     table(NODES)
     clock.now += 75.5
-    assert drawn(table) == [
-        "node                      state              time",
-        "ImageExampleGen           ✓ done            1.9 s",
-        "StatisticsGen             = cached          0.0 s",
-        "Transform                 - skipped",
-        "Trainer                   ▸ running    1 min 15 s",
-        "Pusher                    · waiting",
-        "total                     3 of 5       1 min 17 s",
-        "log: /runs/a/run.log",
-    ]
+    golden("nodes.txt", "\n".join(drawn(table)))
 
 
 def test_the_running_node_ticks_without_being_told() -> None:
@@ -135,18 +126,13 @@ def test_notes_have_a_column_where_there_is_room() -> None:
     assert any(line.endswith("3.2 s") for line in drawn(table, width=60))
 
 
-def test_off_a_terminal_a_note_stands_behind_the_time() -> None:
+def test_off_a_terminal_a_note_stands_behind_the_time(golden: Callable[..., None]) -> None:
     console = screen(terminal=False)
     with show_nodes(console, "run.log") as on_change:
         for note in ("", "driver", "", "attempt 2 of 3"):
             on_change([NodeReport("Trainer", NodeState.RUNNING, note=note)])
         on_change([NodeReport("Trainer", NodeState.DONE, 3.25, note="attempt 2 of 3")])
-    assert lines(console) == [
-        "Trainer                         running",
-        "Trainer                         running            driver",
-        "Trainer                         running            attempt 2 of 3",
-        "Trainer                         done     3.2 s     attempt 2 of 3",
-    ]
+    golden("nodes-off-a-terminal.txt", "\n".join(lines(console)))
 
 
 def test_progress_stands_beside_the_running_node() -> None:
