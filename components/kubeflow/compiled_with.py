@@ -26,8 +26,8 @@ def warn(environment: Mapping[str, str] = os.environ) -> None:
         installed = _installed(package)  # plain components need no TFX
         if installed and installed.split(".")[:2] != recorded.split(".")[:2]:
             _log.warning(
-                "the job was compiled with %s %s, and this image has %s: build the image with the versions that compile, "
-                "or compile again with those of the image",
+                "the job was compiled with %s %s, and this image has %s: build the image with the versions that "
+                "compile, or compile again with those of the image",
                 package,
                 recorded,
                 installed,
