@@ -22,6 +22,7 @@ from .example_gen.component import JsonlExampleGen as JsonlExampleGen
 from .example_gen.component import ParquetExampleGen as ParquetExampleGen
 from .example_gen.component import TextExampleGen as TextExampleGen
 from .example_gen.component import TFRecordExampleGen as TFRecordExampleGen
+from .example_gen.component import WebDatasetExampleGen as WebDatasetExampleGen
 from .example_gen.databases import BigQueryExampleGen as BigQueryExampleGen
 from .example_gen.databases import SqlExampleGen as SqlExampleGen
 from .example_gen.executor import FileExecutor as FileExecutor

@@ -257,6 +257,16 @@ class TFRecordExampleGen(FileExampleGen[None]):
         super().__init__(input_base, input_config, output_config, None, range_config, payload_format, options=options)
 
 
+class WebDatasetExampleGen(_FormatExampleGen[None]):
+    """Convert WebDataset's tar files to sharded tf.Examples, one for each sample.
+
+    The part of a file name after its first dot names the feature: `jpg` holds bytes, `cls` an integer, `txt` text, and
+    `json` a feature for each field. `__key__` holds the common part of the names.
+    """
+
+    FORMAT = "webdataset"
+
+
 class ImportExampleGen(TFRecordExampleGen):
     """Alias of TFRecordExampleGen under the name that TFX uses."""
 

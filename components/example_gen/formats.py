@@ -39,7 +39,7 @@ NOT_READ = {
     ".json": _TO_JSONL,
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".h5", ".hdf5", ".pkl"), _TO_PARQUET),
     **dict.fromkeys((".npy", ".npz", ".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), _TO_PARQUET),
-    **dict.fromkeys((".zip", ".tar", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
+    **dict.fromkeys((".zip", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
     **dict.fromkeys(PICTURES, _TO_PNG),
 }
 
@@ -109,6 +109,7 @@ FORMATS = {
     ),
     "text": Format("folders", "open_text", "TextOptions", "TextExampleGen", suffixes=(".txt",), folders="folders"),
     "binary": Format("folders", "open_binary", component="BinaryExampleGen", folders="folders"),
+    "webdataset": Format("webdataset", "open_webdataset", component="WebDatasetExampleGen", suffixes=(".tar",)),
     "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True),
     "bigquery": Format("bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True),
 }
