@@ -103,6 +103,37 @@ class Ceiling:
 
 
 @dataclass(frozen=True)
+class StageCost:
+    """Cost of one stage of the input pipeline, as the median over several turns.
+
+    Attributes:
+      microseconds: by the clock for each example, above the stage before.
+      spread: half of the range in which the middle half of the turns lies.
+      cpu_seconds: CPU seconds of this process for 1,000 examples, above the stage before.
+      examples_per_second: rate of the pipeline up to this stage.
+      bytes_per_example: size of the stage's output.
+      hidden: whether the cost is at most twice its spread.
+      once: whether the stage runs once, because a later stage keeps its output.
+    """
+
+    name: str
+    does: str
+    microseconds: float
+    spread: float
+    cpu_seconds: float
+    examples_per_second: float
+    bytes_per_example: float
+    hidden: bool
+    once: bool
+
+
+def pace_setter(stages: Sequence[StageCost]) -> str:
+    """Return the name of the stage that takes most time in an epoch; empty if noise hides all stages."""
+    visible = [one for one in stages if not (one.hidden or one.once)]
+    return max(visible, key=lambda one: one.microseconds).name if visible else ""
+
+
+@dataclass(frozen=True)
 class StepSummary:
     """One step of the input pipeline: its name, its effect, and the reason for it."""
 
@@ -148,6 +179,7 @@ class InputProfile:
       plan: the input pipeline.
       bytes: size of the training split on disk.
       handover_seconds: without a ceiling, its `floor_seconds`. Written only if measured.
+      stages: cost of each stage, in the order of the plan. Written only if measured.
     """
 
     format: int = field(default=FORMAT, kw_only=True)
@@ -161,6 +193,7 @@ class InputProfile:
     plan: PlanSummary
     bytes: int
     handover_seconds: float = 0.0
+    stages: tuple[StageCost, ...] = ()
 
     def waited(self, epoch: EpochProfile) -> float:
         """Return the seconds that training waited for input, above the cost of handing over ready batches."""
@@ -195,6 +228,8 @@ class InputProfile:
             del profile["plan"]["left_out"]
         if not self.handover_seconds:
             del profile["handover_seconds"]
+        if not self.stages:
+            del profile["stages"]
         return profile
 
     def write(self, folder: str) -> None:

@@ -41,12 +41,14 @@ class Feed:
       make: (worker, number of the first step) -> batches.
       identity: plain values that identify the data. A training resumes only if they are equal.
       close: releases the source of the batches.
+      functions: functions that the stages call; None for batches from a user's function.
     """
 
     plan: InputPlan
     make: Callable[[WorkerContext, int], Batches]
     identity: Any
     close: Callable[[], None] = lambda: None
+    functions: BatchFunctions | None = None
 
     def with_stages(self, *stages: Stage[Any, Made]) -> Feed:
         """Return this feed with more stages in its plan; other code applies them to the batches."""
@@ -102,7 +104,7 @@ def plan_feed(
     def make(workers: WorkerContext, start_step: int) -> Batches:
         return build(made, stages, workers=workers, start_step=start_step)
 
-    return Feed(made, make, [[shard.identity for shard in shards], stages.key])
+    return Feed(made, make, [[shard.identity for shard in shards], stages.key], functions=stages)
 
 
 def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> RecordSizes:

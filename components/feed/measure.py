@@ -7,6 +7,7 @@ noise of the machine hides the stage.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,20 +16,30 @@ from typing import Any
 
 import tensorflow as tf
 
+from infeed.components.dataset.input_profile import StageCost, pace_setter
 from infeed.components.feed.build import context_of
 from infeed.components.feed.columns import mapped, reading_options
 from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.feed.stages.base import BatchFunctions
+from infeed.components.feed.stages.batches import PrefetchToDevice
 from infeed.components.feed.stages.columns import CacheColumns, CacheRecords, LoadColumns
-from infeed.components.feed.stages.reading import ListShards, PermuteShards, VerifyFiles
+from infeed.components.feed.stages.reading import (
+    ListShards,
+    PermuteShards,
+    SampleSplits,
+    ShuffleWindows,
+    VerifyFiles,
+)
 from infeed.components.seams.tensorflow import inputs_of, mapped_graph
 
 Clock = Callable[[], tuple[float, float]]  # seconds of the clock, CPU seconds of this process
 HAND_OVER = "hand-over"
-_ONCE = (VerifyFiles, ListShards, PermuteShards)
+_ONCE = (VerifyFiles, ListShards, PermuteShards, PrefetchToDevice)
 _KEEPING = (LoadColumns, CacheColumns, CacheRecords)
 TURNS = 7
+_MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
+_WINDOW = 10_000  # records
 _UNTIMED = 3  # elements before a turn of the calibration
 
 
@@ -65,31 +76,6 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class StageCost:
-    """Cost of a stage; the lists of the turns are reduced to medians.
-
-    Attributes:
-      microseconds: by the clock for each example, above the stage before.
-      spread: half of the range in which the middle half of the turns lies.
-      cpu_seconds: CPU seconds of this process for 1,000 examples, above the stage before.
-      examples_per_second: rate of the pipeline up to this stage.
-      bytes_per_example: size of the stage's output.
-      hidden: whether the cost is at most twice its spread.
-      once: whether the stage runs once, because a later stage keeps its output.
-    """
-
-    name: str
-    does: str
-    microseconds: float
-    spread: float
-    cpu_seconds: float
-    examples_per_second: float
-    bytes_per_example: float
-    hidden: bool
-    once: bool
-
-
-@dataclass(frozen=True)
 class Measured:
     """Costs of all stages, in order, and the stage that sets the pace; empty if none stands out."""
 
@@ -113,6 +99,26 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
             cuts.append(Cut(_shown_name(stage.name, plan), stage.does, dataset, is_first=is_first))
             is_first = False
     return [*cuts, _handing_over(cuts[-1])]
+
+
+def short_plan(plan: InputPlan) -> InputPlan | None:
+    """Return a plan with the same stages that takes seconds to measure; None if there is none.
+
+    Windows get smaller. A plan that keeps rows in memory reads only its first files: their rows stand in memory twice.
+    """
+    stages = tuple(
+        replace(one, window=min(one.window, _WINDOW)) if isinstance(one, ShuffleWindows | SampleSplits) else one
+        for one in plan.stages
+    )
+    if not any(isinstance(one, LoadColumns | CacheRecords) for one in stages):
+        return replace(plan, stages=stages)
+    sizes = itertools.accumulate(one.bytes for one in plan.shards)
+    shards = tuple(one for one, size in zip(plan.shards, sizes, strict=True) if size <= _MOST_BYTES)
+    mixes = any(getattr(one, "weights", None) for one in stages)
+    rows = sum(one.records for one in shards)
+    if rows < plan.batch.size or plan.tier == "device" or (mixes and len(shards) < len(plan.shards)):
+        return None
+    return replace(plan, stages=stages, shards=shards, records=rows)
 
 
 def dataset_cuts(dataset: tf.data.Dataset) -> list[Cut]:
@@ -152,8 +158,7 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
         _cost(loop, taken[place], None if loop.cut.is_first or not place else taken[place - 1])
         for place, loop in enumerate(loops)
     )
-    told = [one for one, cut in zip(stages, cuts, strict=True) if not (one.hidden or cut.once or cut.rival)]
-    return Measured(stages, max(told, key=lambda one: one.microseconds).name if told else "")
+    return Measured(stages, pace_setter([one for one, cut in zip(stages, cuts, strict=True) if not cut.rival]))
 
 
 def examples_of_a_turn(cut: Cut, seconds: float, now: Clock = clock) -> int:

@@ -16,6 +16,7 @@ from infeed.components.dataset import files, names
 from infeed.components.dataset.input_profile import INPUT_PROFILE, Ceiling, EpochProfile, InputProfile, read_profile
 from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.drawing import COMPUTED, HEIGHT_INCHES, INK, MUTED, OUTSIDE, WAITED, new_axes, render, to_svg
+from infeed.components.input_report.stages import of_training, stage_plot
 from infeed.components.input_report.verdict import TOLD_FROM, Verdict, judge, throughput, wait_fraction
 from infeed.components.units import number, percent, seconds
 
@@ -95,6 +96,8 @@ class Report:
             facts=list(self._facts()),
             wait_fraction=wait_fraction,
             waiting=waiting(self.profile),
+            of_stages=of_training(self.profile),
+            stages=stage_plot(self.profile) if self.profile.stages else "",
             # The facts already list the rate of a single epoch.
             throughput=throughput_plot(self.profile.epochs, self.profile.ceiling)
             if len(self.profile.epochs) > 1

@@ -44,6 +44,7 @@ WORTH_ACTING = 1.05
 DECODED_PER_BYTE_ON_DISK = 10
 # Least cost of starting a Keras step, measured with many steps per call and a tiny model.
 STEP_START_SECONDS = 0.0002
+_NO_GAIN = "faster input would gain nothing"
 # Usual limit for growing the batch at once without a new search for the learning rate.
 BATCH_GROWTH = 4
 # A larger batch must leave this many steps per epoch, or progress is measured too rarely.
@@ -209,7 +210,7 @@ def _bottleneck(kind: VerdictKind, profile: InputProfile, shares: TimeShares) ->
 
 
 def _too_short(waited: float) -> str:
-    return f"Training waited {seconds(waited)} in all: too little to judge by, and nothing to gain from changing it."
+    return f"Training waited {seconds(waited)} in all, which is too little to improve."
 
 
 def _headline(profile: InputProfile, kind: VerdictKind, shares: TimeShares, gain: float) -> str:
@@ -224,49 +225,42 @@ def _headline(profile: InputProfile, kind: VerdictKind, shares: TimeShares, gain
 def _of_overhead(shares: TimeShares) -> str:
     parts = []
     if shares.outside >= COMPUTE_BOUND_BELOW:
-        in_callback = f", {percent(shares.callback[1])} in the callback {shares.callback[0]}" if shares.callback else ""
-        parts.append(f"{percent(shares.outside)} passes between calls of the training function{in_callback}")
+        most = f" ({percent(shares.callback[1])} in the callback {shares.callback[0]})" if shares.callback else ""
+        parts.append(f"{percent(shares.outside)} between calls of the training function{most}")
     if shares.slowed >= COMPUTE_BOUND_BELOW:
-        parts.append(
-            f"{percent(shares.slowed)} goes to steps that run longer than alone on one constant batch, because of "
-            "other work on the same CPU (another process, preparing input) or of starting each call"
-        )
-    step = max(0.0, 1 - shares.waited - shares.other)
+        parts.append(f"{percent(shares.slowed)} in steps that are slower than alone, because they share the CPU")
     lost = shares.other * shares.seconds
-    little = f" That is {seconds(lost)} in all: too little to change anything for." if lost < NEGLIGIBLE_SECONDS else ""
-    return (
-        f"Neither input nor the step sets the pace: training waits {percent(shares.waited)} of its time for input, and "
-        f"its steps alone would take {percent(step)}. The rest: {'; '.join(parts)}.{little}"
-    )
+    little = f" That is {seconds(lost)} in all, which is too little to improve." if lost < NEGLIGIBLE_SECONDS else ""
+    waits = f"it waits {percent(shares.waited)} of its time for input, but loses"
+    return f"Neither input nor the training step limits training: {waits} {listed(parts)}.{little}"
 
 
 def _of_floor(profile: InputProfile, shares: TimeShares) -> str:
     steps = sum(epoch.steps for epoch in profile.steady_epochs)
-    counted = 1e6 * shares.counted * shares.seconds / steps
+    counted = f"{1e6 * shares.counted * shares.seconds / steps:,.0f} µs a step"
     return (
-        f"The wait for input is unknown: the clock counted {counted:,.0f} µs a step, but "
-        f"{1e6 * profile.floor_seconds:,.0f} µs for a batch that was ready, on a busy machine. Training waits "
-        f"at most {percent(shares.counted)} of its time. Train again while the machine does nothing else."
+        f"The wait for input is unknown, at most {percent(shares.counted)} of the time, because the machine was busy: "
+        f"training waited {counted}, but {1e6 * profile.floor_seconds:,.0f} µs for a batch that was ready. "
+        "Train again on a quiet machine."
     )
 
 
 def _of_input(kind: VerdictKind, judged: float, gain: float) -> str:
-    faster = f"{times(gain)} as fast"
+    faster = f"faster input would make training up to {times(gain)} as fast"
+    waits = f"training waits {percent(judged)} of its time for input"
     if kind == "compute-bound":
-        waits = "does not wait for its input"
-        if judged >= TOLD_FROM:
-            waits = f"hardly waits for its input, {percent(judged)} of its time"
-        best = f"be at most {faster}" if gain >= 1.005 else "gain nothing"
-        return f"Training {waits}: the training step sets the pace. With input for free it would {best}."
+        waits = waits if judged >= TOLD_FROM else "training does not wait for its input"
+        return f"The training step sets the pace: {waits}, and {faster if gain >= 1.005 else _NO_GAIN}."
     if gain < (WORTH_ACTING if kind == "input-bound" else 1.005):
         return (
-            f"Training waits {percent(judged)} of its time, and yet was no faster on one constant batch: what else the "
-            "machine did held both up. Train again before you change anything."
+            f"{waits.capitalize()}, but was no faster on one constant batch, so other work slowed down both. "
+            "Train again on a quiet machine before you change anything."
         )
-    if kind == "input-bound":
-        return f"Training waits for its input. With input for free it would be up to {faster}."
-    waits = f"training waits {percent(judged)} of its time"
-    return f"Input nearly keeps up: {waits}. With input for free it would be {faster}."
+    return (
+        f"{waits.capitalize()}: {faster}."
+        if kind == "input-bound"
+        else f"Input nearly keeps up: {waits}, and {faster}."
+    )
 
 
 def _shared(profile: InputProfile, gain: float) -> str:
@@ -275,8 +269,8 @@ def _shared(profile: InputProfile, gain: float) -> str:
     if ratio is None or ratio < SHARED_FROM * gain:
         return ""
     return (
-        " Alone, on one constant batch, the step was faster still: that is not waiting, but other work beside it on "
-        "the same CPU, such as preparing input, callbacks and logs."
+        " On one constant batch, the step alone was faster still. The difference is not waiting: the step shares the "
+        "CPU with other work, such as preparing input, callbacks, and logs."
     )
 
 
@@ -335,10 +329,9 @@ def _keep_in_memory(now: Situation) -> str | None:
     if _kept(profile) or len(profile.epochs) == 1 or peak is None or decoded > peak:
         return None
     return (
-        f"Let the feed keep the records in memory (FeedOptions(tier='columns')): the training split is "
-        f"{size(profile.bytes)} on disk, at most about {size(decoded)} decoded, and the process held {size(peak)} "
-        "as it was. "
-        f"From the second epoch on nothing is read again: up to {times(now.gain)} as fast."
+        f"Keep the decoded records in memory: FeedOptions(tier='columns'). The training split takes "
+        f"{size(profile.bytes)} on disk and at most about {size(decoded)} decoded; the process used {size(peak)}. "
+        f"Later epochs then read nothing, and training would be up to {times(now.gain)} as fast."
     )
 
 
@@ -346,24 +339,24 @@ def _speed_up_what_is_left(now: Situation) -> str | None:
     names = working_steps(now.profile)
     if not names:
         return None
-    after = "after the cache " if _serves_from_cache(now.profile) else ""
+    after = " after the cache" if _serves_from_cache(now.profile) else ""
     always = " in every epoch" if len(now.profile.epochs) > 1 else ""
     rate = throughput(now.profile.steady_epochs)
     return (
-        f"Give the host more CPU cores, or make the work {after}cheaper: {listed(names)} "
-        f"{'runs' if len(names) == 1 else 'run'} on every record{always}. "
-        f"At {number(rate * now.gain)} examples a second in place of {number(rate)}, "
-        f"input would no longer hold training up: up to {times(now.gain)} as fast."
+        f"Give the host more CPU cores, or make the stages{after} cheaper: {listed(names)} "
+        f"{'processes' if len(names) == 1 else 'process'} every record{always}. "
+        f"At {number(rate * now.gain)} examples a second instead of {number(rate)}, training would no longer wait: "
+        f"it would be up to {times(now.gain)} as fast."
     )
 
 
 def _speed_up_input_function(now: Situation) -> str:
     """Advise parallel input. More cores do not help a generator, which runs in one Python thread and may only sleep."""
     return (
-        "Make the batches of the input function side by side; more CPU cores alone do not. Run a Python generator in a "
-        "process of its own (infeed.components.feed.inputs.from_process), work on batches in a parallel map "
+        "Make batches in parallel; more CPU cores alone do not help. Run a Python generator in its own process "
+        "(infeed.components.feed.inputs.from_process), map batches in parallel "
         "(dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE)), read several sources at a time (Dataset.interleave), "
-        f"or leave it to other hosts by a tf.data service. Training would be up to {times(now.gain)} as fast."
+        f"or use a tf.data service on other hosts. Training would be up to {times(now.gain)} as fast."
     )
 
 
@@ -372,22 +365,22 @@ def _spare_callbacks(now: Situation) -> str | None:
     if outside < COMPUTE_BOUND_BELOW:
         return None
     gain = 1 / max(1 - outside, LEAST_COMPUTING_FRACTION)
-    faster = f"Without the time between calls training would be up to {times(gain)} as fast."
+    faster = f"Without the time between calls, training would be up to {times(gain)} as fast."
     if now.shares.callback:
         name, share = now.shares.callback
         return (
-            f"Make the callback {name} cheaper: its batch hooks take {percent(share)} of the time. Do its work in "
-            f"on_epoch_end, or only every so many batches. {faster}"
+            f"Make the callback {name} cheaper: its batch hooks take {percent(share)} of the time. Move its work to "
+            f"on_epoch_end, or do it once in several batches. {faster}"
         )
-    return f"Run more steps in a call (steps_per_call): Keras and all callbacks run once a call. {faster}"
+    return f"Run more steps in a call (steps_per_call), because callbacks run once a call. {faster}"
 
 
 def _free_the_cpu(now: Situation) -> str | None:
     if now.shares.slowed < COMPUTE_BOUND_BELOW:
         return None
     return (
-        "Train again while the machine does nothing else. If steps still run longer than alone, preparing input takes "
-        "their CPU: give the host more cores, or make the input cheaper; and run more steps in a call (steps_per_call)."
+        "Train again on a quiet machine. If steps are still slower than alone, the input pipeline takes their CPU: "
+        "give the host more cores, make the input cheaper, or run more steps in a call (steps_per_call)."
     )
 
 
@@ -400,8 +393,8 @@ def _write_more_shards(now: Situation) -> str | None:
     if possible < 2 * have:
         return None
     return (
-        f"Write the training split as {possible} shards in place of {have}: a shard is read by one reader at a time, "
-        f"and {size(now.split.bytes)} leave {size(now.split.bytes // possible)} for each. Reading can be up to "
+        f"Write the training split as {possible} shards instead of {have}, {size(now.split.bytes // possible)} each: "
+        f"only one reader reads a shard. Reading can be up to "
         f"{times(possible / have)} as fast, and training up to {times(min(now.gain, possible / have))}."
     )
 
@@ -418,7 +411,7 @@ def _grow_the_batch(now: Situation) -> str | None:
     if gain < WORTH_ACTING:
         return None
     return (
-        f"Try batch_size={BATCH_GROWTH * profile.batch_size} in place of {profile.batch_size}: a step computes for "
-        f"only {seconds(step_seconds)}, of which at least {seconds(STEP_START_SECONDS)} go into starting it. "
-        f"Computing gets {times(gain)} as fast or better; check the learning rate afterwards."
+        f"Try batch_size={BATCH_GROWTH * profile.batch_size} instead of {profile.batch_size}: a step takes only "
+        f"{seconds(step_seconds)}, and at least {seconds(STEP_START_SECONDS)} of them to start. Computing would be "
+        f"{times(gain)} as fast or better. Check the learning rate afterwards."
     )

@@ -62,6 +62,8 @@ class TrainOptions:
       other_base_model: what to do if the weights of the base model do not fit: `error` stops, `ignore` starts from
         random weights and logs the reason.
       profile_steps: first and last step, counted from 1, of which a profiler trace is written into the model run.
+      stage_seconds: seconds to measure the stages of the input pipeline after training, for InputReport; 0 for none.
+        None measures for up to 4 seconds, and only after a training of at least 90 seconds.
       threshold: where one output tells two classes apart, the probability above which serving says the second.
       input_fn: a function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
         evaluation; the batches that it returns are fed instead of those of the Examples. Of `feed`, only `batch_size`
@@ -92,6 +94,7 @@ class TrainOptions:
     checkpoint_dir: str | None = None
     other_base_model: OtherBaseModel = "error"
     profile_steps: Sequence[int] | None = None
+    stage_seconds: float | None = None
     threshold: float = 0.5
     input_fn: str | None = None
     feed: FeedOptions = field(default_factory=FeedOptions)
@@ -108,6 +111,7 @@ class TrainOptions:
             check_strategy(self.strategy)
         if self.checkpoint_seconds is not None:
             require(self.checkpoint_seconds > 0, self, "checkpoint_seconds", "use a number above 0, or None for none")
+        require((self.stage_seconds or 0) >= 0, self, "stage_seconds", "use seconds, or 0 for no measurement")
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
         if self.class_weight:
             self._check_class_weight()

@@ -14,8 +14,9 @@ import keras
 import tensorflow as tf
 
 from infeed.components import progress, schema, user_code
-from infeed.components.dataset.input_profile import InputProfile
+from infeed.components.dataset.input_profile import InputProfile, StageCost
 from infeed.components.errors import InfeedError
+from infeed.components.feed import measure
 from infeed.components.feed.build import Batches, Feed
 from infeed.components.feed.options import WorkerContext
 from infeed.components.feed.shards import corrupt_record_context
@@ -36,6 +37,9 @@ from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
 from infeed.components.trainer.own_input import check_same_length, make_input
 from infeed.components.trainer.packing import Packing
 
+# Preparing the measurement of the stages takes two to four seconds more.
+_STAGES_FROM, _STAGES_SHARE, _MOST_STAGE_SECONDS = 90.0, 0.02, 4.0
+_STAGE_TURNS = 5
 _log = logging.getLogger(__name__)
 
 
@@ -267,6 +271,7 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
     ceiling = loop.measure_believable_ceiling(
         fitted.train_steps, fitted.meter, strategy, batch, plan.batch.size, fitted.epochs
     )
+    stages = _measure_stages(training, sum(epoch.seconds for epoch in fitted.epochs))
     InputProfile(
         strategy=distribution.strategy_name(strategy),
         replicas=strategy.num_replicas_in_sync,
@@ -277,7 +282,28 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
         ceiling=ceiling,
         plan=plan.summary(),
         bytes=plan.bytes,
+        stages=stages,
     ).write(folder)
+
+
+def _measure_stages(training: Training, trained: float) -> tuple[StageCost, ...]:
+    """Returns the cost of each stage of the plan; nothing if the measurement would take too long.
+
+    Args:
+      trained: seconds that the epochs took.
+    """
+    seconds, feed = training.options.stage_seconds, training.train
+    if seconds is None:
+        seconds = min(_MOST_STAGE_SECONDS, _STAGES_SHARE * trained) if trained >= _STAGES_FROM else 0.0
+    plan = measure.short_plan(feed.plan) if seconds and feed.functions and training.workers.count == 1 else None
+    if plan is None or feed.functions is None:
+        return ()
+    progress.report("measuring the stages of the input pipeline")
+    try:
+        return measure.measure(measure.plan_cuts(plan, feed.functions), seconds=seconds, turns=_STAGE_TURNS).stages
+    except (tf.errors.OpError, ValueError) as error:  # a finished training must not fail because of a measurement
+        _log.warning("the stages of the input pipeline were not measured: %s", error)
+        return ()
 
 
 def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:

@@ -21,34 +21,20 @@ from infeed.components.feed.options import FeedOptions, MapFunction, MapKind
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.batches import TransformFeatures
+from infeed.components.input_report.stages import pace
 from infeed.components.units import size
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, echo, quiet
 
 if TYPE_CHECKING:
-    from infeed.components.feed.measure import Measured, StageCost
+    from infeed.components.dataset.input_profile import StageCost
+    from infeed.components.feed.measure import Measured
 
 _WINDOW = 10_000  # records that `stream` shuffles together, so that a turn need not fill a window of 100,000
 _ELEMENTS = 4  # windows or calls in a turn, at least
 _CALL = 4096  # examples of a call that makes several batches, at most
 _SAMPLE = 500  # examples that tell the features of a dataset without a schema
-_ADVICE = {
-    "read": "Put the files on faster storage, or write more shards so that more are read at a time.",
-    "decompress": "Write the dataset without compression, or in more shards so that more are unpacked at a time.",
-    "records": "Write more shards, so that more are read at a time.",
-    "shuffle": "Shuffle fewer records together, or keep the split in memory (--tier columns).",
-    "batch": "Increase the batch size.",
-    "parse": "Keep the decoded columns (--tier columns or disk), so that each record is parsed once.",
-    "map": "Work on whole batches, in parallel: dataset.batch(...).map(..., num_parallel_calls=tf.data.AUTOTUNE).",
-    "map_examples": "Write the function for whole batches: map_batches.",
-    "map_batches": "Make the function cheaper, or give a NumPy function more processes.",
-    "cut": "Increase the batch size: a call costs more than a small batch.",
-    "gather": "Increase the batch size: a call costs more than its rows.",
-    "hand-over": "Increase the batch size, or join features of one type into one tensor (pack=True).",
-    "Python generator": "Run the generator in its own process: infeed.components.feed.inputs.from_process.",
-    "map (Python)": "Write the function with TensorFlow, or run it in processes: map_batches with kind: numpy.",
-}
 
 
 @click.command(
@@ -261,21 +247,10 @@ def _of_tfx(paths: list[str], spec: dict[str, Any], batch_size: int) -> Any:
     return factory(paths, options, schema)
 
 
-def verdict(stages: Sequence[StageCost], bound_by: str) -> str:
-    """Say in a sentence which stage sets the pace, and what to change."""
-    rate = f"{stages[-1].examples_per_second:,.0f} examples a second"
-    if not bound_by:
-        return f"The pipeline makes {rate}; the noise of this machine hides which stage sets the pace: measure longer."
-    stage = next(one for one in stages if one.name == bound_by)
-    share = stage.microseconds / sum(max(0.0, one.microseconds) for one in stages if not one.once)
-    advice = _ADVICE.get(bound_by, "Make this stage cheaper, or run it in parallel.")
-    return f"The pipeline makes {rate}; {bound_by} sets the pace, with {share:.0%} of the time. {advice}"
-
-
 def _show(result: Measured, against: str | None, described: str, as_json: bool) -> None:
     stages = result.stages[:-1] if against else result.stages
     rate, other = stages[-1].examples_per_second, result.stages[-1].examples_per_second
-    said = verdict(stages, result.bound_by)
+    said = pace(stages, result.bound_by)
     if as_json:
         told = {"plan": described, "examples_per_second": rate, "bound_by": result.bound_by, "verdict": said}
         told["stages"] = [dataclasses.asdict(one) for one in stages]

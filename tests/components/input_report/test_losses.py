@@ -89,13 +89,13 @@ def test_time_that_is_neither_waiting_nor_the_step_has_a_verdict_of_its_own(
 def test_milliseconds_between_calls_set_the_pace_and_are_not_worth_a_change(profile: Make) -> None:
     verdict = verdict_of(trained(profile(epochs=[(0.01, 0.0)] * 9), 0.009))
     assert (verdict.kind, verdict.advice) == ("overhead-bound", ())
-    assert verdict.headline.endswith("That is 72 ms in all: too little to change anything for.")
+    assert "72 ms in all" in verdict.headline
 
 
 def test_a_slow_callback_is_named_with_its_share_and_what_to_do(profile: Make) -> None:
     verdict = verdict_of(trained(profile(epochs=[(1.0, 0.0)] * 9), 0.6, Sleeper=0.55))
     assert verdict.bottleneck == "callback Sleeper"
-    assert "60 % passes between calls of the training function, 55 % in the callback Sleeper" in verdict.headline
+    assert "60 % between calls of the training function (55 % in the callback Sleeper)" in verdict.headline
     (advice,) = (said for said in verdict.advice if "Sleeper" in said)
     assert "on_epoch_end" in advice
     assert "2.5 times as fast" in advice
@@ -110,8 +110,7 @@ def test_time_of_python_between_calls_calls_for_longer_calls(profile: Make) -> N
 def test_steps_that_run_longer_than_alone_have_causes(profile: Make) -> None:
     verdict = verdict_of(with_step(profile(epochs=[(1.0, 0.0)] * 9), 0.0018))
     assert verdict.bottleneck == "other work on the same CPU"
-    assert "its steps alone would take 18 %" in verdict.headline
-    assert "another process" in verdict.headline
+    assert "82 % in steps that are slower than alone" in verdict.headline
     assert verdict.slowed_fraction == pytest.approx(0.82)
 
 

@@ -54,7 +54,7 @@ def words_of(report: Report) -> str:
 def test_the_page_says_it_all(profile: Make) -> None:
     words = words_of(report_on(profile(floor=0.00025, epochs=TIMES), limit=0.1, split=SPLIT))
     for expected in (
-        "50 % input-bound Training waits for its input.",
+        "50 % input-bound Training waits 50 % of its time for input: ",
         "from the second epoch on",
         "Not blessed: the limit is 10 %.",
         "Examples a second 1,000",
@@ -65,7 +65,7 @@ def test_the_page_says_it_all(profile: Make) -> None:
         "Strategy mirrored, 2 replicas",
         "Training split 1.0 MB in 1 shard",
         "Peak memory 1.4 GB",
-        "Let the feed keep the records in memory",
+        "Keep the decoded records in memory",
         "read does read why read",
         "model_run: gs://bucket/Trainer/model_run/8",
     ):

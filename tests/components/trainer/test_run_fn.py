@@ -80,8 +80,14 @@ def test_pictures_are_augmented_in_training_and_only_normalised_in_serving(pictu
 
     folder, rows = pictures
     options = {"augment": Augment(shift=1, rotate=5.0, cutout=2), "normalise": Normalise(), "epochs": 10}
-    trained = train(folder, "class", "picture", label="label/text", **options)
-    steps = json.loads((trained / "run" / "input_profile.json").read_text())["plan"]["steps"]
+    trained = train(folder, "class", "picture", label="label/text", stage_seconds=0.5, **options)
+    profile = json.loads((trained / "run" / "input_profile.json").read_text())
+    stages = {one["name"]: one["once"] for one in profile["stages"]}
+    assert list(stages)[:1] == ["read"]
+    assert stages["parse"]
+    assert not stages["augment"]
+    assert list(stages)[-1] == "hand-over"
+    steps = profile["plan"]["steps"]
     names = [step["name"] for step in steps]
     assert names.index("columns") < names.index("augment") < names.index("prefetch")
     model = load(trained)

@@ -8,9 +8,7 @@ from click.testing import CliRunner
 
 from infeed.components.dataset import records
 from infeed.components.dataset.encode import encode_examples
-from infeed.components.feed.measure import StageCost
 from infeed.pipelines.cli import main
-from infeed.pipelines.commands.measure import verdict
 
 pytestmark = pytest.mark.slow
 
@@ -41,16 +39,6 @@ def test_a_function_is_measured(tmp_path):
     path = tmp_path / "make.py"
     path.write_text("import tensorflow as tf\ndef made():\n    return tf.data.Dataset.range(9).batch(3)\n")
     assert [one["name"] for one in measured(f"{path}:made")["stages"]] == ["range", "batch", "hand-over"]
-
-
-def test_the_verdict_names_the_stage_its_share_and_a_change():
-    def cost(name, microseconds, hidden=False):
-        return StageCost(name, "", microseconds, 0.0, 0.0, 1000.0, 8.0, hidden, once=False)
-
-    said = verdict([cost("parse", 3.0), cost("hand-over", 1.0)], "parse")
-    assert "parse" in said
-    assert "75%" in said
-    assert "noise" in verdict([cost("parse", 3.0, hidden=True)], "")
 
 
 @pytest.mark.parametrize("words", [["nothing.tfrecord"], ["{path}:made", "--against", "naive"]])

@@ -1,0 +1,66 @@
+"""The measured stages of a training: the sentence, the plot, and their place in the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infeed.components.dataset.input_profile import (
+    INPUT_PROFILE,
+    Ceiling,
+    InputProfile,
+    StageCost,
+    pace_setter,
+    read_profile,
+)
+from infeed.components.input_report.report import Report
+from infeed.components.input_report.stages import of_training, pace, stage_plot
+from infeed.components.input_report.verdict import judge
+
+Make = Callable[..., InputProfile]
+
+
+def cost(
+    name: str, microseconds: float, rate: float = 1000.0, *, hidden: bool = False, once: bool = False
+) -> StageCost:
+    return StageCost(name, "", microseconds, 0.1, 0.002, rate, 8.0, hidden, once)
+
+
+STAGES = (
+    cost("read", 90.0, once=True),
+    cost("parse", 3.0, 2000.0),
+    cost("hand-over", 1.0),
+    cost("cut", 9.0, hidden=True),
+)
+
+
+def test_the_stage_that_takes_most_time_in_an_epoch_sets_the_pace() -> None:
+    assert pace_setter(STAGES) == "parse"
+    said = pace(STAGES[1:3], "parse")
+    assert "parse" in said
+    assert "75 %" in said
+    assert "noise" in pace([cost("parse", 3.0, hidden=True)], pace_setter([cost("parse", 3.0, hidden=True)]))
+
+
+@pytest.mark.parametrize(("ceiling", "word"), [(100.0, "10 times"), (1_000.0, "parse"), (50_000.0, "50,000")])
+def test_a_training_learns_whether_its_pipeline_keeps_up(profile: Make, ceiling: float, word: str) -> None:
+    given = replace(profile(), stages=STAGES, ceiling=Ceiling(50, 0.5, ceiling))
+    assert word in of_training(given)
+    assert "dashed" in stage_plot(given)
+    assert of_training(profile()) == ""
+
+
+def test_the_report_has_a_row_for_each_stage_and_the_profile_comes_back(profile: Make, tmp_path: Path) -> None:
+    given = replace(profile(), stages=STAGES)
+    given.write(str(tmp_path))
+    assert read_profile(str(tmp_path / INPUT_PROFILE)) == given
+    html = Report(given, judge(given, max_wait_fraction=None)).to_html()
+    assert html.count('<th class="name" scope="row">') == len(STAGES)
+    assert "read, once" in html
+    assert "within noise" in html
+    assert "stages" not in json.loads(json.dumps(profile().to_dict()))
+    assert "stage_seconds" in Report(profile(), judge(profile(), max_wait_fraction=None)).to_html()
