@@ -140,7 +140,7 @@ mirror() {
 # Taken before the package is: a checkout that is worked on must not give tests of what the image does not hold yet.
 copy_tests() {
     mkdir "$scratch/suite"
-    cp -r pyproject.toml setup.py README.md docs tests "$scratch/suite/"
+    cp -r pyproject.toml setup.py README.md docs notebooks tests "$scratch/suite/"
     find "$scratch/suite" -name __pycache__ -prune -exec rm -rf {} +
 }
 

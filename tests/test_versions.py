@@ -21,7 +21,7 @@ PACKAGES = {
     "Apache Beam": "apache-beam",
     "Kubeflow Pipelines' SDK": "kfp",
 }
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 
 
 @pytest.fixture(scope="module")

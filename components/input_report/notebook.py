@@ -20,7 +20,8 @@ class ReportVisualization(visualizations.ArtifactVisualization):
         page = Path(artifact.uri, "report.html")
         if page.exists():
             content = html.escape(page.read_text(encoding="utf-8"))
-            display(HTML(f'<iframe srcdoc="{content}" style="width: 100%; height: 40em; border: 0"></iframe>'))
+            frame = f'<iframe srcdoc="{content}" style="width: 100%; height: 40em; border: 0"></iframe>'
+            display(HTML(f"<div>{frame}</div>"))  # IPython warns of a text that begins with a frame
 
 
 def register() -> None:

@@ -30,7 +30,7 @@ class Machine:
             (root / folder).mkdir(parents=True)
         for script in ("scripts/test-image.sh", ".ci/run"):
             shutil.copy(ROOT / script, self.checkout / script)
-        for file in ("pyproject.toml", "setup.py", "README.md", "docs", "tests"):
+        for file in ("pyproject.toml", "setup.py", "README.md", "docs", "notebooks", "tests"):
             (self.checkout / file).touch()
         self.scratch = root / "scratch"
         self.scratch.mkdir()

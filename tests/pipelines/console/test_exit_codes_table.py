@@ -5,24 +5,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from infeed import pipelines
 from infeed.pipelines.console.exit_codes import EXIT_CODES, EXIT_FAILED, EXIT_LOST, EXIT_NOT_BLESSED
 
-ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "exit-codes.md").read_text()
+PIPELINES = Path(pipelines.__file__).parent
+PAGE = (Path(__file__).parents[3] / "docs" / "exit-codes.md").read_text()
 TABLE = {int(code): commands for code, commands in re.findall(r"^\| (\d+) \|.*\| ([^|]*) \|$", PAGE, re.MULTILINE)}
 NAMES = {EXIT_FAILED: "EXIT_FAILED", EXIT_NOT_BLESSED: "EXIT_NOT_BLESSED", EXIT_LOST: "EXIT_LOST"}
 
 
 def users(name: str) -> set[str]:
     """Commands whose module, or the folder of the same name, uses an exit code."""
-    modules = {path.stem: [path] for path in (ROOT / "pipelines" / "commands").glob("*.py")}
+    modules = {path.stem: [path] for path in (PIPELINES / "commands").glob("*.py")}
     return {
         command
         for command, paths in modules.items()
-        if any(
-            re.search(rf"\b{name}\b", path.read_text())
-            for path in (*paths, *(ROOT / "pipelines" / command).glob("*.py"))
-        )
+        if any(re.search(rf"\b{name}\b", path.read_text()) for path in (*paths, *(PIPELINES / command).glob("*.py")))
     }
 
 
