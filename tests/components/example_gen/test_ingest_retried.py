@@ -19,7 +19,7 @@ from infeed.components.dataset import files, read_errors
 from infeed.components.errors import ReadFailedError
 from infeed.components.example_gen import ingest as steps
 from infeed.components.example_gen.local import ingest
-from infeed.components.example_gen.sources import parquet
+from infeed.components.example_gen.sources import columnar
 from infeed.components.example_gen.sources.avro import reader as avro
 
 ROWS = [{"a": row, "b": f"text {row}"} for row in range(200)]
@@ -48,7 +48,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child process of a reader has an environment and a client of its own."""
-    for source, function in itertools.product((avro, parquet), ("batches_apart", "call_apart")):
+    for source, function in itertools.product((avro, columnar), ("batches_apart", "call_apart")):
         monkeypatch.setattr(source, function, lambda read, *given, where, memory: read(*given))
 
 
