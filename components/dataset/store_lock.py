@@ -18,19 +18,19 @@ from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.locks import owner_of, this_process
 
-_EVERY = 30.0  # seconds between two renewals
-_STALE = 4 * _EVERY  # seconds, with room for clocks that differ
-_SETTLES = 1.0  # seconds until two concurrent writers read the same text
+_STALE = 120.0  # seconds: four renewals, with room for clocks that differ
 
 
 @contextmanager
-def alone_on_store(path: str, *, where: str, do: str) -> Iterator[None]:
+def alone_on_store(path: str, *, where: str, do: str, renews: float = 30.0, settles: float = 1.0) -> Iterator[None]:
     """Hold the lock inside the body, and remove the lock object afterwards.
 
     Args:
       path: path of the lock object.
       where: folder that the lock protects, for the error.
       do: remedy for the user of the other process.
+      renews: seconds between two renewals.
+      settles: seconds until two concurrent writers read the same text.
 
     Raises:
       InfeedError: another process holds the lock. The error names it.
@@ -38,10 +38,10 @@ def alone_on_store(path: str, *, where: str, do: str) -> Iterator[None]:
     _refuse_if(_is_held(path), path, where, do)
     mine = json.dumps({**this_process(), "token": uuid.uuid4().hex}).encode()
     files.write_bytes(path, mine)
-    time.sleep(_SETTLES)
+    time.sleep(settles)
     _refuse_if(files.read_bytes(path) != mine, path, where, do)
     ended = threading.Event()
-    renewing = threading.Thread(target=_renew, args=(path, mine, ended), daemon=True)
+    renewing = threading.Thread(target=_renew, args=(path, mine, ended, renews), daemon=True)
     renewing.start()
     try:
         yield
@@ -66,7 +66,7 @@ def _refuse_if(held: bool, path: str, where: str, do: str) -> None:
         raise InfeedError(f"another process is writing to it{owner}", where=where, do=do)
 
 
-def _renew(path: str, mine: bytes, ended: threading.Event) -> None:
-    while not ended.wait(_EVERY):
+def _renew(path: str, mine: bytes, ended: threading.Event, every: float) -> None:
+    while not ended.wait(every):
         with suppress(OSError, InfeedError):  # retried three times before the lock is stale
             files.write_bytes(path, mine)

@@ -18,9 +18,6 @@ import pyarrow as pa
 from infeed.components.dataset.statistics.cells import MISSING, Cells, concat
 
 ROWS = 32_768
-_CELLS = 1 << 23  # of a wide table, fewer rows
-_BYTES = 64 << 20
-_LEAST_ROWS = 256
 _KEY, _FILE = "\0key", "\0file"  # names that no column of a file has
 
 Keys = npt.NDArray[np.float64]
@@ -60,11 +57,11 @@ class Sample:
             min(threshold, self.threshold),
         )
 
-    def cut(self, rows: int) -> Sample:
+    def cut(self, rows: int, most_cells: int = 1 << 23, most_bytes: int = 64 << 20, least_rows: int = 256) -> Sample:
         """Return a sample of at most `rows` rows, or fewer if it has many columns or long texts."""
         size = sum(cells.nbytes for cells in self.cells.values())
-        fit = min(_CELLS // max(len(self.cells), 1), len(self) * _BYTES // max(size, 1))
-        limit = min(rows, max(fit, _LEAST_ROWS))
+        fit = min(most_cells // max(len(self.cells), 1), len(self) * most_bytes // max(size, 1))
+        limit = min(rows, max(fit, least_rows))
         return self if len(self) <= limit else self.below(float(np.partition(self.keys, limit)[limit]))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from functools import partial
 
 import pytest
 
@@ -17,21 +18,19 @@ def store(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_lock, "_SETTLES", 0.05)
+alone = partial(alone_on_store, do="wait", renews=0.05, settles=0.05)
 
 
 def test_the_second_is_refused_and_told_who_is_there(store: str) -> None:
     lock = f"{store}/.lock"
-    with alone_on_store(lock, where=store, do="wait"):
-        second = alone_on_store(lock, where=store, do="wait")
+    with alone(lock, where=store):
+        second = alone(lock, where=store)
         with pytest.raises(InfeedError, match=f"process {os.getpid()} on host") as raised, second:
             pass
         assert (raised.value.where, raised.value.do) == (store, "wait")
         assert files.exists(lock)
     assert not files.exists(lock)
-    with alone_on_store(lock, where=store, do="wait"):
+    with alone(lock, where=store):
         pass
 
 
@@ -39,23 +38,22 @@ def test_what_a_killed_process_left_holds_nobody_up(store: str, monkeypatch: pyt
     files.write_bytes(f"{store}/.lock", b"{}")
     later = time.time() + 300
     monkeypatch.setattr(store_lock.time, "time", lambda: later)
-    with alone_on_store(f"{store}/.lock", where=store, do="wait"):
+    with alone(f"{store}/.lock", where=store):
         assert json.loads(files.read_bytes(f"{store}/.lock"))["pid"] == os.getpid()
 
 
 def test_of_two_at_once_the_one_that_wrote_last_goes_on(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lock.time, "sleep", lambda _: files.write_bytes(f"{store}/.lock", b'{"token": "other"}'))
-    with pytest.raises(InfeedError, match="another process"), alone_on_store(f"{store}/.lock", where=store, do="wait"):
+    with pytest.raises(InfeedError, match="another process"), alone(f"{store}/.lock", where=store):
         pass
     assert files.read_bytes(f"{store}/.lock") == b'{"token": "other"}'
 
 
 def test_a_lock_that_is_held_for_long_is_renewed(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_lock, "_EVERY", 0.05)
     written: list[str] = []
     real = files.write_bytes
     monkeypatch.setattr(files, "write_bytes", lambda path, content: (written.append(path), real(path, content)))
-    with alone_on_store(f"{store}/.lock", where=store, do="wait"):
+    with alone(f"{store}/.lock", where=store):
         deadline = time.monotonic() + 30
         while len(written) < 3 and time.monotonic() < deadline:
             time.sleep(0.02)

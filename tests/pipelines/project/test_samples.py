@@ -5,7 +5,6 @@ import pyarrow as pa
 import pytest
 
 from infeed.components.dataset.statistics.cells import Cells
-from infeed.pipelines.project import samples
 from infeed.pipelines.project.samples import Sample, Sampler, from_bytes, merge, to_bytes
 
 
@@ -40,12 +39,10 @@ def test_samples_of_two_files_make_a_sample_of_both_by_their_sizes() -> None:
     assert 0.1 < (numbers(both) >= 40_000).mean() < 0.3
 
 
-def test_a_table_of_many_columns_or_of_long_texts_gets_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(samples, "_CELLS", 100)
-    assert len(sampled(0, 400)) == 100
-    monkeypatch.setattr(samples, "_BYTES", 16 * 50)
-    assert len(sampled(0, 400)) == 50
+def test_a_table_of_many_columns_or_of_long_texts_gets_fewer_rows() -> None:
+    assert len(sampled(0, 400).cut(500, most_cells=100, least_rows=10)) == 100
+    assert len(sampled(0, 400).cut(500, most_bytes=16 * 50, least_rows=10)) == 50
+    assert len(sampled(0, 400).cut(500, most_cells=100)) == 256
 
 
 def test_a_sample_comes_back_from_its_file() -> None:
