@@ -207,7 +207,9 @@ def analyze(
         filled = read(AnalysisPass.of(pending, found, folder))
         if not filled:
             raise InfeedError(
-                "there are no rows to analyze", where="the split that Transform analyses", do="check what was ingested"
+                "there are no rows to analyze",
+                where="the split that Transform analyses",
+                do="check the dataset",
             )
         found |= filled
     return found

@@ -161,13 +161,13 @@ def _check(
         )
     if isinstance(module_file, str) and not module_file.endswith(".py"):
         raise InfeedError(
-            f"module_file is {module_file!r}, which is no Python file",
+            f"module_file is {module_file!r}, which is not a Python file",
             where="Transform",
-            do="give the path of a .py file; the name of a function belongs into preprocessing_fn",
+            do="give the path of a .py file, or name a function in preprocessing_fn",
         )
     if custom_config and not (preprocessing_fn or module_file or updater):
         raise InfeedError(
-            "custom_config is given, and there is no function to take it",
+            "custom_config is given, but no preprocessing_fn takes it",
             where="Transform",
             do="give a preprocessing_fn(inputs, custom_config), or leave custom_config out",
         )
@@ -176,7 +176,7 @@ def _check(
 def _check_modes(force_tf_compat_v1: bool, analyzer_cache: Any, disable_analyzer_cache: bool | None) -> None:
     if force_tf_compat_v1:
         raise InfeedError(
-            "force_tf_compat_v1=True: the graph is made by TensorFlow 2, which is what training and serving load",
+            "force_tf_compat_v1=True: TensorFlow 2 makes the graph that training and serving load",
             where="Transform",
             do="leave it out, and write the function with TensorFlow 2;"
             " a function that needs TensorFlow 1 goes to tfx.components.Transform",

@@ -122,7 +122,7 @@ def check_outputs(features: Sequence[Feature]) -> None:
         first = seen.setdefault(feature.output_name, feature)
         if first is not feature:
             raise InfeedError(
-                f"two features are both called {feature.output_name!r}",
+                f"two features are named {feature.output_name!r}",
                 where=f"{first} and {feature}",
                 do="give one of them another name with output=",
             )

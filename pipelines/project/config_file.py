@@ -194,7 +194,7 @@ def read_yaml(path: Path) -> Any:
         also after expanding aliases. The error names the line.
     """
     if path.stat().st_size > _MOST_BYTES:
-        raise InfeedError("the file has more than 1 MB", do="give a config file, without data in it")
+        raise InfeedError("the file has more than 1 MB", do="give a config file, without data")
     data = path.read_bytes()
     try:
         return yaml.load(data, _Strict)

@@ -191,7 +191,9 @@ def _source_options(project: Project, given: Overrides, source: Source) -> dict[
         options = {**settings.source_options, **delimiter, **options}
     if source == "images" and options:
         raise InfeedError(
-            f"pictures take no option {min(options)!r}", where="source_options", do="leave it out: it is for tables"
+            f"pictures take no option {min(options)!r}",
+            where="source_options",
+            do="leave it out; it is for tables",
         )
     try:
         options_of(source, options, "--set" if options == given.source_options else "source_options")
@@ -229,7 +231,7 @@ def _ingest_settings(project: Project, given: Overrides) -> IngestSettings:
     in_file, at_top = dict(project.settings.ingest), project.settings.at_top
     if twice := [name for name in at_top if name in in_file]:
         raise InfeedError(
-            f"{twice[0]} stands at the top of the file and under ingest", where=f"ingest.{twice[0]}", do="keep one"
+            f"{twice[0]} is set at the top of the file and under ingest", where=f"ingest.{twice[0]}", do="keep one"
         )
     if is_function(str(in_file.get("filter", ""))):
         in_file["filter"] = project.reference(in_file["filter"])
@@ -251,10 +253,10 @@ def _survey(
 ) -> Survey:
     if source == "images":
         if keep:
-            raise InfeedError(f"pictures have no column {keep[0]!r}", where="keep", do="leave it out: it is for tables")
+            raise InfeedError(f"pictures have no column {keep[0]!r}", where="keep", do="leave it out; it is for tables")
         return survey_images(data, ingest, resize or "stretch")
     if resize:
-        raise InfeedError(f"a table has no pictures to {resize}", where="resize", do="leave it out: it is for pictures")
+        raise InfeedError(f"a table has no pictures to {resize}", where="resize", do="leave it out; it is for pictures")
     return survey_table(data, label, task, source, source_options, ingest, keep, withhold=by_survey)
 
 
@@ -262,7 +264,7 @@ def _check_enough(survey: Survey, data: str) -> None:
     if survey.rows < _MIN_ROWS:
         there = "is only 1 row" if survey.rows == 1 else f"are only {survey.rows} rows"
         raise InfeedError(
-            f"there {there}: too few to train on some and evaluate on others",
+            f"there {there}: too few for training and evaluation",
             where=data,
             do=f"give at least {_MIN_ROWS}",
         )
@@ -322,9 +324,9 @@ def _check_label(features: Sequence[Feature], label: str, blessing: Blessing, *,
         raise InfeedError(f"no feature makes a label of {label!r}", where="setting features", do=add)
     if blessing.positive is not None:
         raise InfeedError(
-            f"{blessing.metric} is of the class {blessing.positive!r}, and preprocessing_fn alone knows its number",
+            f"{blessing.metric} is of the class {blessing.positive!r}, but only preprocessing_fn knows its number",
             where="setting blessing",
-            do=f"{add}, and leave it out of the function; or judge by accuracy: blessing: {{metric: accuracy}}",
+            do=f"{add}, and remove it from the function. Or judge by accuracy: blessing: {{metric: accuracy}}",
         )
 
 

@@ -81,7 +81,7 @@ def read_resolved(text: str, given: Mapping[str, Any]) -> PipelineConfig | None:
     said = {name: value for name, value in given.items() if value}
     if unknown := sorted(said.keys() - {"data", "train"}):
         where = f"--{unknown[0].replace('_', '-')}"
-        raise InfeedError("a compiled job has it already", where=where, do="leave it out, or compile the job again")
+        raise InfeedError("the compiled job has this setting", where=where, do="leave it out, or compile the job again")
     config = schema.read_json(Resolved, unpack(text).encode()).config()
     train = config.train.override(said.get("train", {}))
     return dataclasses.replace(config, train=train, data=said.get("data", config.data))

@@ -71,7 +71,7 @@ def _checked_pictures(data: str) -> Source:
     shown = formats_shown(data)
     tables = [kind for kind in shown if kind in EXAMPLE_GENS and kind != "images"]
     if tables and "images" not in shown and not is_list_of_images(data):
-        raise InfeedError(f"this is a table ({tables[0]}), and pictures are meant", where=data, do=_OTHER["table"])
+        raise InfeedError(f"this is a table ({tables[0]}), but the source is images", where=data, do=_OTHER["table"])
     return "images"
 
 
@@ -83,7 +83,7 @@ def _kind_of_table(data: str, source: Source) -> Source:
     if shown == "text":  # a .txt may well hold a CSV
         return source
     if shown == "images":
-        raise InfeedError("these are pictures, and a table is meant", where=data, do=_OTHER["images"])
+        raise InfeedError("these are pictures, but the source is a table", where=data, do=_OTHER["images"])
     if shown not in EXAMPLE_GENS:
         raise InfeedError(f"a pipeline of a template does not read {shown}", where=data, do=_OTHER["python"])
     return cast(Source, shown)
@@ -161,7 +161,7 @@ def find_layout(root: str, options: IngestOptions | None = None) -> Layout:
     """
     if files.exists(root) and not files.is_folder(root):
         if is_picture(root):
-            raise InfeedError("this is one picture", where=root, do="give the folder of the folders of the classes")
+            raise InfeedError("the data is one picture", where=root, do="give the folder of the folders of the classes")
         return _listed(root, options or IngestOptions())
     folders = _split_folders(root)
     if TRAIN not in folders:
@@ -222,7 +222,7 @@ def _check_depth(root: str) -> None:
     first = files.relative(below[0], root)
     if "/" in first:
         raise InfeedError(
-            f"the pictures lie deeper than in folders of classes: {first}",
+            f"the pictures are deeper than one folder per class: {first}",
             where=root,
             do="give the folder whose folders are the classes",
         )

@@ -104,7 +104,7 @@ def _pattern_of(names: Sequence[str], every: Collection[str], folder: str) -> st
         if set(fnmatch.filter(every, pattern)) == set(names):
             return pattern
     raise InfeedError(
-        f"{names[0]} and {names[1]} are of one split, but no pattern matches only the files of this split",
+        f"{names[0]} and {names[1]} belong to one split, but no pattern matches only the files of this split",
         where=folder,
         do="put the files of each split into a separate folder, for example train/ and test/",
     )

@@ -64,7 +64,7 @@ def shares_of(survey: Survey, asked: IngestSettings, options: IngestOptions) -> 
     balanced = set(options.balance.splits) if options.balance else set()
     if balanced - {TRAIN}:
         raise InfeedError(
-            f"the split {min(balanced - {TRAIN})!r} is to be balanced: a score of it would flatter",
+            f"the split {min(balanced - {TRAIN})!r} would be balanced, which makes its score too good",
             where="balance_split",
             do="balance train only",
         )
@@ -88,7 +88,7 @@ def _check_names(shares: Mapping[str, int], patterns: Mapping[str, str], rule: S
     both = [name for name in shares if name in patterns and name != TRAIN]
     if both:
         raise InfeedError(
-            f"split {both[0]!r} has files of its own", where=_place(patterns[both[0]]), do="leave it out of the shares"
+            f"split {both[0]!r} already has files", where=_place(patterns[both[0]]), do="leave it out of the shares"
         )
     names = {*shares, *patterns}
     if isinstance(rule, ByTime) and not rule.cuts:

@@ -84,7 +84,7 @@ def survey_table(
     table = opened(settings)
     names = [column.name for column in table.columns]
     if label is not None and label in table.names and label not in names:
-        raise InfeedError(f"the label {label!r} is not written", where="columns", do="add it to the columns")
+        raise InfeedError(f"the label {label!r} is not among the columns", where="columns", do="add it to the columns")
     if label is None or label not in names:
         raise label_needed(table, path, label, read_as(number_columns(table.shapes(), source, settings)))
     _check_kept(keep, names, path)
@@ -244,7 +244,7 @@ def survey_images(path: str, options: IngestOptions = _STRICT, resize: Resize = 
         raise InfeedError("no picture is left", where=f"filter {options.filter!r}", do="check the filter")
     counts = Counter(image.text for image, _ in sized if image.text is not None)
     if len(counts) < 2:
-        raise InfeedError(f"there is one class only: {min(counts)!r}", where=path, do="give at least two classes")
+        raise InfeedError(f"there is only one class: {min(counts)!r}", where=path, do="give at least two classes")
     sizes = Counter(size for _, size in sized)
     (height, width, channels), most = sizes.most_common(1)[0]
     return ImageSurvey(
@@ -343,7 +343,7 @@ def _checked_task(label: ColumnSurvey, learned: Task, names: Sequence[str], path
     if learned == "classification" and (label.distinct is None or _are_names(label)):
         classes = f"more than {MAX_DISTINCT:,}" if label.distinct is None else f"{label.distinct:,}"
         raise InfeedError(
-            f"there are {classes} classes in {label.rows:,} rows: too few rows a class to learn from",
+            f"there are {classes} classes in {label.rows:,} rows: too few rows per class",
             where=where,
             do=f"{label.advice}; or name another label, join rare classes"
             if label.advice

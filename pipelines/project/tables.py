@@ -401,7 +401,7 @@ def check_named(names: Collection[str], options: IngestOptions) -> None:
         for name in columns:
             if name not in names:
                 do = f"choose one of {', '.join(list(names)[:_SHOWN])}"
-                raise InfeedError(f"no such column: {name!r}{schema.nearest(name, names)}", where=where, do=do)
+                raise InfeedError(f"there is no column {name!r}{schema.nearest(name, names)}", where=where, do=do)
 
 
 def _columns(found: pa.Schema) -> tuple[Column, ...]:

@@ -54,7 +54,7 @@ class BulkInferrerExecutor(EngineExecutor):
           InfeedError: there is no model, or see `write_predictions`.
         """
         if not input_dict.get(MODEL):
-            raise InfeedError("there is no model to ask", where="BulkInferrer", do="give it the `model` of a Trainer")
+            raise InfeedError("no model is given", where="BulkInferrer", do="give it the `model` of a Trainer")
         if (blessing := input_dict.get(MODEL_BLESSING)) and not model_utils.is_model_blessed(blessing[0]):
             _log.warning("the model is not blessed, so there are no predictions: %s", blessing[0].uri)
             return
@@ -235,7 +235,7 @@ def _check_alone(**given: Any) -> None:
         raise InfeedError(
             f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} given beside output_example_spec",
             where="BulkInferrer",
-            do="leave it out: then the output is inference_result, with keys and columns; or leave out the others",
+            do="leave it out to write inference_result with keys and columns, or leave out the others",
         )
 
 
@@ -249,7 +249,7 @@ def _with_signature(model_spec: Any, signature: str | None) -> Any:
         return model_spec
     if isinstance(model_spec, RuntimeParameter) or (model_spec and model_spec.model_signature_name):
         raise InfeedError(
-            f"signature is {signature!r}, and model_spec says which one as well",
+            f"signature is {signature!r}, and model_spec also names a signature",
             where="BulkInferrer",
             do="give one of them",
         )

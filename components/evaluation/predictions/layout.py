@@ -167,7 +167,7 @@ def _items(batch: Batch, name: str, found: npt.NDArray[Any], item: pa.DataType) 
         return pa.array(found.tolist(), pa.binary()).cast(item)
     except pa.ArrowInvalid as error:
         raise InfeedError(
-            f"{name!r} holds bytes that are no text in UTF-8",
+            f"{name!r} holds bytes that are not UTF-8 text",
             where=batch.where(),
             do="write tfrecord or prediction_log, which hold bytes as they are",
         ) from error

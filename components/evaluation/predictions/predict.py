@@ -252,7 +252,7 @@ def _clear(output: str, paths: Sequence[str]) -> None:
     strange = [path for path in there if path not in paths and not files.is_hidden(path)]
     if strange:
         what = f"the folder for predictions holds another file, {files.relative(strange[0], output)}"
-        raise InfeedError(what, where=output, do="give an empty folder; of an earlier run of the same, files may stay")
+        raise InfeedError(what, where=output, do="give an empty folder, or the output folder of the same predictions")
     unfinished = tuple(f".{files.name(path)}." for path in paths)  # as `files.open_output` calls them
     for path in there:
         if files.name(path).startswith(unfinished):

@@ -145,7 +145,7 @@ class SavedModel:
         function = signatures[name]
         specs = dict(sorted(function.structured_input_signature[1].items()))
         if not specs:
-            raise InfeedError(f"signature {name!r} takes nothing", where=self.where, do=do)
+            raise InfeedError(f"signature {name!r} has no inputs", where=self.where, do=do)
         known = self._known_arguments(specs)
         arguments = known or {argument: argument for argument in specs}
         inputs = {feature: specs[argument] for feature, argument in arguments.items()}
@@ -218,7 +218,7 @@ def check_inputs(signature: Signature, known: Mapping[str, KnownColumn], where: 
     for name, spec in signature.inputs.items():
         if name not in known:
             do = f"{_DO}; the columns are {', '.join(map(repr, sorted(known)))}"
-            raise InfeedError(f"the model takes {name!r}, and there is no such column", where=where, do=do)
+            raise InfeedError(f"the model takes {name!r}, but the data has no such column", where=where, do=do)
         kind = known[name].type
         if (kind == "bytes") != (spec.dtype.name == "string") or (kind == "float" and not spec.dtype.is_floating):
             what = f"column {name!r} is {kind}, and the model takes {spec.dtype.name}"

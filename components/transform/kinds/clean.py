@@ -68,7 +68,7 @@ class FillWith(Clean):
     def _value(self, found: Any, column: FlatColumn) -> Any:
         if not found.count:
             raise InfeedError(
-                f"column {column.name!r} has no value at all, so there is no {self.value} to fill it with",
+                f"column {column.name!r} has no values, so there is no {self.value} to fill it with",
                 where=f"{self}",
                 do="fill it with a constant, or leave the column out",
             )

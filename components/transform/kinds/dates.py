@@ -135,7 +135,7 @@ def pieces_of(form: str) -> tuple[Piece, ...]:
     days = ({"d"} & set(held) and {"m", "b", "B"} & set(held)) or {"j"} & set(held)
     if len(held) != len(set(held)) or not ({"Y", "y"} & set(held) and days):
         raise InfeedError(
-            f"the format {form!r} does not say the day once",
+            f"the format {form!r} must contain the day once",
             where="the format of a date",
             do='write one such as "%Y-%m-%d", with a year, a month and a day, or a year and %j',
         )

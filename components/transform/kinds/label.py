@@ -77,7 +77,7 @@ class Label(Feature):
         values = sorted(value for value in found.counts if value != b"")
         if not values:
             raise InfeedError(
-                f"column {self.column!r} holds no label at all",
+                f"column {self.column!r} holds no labels",
                 where=_SPLIT,
                 do="check that this is the label's column, and that the split has rows",
             )
@@ -86,7 +86,7 @@ class Label(Feature):
                 raise InfeedError(
                     f"column {self.column!r} holds the label {value!r}, which has a line break",
                     where=_SPLIT,
-                    do="name the classes without line breaks: they are kept one a line",
+                    do="name the classes without line breaks",
                 )
         return [as_word(value) for value in values]
 

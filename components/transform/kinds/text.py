@@ -134,7 +134,7 @@ class Subwords(Prepared):
         require(self.values != "by_position", self, "values", 'give it as "one" or "all"')
         at_least(self, 0, "pad")
         marks = bool(self.begin) + bool(self.end)
-        require(self.length is None or self.length > marks, self, "length", "leave room for a piece of text")
+        require(self.length is None or self.length > marks, self, "length", "use a larger length, with room for text")
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -184,7 +184,7 @@ def _wordpiece(feature: Subwords) -> _Tokenizer:
     places = {piece: place for place, piece in enumerate(_read(feature).decode("utf-8").splitlines())}
     if _UNKNOWN not in places:
         raise InfeedError(
-            f"there is no piece {_UNKNOWN!r}", where=feature.file, do="name a vocabulary of wordpieces, one a line"
+            f"there is no piece {_UNKNOWN!r}", where=feature.file, do="name a vocabulary with one wordpiece per line"
         )
     # Its vocabulary is a constant of the graph, not a table of its own that each loader would have to find.
     tokenizer = tensorflow_text(feature).FastBertTokenizer(

@@ -159,7 +159,7 @@ def read_vectors(path: str, words: str | None = None, size: int | None = None) -
     """
     if words is not None and not path.endswith(".npy"):
         raise InfeedError(
-            f"words is {words!r}, but the file has words of its own",
+            f"words is {words!r}, but the file contains words",
             where=path,
             do="leave words out, or name a .npy file",
         )
@@ -191,12 +191,12 @@ def _checked(found: WordVectors, path: str) -> WordVectors:
 
 def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:
     if words is None:
-        raise InfeedError("the file has no words in it", where=path, do="give words, a text file with one a line")
+        raise InfeedError("the file contains no words", where=path, do="give words, a text file with one word per line")
     with files.open_input(path) as file:
         try:
             vectors = np.load(file, allow_pickle=False)
         except ValueError as error:
-            raise InfeedError(f"no array of numbers: {error}", where=path, do="write it with numpy.save") from error
+            raise InfeedError(f"not an array of numbers: {error}", where=path, do="write it with numpy.save") from error
     if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.floating):
         raise InfeedError(
             f"the array is {vectors.dtype} {list(vectors.shape)}", where=path, do="write floats [words, dimensions]"
@@ -204,7 +204,9 @@ def _read_numpy(path: str, words: str | None, size: int | None) -> WordVectors:
     lines = files.read_bytes(words).decode("utf-8").splitlines()
     if len(lines) != len(vectors):
         raise InfeedError(
-            f"{len(lines):,} words, and {len(vectors):,} vectors", where=f"{words} and {path}", do="give each word one"
+            f"{len(lines):,} words, and {len(vectors):,} vectors",
+            where=f"{words} and {path}",
+            do="give a vector for each word",
         )
     return WordVectors([line.strip().encode() for line in lines[:size]], vectors[:size].astype(np.float32))
 
@@ -252,7 +254,7 @@ def _parsed(numbers: list[bytes], width: int, words: list[bytes], path: str) -> 
             return np.fromstring(b" ".join(numbers), np.float32, sep=" ").reshape(len(numbers), width)
     except (ValueError, DeprecationWarning) as error:
         raise InfeedError(
-            f"something else than numbers follows a word from {words[0]!r} to {words[-1]!r}: {error}",
+            f"text other than numbers follows a word from {words[0]!r} to {words[-1]!r}: {error}",
             where=path,
             do="write a word and its numbers on each line, separated by single spaces",
         ) from error

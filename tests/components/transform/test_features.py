@@ -101,12 +101,12 @@ def test_a_bad_description_is_refused_with_its_place(item: Any, message: str) ->
 
 
 def test_two_features_of_one_name_are_refused() -> None:
-    with pytest.raises(InfeedError, match="two features are both called 'age'"):
+    with pytest.raises(InfeedError, match="two features are named 'age'"):
         features_to_json([ZScore("age"), Bucketize("age", 4)])
 
 
 def test_equal_features_count_as_two() -> None:
-    with pytest.raises(InfeedError, match="two features are both called 'age'"):
+    with pytest.raises(InfeedError, match="two features are named 'age'"):
         features_to_json([ZScore("age"), ZScore("age")])
 
 

@@ -51,8 +51,8 @@ def test_where_they_show_nothing_it_is_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "source", "message"),
     [
-        (["cat/1.png"], "csv", "these are pictures, and a table is meant(.|\n)*infeed run image --data"),
-        (["a.csv"], "images", r"this is a table \(csv\), and pictures are meant(.|\n)*infeed run tabular --data"),
+        (["cat/1.png"], "csv", "these are pictures(.|\n)*infeed run image --data"),
+        (["a.csv"], "images", r"this is a table \(csv\)(.|\n)*infeed run tabular --data"),
         (["a.tfrecord"], "csv", "does not read tfrecord(.|\n)*in Python"),
         (["a.csv", "b.jsonl"], "csv", "files of several formats"),
         (["a.xlsx"], "csv", ".xlsx files are not supported"),

@@ -63,7 +63,7 @@ def test_what_other_tools_left_behind_is_no_picture_and_no_class(tmp_path: Path)
     ("names", "message"),
     [
         (["1.png", "2.png"], r"no classes: 1.png lies in the folder itself(.|\n)*folder for each class"),
-        (["a/b/cat/1.png"], r"deeper than in folders of classes: a/b/cat/1.png(.|\n)*whose folders are the classes"),
+        (["a/b/cat/1.png"], r"deeper than one folder per class: a/b/cat/1.png(.|\n)*whose folders are the classes"),
     ],
 )
 def test_another_layout_says_what_to_do(tmp_path: Path, names: list[str], message: str) -> None:
@@ -103,7 +103,7 @@ def test_the_survey_counts_the_pictures_that_pass_the_filter(tmp_path: Path) -> 
 
 def test_one_picture_is_no_data(tmp_path: Path) -> None:
     pictures(tmp_path, "cat/1.png")
-    with pytest.raises(InfeedError, match="this is one picture"):
+    with pytest.raises(InfeedError, match="one picture"):
         find_layout(str(tmp_path / "cat" / "1.png"))
 
 

@@ -179,7 +179,7 @@ def test_a_folder_of_files_is_one_table(tmp_path):
         ([("x", "y"), (1, "a"), (2, "b")], "y", "regression", "a text cannot be a quantity"),
         ([("x", "y"), (1, 0.5), (2, 1.5)], "y", "classification", "a class cannot be a number with a fraction"),
         ([("x", "my y"), (1, 2)], "my_y", None, "no column 'my_y' to learn; did you mean 'my y'"),
-        ([("x", "y"), *((i, f"name {i}") for i in range(30))], "y", None, "30 classes in 30 rows: too few rows a"),
+        ([("x", "y"), *((i, f"name {i}") for i in range(30))], "y", None, "30 classes in 30 rows: too few rows"),
     ],
 )
 def test_a_table_that_cannot_be_learned_from_is_told_so(tmp_path, rows, label, task, message):
@@ -219,7 +219,7 @@ def test_grey_pictures_stay_grey_and_transparent_ones_become_rgb(tmp_path):
 
 def test_a_single_class_is_nothing_to_learn(tmp_path):
     picture(tmp_path / "cat" / "1.png", (4, 4))
-    with pytest.raises(InfeedError, match="there is one class only: 'cat'"):
+    with pytest.raises(InfeedError, match="only one class: 'cat'"):
         survey_images(str(tmp_path))
 
 

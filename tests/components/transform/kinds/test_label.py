@@ -50,7 +50,7 @@ def test_rows_without_a_label_can_be_marked(transform: Transform) -> None:
 
 
 def test_a_label_column_without_any_value_is_an_error(transform: Transform) -> None:
-    with pytest.raises(InfeedError, match="column 'y' holds no label at all"):
+    with pytest.raises(InfeedError, match="column 'y' holds no labels"):
         transform({"y": [b"", b""]}, [Label("y", missing="mark")])
 
 

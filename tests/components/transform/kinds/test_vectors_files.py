@@ -75,7 +75,7 @@ def test_an_edited_file_is_read_again(tmp_path: Path) -> None:
         ("3 2\n", "there are no vectors"),
         ("word\n", "first line is b'word'"),
         ("a 1 2\nb 1\n", "vector 2 has 1 numbers, and the first has 2"),
-        ("a 1 2\nb 1 x\n", "something else than numbers follows a word from b'a' to b'b'"),
+        ("a 1 2\nb 1 x\n", "from b'a' to b'b'"),
         ("a 1 2\na 3 4\n", "word 2 is b'a', which is there twice"),
         ("a 1 nan\n", "the vector of b'a' is not finite"),
     ],
@@ -88,7 +88,7 @@ def test_a_file_of_something_else(tmp_path: Path, text: str, message: str) -> No
 def test_what_numpys_file_may_be(tmp_path: Path) -> None:
     path, words = str(tmp_path / "v.npy"), str(tmp_path / "words.txt")
     np.save(path, VECTORS)
-    with pytest.raises(InfeedError, match="no words in it"):
+    with pytest.raises(InfeedError, match="no words"):
         read_vectors(path)
     Path(words).write_text("a\nb")
     with pytest.raises(InfeedError, match="2 words, and 4 vectors"):
@@ -97,12 +97,12 @@ def test_what_numpys_file_may_be(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match=r"the array is int64 \[4\]"):
         read_vectors(path, words)
     np.save(path, np.array([{}]), allow_pickle=True)
-    with pytest.raises(InfeedError, match="no array of numbers"):
+    with pytest.raises(InfeedError, match="not an array of numbers"):
         read_vectors(path, words)
 
 
 def test_words_are_only_for_numpys_file(tmp_path: Path) -> None:
-    with pytest.raises(InfeedError, match="the file has words of its own"):
+    with pytest.raises(InfeedError, match="the file contains words"):
         read_vectors(written(tmp_path, "a 1\n"), "words.txt")
 
 
