@@ -25,6 +25,7 @@ from infeed.components.example_gen.sources.folders import TextOptions
 from infeed.components.example_gen.sources.images.codec import ImageOptions
 from infeed.components.example_gen.sources.images.reader import fingerprint_of_named
 from infeed.components.example_gen.sources.jsonl import JsonlOptions
+from infeed.components.example_gen.sources.numpy_arrays import NumpyOptions
 from infeed.components.example_gen.sources.parquet import ParquetOptions
 
 Options = TypeVar("Options")
@@ -255,6 +256,16 @@ class TFRecordExampleGen(FileExampleGen[None]):
         options: IngestOptions | None = None,
     ) -> None:
         super().__init__(input_base, input_config, output_config, None, range_config, payload_format, options=options)
+
+
+class NumpyExampleGen(_FormatExampleGen[NumpyOptions]):
+    """Convert NumPy's .npz and .npy files to sharded tf.Examples: the first axis is the rows, each array a feature.
+
+    Args:
+      numpy: options of the NumPy reader.
+    """
+
+    FORMAT = "numpy"
 
 
 class WebDatasetExampleGen(_FormatExampleGen[None]):
