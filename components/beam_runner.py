@@ -150,8 +150,7 @@ def _without_deadline(options: Sequence[str]) -> list[str]:
     """Add a long `--job_server_timeout`, unless the options set one, and wait for the job server.
 
     Beam applies the request timeout, 60 or 300 seconds, to the streams of a job's state and messages. On servers that
-    know
-    a job by its preparation id (Prism, Beam's own job service) a longer job fails: apache/beam#35867.
+    know a job by its preparation id (Prism, Beam's own job service) a longer job fails: apache/beam#35867.
 
     Raises:
       grpc.FutureTimeoutError: the server of `--job_endpoint` does not answer within 60 seconds.

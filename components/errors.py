@@ -88,8 +88,7 @@ class InfeedError(Exception):
         r"""Parse the last InfeedError in a text. Returns None if the text contains no complete one.
 
         The text is a log or the traceback of another process, possibly wrapped by Beam and its runners: in the name of
-        a
-        step, a Java stack trace, or quotes with `\n` for line ends.
+        a step, a Java stack trace, or quotes with `\n` for line ends.
         """
         for quoted in (False, True, True):
             text = _unquoted(text) if quoted else text

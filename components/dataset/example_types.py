@@ -110,8 +110,7 @@ def count_rounded(column: pa.Array, *, decimals: bool = False) -> int:
 
     Args:
       decimals: the values were written as decimals, which are rarely exact in any float type. Then rounding to the
-        nearest
-        does not count. Changed integers, such as keys beyond 2^24, and values out of range do.
+        nearest does not count. Changed integers, such as keys beyond 2^24, and values out of range do.
     """
     items = items_of(column)
     items = items.dictionary_decode() if types.is_dictionary(items.type) else items

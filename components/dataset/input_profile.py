@@ -90,8 +90,7 @@ class Ceiling:
       seconds: wall-clock time of all steps.
       examples_per_second: examples divided by seconds.
       floor_seconds: seconds of a step that count as waiting although the batch is ready: the cost of handing it over.
-        The
-        median of several turns.
+        The median of several turns.
       floor_spread_seconds: half the interquartile range of these turns.
     """
 

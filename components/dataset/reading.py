@@ -46,8 +46,7 @@ def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: Map
 
     Args:
       map_fn: counts the files of all datasets in one call, such as `Engine.map`. Defaults to counting sequentially in
-        this
-        process.
+        this process.
 
     Raises:
       InfeedError: a root has no split or is not complete, or a file is truncated or corrupt.

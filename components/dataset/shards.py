@@ -105,8 +105,7 @@ def plan_shards(total_bytes: int, records: int, options: ShardOptions) -> ShardP
 
     The rule uses the smallest number that keeps each shard at or below `target_bytes`. If shards stay at `min_bytes` or
     more, it uses at least `readers_per_host * hosts`. The number is rounded up to a multiple of `hosts`, and is at
-    least 1
-    and at most the number of records.
+    least 1 and at most the number of records.
     """
     if options.count is not None:
         return _at_most(records, options.count, f"{options.count} asked for")

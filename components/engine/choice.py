@@ -67,8 +67,7 @@ def choose(work: Work, cluster: Cluster | None = None, processes: int | None = N
     """Return the engine for some work, and log the choice with the reason.
 
     A runner that is not local is always used. Otherwise the number of processes follows from the work, unless the
-    options
-    (`--direct_num_workers`) or the caller set it.
+    options (`--direct_num_workers`) or the caller set it.
 
     Args:
       cluster: Beam's options. None if there are none.

@@ -31,8 +31,7 @@ class Processes(Engine):
     """Several processes, started at the first call of `map`.
 
     An error or Ctrl-C kills the processes. If this process is killed, they exit. If a process dies, the items that may
-    have
-    killed it are retried one by one, and finished results are kept.
+    have killed it are retried one by one, and finished results are kept.
     """
 
     def __init__(self, count: int) -> None:

@@ -38,8 +38,7 @@ class SqlExampleGen(component.QueryBasedExampleGen):
 
     The cache key holds the query, the number of rows, and the smallest and largest value of `partition_column`. Rows
     changed in place go unnoticed. To read them again, change the text of the query, for example with a comment.
-    Kubeflow
-    Pipelines caches by the text of the query alone.
+    Kubeflow Pipelines caches by the text of the query alone.
 
     Args:
       connection_env: environment variable that holds the database's URL. `postgresql+psycopg://...` uses SQLAlchemy,

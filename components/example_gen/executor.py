@@ -253,8 +253,7 @@ def _splits(
     """Return the pattern of each input split and the names of all splits to write. The key None is the divided split.
 
     TFX divides the rows of a single input split only. If the input has several splits, the buckets divide the split
-    that
-    shares a name with a bucket, such as train into train and eval. The other splits stay whole.
+    that shares a name with a bucket, such as train into train and eval. The other splits stay whole.
     """
     if not buckets or len(input_config.splits) < 2:
         names = tuple(utils.generate_output_split_names(input_config, output_config))

@@ -123,8 +123,7 @@ def unfinished(output: str, overwrite: bool) -> Iterator[str]:
     """Yield the folder to write to. It becomes OUTPUT when the body succeeds.
 
     A local OUTPUT is written under a hidden name next to it. On a store, the folder is OUTPUT itself, unfinished until
-    it
-    has a manifest. A lock keeps other processes from writing to the same OUTPUT.
+    it has a manifest. A lock keeps other processes from writing to the same OUTPUT.
 
     Raises:
       InfeedError: another process is writing to OUTPUT, OUTPUT exists, or permission is denied.

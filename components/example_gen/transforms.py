@@ -69,8 +69,7 @@ class IngestTasks(beam.PTransform):
     """Read, split, shard, and publish the input of `tasks`.
 
     Elements are tasks, counts, and chunks of records. The transform gathers and distributes by key alone: the Dask
-    runner
-    computes a side input on every worker and ignores `Reshuffle`.
+    runner computes a side input on every worker and ignores `Reshuffle`.
     """
 
     tasks: Sequence[Task]

@@ -16,8 +16,7 @@ def describe(table: TableStatistics, request: StatisticsRequest) -> statistics_p
     """Return the statistics proto of one split, as StatisticsGen writes it.
 
     Columns that no record names are skipped, because TFDV never sees them. Columns that records name without a value
-    are
-    text, as in TFDV.
+    are text, as in TFDV.
     """
     named = {name: ColumnStatistics.none(name, "bytes", table.rows) for name in table.without_values}
     present = {name: column for name, column in table.columns.items() if column.present}

@@ -48,8 +48,8 @@ class SchemaGen(tfx.components.SchemaGen):
         SchemaGen(statistics=statistics.outputs["statistics"])
 
     The arguments, the output `schema` and the inference are those of TFX's SchemaGen. TFX's schema deprecates a column
-    that
-    has no value in a later split, so that Transform and Trainer lack it. This component keeps the column as optional.
+    that has no value in a later split, so that Transform and Trainer lack it. This component keeps the column as
+    optional.
     """
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(SchemaExecutor)

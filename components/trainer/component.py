@@ -30,8 +30,8 @@ class Trainer(TfxTrainer):
     Outputs, as those of TFX's Trainer: `model`, and `model_run` with `input_profile.json` and TensorBoard logs.
 
     Args:
-      examples: raw Examples, or ones that a Transform component materialised; the channel says
-        which, and so can `options.examples_are`.
+      examples: raw Examples, or ones that a Transform component materialised; the channel says which, and so can
+        `options.examples_are`.
       transformed_examples: TFX's older name for `examples` that Transform gave.
       transform_graph: what a Transform component gave; without one the raw Examples are the features.
       schema: of the Examples; needed where there is no transform graph, which carries its own.

@@ -72,8 +72,7 @@ def datasets(
     """Return the Examples of a Trainer, through its transform graph if it has one, as for the Trainer's own training.
 
     Under infeed's Trainer, the wait for batches is measured, and the model run gets a profile. With several workers,
-    each
-    worker gets its part of every global batch: distribute it by `strategy.distribute_datasets_from_function`.
+    each worker gets its part of every global batch: distribute it by `strategy.distribute_datasets_from_function`.
 
     Args:
       fn_args: argument of `run_fn`.

@@ -68,10 +68,8 @@ class Transform(tfx.components.Transform):
           examples: Examples. Statistics come from the split "train" unless `splits_config` sets others.
           schema: Schema of the examples.
           module_file: Python file that defines `preprocessing_fn`, and optionally `stats_options_updater_fn`. TFX makes
-            a
-            wheel of all Python files in its folder, so it may import its neighbors, and installs the wheel three times.
-            A
-            function by name starts some seconds faster.
+            a wheel of all Python files in its folder, so it may import its neighbors, and installs the wheel three
+            times. A function by name starts some seconds faster.
           preprocessing_fn: `package.module.function`, `package.module:function` or `path/to/file.py:function`, a
             function as in
             tft: it maps a dict of raw tensors to a dict of features, which are added to those of `features`. An edited
@@ -80,8 +78,7 @@ class Transform(tfx.components.Transform):
           splits_config: splits to analyze and to transform, as in TFX.
           analyzer_cache: TransformCache of earlier runs, whose spans are not analyzed again.
           materialize: whether to write transformed examples. It pays only if training reads them for more than about
-            four
-            epochs and does not cache them in memory.
+            four epochs and does not cache them in memory.
           disable_analyzer_cache: whether to write no cache for later runs.
           force_tf_compat_v1: must be False.
           custom_config: passed to a `preprocessing_fn` or `stats_options_updater_fn` with a parameter of that name.

@@ -292,8 +292,7 @@ def as_strings(column: FlatColumn) -> Any:
     """Return values as vocabulary strings: string [n], "" for a missing value.
 
     Always strings, because TensorFlow shares tables by the name of the op: a table with integer keys that is still
-    alive
-    from another trace in this process would make the next one with string keys fail.
+    alive from another trace in this process would make the next one with string keys fail.
     """
     import tensorflow as tf
 

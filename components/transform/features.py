@@ -57,8 +57,7 @@ def features_from_json(items: Iterable[Mapping[str, Any]], where: str = "feature
 
     Raises:
       InfeedError: a kind or an option does not exist, an option is missing or out of range, or two features have the
-        same
-        output name.
+        same output name.
     """
     kind: Any = tuple[AnyFeature, ...]
     features: list[Feature] = list(schema.read(kind, list(items), where))

@@ -92,8 +92,7 @@ def resize(image: tf.Tensor, height: int, width: int, rule: str = "stretch", met
     Args:
       image: uint8 [any, any, channels].
       rule: "stretch" ignores proportions; "fit" shows the whole image with black borders; "crop" shows the largest
-        central
-        part with the right proportions.
+        central part with the right proportions.
       method: "bilinear", "bicubic", "lanczos3" or "area", all antialiased, or "nearest".
     """
     return _RULES[rule](image, height, width, method)

@@ -1,8 +1,7 @@
 """Survey the user's data before anything starts: its content, possible features, and problems.
 
 The survey is one bounded pass without TFX and TensorFlow. Large files that are unchanged since an earlier survey are
-not
-read again. The templates choose features and model from its result.
+not read again. The templates choose features and model from its result.
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ def survey_table(
 
     Raises:
       InfeedError: there is no file, no row or no such column, rows lack a label, or the label has only one value. A
-        missing
-        label is a `LabelNeededError` with the candidates.
+        missing label is a `LabelNeededError` with the candidates.
     """
     by_name = find_split_files(path, source)
     bare = _without_label(path, label, source, settings, options, by_name) if label else [EVAL, TEST]

@@ -36,8 +36,7 @@ class Cells:
     Attributes:
       lengths: int64 [rows], number of values of each row, or MISSING.
       values: int64, float32 or bytes [sum of the lengths]. Bytes too long to be counted are empty, or NOT_UTF8 if they
-        are
-        not text.
+        are not text.
       byte_lengths: int64, length of each value of a bytes column, including long ones. Empty for other columns.
     """
 

@@ -242,8 +242,7 @@ def tables_of(
       places: (folder of a dataset, split). Datasets may be any TFRecords of tf.Examples in Split-* folders.
       cache_dir: cache of statistics and counts of datasets without them.
       map_fn: counts and reads the shards of all splits, in one call each, such as `Engine.map`. Defaults to one thread
-        of
-        this process for each core.
+        of this process for each core.
 
     Raises:
       InfeedError: a split does not exist, a file is damaged, or records are not tf.Examples.

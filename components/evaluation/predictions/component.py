@@ -185,14 +185,12 @@ class BulkInferrer(tfx.components.BulkInferrer):
           model_spec: signature and tags of the saved model.
           output_example_spec: write the examples with outputs as additional features instead.
           signature: signature, instead of `model_spec`. Defaults to "serving_default". It takes serialized tf.Examples,
-            or one
-            tensor for each feature, [batch] or [batch, ...], by the features' names.
+            or one tensor for each feature, [batch] or [batch, ...], by the features' names.
           keys: columns of the Examples that identify rows. They come first.
           columns: additional columns of the Examples to copy.
           outputs: column -> output of the model. Defaults to all outputs under their own names.
           output_format: "parquet", the default with keys, columns or outputs; "tfrecord" for tf.Examples with the same
-            columns;
-            "prediction_log", the default otherwise, for TFX's proto in `prediction_logs-*.gz`.
+            columns; "prediction_log", the default otherwise, for TFX's proto in `prediction_logs-*.gz`.
           batch_size: maximum number of rows of a batch.
 
         Raises:

@@ -21,8 +21,7 @@ class PredictOptions:
       keys: columns of the examples that identify rows. They come first.
       columns: additional columns of the examples to copy, after the keys.
       output_format: "parquet" has a column for each key, column and output; "tfrecord" has tf.Examples with the same,
-        with
-        multidimensional outputs flattened; "examples" are the examples with the outputs as additional features;
+        with multidimensional outputs flattened; "examples" are the examples with the outputs as additional features;
         "prediction_log" is the proto of TFX's BulkInferrer, with the whole example and all outputs.
       outputs: column -> output of the model. Empty for all outputs under their own names.
       batch_size: maximum number of rows of a batch, which is also limited to 4 MiB.

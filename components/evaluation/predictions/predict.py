@@ -85,8 +85,7 @@ def write_predictions(
     Raises:
       InfeedError: before writing: a dataset, split, model, signature, column or output does not exist, a column and an
         output share a name, an output does not have the batch's rows, or `output` has other files. While writing: a
-        shard
-        is damaged, or the model rejects a record, which the error names.
+        shard is damaged, or the model rejects a record, which the error names.
     """
     options = options or PredictOptions()
     reading = ChosenMap("describes", limits.PREDICT_BYTES, cluster, processes)

@@ -81,8 +81,7 @@ class RowRules:
       whole: returns the number of bytes of whole rows in a piece that starts with a row.
       ends: returns the offset after each row of such a piece.
       guess: given a piece that starts anywhere, and whether it ends the file, returns the offset after the first row
-        end,
-        and whether that is certain. None if no row ends there. The first byte precedes the piece.
+        end, and whether that is certain. None if no row ends there. The first byte precedes the piece.
       is_closed: whether a piece that starts with a row ends with a row.
     """
 
@@ -285,8 +284,7 @@ def lending() -> Iterator[Callable[[A], A]]:
     """Yield a function that lends an object to an Arrow reader, and wait at the end until Arrow has released all.
 
     Arrow releases its input on its own thread, some time after it returns. A thread that frees a Python object while
-    the
-    interpreter exits aborts the process.
+    the interpreter exits aborts the process.
     """
     watched: list[tuple[weakref.ref[Any], threading.Event]] = []
 

@@ -208,8 +208,7 @@ class Tokens(TextStep):
 
     Attributes:
       unit: "words" are runs of letters, marks, digits and underscores; "whitespace" splits at white space; "characters"
-        are
-        Unicode characters.
+        are Unicode characters.
       ngrams: (least, most) numbers of consecutive tokens to join, by a space or, for characters, by nothing. Shorter
         n-grams come first. N-grams do not span texts of a list.
     """
@@ -245,8 +244,7 @@ class Prepared(Feature):
     Attributes:
       clean: cleaning steps, in order.
       values: content of a row. "one": a value; several are an error. "all": a list with common constants.
-        "by_position": a
-        list whose positions have their own constants.
+        "by_position": a list whose positions have their own constants.
       length: number of values of a list to keep. Shorter rows are padded by 0 or "". None: a ragged feature.
     """
 

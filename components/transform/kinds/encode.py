@@ -261,8 +261,7 @@ class CountEncoding(Prepared):
     """Encode a category by its count in the training rows, float32: 0 for unseen and missing values.
 
     With `share=True`, the count is divided by the number of present values. The feature does not use the label, so
-    nothing
-    leaks from it.
+    nothing leaks from it.
     """
 
     column: str

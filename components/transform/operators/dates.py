@@ -46,8 +46,7 @@ def from_epoch(numbers: tf.Tensor, unit: str) -> Times:
 
     Args:
       numbers: int64, or float32, which is exact to 64 seconds for a current "epoch_s". NaN, infinity and times outside
-        the
-        calendar are invalid.
+        the calendar are invalid.
     """
     multiply, divide = _EPOCHS[unit]
     # int64 holds the nanoseconds of 1677 to 2262 alone.

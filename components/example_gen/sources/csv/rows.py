@@ -40,8 +40,7 @@ class CsvOptions:
       thousands: thousands separator in all columns of numbers, such as ",". None for none.
       decimal: decimal separator in all columns of numbers.
       numbers: number format of columns by example, such as {"price": "$1,234.5"}. The unit is dropped. A row with a
-        cell
-        of another format is a bad row. None leaves a column unchanged.
+        cell of another format is a bad row. None leaves a column unchanged.
       encoding: any text encoding of Python. One worker reads a file that is not UTF-8.
     """
 
@@ -171,8 +170,7 @@ def find_toggles(data: bytes, options: CsvOptions) -> Ints:
     """Return the offsets of quotes at which quoted text starts or ends. `data` starts with a row.
 
     A quote opens a cell only at the start of the cell: `5" pipe` is text. If each quote is next to a delimiter, a line
-    end
-    or another quote, all quotes count, doubled quotes twice. Otherwise they are examined one by one.
+    end or another quote, all quotes count, doubled quotes twice. Otherwise they are examined one by one.
     """
     if options.quote is None:
         return np.empty(0, np.int64)

@@ -49,8 +49,7 @@ class SqlOptions:
 
     Attributes:
       connection_env: environment variable that holds the SQLAlchemy URL, on every worker. Its driver is `adbc` to read
-        by
-        ADBC.
+        by ADBC.
       partition_column: column of numbers or dates, preferably an indexed key. Its range is divided into `partitions`
         ranges of equal width, each read by its own statement. None reads by one statement.
       partitions: number of ranges. More ranges than workers balance an uneven key.
