@@ -25,6 +25,7 @@ from infeed.components.dataset.spans import Spans, split_path
 from infeed.components.example_gen.formats import options_of
 from infeed.components.example_gen.sources.images.reader import default_pattern
 from infeed.components.trainer.options import OVERRIDES
+from infeed.components.trainer.pushed_model import PushedModel
 from infeed.pipelines.config import EVAL, EXAMPLE_GENS, PipelineConfig, split_data
 from infeed.pipelines.deploy import vertex
 from infeed.pipelines.deploy.vertex import VertexOptions
@@ -34,9 +35,15 @@ _NAME = "latest_blessed_model"
 _CANDIDATE = "candidate"
 
 
-def warm_start() -> Resolver:
+def latest_model(config: PipelineConfig) -> Resolver:
     """Return a resolver of the latest blessed model, from which the Trainer starts; it may resolve to nothing."""
+    del config  # the history of the pipeline is in ML Metadata
     return Resolver(strategy_class=LatestBlessedModelStrategy, **_history()).with_id("warm_start_model")
+
+
+def pushed_model(config: PipelineConfig) -> Any:
+    """Return a node with the newest pushed model, from which the Trainer starts; it may be empty."""
+    return PushedModel(config.serving).with_id("Trainer-input")
 
 
 def latest_blessed(trainer: Any) -> Resolver:
@@ -81,6 +88,7 @@ def create_pipeline(
     baseline: Callable[[Any], Resolver] | None = latest_other_blessed,
     parameters: Mapping[str, RuntimeParameter] | None = None,
     on_vertex: VertexOptions | None = None,
+    start: Callable[[PipelineConfig], Any] = latest_model,
 ) -> Pipeline:
     """Build a new pipeline of `config`. Compiled components cannot be compiled again, so build one per compilation.
 
@@ -89,6 +97,7 @@ def create_pipeline(
       baseline: returns, from the Trainer, the resolver of the model to compare with; None to compare with no model.
       parameters: runtime parameters that replace values of the config; see `runtime_parameters`.
       on_vertex: services of Vertex AI for training and pushing.
+      start: returns the node of the model that a warm start begins with.
     """
     given = parameters or {}
     example_gen = _example_gen(config, given)
@@ -106,8 +115,8 @@ def create_pipeline(
         features=config.features,
     )
     graph = transform.outputs["transform_graph"]
-    start = [warm_start()] if config.warm_start else []
-    base_model = start[0].outputs["model"] if start else None
+    starts = [start(config)] if config.warm_start else []
+    base_model = starts[0].outputs["model"] if starts else None
     trainer = _trainer(config, examples, graph, base_model, given, on_vertex)
     blessed = [baseline(trainer)] if baseline else []
     evaluator = Evaluator(
@@ -126,7 +135,7 @@ def create_pipeline(
         max_wait_fraction=config.max_wait_fraction,
     )
     nodes = [example_gen, statistics, schema, validator, transform]
-    nodes += [*start, trainer, *blessed, evaluator, pusher, report]
+    nodes += [*starts, trainer, *blessed, evaluator, pusher, report]
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=config.artifacts,

@@ -206,6 +206,9 @@ def fit(training: Training, places: OutputDirs) -> Trained:
     packing = packing_of(graph, options)
     build = partial(make_model, options, features=features_of(dataset, evaluation, packing), packing=packing)
     base_model, starts = None if start else training.base_model, list[warm_start.Start]()
+    if base_model and not tf.io.gfile.exists(base_model):  # of `PushedModel`, before the first model
+        _log.info("there is no earlier model at %s: training starts from random weights", base_model)
+        base_model = None
     if base_model:
         with warm_start.may_start_anew(options.other_base_model):
             starts = warm_start.starts_of(base_model, graph, spec, build)

@@ -37,12 +37,6 @@ def check_config(
     check_stores(deploy.root or "", deploy.data or config.data, target)
     check_runner(deploy, deploy.data or config.data, target, config.beam_pipeline_args)
     check_strategy(config.train, training_machines(deploy, target))
-    if config.warm_start and target == "kubeflow":
-        raise InfeedError(
-            "warm_start is true, but Kubeflow cannot look up the model of an earlier run",
-            where="warm_start",
-            do="compile for Vertex AI, or set warm_start: false",
-        )
     if folder:
         check_function_paths(config.user_functions, folder)
 

@@ -26,12 +26,12 @@ def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
         check_accelerators(vertex_accelerators(config.deploy))
     there = on_cluster(config)
     vertex = there.deploy.on(options.target)
-    from infeed.pipelines.pipeline import create_pipeline, latest_blessed  # takes seconds
+    from infeed.pipelines.pipeline import create_pipeline, latest_blessed, latest_model, pushed_model  # takes seconds
 
     parameters = runtime_parameters(config)
     # Kubeflow's backend rejects a pipeline with a resolver: "resolver executors not implemented".
-    baseline = latest_blessed if options.target == "vertex" else None
-    pipeline = create_pipeline(there, baseline=baseline, parameters=parameters, on_vertex=vertex)
+    baseline, start = (latest_blessed, latest_model) if options.target == "vertex" else (None, pushed_model)
+    pipeline = create_pipeline(there, baseline=baseline, parameters=parameters, on_vertex=vertex, start=start)
     assert there.deploy.image, "check_target requires an image"
     exclude = (*options.exclude, *([Path(config.data).name] if _is_in(config.data, options.folder) else []))
     options = dataclasses.replace(options, classes=tuple(config.survey.classes), exclude=exclude)

@@ -94,6 +94,7 @@ def _check_needs_no_tfx(config: PipelineConfig) -> None:
     deploy = config.deploy
     refused = {
         "data": (config.span_data, "read no spans"),
+        "warm_start": (config.warm_start, "start from no earlier model"),
         "deploy.beam": (
             deploy.beam.runner or Named.of(config.beam_pipeline_args).is_cluster,
             "run no Beam on a cluster",

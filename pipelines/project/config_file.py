@@ -63,8 +63,8 @@ class Settings:
       augment, normalise: augmentation and normalization of images.
       blessing: score that a model must reach to be pushed: `metric`, `bound`, `slack` and `positive`; by default a
         better score than guessing.
-      warm_start: start training from the weights of the latest blessed model. Not on Kubeflow, which resolves no
-        earlier artifacts.
+      warm_start: start training from the weights of the latest blessed model; on Kubeflow, of the latest pushed
+        one.
       max_wait_fraction: withhold the blessing of InputReport if training waited for a larger share of its time.
       beam_pipeline_args: Beam options of local runs; `--runner=NAME` replaces the local runner. A compiled pipeline
         takes its runner from `deploy.beam`.

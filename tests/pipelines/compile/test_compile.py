@@ -295,11 +295,17 @@ def test_a_function_that_the_image_does_not_have_is_told(tmp_path: Path) -> None
     check_config(settings, folder=str(PROJECT))
 
 
-def test_kubeflow_cannot_start_from_an_earlier_model(tmp_path: Path) -> None:
-    settings = dataclasses.replace(config(tmp_path, RESOURCES), warm_start=True)
-    with pytest.raises(InfeedError, match=r"warm_start is true"):
-        check_config(settings, target="kubeflow")
-    check_config(settings, target="vertex")
+@pytest.mark.tfx
+def test_on_kubeflow_training_starts_from_the_newest_pushed_model_which_is_never_cached(tmp_path: Path) -> None:
+    resources = {**RESOURCES, "default": dataclasses.replace(RESOURCES["default"], cache=True)}
+    settings = dataclasses.replace(config(tmp_path, resources), warm_start=True)
+    compile_config(settings, CompileOptions(str(tmp_path / "job.yaml"), folder=str(PROJECT)))
+    tasks = {task.name: task for task in CompiledJob.read(tmp_path / "job.yaml").tasks}
+    assert not tasks["Trainer-input"].cacheable
+    serving = tasks["Trainer-input"].spec["inputs"]["parameters"]["serving"]["runtimeValue"]["constant"]
+    assert serving == "gs://bucket/golden/serving"
+    source = tasks["Trainer"].spec["inputs"]["artifacts"]["base_model"]["taskOutputArtifact"]
+    assert source == {"producerTask": "Trainer-input", "outputArtifactKey": "model"}
 
 
 def test_places_of_this_machine_are_told_unless_they_are_meant(tmp_path: Path) -> None:

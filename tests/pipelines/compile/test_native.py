@@ -164,3 +164,9 @@ def test_what_only_the_tfx_form_has_is_refused(
     with pytest.raises(InfeedError) as error:
         compile_native(dataclasses.replace(config, deploy=deploy), CompileOptions(str(tmp_path / "job.yaml")))
     assert error.value.where == f"deploy.{setting}"
+
+
+def test_steps_without_tfx_start_from_no_earlier_model(config: PipelineConfig, tmp_path: Path) -> None:
+    with pytest.raises(InfeedError) as error:
+        compile_native(dataclasses.replace(config, warm_start=True), CompileOptions(str(tmp_path / "job.yaml")))
+    assert error.value.where == "warm_start"

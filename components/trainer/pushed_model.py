@@ -1,0 +1,57 @@
+"""A node for platforms without resolvers: the newest pushed model, from which a training starts.
+
+The Pusher pushes blessed models only, so this is the latest blessed model. Kubeflow's backend refuses resolvers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfx import types
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import artifact_utils, channel_utils, standard_artifacts
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+from tfx.utils import path_utils
+
+from infeed.components.dataset import files
+
+
+class PushedModelExecutor(base_executor.BaseExecutor):
+    """Executor that copies the newest version below `serving` into the output; nothing if there is no version."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        serving = exec_properties["serving"]
+        versions = [name for name in files.list_folders(serving) if name.isdigit()] if files.exists(serving) else []
+        pushed = [files.join(serving, version) for version in sorted(versions, key=int)]
+        # `infeed push` writes saved_model.pb last: a version without it is unfinished.
+        if complete := [folder for folder in pushed if files.exists(files.join(folder, "saved_model.pb"))]:
+            uri = artifact_utils.get_single_uri(output_dict["model"])
+            files.copy(complete[-1], path_utils.serving_model_dir(uri))
+
+
+class PushedModelSpec(ComponentSpec):
+    """Output and parameter of PushedModel."""
+
+    PARAMETERS = {"serving": ExecutionParameter(type=str)}
+    INPUTS: dict[str, ChannelParameter] = {}
+    OUTPUTS = {"model": ChannelParameter(type=standard_artifacts.Model)}
+
+
+class PushedModel(base_component.BaseComponent):
+    """Hand the newest pushed model to a Trainer as `base_model`. The artifact is empty if nothing has been pushed.
+
+    Args:
+      serving: folder that models are pushed to.
+    """
+
+    SPEC_CLASS = PushedModelSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(PushedModelExecutor)
+
+    def __init__(self, serving: str) -> None:
+        model = channel_utils.as_channel([standard_artifacts.Model()])
+        super().__init__(PushedModelSpec(serving=serving, model=model))
