@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from pathlib import Path
@@ -60,6 +61,12 @@ def to_svg(figure: Figure, name: str = "infeed") -> str:
     for color, variable in _VARIABLES.items():
         text = text.replace(color, f"var({variable})")
     return text
+
+
+def notebook_frame(page: str) -> str:
+    """Return an HTML page as an element of a notebook, which keeps the styles of both apart."""
+    style = "width: 100%; height: 48rem; border: 0"
+    return f'<iframe srcdoc="{html.escape(page)}" style="{style}" title="report"></iframe>'
 
 
 def render(package: str, template: str, **values: Any) -> str:

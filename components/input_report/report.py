@@ -15,7 +15,18 @@ from infeed.components import units
 from infeed.components.dataset import files, names
 from infeed.components.dataset.input_profile import INPUT_PROFILE, Ceiling, EpochProfile, InputProfile, read_profile
 from infeed.components.dataset.manifest import Manifest, Split
-from infeed.components.drawing import COMPUTED, HEIGHT_INCHES, INK, MUTED, OUTSIDE, WAITED, new_axes, render, to_svg
+from infeed.components.drawing import (
+    COMPUTED,
+    HEIGHT_INCHES,
+    INK,
+    MUTED,
+    OUTSIDE,
+    WAITED,
+    new_axes,
+    notebook_frame,
+    render,
+    to_svg,
+)
 from infeed.components.input_report.stages import of_training, stage_plot
 from infeed.components.input_report.verdict import TOLD_FROM, Verdict, judge, throughput, wait_fraction
 from infeed.components.units import number, percent, seconds
@@ -103,6 +114,9 @@ class Report:
             if len(self.profile.epochs) > 1
             else None,
         )
+
+    def _repr_html_(self) -> str:
+        return notebook_frame(self.to_html())
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         profile, verdict = self.profile, self.verdict

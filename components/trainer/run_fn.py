@@ -275,7 +275,7 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
         fitted.train_steps, fitted.meter, strategy, batch, plan.batch.size, fitted.epochs
     )
     stages = _measure_stages(training, sum(epoch.seconds for epoch in fitted.epochs))
-    InputProfile(
+    profile = InputProfile(
         strategy=distribution.strategy_name(strategy),
         replicas=strategy.num_replicas_in_sync,
         hosts=training.workers.count,
@@ -286,7 +286,21 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
         plan=plan.summary(),
         bytes=plan.bytes,
         stages=stages,
-    ).write(folder)
+    )
+    profile.write(folder)
+    if training.workers.index == 0:
+        _write_scalars(profile, folder)
+
+
+def _write_scalars(profile: InputProfile, folder: str) -> None:
+    """Writes the rate and the share waited of each epoch for TensorBoard, beside the logs of Keras."""
+    try:
+        with closing(tf.summary.create_file_writer(os.path.join(folder, "input"))) as writer, writer.as_default():
+            for epoch in profile.epochs:
+                tf.summary.scalar("input/wait_fraction", profile.waited(epoch) / epoch.seconds, step=epoch.epoch)
+                tf.summary.scalar("input/examples_per_second", epoch.examples_per_second, step=epoch.epoch)
+    except (tf.errors.OpError, OSError) as error:  # a finished training must not fail because of its logs
+        _log.warning("no scalars of the input for TensorBoard: %s", error)
 
 
 def _measure_stages(training: Training, trained: float) -> tuple[StageCost, ...]:

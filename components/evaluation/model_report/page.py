@@ -12,7 +12,7 @@ import numpy as np
 
 from infeed.components import units
 from infeed.components.dataset import files
-from infeed.components.drawing import render
+from infeed.components.drawing import notebook_frame, render
 from infeed.components.evaluation.model_report import plots
 from infeed.components.evaluation.model_report.collected import BINS, SAMPLE
 from infeed.components.evaluation.model_report.curves import calibration_error
@@ -114,6 +114,9 @@ class ModelPage:
             significant=significant,
             constants={"bins": BINS, "sample": SAMPLE, "repeats": REPEATS},
         )
+
+    def _repr_html_(self) -> str:
+        return notebook_frame(self.to_html())
 
     @property
     def headline(self) -> str:

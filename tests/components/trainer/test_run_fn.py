@@ -100,7 +100,12 @@ def test_pictures_are_augmented_in_training_and_only_normalised_in_serving(pictu
 
 
 def test_the_profile_tells_what_feeding_cost(table, classifier):
+    import tensorflow as tf
+
     profile = json.loads((classifier / "run" / "input_profile.json").read_text())
+    (events,) = (classifier / "run" / "input").iterdir()
+    tags = [value.tag for event in tf.compat.v1.train.summary_iterator(str(events)) for value in event.summary.value]
+    assert tags == ["input/wait_fraction", "input/examples_per_second"] * 30
     assert (profile["format"], profile["strategy"], profile["replicas"]) == (1, "one_device", 1)
     assert (profile["batch_size"], profile["steps_per_epoch"]) == (16, 4)  # 64 training rows
     assert [epoch["examples"] for epoch in profile["epochs"]] == [64] * 30
