@@ -44,38 +44,39 @@ class TrainOptions:
       strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored, tpu or parameter_server.
         `distribution.make_strategy` describes each.
       epochs: maximum number of epochs. If `TrainArgs.num_steps` is given, training ends after so many steps.
-      patience: epochs without a better validation loss before training stops with the best weights; None never stops.
-      steps_per_call: training steps run in one call of a TensorFlow function; None takes the `steps_per_execution` that
-        the model was compiled with where that is above 1, else 16, which made a tiny model about four times cheaper a
-        step. Metrics and callbacks see every call, not every step.
-      hparams: handed to `model_fn`; those of a Tuner, where the Trainer is given any, come on top.
-      callbacks_fn: a function like `model_fn`, called as `function(spec: CallbackSpec)`; it returns Keras callbacks.
-      class_weight: weight of a class's examples in the loss of training, by class name; classes left out weigh 1.
-        `balanced` is scikit-learn's: rows / (classes x rows of the class), by what ingest has counted.
-      mixed_precision: `float16` (GPU) or `bfloat16` (TPU, newer GPUs and CPUs) computes in it; weights stay float32.
-      xla: whether XLA compiles the training step; None leaves it to the model, True is for one device.
-      checkpoint_seconds: seconds between two checkpoints, at least; None writes none. Writing takes at most a
-        hundredth of the time, so large models are saved less often.
-      checkpoint_dir: a folder that outlives this execution, so that a new one can resume; each training has a folder of
-        its own in there, removed when it has succeeded. None keeps checkpoints in the model run: they serve where the
-        same execution is started again.
+      patience: number of epochs without a better validation loss before training stops with the best weights; None
+        never stops.
+      steps_per_call: number of training steps in one call of a TensorFlow function. None takes the compiled
+        `steps_per_execution` if it is above 1, else 16. 16 makes a step of a tiny model about four times cheaper.
+        Metrics and callbacks see every call, not every step.
+      hparams: hyperparameters for `model_fn`. The best hyperparameters of a Tuner take precedence.
+      callbacks_fn: function like `model_fn`, called as `function(spec: CallbackSpec)`, that returns Keras callbacks.
+      class_weight: weight of the examples of each class in the loss of training, by class name; 1 for other classes.
+        `balanced` is scikit-learn's rule: rows / (classes x rows of the class), as ingest counted them.
+      mixed_precision: type of computations, `float16` (GPU) or `bfloat16` (TPU, newer GPUs and CPUs). Weights stay
+        float32.
+      xla: whether XLA compiles the training step; None leaves the choice to the model. True requires one device.
+      checkpoint_seconds: minimum number of seconds between two checkpoints; None writes no checkpoints. Writing takes
+        at most a hundredth of the time, so large models are saved less often.
+      checkpoint_dir: folder that outlives this execution, so that a new execution can resume. Each training has its own
+        folder there, and removes it after success. None keeps checkpoints in the model run, for a restart of the same
+        execution.
       other_base_model: what to do if the weights of the base model do not fit: `error` stops, `ignore` starts from
         random weights and logs the reason.
-      profile_steps: first and last step, counted from 1, of which a profiler trace is written into the model run.
+      profile_steps: first and last step, counted from 1, of a profiler trace in the model run.
       stage_seconds: seconds to measure the stages of the input pipeline after training, for InputReport; 0 for none.
         None measures for up to 4 seconds, and only after a training of at least 90 seconds.
-      threshold: where one output tells two classes apart, the probability above which serving says the second.
-      input_fn: a function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
-        evaluation; the batches that it returns are fed instead of those of the Examples. Of `feed`, only `batch_size`
-        and `seed` count then.
-      feed: how batches are made.
+      threshold: probability above which serving returns the second class, for models with one output for two classes.
+      input_fn: function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
+        evaluation. Its batches replace those of the Examples. Of `feed`, only `batch_size` and `seed` apply then.
+      feed: options of the batches.
       augment: random changes to the images in training; None for none.
       normalise: how pixels become the model's float inputs; None feeds them as they are.
-      images: transformed features that hold pixels, [height, width, channels], 0 to 255. A transform graph can give
-        them as float32 only; they are fed, and cached, as uint8.
-      source_options: options of the format of the files that the examples were made of, by its name, such as
-        {"csv": {"delimiter": ";"}}. The model keeps them, and `infeed predict` reads tables in the same way.
-      examples_are: `raw` examples go through the transform graph, `transformed` ones were materialised by Transform.
+      images: transformed features that hold pixels, [height, width, channels], 0 to 255. A transform graph can return
+        them only as float32; the feed delivers and caches them as uint8.
+      source_options: options of the format of the source files, by format, such as {"csv": {"delimiter": ";"}}. The
+        model keeps them, and `infeed predict` reads tables in the same way.
+      examples_are: `raw` examples go through the transform graph; Transform has materialized `transformed` examples.
     """
 
     model_fn: str

@@ -48,16 +48,15 @@ _DIRECTIVES: Mapping[str, str] = {
 class DatePart(Clean):
     """Convert a date or time to an integer part. Malformed and nonexistent dates become missing.
 
-    Of the proleptic Gregorian calendar, years 1 to 9999: "year", "quarter" (1 to 4), "month" (1 to 12), "week" (1 to
-    53, of ISO 8601), "day" (1 to 31), "day_of_year" (1 to 366), "weekday" (0 is Monday), "hour", "minute", "second"; or
-    "days" and "seconds" since 1970.
+    The calendar is the proleptic Gregorian one, years 1 to 9999.
 
     Attributes:
-      part: which one.
-      format: "iso" is ISO 8601 such as 2024-02-29 or 2024-02-29T17:05:09.25+01:00; directives of `strptime` are for
-        other text, such as "%d.%m.%Y %H:%M"; "epoch_s", "epoch_ms", "epoch_us" and "epoch_ns" are numbers since 1970.
-        Text without an offset (%z) is UTC, without a time midnight; names are English.
-      utc_offset: hours ahead of UTC of the clock that the part is read from.
+      part: "year", "quarter" (1 to 4), "month" (1 to 12), "week" (1 to 53, of ISO 8601), "day" (1 to 31), "day_of_year"
+        (1 to 366), "weekday" (0 is Monday), "hour", "minute" or "second"; or "days" or "seconds" since 1970.
+      format: "iso" is ISO 8601, such as 2024-02-29 or 2024-02-29T17:05:09.25+01:00. Other text is described by
+        directives of `strptime`, such as "%d.%m.%Y %H:%M"; names are English. "epoch_s", "epoch_ms", "epoch_us" and
+        "epoch_ns" are numbers since 1970. Text without an offset (%z) is in UTC, and text without a time is midnight.
+      utc_offset: offset from UTC, in hours, of the clock that the part refers to.
     """
 
     part: Part

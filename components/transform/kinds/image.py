@@ -56,21 +56,21 @@ class PixelMoments(Analysis):
 class DecodeImage(Feature):
     """Decode PNG, JPEG, BMP or the first frame of a GIF, to float32 [batch, height, width, channels].
 
-    By default pixels are whole numbers from 0 to 255: a cast to uint8 loses nothing. (A transform graph can give only
-    int64, float32 and strings.)
+    By default pixels are whole numbers from 0 to 255, so a cast to uint8 is exact. A transform graph can return only
+    int64, float32 and strings.
 
-    Images of another size are resized, by default bilinear and antialiased, and their aspect ratio is not kept; those
-    of the right size are left alone. `channels` is 1 (gray), 3 (RGB; an alpha channel is dropped) or 4 (RGBA, from PNG
-    only). 16 bits a channel become 8. JPEGs are turned as the orientation tag of cameras says. A row without an image
-    is an error.
+    Channels of 16 bits become 8 bits. JPEGs are rotated according to their orientation tag. A row without an image is
+    an error.
 
     Attributes:
-      resize: "stretch" shows the whole picture, its proportions not kept; "fit" the whole picture in the middle, black
-        beside it; "crop" the middle of the picture, all of it that has the right proportions.
-      method: "bilinear", "bicubic", "lanczos3" or "area", all antialiased; "nearest" mixes no pixels.
-      scale: "bytes" leaves 0 to 255; "unit" is pixel / 255; "mean_std" is (pixel / 255 - mean) / std by channel.
-      mean, std: of the pixels / 255, a number for each channel, such as those that a pretrained model was trained with;
-        None: those of all pixels of the training rows, as they are resized. A channel whose std is 0 becomes 0.
+      height, width: size of the result. Images of another size are resized.
+      channels: 1 (gray), 3 (RGB, without an alpha channel) or 4 (RGBA, from PNG only).
+      resize: "stretch" ignores the aspect ratio. "fit" centers the whole image and pads it with black. "crop" cuts off
+        the margins.
+      method: "bilinear", "bicubic", "lanczos3" or "area", with antialiasing, or "nearest".
+      scale: "bytes" keeps 0 to 255. "unit" is pixel / 255. "mean_std" is (pixel / 255 - mean) / std for each channel.
+      mean, std: mean and deviation of pixel / 255 for each channel, for example those of a pretrained model. None takes
+        those of the resized images of the training rows. A channel whose std is 0 becomes 0.
     """
 
     height: int

@@ -21,18 +21,17 @@ _SPLIT = "the split that Transform analyses"
 
 @dataclass(frozen=True)
 class Label(Feature):
-    """The label that the model learns, [batch], under the column's name. A model may have several, or none.
+    """The label that the model learns, [batch], under the column's name. A model may have several labels, or none.
 
-    classification: int64 index into the classes of the training rows; the transform graph's vocabulary asset named like
-      the column lists them in index order: strings by their bytes, whole numbers by size.
-    regression: float32.
-    multilabel: rows hold lists of classes; float32 [batch, classes], 1 for each class of the row, listed likewise. An
-      empty list is a row of none of them.
+    A row without a label (also NaN, infinity and the empty string) becomes -1 or NaN, as does a class that no training
+    row has. The reader must drop these rows before the loss, because a transform cannot drop rows. Serving, where the
+    label is absent, is not affected.
 
-    A row without a label (NaN, infinity and the empty string included) becomes -1 or NaN, and so does a class that no
-    training row has. Neither may reach a loss: whoever reads such rows must leave them out, as a transform cannot drop
-    a row. With `missing="error"` Transform itself stops where a *training* row has no label, with their number; "mark"
-    lets them pass. Serving, where the label is absent, is not affected.
+    Attributes:
+      task: "classification" gives the int64 index of the class. The vocabulary asset named like the column lists the
+        classes in the order of their index: strings by their bytes, whole numbers by size. "regression" gives float32.
+        "multilabel" expects lists of classes and gives float32 [batch, classes], with 1 for each class of the row.
+      missing: "error" stops Transform if training rows lack a label, and reports their number. "mark" lets them pass.
     """
 
     column: str

@@ -214,9 +214,9 @@ class Power(Scaled):
         ((x + 1)^l - 1) / l,  ln(x + 1) where l is 0              for x of 0 or more
         -((1 - x)^(2 - l) - 1) / (2 - l),  -ln(1 - x) where l is 2      for x below 0
 
-    l is the one from -3 to 5 for which the result is most like a normal distribution (greatest likelihood), found from
-    1,001 quantiles of the training values, of which mean and deviation are taken as well. It makes skewed columns
-    symmetric. It needs no values above 0, which Box and Cox's does.
+    The exponent is the maximum likelihood estimate for a normal distribution, between -3 and 5. Exponent, mean and
+    deviation come from 1,001 quantiles of the training values. The transformation makes skewed columns symmetric. In
+    contrast to Box and Cox's transformation, it accepts negative values.
     """
 
     kind: Literal["power"] = field(default="power", kw_only=True, repr=False)

@@ -104,16 +104,16 @@ def _rows_with(words: Sequence[bytes], found: ByKey[Any]) -> list[int]:
 class Subwords(Prepared):
     """Encode text as subword indices of a pretrained tokenizer, int64, ragged [batch, None].
 
-    With `length` it is [batch, length]: longer lists are cut so that `end` stays, shorter ones end in `pad`. A missing
-    text has no pieces, only `begin` and `end`. What the file does not know is the tokenizer's unknown piece.
+    With `length`, the result is [batch, length]: longer lists are truncated before `end`, and shorter lists are padded.
+    A missing text has no pieces except `begin` and `end`. Unknown text becomes the tokenizer's unknown piece.
 
     Attributes:
-      file: "wordpiece": a vocabulary, one piece a line, as BERT's vocab.txt; "sentencepiece": a trained model. It is
-        read when Transform runs, and the graph holds what was in it.
-      tokenizer: "wordpiece" splits at white space and punctuation, then takes the longest piece that fits, again and
-        again; "sentencepiece" does what its model was trained for.
-      lower: of a wordpiece: lower case and no accents, as BERT's uncased models have it.
-      begin, end: pieces that are put around each row, such as "[CLS]" and "[SEP]", or "<s>" and "</s>"; "" for none.
+      file: vocabulary with one piece per line, such as BERT's vocab.txt, or a trained model of sentencepiece. Transform
+        copies the content into the graph.
+      tokenizer: "wordpiece" splits at white space and punctuation, and then repeatedly takes the longest known piece.
+        "sentencepiece" applies its trained model.
+      lower: whether wordpiece converts to lower case and removes accents, as for BERT's uncased models.
+      begin, end: pieces at the begin and the end of each row, such as "[CLS]" and "[SEP]"; "" for none.
       pad: index that fills rows up to `length`.
     """
 
