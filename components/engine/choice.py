@@ -34,6 +34,7 @@ class Work:
       memory_per_process: maximum memory of a process in bytes.
       noun: name of an item.
       alone: why the work must be done in one process, or "".
+      imports: modules of the work that take seconds to import.
     """
 
     does: str
@@ -43,6 +44,7 @@ class Work:
     memory_per_process: int = limits.MEMORY
     noun: str = "file"
     alone: str = ""
+    imports: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"{self.does} {counted(self.items, self.noun)}, {size(self.bytes)}"
@@ -82,7 +84,7 @@ def choose(work: Work, cluster: Cluster | None = None, processes: int | None = N
         reason = "--runner selects it"
     else:
         count, reason = _processes(work, processes or named.workers)
-        engine = Processes(count) if count > 1 else Here()
+        engine = Processes(count, work.imports) if count > 1 else Here()
     # TFX shows only warnings of its nodes. Programs that call our functions should see no warning.
     _log.log(logging.WARNING if cluster else logging.INFO, "%s, %s: %s", work, engine.place, reason)
     progress.place(engine.place if not isinstance(engine, Here) else "")

@@ -9,10 +9,7 @@ key of this job.
 from __future__ import annotations
 
 import functools
-import hashlib
-import hmac
 import math
-import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from infeed.components.beam_runner import Named, telling_failures
 from infeed.components.dataset import files
+from infeed.components.engine import signed
 from infeed.components.engine.engine import FAN_IN, Engine
 from infeed.components.errors import InfeedError
 
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 B = TypeVar("B")
 _READERS = 32  # threads. A small read from an object store takes tens of milliseconds
-_SIGNATURE_BYTES = hashlib.sha256().digest_size
 _SHARE = "write to storage that all workers share, such as gs://, s3://, or a network disk"
 
 
@@ -144,19 +141,14 @@ class _Results:
         return files.join(self.folder, f"{level}-{number}")
 
     def _write(self, path: str, value: Any) -> None:
-        pickled = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        files.write_bytes(path, hmac.digest(self.key, pickled, "sha256") + pickled)
+        files.write_bytes(path, signed.dumps(self.key, value))
 
     def _read(self, path: str) -> Any:
         try:
             content = files.read_bytes(path)
         except FileNotFoundError as error:
             raise InfeedError("the result of a worker is missing", where=path, do=_SHARE) from error
-        pickled = content[_SIGNATURE_BYTES:]
-        if not hmac.compare_digest(hmac.digest(self.key, pickled, "sha256"), content[:_SIGNATURE_BYTES]):
-            do = "keep other programs from writing there, and run again"
-            raise InfeedError("the result of a worker was modified", where=path, do=do)
-        return pickle.loads(pickled)
+        return signed.loads(self.key, content, path)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ import sys
 import threading
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.context import ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from infeed.components import machine, progress
@@ -32,12 +33,16 @@ class Processes(Engine):
 
     An error or Ctrl-C kills the processes. If this process is killed, they exit. If a process dies, the items that may
     have killed it are retried one by one, and finished results are kept.
+
+    Args:
+      count: number of processes.
+      imports: modules that take seconds to import. On Linux one server imports them once, and workers are its forks.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, imports: Sequence[str] = ()) -> None:
         self._count = count
-        self._pool = _Pool(count)
-        self._alone = _Pool(1)
+        self._pool = _Pool(count, imports)
+        self._alone = _Pool(1, imports)
         self.place = f"on {count} processes"
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
@@ -78,9 +83,9 @@ class Processes(Engine):
 class _Pool:
     """A ProcessPoolExecutor that is created on demand, and again after one of its processes died."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, imports: Sequence[str]) -> None:
         self._count = count
-        self._workers = _Workers()
+        self._workers = _ForkedWorkers(imports) if imports and sys.platform == "linux" else _SpawnedWorkers()
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, function: Callable[[A], B], item: A) -> _Future:
@@ -89,7 +94,7 @@ class _Pool:
             with suppress(BrokenProcessPool):
                 return self._pool.submit(_call, call)
             self._pool.shutdown()
-        self._pool = ProcessPoolExecutor(self._count, self._workers, _prepare, (self._count,))
+        self._pool = ProcessPoolExecutor(self._count, self._workers, _prepare, (self._count, dict(os.environ)))
         return self._pool.submit(_call, call)
 
     def close(self, *, kill: bool) -> None:
@@ -99,23 +104,40 @@ class _Pool:
             self._pool.shutdown(cancel_futures=True)
 
 
-class _Workers(SpawnContext):
+class _SpawnedWorkers(SpawnContext):
     """Starts and tracks the processes of one pool. Other children of the caller must not be killed.
 
-    Processes are spawned, not forked, because threads of Arrow, TensorFlow and store clients do not survive a fork.
+    Processes are not forks of the caller, because threads of Arrow, TensorFlow and store clients do not survive a fork.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.started: list[SpawnProcess] = []
+        self.started: list[BaseProcess] = []
 
     def Process(self, *args: Any, **named: Any) -> SpawnProcess:  # type: ignore[override] # noqa: N802 (its name there)
-        process = _Worker(*args, **named)
+        process = _Spawned(*args, **named)
         self.started.append(process)
         return process
 
 
-class _Worker(SpawnProcess):
+class _ForkedWorkers(ForkServerContext):
+    """As `_SpawnedWorkers`; the processes are forks of a server that has imported modules and called nothing.
+
+    Python has one server for each process. If it runs already, workers import the modules that it lacks.
+    """
+
+    def __init__(self, imports: Sequence[str]) -> None:
+        super().__init__()
+        self.started: list[BaseProcess] = []
+        self.set_forkserver_preload(list(imports))
+
+    def Process(self, *args: Any, **named: Any) -> ForkServerProcess:  # type: ignore[override] # noqa: N802
+        process = _Forked(*args, **named)
+        self.started.append(process)
+        return process
+
+
+class _Unguarded(BaseProcess):
     """A process that does not run the caller's main file, which may lack an `if __name__ == "__main__"` guard."""
 
     def start(self) -> None:
@@ -127,6 +149,14 @@ class _Worker(SpawnProcess):
             sys.modules["__main__"] = main
 
 
+class _Spawned(_Unguarded, SpawnProcess):
+    pass
+
+
+class _Forked(_Unguarded, ForkServerProcess):
+    pass
+
+
 def _call(call: bytes) -> tuple[Any, dict[str, int]]:
     function, item = pickle.loads(call)
     with progress.counting() as counts:
@@ -135,7 +165,9 @@ def _call(call: bytes) -> tuple[Any, dict[str, int]]:
     return result, dict(counts)
 
 
-def _prepare(processes: int) -> None:
+def _prepare(processes: int, environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)  # a server that forks has that of its start
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and the parent handles it
     threads = str(max(1, machine.cpus() // processes))
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):  # by default each process starts a thread for each core

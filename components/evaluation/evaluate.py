@@ -126,6 +126,7 @@ def evaluate(
         limits.EVALUATE_BYTES,
         limits.TENSORFLOW_MEMORY,
         alone=_gpu(),
+        imports=["infeed.components.evaluation.measuring"],
     )
     with choose(work, cluster) as engine:
         call = measuring(evaluation)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.summaries import ExactSum, QuantileSketch, sums_of_floats, sums_of_ints
+from infeed.components.transform.keyed_runs import KeyedRuns
 from infeed.components.transform.tally import Tally
 
 Array = npt.NDArray[Any]
@@ -227,22 +228,28 @@ def is_word(value: bytes) -> bool:
 
 
 class ByKey(Generic[A]):
-    """An analysis of all values, and one for each key. A key without training rows uses that of all values."""
+    """An analysis of all values, and one for each key. A key without training rows uses that of all values.
 
-    def __init__(self, kind: type[A], folder: str = "") -> None:
+    Args:
+      folder: see `Analysis`.
+      secret: see `KeyedRuns`.
+    """
+
+    def __init__(self, kind: type[A], folder: str = "", secret: bytes | None = None) -> None:
         self.overall = kind(folder)
         self._folder = folder
-        self.of: dict[bytes, A] = {}
+        self._of: KeyedRuns[A] = KeyedRuns(folder, kind.merge, None if folder else sys.maxsize, secret)
         self._kind = kind
 
     @property
     def keys(self) -> list[bytes]:
-        return sorted(self.of)
+        return self._of.keys()
 
     @property
-    def in_order(self) -> list[A]:
-        """Return the analysis of all values, then those of `keys`. Place -1, an unknown key, is index 0."""
-        return [self.overall, *(self.of[key] for key in self.keys)]
+    def in_order(self) -> Iterator[A]:
+        """Yield the analysis of all values, then those of `keys`. Place -1, an unknown key, is index 0."""
+        yield self.overall
+        yield from (analysis for _, analysis in self._of.items())
 
     def add(self, values: Array, keys: Array, missing: int = 0, rows: int = 0) -> None:
         """Add the values [n] of a batch with their keys: bytes, as objects [n]."""
@@ -252,11 +259,12 @@ class ByKey(Generic[A]):
         ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
         parts = np.split(values[np.argsort(codes, kind="stable")], ends[:-1])
         for key, part in zip(coded.dictionary.to_pylist(), parts, strict=False):
-            self.of.setdefault(key, self._kind(self._folder)).add(part)
+            analysis = self._of.get(key) or self._kind(self._folder)
+            analysis.add(part)
+            self._of.put(key, analysis)
 
     def merge(self, other: ByKey[A]) -> ByKey[A]:
         """Add the rows of `other`, which follow these rows, and return self."""
         self.overall.merge(other.overall)
-        for key, analysis in other.of.items():
-            self.of[key] = self.of[key].merge(analysis) if key in self.of else analysis
+        self._of.merge(other._of)
         return self

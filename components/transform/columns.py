@@ -10,9 +10,10 @@ statistics provide.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -263,11 +264,13 @@ class AnalysisPass:
       pending: analyses to run, and how to compute their values from a batch.
       found: completed analyses that the values depend on.
       folder: folder for counts that exceed memory.
+      secret: signs files in that folder.
     """
 
     pending: Mapping[Need, _Make]
     found: Mapping[Need, Any]
     folder: str
+    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
     @classmethod
     def of(cls, pending: Mapping[Need, _Make], found: Mapping[Need, Any], folder: str) -> AnalysisPass:
@@ -284,7 +287,7 @@ class TracedPass:
     """A graph that computes all values of a pass from a batch. Values of one stream are computed once."""
 
     def __init__(self, of: AnalysisPass) -> None:
-        self._pending, self._folder = of.pending, of.folder
+        self._pending, self._folder, self._secret = of.pending, of.folder, of.secret
         self._makes = makes = {stream: make for (stream, _), make in of.pending.items()}
 
         @tf.function(autograph=False, reduce_retracing=True)
@@ -312,7 +315,8 @@ class TracedPass:
         for stream, need in self._pending:
             analysis = filled.get((stream, need))
             if analysis is None:
-                analysis = ByKey(need, self._folder) if "keys" in parts[stream] else need(self._folder)
+                by_key = "keys" in parts[stream]
+                analysis = ByKey(need, self._folder, self._secret) if by_key else need(self._folder)
                 filled[stream, need] = analysis
             with _naming_feature(self._makes[stream]):
                 analysis.add(**parts[stream])

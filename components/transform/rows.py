@@ -116,7 +116,10 @@ def transformed_shards(rows: Sequence[ShardRange], folder: str | None) -> list[T
 
 def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Engine:
     """Choose the engine for all passes over the rows, because loading TensorFlow takes seconds in each process."""
-    work = Work(does, len(items), sum(item.bytes for item in items), limits.TRANSFORM_BYTES, limits.TENSORFLOW_MEMORY)
+    read = sum(item.bytes for item in items)
+    work = Work(
+        does, len(items), read, limits.TRANSFORM_BYTES, limits.TENSORFLOW_MEMORY, imports=["tensorflow_transform"]
+    )
     return choose(work, cluster)
 
 

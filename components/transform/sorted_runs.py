@@ -1,6 +1,6 @@
 """Sort more rows than memory holds: sorted runs on disk, which a streaming merge joins.
 
-A row is a value, bytes or int64, and its count, int64 or float64.
+A row is a value, bytes or int64, and what belongs to it: a count, int64 or float64, or bytes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from infeed.components.dataset import files
 
+LIMIT = 64 << 20  # bytes of rows that are held before a run is written
 _FAN_IN = 32  # runs that are open at a time
 _FIRST = 64  # what few values take is combined when it reaches this fraction of the limit
 _PICKLED = 16  # a pickle carries at most this fraction of the limit; more rows travel as the path of a file
@@ -39,7 +42,7 @@ class Order:
 
 
 class SortedRuns:
-    """Sort batches of values and counts in bounded memory.
+    """Sort batches of rows in bounded memory.
 
     The latest batches are held in memory, and combined into one each time that they have grown to four times its size,
     or to the limit. If the one batch is more than half of the limit, it goes to disk as a run.
@@ -166,6 +169,20 @@ def _rows_until(cut: Any, block: pa.RecordBatch, order: Order) -> int:
 
 def _size(batch: pa.RecordBatch) -> int:
     """Return the bytes of a batch: the same number in each process, unlike `nbytes`, which counts optional buffers."""
-    values = batch.column(0)
-    text = 0 if values.type == pa.int64() else pc.sum(pc.binary_length(values)).as_py() or 0
+    texts = (column for column in batch.columns if pa.types.is_large_binary(column.type))
+    text = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in texts)
     return int(16 * batch.num_rows + text + _OVERHEAD)
+
+
+def grouped(values: pa.Array, *, descends: bool = False) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Return the stable order of some values, and where in this order each different value starts."""
+    order = pc.array_sort_indices(values, order="descending" if descends else "ascending")
+    values = values.take(order)
+    is_first = np.ones(len(values), bool)
+    is_first[1:] = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
+    return order, np.flatnonzero(is_first)
+
+
+def value_at(batch: pa.RecordBatch, row: int) -> Any:
+    """Return the value of a row, as the key of an `Order`."""
+    return batch.column(0)[row].as_py()

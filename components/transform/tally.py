@@ -14,10 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components.transform.sorted_runs import Order, SortedRuns
+from infeed.components.transform.sorted_runs import LIMIT, Order, SortedRuns, grouped, value_at
 
 Array = npt.NDArray[Any]
-LIMIT = 64 << 20  # bytes of values and counts that a tally holds before it writes a run
 
 
 class Tally:
@@ -94,16 +93,15 @@ class Tally:
 def _sum(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Sort by value and add the counts of each value, from left to right."""
     values, counts = _concat(batches)
-    order = pc.array_sort_indices(values)  # stable
+    order, starts = grouped(values)
     values, counts = values.take(order), counts[order.to_numpy()]
-    is_first = np.ones(len(values), bool)
-    is_first[1:] = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
-    if is_first.all():
+    if len(starts) == len(values):
         return _batch(values, counts)
-    starts = np.flatnonzero(is_first)
     # `bincount` adds floats one after the other, which `reduceat` does not; but it makes floats of integers.
-    is_exact = counts.dtype == np.int64
-    sums = np.add.reduceat(counts, starts) if is_exact else np.bincount(np.cumsum(is_first) - 1, counts)
+    if counts.dtype == np.int64:
+        sums = np.add.reduceat(counts, starts)
+    else:
+        sums = np.bincount(np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values))), counts)
     return _batch(values.take(pa.array(starts)), sums)
 
 
@@ -134,12 +132,8 @@ def _batch(values: pa.Array, counts: Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([values, pa.array(counts)], ["value", "count"])
 
 
-def _value_at(batch: pa.RecordBatch, row: int) -> Any:
-    return batch.column(0)[row].as_py()
-
-
 def _rank_at(batch: pa.RecordBatch, row: int) -> tuple[float, Any]:
-    return batch.column(1)[row].as_py(), _value_at(batch, row)
+    return batch.column(1)[row].as_py(), value_at(batch, row)
 
 
-_BY_VALUE = Order(_value_at, False, _sum)
+_BY_VALUE = Order(value_at, False, _sum)

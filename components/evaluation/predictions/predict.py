@@ -5,7 +5,9 @@ Output files are Parquet, tf.Examples of the columns, whole examples with added 
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -41,6 +43,7 @@ _GZIP_LEVEL = 1
 # Fields of a TensorProto: of several numbers, and of numbers that protobuf has no type for.
 _BYTES_FIELD = "tensor_content"
 _STORED_AS: Mapping[str, Any] = {"half_val": np.uint16, "scomplex_val": np.float32, "dcomplex_val": np.float64}
+_PROGRESS = ".unfinished-predictions"
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +77,8 @@ def write_predictions(
 ) -> list[str]:
     """Write one file for each shard of the examples, or for each range of a large shard, and return the paths.
 
-    Files are written atomically. After a killed run, run again: the files are written again.
+    Files are written atomically. After a killed run, run again: files that the same model wrote of the same examples
+    stay, unless a Beam runner does the work.
 
     Args:
       examples, model, options: see `predict`.
@@ -94,14 +98,61 @@ def write_predictions(
     writer = question.writer(question.load())
     paths = writer.paths(output, shards)
     _clear(output, paths)
-    items = [OutputShard(shard, path) for shard, path in zip(shards, paths, strict=True)]
-    read = sum(shard.bytes for shard in shards)
-    work = Work("predicts", len(items), read, limits.PREDICT_BYTES, limits.TENSORFLOW_MEMORY, alone=_gpu())
+    progress_file = ProgressFile.of(output, model, shards, options)
+    finished = progress_file.read(paths)
+    items = [OutputShard(*pair) for pair in zip(shards, paths, strict=True)][finished:]
+    read = sum(item.records.bytes for item in items)
+    work = Work(
+        "predicts",
+        len(items),
+        read,
+        limits.PREDICT_BYTES,
+        limits.TENSORFLOW_MEMORY,
+        alone=_gpu(),
+        imports=["tensorflow"],
+    )
     with choose(work, cluster, processes) as engine:
         write = WithSetUp(partial(_write, question), question.load)
-        for number, path in enumerate(engine.map(write, items), 1):
+        for number, path in enumerate(engine.map(write, items), finished + 1):
             _log.info("predictions: %s, file %d of %d", path, number, len(paths))
+            progress_file.write(number)
+    progress_file.remove()
     return paths
+
+
+@dataclass(frozen=True)
+class ProgressFile:
+    """A hidden file in the output folder that counts the finished files of a job, until all are finished.
+
+    Attributes:
+      job: digest of the examples, the model and the options.
+    """
+
+    path: str
+    job: str
+
+    @classmethod
+    def of(cls, output: str, model: str, shards: Sequence[ShardRange], options: PredictOptions) -> ProgressFile:
+        folders = sorted({posixpath.dirname(shard.path) for shard in shards})
+        inputs = [*files.list_files(model, depth=3), *(one for folder in folders for one in files.list_files(folder))]
+        job = repr((options, shards, sorted((one.path, one.size, one.mtime_ns) for one in inputs)))
+        return cls(files.join(output, _PROGRESS), hashlib.sha256(job.encode()).hexdigest())
+
+    def read(self, paths: Sequence[str]) -> int:
+        """Return the number of first files that an unfinished run of this job wrote. Start anew if there are none."""
+        job, _, count = files.read_bytes(self.path).decode().partition(" ") if files.exists(self.path) else ("", "", "")
+        finished = int(count) if job == self.job else 0
+        if finished and all(map(files.exists, paths[:finished])):
+            _log.warning("predictions: %d of %d files are there from an unfinished run", finished, len(paths))
+            return finished
+        self.write(0)  # before this job replaces files that another one counts
+        return 0
+
+    def write(self, finished: int) -> None:
+        files.write_bytes(self.path, f"{self.job} {finished}".encode())
+
+    def remove(self) -> None:
+        files.remove(self.path)
 
 
 def _roots(examples: str | Sequence[str]) -> list[str]:

@@ -25,6 +25,7 @@ from infeed.components.transform.in_process.phases import (
     Phase,
     Reading,
     Repeatable,
+    Scratch,
     Value,
 )
 
@@ -36,7 +37,7 @@ class AnalysisContext:
     graph: Graph
     reading: Reading  # of datasets by their DatasetKeys
     cached: Mapping[Any, cache.Entries]  # by DatasetKey
-    folder: str  # for vocabularies
+    scratch: Scratch  # its folder also holds vocabularies
 
 
 class GraphEvaluator(nodes.Visitor):
@@ -158,7 +159,7 @@ def _combine_packed(operation: Any, context: AnalysisContext, rows: Pass) -> Val
 
 
 def _combine_by_key(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, functools.partial(CombinedByKey, operation.combiner))
+    return of.rows.want(of.keys, functools.partial(CombinedByKey.of, operation.combiner, context.scratch))
 
 
 def _merge(operation: Any, context: AnalysisContext, value: Value) -> Value:
@@ -175,9 +176,17 @@ def _merge_packed(operation: Any, context: AnalysisContext, value: Value) -> Val
 
 
 def _merge_by_key(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(
-        lambda: [(key, _merged(operation.combiner, parts)) for key, parts in _by_key(value.elements()).items()]
-    )
+    combiner = operation.combiner
+
+    def merge() -> Elements:
+        merged = context.scratch.keyed(lambda one, later: combiner.merge_accumulators([one, later]))
+        for key, part in value.elements():
+            before = merged.get(key)
+            before = combiner.create_accumulator() if before is None else before
+            merged.put(key, combiner.merge_accumulators([before, part]))
+        return Repeatable(lambda: ((key, combiner.extract_output(one)) for key, one in merged.items()))
+
+    return Value(merge)
 
 
 def _by_key(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
@@ -215,7 +224,7 @@ def _outputs_by_key(operation: Any, context: AnalysisContext, value: Value) -> t
 
 def _lines_by_key(operation: Any, context: AnalysisContext, value: Value) -> Value:
     text = tf.compat.as_str_any
-    return Value(lambda: [(text(",".join(map(text, row))), key) for key, row in value.elements()])
+    return Value(lambda: Repeatable(lambda: ((text(",".join(map(text, row))), key) for key, row in value.elements())))
 
 
 def _scaled_boundaries(operation: Any, context: AnalysisContext, value: Value) -> tuple[Value, ...]:
@@ -223,21 +232,21 @@ def _scaled_boundaries(operation: Any, context: AnalysisContext, value: Value) -
 
 
 def _count_tokens(operation: Any, context: AnalysisContext, of: Extracted) -> Value:
-    return of.rows.want(of.keys, vocabularies.counter_of(operation, context.folder))
+    return of.rows.want(of.keys, vocabularies.counter_of(operation, context.scratch))
 
 
 def _merge_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: vocabularies.merge(operation, context.folder, value.elements()))
+    return Value(lambda: vocabularies.merge(operation, context.scratch, value.elements()))
 
 
 def _prune_tokens(operation: Any, context: AnalysisContext, value: Value) -> Value:
-    return Value(lambda: vocabularies.prune(operation, value.elements()))
+    return Value(lambda: vocabularies.prune(operation, context.scratch, value.elements()))
 
 
 def _write_tokens(operation: Any, context: AnalysisContext, value: Value, reserved: Value | None = None) -> Value:
     def write() -> Elements:
         taken = None if reserved is None else reserved.sole()
-        return [np.array(vocabularies.write(operation, context.folder, value.elements(), taken))]
+        return [np.array(vocabularies.write(operation, context.scratch, value.elements(), taken))]
 
     return Value(write)
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 import posixpath
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,9 +36,12 @@ from tensorflow_transform.beam import common
 from tensorflow_transform.saved import saved_transform_io_v2
 
 from infeed.components import progress
+from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process.failures import FailedBatchError, explain
+from infeed.components.transform.keyed_runs import KeyedRuns
+from infeed.components.transform.tally import Tally
 
 Constants = Mapping[str, tf.Tensor]  # the name of an analyzer's placeholder -> its value
 Function = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -196,6 +201,25 @@ class Graph:
 
 
 @dataclass(frozen=True)
+class Scratch:
+    """Where an analysis keeps what exceeds memory.
+
+    Attributes:
+      folder: folder that all workers can write to. The caller of the analysis removes it.
+      secret: signs the files.
+    """
+
+    folder: str
+    secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
+
+    def keyed(self, merge: Callable[[Any, Any], Any], *, descends: bool = False) -> KeyedRuns[Any]:
+        return KeyedRuns(files.join(self.folder, "keys"), merge, secret=self.secret, descends=descends)
+
+    def tally(self) -> Tally:
+        return Tally(files.join(self.folder, "tallies"))
+
+
+@dataclass(frozen=True)
 class Repeatable:
     """Elements that are made again for each reader, instead of held in memory."""
 
@@ -341,18 +365,24 @@ class CombinedByKey:
     """Sink that adds up the values of each key by a combiner of tft; the first array holds the keys."""
 
     combiner: Any
-    accumulators: dict[Any, Any] = field(default_factory=dict)
+    accumulators: KeyedRuns[Any]
+
+    @classmethod
+    def of(cls, combiner: Any, scratch: Scratch) -> CombinedByKey:
+        return cls(combiner, scratch.keyed(partial(_merge_two, combiner)))
 
     def add(self, values: Arrays) -> None:
         for key, row in tft_seam.rows_by_key(values):
             before = self.accumulators.get(key)
             before = self.combiner.create_accumulator() if before is None else before
-            self.accumulators[key] = self.combiner.add_input(before, row)
+            self.accumulators.put(key, self.combiner.add_input(before, row))
 
     def merge(self, other: CombinedByKey) -> None:
-        for key, more in other.accumulators.items():
-            before = self.accumulators.get(key)
-            self.accumulators[key] = more if before is None else self.combiner.merge_accumulators([before, more])
+        self.accumulators.merge(other.accumulators)
 
     def elements(self) -> Elements:
-        return [(key, self.combiner.compact(accumulator)) for key, accumulator in self.accumulators.items()]
+        return Repeatable(lambda: ((key, self.combiner.compact(one)) for key, one in self.accumulators.items()))
+
+
+def _merge_two(combiner: Any, accumulator: Any, later: Any) -> Any:
+    return combiner.merge_accumulators([accumulator, later])

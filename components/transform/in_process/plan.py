@@ -29,6 +29,7 @@ from infeed.components.transform.in_process.phases import (
     Function,
     Graph,
     Reading,
+    Scratch,
     Sink,
     Traced,
     Wanted,
@@ -101,7 +102,7 @@ class Plan:
         Returns:
           New entries for the cache, by dataset.
         """
-        context = AnalysisContext(self.graph, reading, self._cached, self.graph.folder)
+        context = AnalysisContext(self.graph, reading, self._cached, Scratch(self.graph.folder))
         traverser = nodes.Traverser(GraphEvaluator(context))
         final = traverser.visit_value_node(self._model)
         kept = {

@@ -1,19 +1,18 @@
 """Count, merge, prune, order and write the tokens of a vocabulary, as tft does on Beam.
 
-The order is total, by count and then by token, both from the largest. The order of the rows does not change the file. A
-vocabulary that is ordered by count or weight takes bounded memory, unless `fingerprint_shuffle` or `key_fn` needs all
-tokens at once.
+The order is total, by count and then by token, both from the largest. The order of the rows does not change the file.
+Tokens that exceed memory are on disk.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import heapq
 import itertools
 import posixpath
+import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,12 +23,16 @@ from tensorflow_transform import analyzers, tf_utils
 
 from infeed.components.dataset import files, records
 from infeed.components.seams import tft as tft_seam
+from infeed.components.transform.in_process.phases import Repeatable, Scratch
+from infeed.components.transform.keyed_runs import KeyedRuns
 from infeed.components.transform.tally import Tally
 
 Entry = tuple[Any, Any]  # (what it is ordered by, token)
 _SENTINELS = (tf_utils.GLOBAL_Y_COUNT_SENTINEL_STRING, tf_utils.GLOBAL_Y_COUNT_SENTINEL_INT)
 _LEAST = float("-inf")
 _CHUNK = 1 << 16  # tokens that are objects of Python at a time
+_RANK_BYTES = 8
+_SIGN_BIT, _ALL_BITS = 1 << 63, (1 << 64) - 1
 
 
 def is_known(operation: Any) -> bool:
@@ -98,121 +101,169 @@ class LabelMeans:
     """Counts and label means of each token, in accumulators of tft's combiner."""
 
     weighted: bool
-    accumulators: dict[Any, Any] = field(default_factory=dict)
+    accumulators: KeyedRuns[Any]
+
+    @classmethod
+    def of(cls, scratch: Scratch, weighted: bool) -> LabelMeans:
+        return cls(weighted, scratch.keyed(functools.partial(_add_means, weighted=weighted)))
 
     def add(self, values: tuple[npt.NDArray[Any], ...]) -> None:
         self.add_pairs(tft_seam.label_means(values, weighted=self.weighted))
 
     def merge(self, other: LabelMeans) -> None:
-        self.add_pairs(other.accumulators.items())
+        self.accumulators.merge(other.accumulators)
 
     def add_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> None:
-        combine = tft_seam.label_means_combiner(weighted=self.weighted)
+        empty = _means_combiner(self.weighted).create_accumulator()
         for token, more in pairs:
             before = self.accumulators.get(token)
-            before = combine.create_accumulator() if before is None else before
-            self.accumulators[token] = combine.add_input(before, more)
+            self.accumulators.put(token, _add_means(empty if before is None else before, more, self.weighted))
 
-    def elements(self) -> list[Any]:
-        combine = tft_seam.label_means_combiner(weighted=self.weighted)
-        return [(token, combine.extract_output(one)) for token, one in self.accumulators.items()]
+    def elements(self) -> Repeatable:
+        output = _means_combiner(self.weighted).extract_output
+        return Repeatable(lambda: ((token, output(one)) for token, one in self.accumulators.items()))
 
 
-def counter_of(operation: Any, folder: str) -> Callable[[], TokenCounts | LabelMeans]:
-    """Return a function that makes a counter of tokens. It can travel to workers, unlike tft's operations.
+_means_combiner = functools.cache(lambda weighted: tft_seam.label_means_combiner(weighted=weighted))
 
-    Args:
-      folder: folder for tokens that exceed the memory limit.
-    """
+
+def _add_means(means: Any, more: Any, weighted: bool) -> Any:
+    return _means_combiner(weighted).add_input(means, more)
+
+
+def counter_of(operation: Any, scratch: Scratch) -> Callable[[], TokenCounts | LabelMeans]:
+    """Return a function that makes a counter of tokens. It can travel to workers, unlike tft's operations."""
     by_label, weighted = _order_of(operation)
     if by_label:
-        return functools.partial(LabelMeans, weighted)
-    return functools.partial(_token_counts, folder, weighted=weighted, is_text=operation.input_dtype == tf.string.name)
+        return functools.partial(LabelMeans.of, scratch, weighted)
+    return functools.partial(_token_counts, scratch, weighted=weighted, is_text=operation.input_dtype == tf.string.name)
 
 
-def _token_counts(folder: str, *, weighted: bool, is_text: bool) -> TokenCounts:
-    return TokenCounts(Tally(files.join(folder, "tallies")), weighted, is_text)
+def _token_counts(scratch: Scratch, *, weighted: bool, is_text: bool) -> TokenCounts:
+    return TokenCounts(scratch.tally(), weighted, is_text)
 
 
-def merge(operation: Any, folder: str, accumulated: Iterable[tuple[Any, Any]]) -> list[Entry] | Ranked:
+def merge(operation: Any, scratch: Scratch, accumulated: Iterable[tuple[Any, Any]]) -> Ranked | Informed:
     """Return the counts of all spans as the entries of one vocabulary."""
     by_label, weighted = _order_of(operation)
     if by_label:
-        return _by_information(operation, accumulated, weighted)
+        return _by_information(operation, scratch, accumulated, weighted)
     if isinstance(accumulated, TokenCounts) and accumulated.is_text:
         return Ranked(accumulated.tally)
-    merged = _token_counts(folder, weighted=weighted, is_text=True)
+    tally = scratch.tally()
     for pairs in _chunks(accumulated):
         tokens, counts = zip(*pairs, strict=True)
-        dtype = np.float64 if merged.weighted else np.int64
-        merged.tally.add(np.array(list(map(_text, tokens)), object), np.array(counts, dtype))
-    return Ranked(merged.tally)
+        tally.add(np.array(list(map(_text, tokens)), object), np.array(counts, np.float64 if weighted else np.int64))
+    return Ranked(tally)
 
 
-def _by_information(operation: Any, accumulated: Iterable[tuple[Any, Any]], weighted: bool) -> list[Entry]:
-    """Return ((mutual information with the label, frequency), token) of each token."""
-    merged = LabelMeans(weighted)
+@dataclass(frozen=True)
+class InOrder:
+    """Different entries in the order of the file, at most `size`."""
+
+    entries: KeyedRuns[Entry]
+    size: int | None
+
+    @classmethod
+    def of(cls, scratch: Scratch, entries: Iterable[Entry], size: int | None = None) -> InOrder:
+        runs = scratch.keyed(_first, descends=True)
+        for order, token in entries:
+            runs.put(_sortable(order) + token, (order, token))
+        return cls(runs, size)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return itertools.islice((entry for _, entry in self.entries.items()), self.size)
+
+    @functools.cached_property
+    def number(self) -> int:
+        return len(self.entries) if self.size is None else min(len(self.entries), self.size)
+
+
+def _sortable(number: float) -> bytes:
+    """Return bytes that sort as the numbers do."""
+    (bits,) = struct.unpack(">Q", struct.pack(">d", number + 0.0))  # -0.0 is 0.0
+    return struct.pack(">Q", bits ^ (_ALL_BITS if bits >> 63 else _SIGN_BIT))
+
+
+@dataclass(frozen=True)
+class Informed:
+    """Entries ((mutual information with the label, frequency), token), in the order of the tokens."""
+
+    orders: KeyedRuns[tuple[float, float]]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return ((order, token) for token, order in self.orders.items())
+
+    @functools.cached_property
+    def number(self) -> int:
+        return len(self.orders)
+
+
+def _by_information(
+    operation: Any, scratch: Scratch, accumulated: Iterable[tuple[Any, Any]], weighted: bool
+) -> Informed:
+    merged = LabelMeans.of(scratch, weighted)
     merged.add_pairs(accumulated)
-    by_token = dict(merged.elements())
-    if not by_token:
-        return []
-    (overall,) = (by_token.pop(token) for token in _SENTINELS if token in by_token)
+    by_token = merged.elements()
+    orders = scratch.keyed(_first)
+    overall = next((means for token, means in by_token if token in _SENTINELS), None)
+    if overall is None:  # there are no rows
+        return Informed(orders)
     least = operation.min_diff_from_avg
     if least is None:
         least = analyzers.calculate_recommended_min_diff_from_avg(overall.count * overall.weight)
     adjusted = operation.use_adjusted_mutual_info
-    return [
-        (tft_seam.mutual_information(token, means, overall, adjusted=adjusted, least=least), token)
-        for token, means in by_token.items()
-    ]
+    for token, means in by_token:
+        if token not in _SENTINELS:
+            order = tft_seam.mutual_information(token, means, overall, adjusted=adjusted, least=least)
+            orders.put(_text(token), order)
+    return Informed(orders)
 
 
-def prune(operation: Any, entries: Iterable[Any]) -> list[Entry] | Ranked:
+def _first(order: Any, _: Any) -> Any:
+    return order
+
+
+def prune(operation: Any, scratch: Scratch, entries: Iterable[Any]) -> list[Entry] | Ranked | InOrder:
     """Return the entries that reach the thresholds, at most `top_k`, and with a `key_fn` the first ones of each key."""
-    if isinstance(entries, Ranked) and operation.key_fn is None:
+    kept: list[Entry] | Ranked | InOrder
+    if isinstance(entries, Ranked):
         least = operation.frequency_threshold
-        ranked = Ranked(entries.tally, operation.top_k, least if least > 0 else _LEAST)
-        return ranked if operation.top_k is None or ranked.number else _dummy(operation.input_dtype)
-    entries = list(entries)
-    kept = _above(entries, operation.frequency_threshold, operation.informativeness_threshold)
-    kept = _as_bytes(kept, operation.input_dtype)
-    if operation.top_k is not None:
-        kept = heapq.nlargest(operation.top_k, kept) or _dummy(operation.input_dtype)
+        kept = Ranked(entries.tally, operation.top_k, least if least > 0 else _LEAST)
+    else:
+        above = _above(entries, operation.frequency_threshold, operation.informativeness_threshold)
+        kept = InOrder.of(scratch, above, operation.top_k)
+    if operation.top_k is not None and not kept.number:
+        kept = _dummy(operation.input_dtype)
     if operation.key_fn is None:
         return kept
     covering = _above(entries, operation.coverage_frequency_threshold, operation.coverage_informativeness_threshold)
-    covering = _as_bytes(covering, operation.input_dtype)
     if operation.coverage_top_k is not None:
-        covering = _largest_by_key(covering, operation.coverage_top_k, operation.key_fn)
-    return list(dict.fromkeys([*kept, *covering]))
+        ranked = InOrder.of(scratch, covering)
+        covering = _largest_by_key(scratch, ranked, operation.coverage_top_k, operation.key_fn)
+    return InOrder.of(scratch, itertools.chain(kept, covering))
 
 
-def _above(entries: Iterable[Entry], frequency: float, information: float) -> list[Entry]:
-    def is_kept(order: Any) -> bool:
+def _above(entries: Iterable[Entry], frequency: float, information: float) -> Iterator[Entry]:
+    for order, token in entries:
         informed, frequent = order if isinstance(order, tuple) else (float("inf"), order)
-        return bool(frequent >= frequency and informed >= information)
-
-    if frequency > 0 or information > _LEAST:
-        entries = (entry for entry in entries if is_kept(entry[0]))
-    return [(order[0] if isinstance(order, tuple) else order, token) for order, token in entries]
-
-
-def _as_bytes(entries: list[Entry], dtype: str) -> list[Entry]:
-    if dtype == tf.string.name:
-        return entries
-    return [(order, _text(token)) for order, token in entries]
+        if (frequency <= 0 or frequent >= frequency) and informed >= information:
+            yield (informed if isinstance(order, tuple) else order), token
 
 
 def _text(token: Any) -> bytes:
     return token if isinstance(token, bytes) else bytes(tf.compat.as_bytes(tf.compat.as_str_any(token)))
 
 
-def _largest_by_key(entries: list[Entry], count: int, key_fn: Callable[[Any], Any]) -> list[Entry]:
-    groups: dict[Any, list[Entry]] = {}
-    for order, token in entries:
-        order = float(order) if isinstance(order, np.float64) else order
-        groups.setdefault(key_fn(token), []).append((order, token))
-    return [entry for group in groups.values() for entry in heapq.nlargest(count, group)]
+def _largest_by_key(
+    scratch: Scratch, ranked: Iterable[Entry], count: int, key_fn: Callable[[Any], Any]
+) -> Iterator[Entry]:
+    """Yield the first entries of each key: sorted by key and rank, which is the last part of the sorted bytes."""
+    entries = scratch.keyed(_first)
+    for rank, (order, token) in enumerate(ranked):
+        entries.put(repr(key_fn(token)).encode() + rank.to_bytes(_RANK_BYTES, "big"), (order, token))
+    for _, group in itertools.groupby(entries.items(), key=lambda item: item[0][:-_RANK_BYTES]):
+        yield from (entry for _, entry in itertools.islice(group, count))
 
 
 def _dummy(dtype: str) -> list[Entry]:
@@ -220,18 +271,23 @@ def _dummy(dtype: str) -> list[Entry]:
 
 
 def number_of(entries: Any) -> int:
-    return entries.number if isinstance(entries, Ranked) else len(entries)
+    return len(entries) if isinstance(entries, list) else int(entries.number)
 
 
-def write(operation: Any, folder: str, entries: Iterable[Entry], reserved: Any | None) -> str:
+def write(operation: Any, scratch: Scratch, entries: Iterable[Entry], reserved: Any | None) -> str:
     """Write the vocabulary, the reserved tokens first, and return the path of its file."""
     taken = [] if reserved is None else list(reserved)
     if not operation.input_is_sorted or taken:
-        entries = _arranged(entries, taken, operation.fingerprint_shuffle)
+        if operation.fingerprint_shuffle:
+            entries = _shuffled(scratch, entries)
+        elif not isinstance(entries, Ranked | InOrder):
+            entries = InOrder.of(scratch, entries)
+        held = frozenset(taken)
+        entries = itertools.chain(((-1, token) for token in taken), (one for one in entries if one[1] not in held))
         first = list(itertools.islice(entries, 1)) or _dummy(operation.input_dtype)
         entries = itertools.chain(first, entries)
     lines = _chunks(_line(entry, operation.store_frequency) for entry in entries)
-    path = posixpath.join(folder, operation.vocab_filename)
+    path = posixpath.join(scratch.folder, operation.vocab_filename)
     if operation.file_format == "text":
         with files.open_output(path) as file:
             for some in lines:
@@ -243,22 +299,18 @@ def write(operation: Any, folder: str, entries: Iterable[Entry], reserved: Any |
     return path
 
 
-def _arranged(entries: Iterable[Entry], taken: list[Any], shuffled: bool) -> Iterator[Entry]:
-    """Yield the reserved tokens, then the other entries in the order of the file."""
-    if shuffled or not isinstance(entries, Ranked):
-        entries = sorted(entries, **_order(shuffled))
-    held = set(taken)
-    return itertools.chain(((-1, token) for token in taken), (entry for entry in entries if entry[1] not in held))
+def _shuffled(scratch: Scratch, entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield entries by the hash of their tokens."""
+    hashed = scratch.keyed(_first)
+    for entry in entries:
+        hashed.put(hashlib.sha1(entry[1]).digest(), entry)
+    return (entry for _, entry in hashed.items())
 
 
 def _chunks(some: Iterable[Any]) -> Iterator[list[Any]]:
     remaining = iter(some)
     while chunk := list(itertools.islice(remaining, _CHUNK)):
         yield chunk
-
-
-def _order(shuffled: bool) -> dict[str, Any]:
-    return {"key": lambda entry: hashlib.sha1(entry[1]).digest()} if shuffled else {"reverse": True}
 
 
 def _line(entry: Entry, with_frequency: bool) -> bytes:

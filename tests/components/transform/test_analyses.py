@@ -53,12 +53,12 @@ def test_merged_parts_are_as_if_one_had_seen_all(kind: type[Analysis], values: A
 
 def test_parts_by_key_merge_key_by_key() -> None:
     def of(values: list[float], keys: list[bytes]) -> ByKey[Moments]:
-        found = ByKey(Moments)
+        found = ByKey(Moments, secret=b"secret")
         found.add(np.array(values, np.float32), np.array(keys, object), missing=1, rows=len(values) + 1)
         return found
 
     merged = of([1, 2], [b"a", b"b"]).merge(of([4, 8], [b"b", b"c"]))
-    assert {key: one.mean for key, one in merged.of.items()} == {b"a": 1, b"b": 3, b"c": 8}
+    assert dict(zip(merged.keys, [one.mean for one in merged.in_order][1:], strict=True)) == {b"a": 1, b"b": 3, b"c": 8}
     assert (merged.overall.mean, merged.overall.missing, merged.overall.rows) == (3.75, 2, 6)
 
 

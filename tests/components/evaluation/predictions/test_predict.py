@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,7 @@ def test_written_again_all_files_are_the_same(dataset: str, model: str, tmp_path
         out = str(tmp_path / output_format)
         once = [Path(path).read_bytes() for path in write_predictions(dataset, model, out, options)]
         assert [Path(path).read_bytes() for path in write_predictions(dataset, model, out, options)] == once
+        assert not list(Path(out).glob(".*"))
 
 
 def test_what_a_killed_run_has_left_is_gone_after_the_next(dataset: str, model: str, tmp_path: Path) -> None:
@@ -142,6 +144,25 @@ def test_what_a_killed_run_has_left_is_gone_after_the_next(dataset: str, model: 
     (folder / ".mine").touch()
     write_predictions(dataset, model, str(tmp_path), PredictOptions(splits=("eval",)))
     assert sorted(path.name for path in folder.iterdir()) == [".mine", "predictions-00000-of-00001.parquet"]
+
+
+def test_finished_files_of_an_unfinished_run_stay_unless_the_examples_changed(
+    make_dataset: Callable[..., str], model: str, tmp_path: Path
+) -> None:
+    given, out = make_dataset({"x": [[1.0], [2.0], [3.0, 4.0]]}, shards=3), tmp_path / "out"
+    options = PredictOptions(splits=("train",))
+
+    def run() -> list[bytes]:
+        with pytest.raises(InfeedError):
+            write_predictions(given, model, str(out), options)
+        return [path.read_bytes() for path in sorted((out / "Split-train").iterdir())]
+
+    whole = run()
+    assert len(whole) == 2
+    (out / "Split-train" / "predictions-00000-of-00003.parquet").write_bytes(b"kept")
+    assert run() == [b"kept", whole[1]]
+    os.utime(Path(given, "Split-train", "data_tfrecord-00001-of-00003.gz"), (1, 1))
+    assert run() == whole
 
 
 def test_other_files_in_the_folder_are_left_alone(dataset: str, model: str, tmp_path: Path) -> None:
@@ -159,9 +180,7 @@ def test_a_record_that_the_model_refuses_is_named_and_its_file_does_not_appear(
     message = r"(?s)Key: x.*where: .*Split-train/data_tfrecord-00001-of-00003.gz, record 1\n"
     with pytest.raises(InfeedError, match=message):
         write_predictions(given, model, str(tmp_path / "out"), PredictOptions(splits=("train",)))
-    assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == [
-        "predictions-00000-of-00003.parquet"
-    ]
+    assert [path.name for path in (tmp_path / "out").rglob("*.parquet")] == ["predictions-00000-of-00003.parquet"]
 
 
 @pytest.mark.parametrize(

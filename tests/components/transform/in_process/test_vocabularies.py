@@ -14,6 +14,13 @@ import pytest
 pytestmark = pytest.mark.tfx
 
 ENTRIES = [(2, b"b"), (3, b"c"), (2, b"a"), (1, b"d")]
+RANKED = sorted(ENTRIES, reverse=True)
+
+
+def scratch(folder: Path) -> Any:
+    from infeed.components.transform.in_process.phases import Scratch
+
+    return Scratch(str(folder))
 
 
 def node(**changes: Any) -> Any:
@@ -41,23 +48,24 @@ def node(**changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, ENTRIES),
-        ({"top_k": 2}, [(3, b"c"), (2, b"b")]),
-        ({"frequency_threshold": 2}, ENTRIES[:3]),
+        ({}, RANKED),
+        ({"top_k": 2}, RANKED[:2]),
+        ({"frequency_threshold": 2}, RANKED[:3]),
         ({"top_k": 1, "coverage_top_k": 1, "key_fn": lambda token: token < b"b"}, [(3, b"c"), (2, b"a")]),
     ],
 )
-def test_entries_are_cut_by_frequency_and_to_the_most_frequent(changes: dict[str, Any], expected: list[Any]) -> None:
+def test_entries_are_cut_by_frequency_and_to_the_most_frequent(
+    tmp_path: Path, changes: dict[str, Any], expected: list[Any]
+) -> None:
     from infeed.components.transform.in_process import vocabularies
 
-    assert vocabularies.prune(node(**changes), ENTRIES) == expected
+    assert list(vocabularies.prune(node(**changes), scratch(tmp_path), ENTRIES)) == expected
 
 
-def test_numbers_become_text_and_an_empty_vocabulary_gets_an_entry() -> None:
+def test_an_empty_vocabulary_gets_an_entry(tmp_path: Path) -> None:
     from infeed.components.transform.in_process import vocabularies
 
-    assert vocabularies.prune(node(input_dtype="int64"), [(1, 7)]) == [(1, b"7")]
-    ((count, _),) = vocabularies.prune(node(top_k=5), [])
+    ((count, _),) = vocabularies.prune(node(top_k=5), scratch(tmp_path), [])
     assert count == 1
 
 
@@ -75,7 +83,7 @@ def test_the_file_holds_the_largest_first(
 ) -> None:
     from infeed.components.transform.in_process import vocabularies
 
-    path = vocabularies.write(node(**changes), str(tmp_path), list(ENTRIES), reserved)
+    path = vocabularies.write(node(**changes), scratch(tmp_path), list(ENTRIES), reserved)
     assert Path(path).read_bytes().split(b"\n") == [*expected, b""]
 
 
@@ -83,12 +91,12 @@ def test_a_compressed_vocabulary_is_a_tfrecord_file(tmp_path: Path) -> None:
     from infeed.components.dataset import records
     from infeed.components.transform.in_process import vocabularies
 
-    path = vocabularies.write(node(file_format="tfrecord_gzip"), str(tmp_path), list(ENTRIES), None)
+    path = vocabularies.write(node(file_format="tfrecord_gzip"), scratch(tmp_path), list(ENTRIES), None)
     assert path.endswith("words.tfrecord.gz")
     assert list(records.read_records(path)) == [b"c", b"b", b"a", b"d"]
 
 
-def counted(path: Path, batches: Any, **changes: Any) -> Any:
+def counted(path: Path, batches: Any, *, by_label: bool = False, **changes: Any) -> Any:
     """Tokens of several workers, whose tallies write runs."""
     from tensorflow_transform import analyzers
 
@@ -96,8 +104,9 @@ def counted(path: Path, batches: Any, **changes: Any) -> Any:
 
     ordering = analyzers._VocabOrderingType
     weighted = isinstance(batches[0], tuple)
-    operation = node(vocab_ordering_type=ordering.WEIGHTED_FREQUENCY if weighted else ordering.FREQUENCY, **changes)
-    made = vocabularies.counter_of(operation, str(path))
+    by_count = ordering.WEIGHTED_FREQUENCY if weighted else ordering.FREQUENCY
+    operation = node(vocab_ordering_type=ordering.MUTUAL_INFORMATION if by_label else by_count, **changes)
+    made = vocabularies.counter_of(operation, scratch(path))
     total = made()
     for batch in batches:
         part = made()
@@ -110,15 +119,17 @@ def written(path: Path, batches: Any, **changes: Any) -> tuple[list[bytes], int]
     from infeed.components.transform.in_process import vocabularies
 
     operation, elements = counted(path, batches, **changes)
-    pruned = vocabularies.prune(operation, vocabularies.merge(operation, str(path), elements))
-    lines = Path(vocabularies.write(operation, str(path), pruned, None)).read_bytes().splitlines()
+    pruned = vocabularies.prune(operation, scratch(path), vocabularies.merge(operation, scratch(path), elements))
+    lines = Path(vocabularies.write(operation, scratch(path), pruned, None)).read_bytes().splitlines()
     return lines, vocabularies.number_of(pruned)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So little memory that all is on disk."""
-    monkeypatch.setattr("infeed.components.transform.tally.LIMIT", 64)
+    for module in ("tally", "keyed_runs"):
+        monkeypatch.setattr(f"infeed.components.transform.{module}.LIMIT", 64)
+    monkeypatch.setattr("infeed.components.transform.keyed_runs._FIRST_CHECK", 1)
 
 
 @pytest.mark.usefixtures("small")
@@ -129,6 +140,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"top_k": 2}, [b"3 b", b"1 c"]),
         ({"frequency_threshold": 2}, [b"3 b"]),
         ({"top_k": 1, "coverage_top_k": 1, "key_fn": lambda token: token < b"b"}, [b"3 b", b"1 a"]),
+        ({"fingerprint_shuffle": True}, [b"1 c", b"1 a", b"3 b"]),
     ],
 )
 def test_what_workers_count_is_cut_and_written_from_disk(tmp_path: Path, changes: Any, expected: list[bytes]) -> None:
@@ -162,6 +174,30 @@ def test_what_was_cached_is_merged_with_what_is_counted(tmp_path: Path) -> None:
     from infeed.components.transform.in_process.phases import Repeatable
 
     operation, elements = counted(tmp_path, [np.array([b"a", b"b", b"a"], object)])
-    merged = vocabularies.merge(operation, str(tmp_path), Repeatable(lambda: iter([*elements, (b"b", 2), (b"c", 1)])))
+    merged = vocabularies.merge(
+        operation, scratch(tmp_path), Repeatable(lambda: iter([*elements, (b"b", 2), (b"c", 1)]))
+    )
     assert list(merged) == [(3, b"b"), (2, b"a"), (1, b"c")]
     assert list(elements) == [(b"a", 2), (b"b", 1)]  # stays, for the cache
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "changes", [{}, {"top_k": 2}, {"coverage_top_k": 1, "top_k": 1, "key_fn": lambda one: one < b"c"}]
+)
+def test_label_means_from_disk_give_what_memory_gives(
+    tmp_path: Path, changes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [
+        (np.array([*tokens, b"global_y_count_sentinel"], object), np.array(means, np.float32), np.array(counts))
+        for tokens, means, counts in (
+            ([b"b", b"a"], [[1], [0], [0.6]], [3, 2, 5]),
+            ([b"c", b"b"], [[0], [0.5], [0.2]], [3, 2, 5]),
+        )
+    ]
+    changes = {"min_diff_from_avg": 0.0, "use_adjusted_mutual_info": False, "store_frequency": True, **changes}
+    from_disk = written(tmp_path / "disk", batches, by_label=True, **changes)
+    assert list(tmp_path.glob("disk/keys/*"))
+    monkeypatch.undo()
+    assert written(tmp_path / "memory", batches, by_label=True, **changes) == from_disk
+    assert from_disk[1] == (3 if len(changes) == 3 else 2)
