@@ -5,6 +5,7 @@ The constants equal the constants of a run. `explain` shows their inputs and the
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import tempfile
 from collections import Counter
@@ -245,7 +246,7 @@ def _of_analysis(analysis: Any) -> Iterator[Fact]:
     if isinstance(analysis, ByKey):
         yield from _of_analysis(analysis.overall)
         yield "keys", f"{len(analysis.of):,}"
-        largest = sorted(analysis.of.items(), key=lambda pair: (-pair[1].count, pair[0]))[:_HEAD]
+        largest = heapq.nsmallest(_HEAD, analysis.of.items(), key=lambda pair: (-pair[1].count, pair[0]))
         for key, one in largest:
             yield f"  {key.decode('utf-8', 'replace')}", f"{one.count:,} values; {_constants(one)}"
         return

@@ -233,23 +233,27 @@ class ByKey(Generic[A]):
     Args:
       folder: see `Analysis`.
       secret: see `KeyedRuns`.
+
+    Attributes:
+      overall: analysis of all values.
+      of: analysis of each key.
     """
 
     def __init__(self, kind: type[A], folder: str = "", secret: bytes | None = None) -> None:
         self.overall = kind(folder)
         self._folder = folder
-        self._of: KeyedRuns[A] = KeyedRuns(folder, kind.merge, None if folder else sys.maxsize, secret)
+        self.of: KeyedRuns[A] = KeyedRuns(folder, kind.merge, None if folder else sys.maxsize, secret)
         self._kind = kind
 
     @property
     def keys(self) -> list[bytes]:
-        return self._of.keys()
+        return self.of.keys()
 
     @property
     def in_order(self) -> Iterator[A]:
         """Yield the analysis of all values, then those of `keys`. Place -1, an unknown key, is index 0."""
         yield self.overall
-        yield from (analysis for _, analysis in self._of.items())
+        yield from (analysis for _, analysis in self.of.items())
 
     def add(self, values: Array, keys: Array, missing: int = 0, rows: int = 0) -> None:
         """Add the values [n] of a batch with their keys: bytes, as objects [n]."""
@@ -259,12 +263,12 @@ class ByKey(Generic[A]):
         ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
         parts = np.split(values[np.argsort(codes, kind="stable")], ends[:-1])
         for key, part in zip(coded.dictionary.to_pylist(), parts, strict=False):
-            analysis = self._of.get(key) or self._kind(self._folder)
+            analysis = self.of.get(key) or self._kind(self._folder)
             analysis.add(part)
-            self._of.put(key, analysis)
+            self.of.put(key, analysis)
 
     def merge(self, other: ByKey[A]) -> ByKey[A]:
         """Add the rows of `other`, which follow these rows, and return self."""
         self.overall.merge(other.overall)
-        self._of.merge(other._of)
+        self.of.merge(other.of)
         return self

@@ -96,8 +96,7 @@ def _occurrences(column: FlatColumn) -> Any:
 
 def _rows_with(words: Sequence[bytes], found: ByKey[Any]) -> list[int]:
     """Return for each word the number of training rows that contain it."""
-    first = dict(zip(found.keys, list(found.in_order)[1:], strict=True))[_FIRST]
-    rows = {as_word(value): number for value, number in first.counts.items()}
+    rows = {as_word(value): number for value, number in dict(found.of.items())[_FIRST].counts.items()}
     return [rows[word] for word in words]
 
 

@@ -73,6 +73,10 @@ def die_of_five(item: Item) -> int:
     return item.number
 
 
+def environment(item: Item) -> str:
+    return os.environ["INFEED_TEST_WORKERS"]
+
+
 def set_up() -> str:
     return f"made in {os.getpid()}"
 

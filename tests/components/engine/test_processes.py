@@ -23,16 +23,22 @@ import sys
 print("main runs")
 import engine_functions as functions
 from infeed.components.engine.processes import Processes
-with Processes(2) as engine:
+with Processes(2, sys.argv[3:]) as engine:
     print(list(engine.map(getattr(functions, sys.argv[1]), [functions.Item(n, sys.argv[2]) for n in range(4)])))
 """
 
 
+@pytest.fixture(params=[(), ("decimal",)], ids=["spawned", "forked"])
+def imports(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Modules for a server to import, of which workers are forks."""
+    return request.param  # type: ignore[no-any-return]
+
+
 @pytest.fixture
-def script(functions: ModuleType, tmp_path: Path) -> Callable[..., list[str]]:
+def script(functions: ModuleType, tmp_path: Path, imports: tuple[str, ...]) -> Callable[..., list[str]]:
     """The command of a script that starts workers, as people write them: nothing asks for `__main__`."""
     (tmp_path / "script.py").write_text(UNGUARDED)
-    return lambda function, folder="": [sys.executable, str(tmp_path / "script.py"), function, str(folder)]
+    return lambda function, folder="": [sys.executable, str(tmp_path / "script.py"), function, str(folder), *imports]
 
 
 def test_the_results_are_those_of_one_process_in_its_order(functions: ModuleType) -> None:
@@ -62,6 +68,15 @@ def test_a_worker_sets_up_once(functions: ModuleType) -> None:
     assert not any(str(os.getpid()) in word for word in made)
 
 
+def test_workers_have_the_environment_of_now_and_not_of_the_servers_start(
+    functions: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in ("first", "second"):
+        monkeypatch.setenv("INFEED_TEST_WORKERS", value)
+        with Processes(2, ["decimal"]) as engine:
+            assert list(engine.map(functions.environment, [functions.Item(0)])) == [value]
+
+
 def test_the_first_error_arrives_as_it_was_raised(functions: ModuleType) -> None:
     with pytest.raises(InfeedError, match="3 is too large") as raised, Processes(2) as engine:
         list(engine.map(functions.refuse_from_three, [functions.Item(number) for number in range(9)]))
@@ -69,10 +84,10 @@ def test_the_first_error_arrives_as_it_was_raised(functions: ModuleType) -> None
 
 
 def test_an_item_whose_worker_died_is_tried_again_and_finished_ones_are_not(
-    functions: ModuleType, tmp_path: Path
+    functions: ModuleType, tmp_path: Path, imports: tuple[str, ...]
 ) -> None:
     items = [functions.Item(number, str(tmp_path)) for number in range(30)]
-    with Processes(2) as engine:
+    with Processes(2, imports) as engine:
         assert list(engine.map(functions.mark, items)) == list(range(30))
     calls = [mark.name.partition("-")[0] for mark in tmp_path.iterdir()]
     assert calls.count("5") == 2

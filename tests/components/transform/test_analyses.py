@@ -58,7 +58,7 @@ def test_parts_by_key_merge_key_by_key() -> None:
         return found
 
     merged = of([1, 2], [b"a", b"b"]).merge(of([4, 8], [b"b", b"c"]))
-    assert dict(zip(merged.keys, [one.mean for one in merged.in_order][1:], strict=True)) == {b"a": 1, b"b": 3, b"c": 8}
+    assert {key: one.mean for key, one in merged.of.items()} == {b"a": 1, b"b": 3, b"c": 8}
     assert (merged.overall.mean, merged.overall.missing, merged.overall.rows) == (3.75, 2, 6)
 
 
