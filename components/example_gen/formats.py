@@ -13,11 +13,11 @@ from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import (
-    OF_HUGGING_FACE,
     OpenedSource,
     Patterns,
     check_inside,
     check_irregular,
+    is_companion,
     reopenable,
     retyped,
     with_tasks,
@@ -274,7 +274,7 @@ def formats_shown(source: str) -> dict[str, str]:
     """
     shown: dict[str, str] = {}
     for path in _visible_files(source):
-        if (kind := kind_of_name(path)) and files.name(path) not in OF_HUGGING_FACE:
+        if (kind := kind_of_name(path)) and not is_companion(path):
             shown.setdefault(kind, path)
     return shown
 
@@ -341,9 +341,8 @@ def _split_pattern(source: str) -> tuple[str, str]:
 
 def _check_depth(folder: str, pattern: str) -> None:
     """Raise InfeedError if the files of a folder are deeper than the pattern matches."""
-    matched = (files.name(file.path) for file in files.glob(folder, pattern))
-    names = [path for path in _visible_files(folder) if files.name(path) not in OF_HUGGING_FACE]
-    if not OF_HUGGING_FACE.issuperset(matched) or not names:
+    names = [path for path in _visible_files(folder) if not is_companion(path)]
+    if not names or not all(is_companion(file.path) for file in files.glob(folder, pattern)):
         return
     inside = files.relative(names[-1], folder)
     deeper = "/".join("*" for _ in inside.split("/"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -26,7 +26,8 @@ from infeed.components.units import counted
 
 _SHOWN = 300  # characters of a bad row
 _NO_TEXT = re.compile("not .* text")  # matches the reason of a row that the encoding cannot decode
-OF_HUGGING_FACE = frozenset({"dataset_info.json", "state.json", "dataset_dict.json"})  # `save_to_disk` writes them
+# Files beside the data of Hugging Face's `save_to_disk` and of TFDS.
+_COMPANIONS = ("dataset_info.json", "state.json", "dataset_dict.json", "features.json", ".labels.txt")
 _TOO_LARGE = "more than max_row_mb"
 A = TypeVar("A")
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
@@ -365,14 +366,22 @@ def _read_retyped(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadR
         yield schemas.fill(batch, schema)
 
 
-def find(root: str, patterns: Patterns, skipped: Set[str] = frozenset()) -> dict[str | None, list[files.FileStat]]:
-    """Return the files that match the pattern of each split, without files of the names in `skipped`.
+def is_companion(path: str) -> bool:
+    """Return whether a file describes a dataset of Hugging Face or TFDS, by its name."""
+    return files.name(path).endswith(_COMPANIONS)
+
+
+def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str | None, list[files.FileStat]]:
+    """Return the files that match the pattern of each split.
+
+    Args:
+      companions: whether to include files that describe a dataset.
 
     Raises:
       InfeedError: no file matches a pattern.
     """
     found = {
-        split: [file for file in files.glob(root, pattern) if files.name(file.path) not in skipped]
+        split: [file for file in files.glob(root, pattern) if companions or not is_companion(file.path)]
         for split, pattern in patterns.items()
     }
     for split, matched in found.items():

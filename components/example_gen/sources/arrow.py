@@ -50,7 +50,7 @@ def open_arrow(
     root: str, patterns: inputs.Patterns, options: IngestOptions, arrow: ArrowOptions | None = None
 ) -> OpenedSource:
     """Open Arrow files with compatible columns; see `open_columnar`."""
-    reader = Reader("arrow", read_layout, decode_batches, mapped=True, skipped=inputs.OF_HUGGING_FACE)
+    reader = Reader("arrow", read_layout, decode_batches, mapped=True)
     return open_columnar(reader, root, patterns, options, arrow or ArrowOptions())
 
 

@@ -79,14 +79,12 @@ class Reader:
       read_layout: reads the layout of a file, given its path and the bytes of a task.
       decode: yields flat batches of a file: `(groups, columns, limits)`.
       mapped: whether the child maps local files, whose address space then counts against its memory.
-      skipped: names of files that are not data.
     """
 
     format: str
     read_layout: Callable[[str, int], FileLayout]
     decode: Callable[[RowGroups, Sequence[str], Limits], Iterator[pa.RecordBatch]]
     mapped: bool = False
-    skipped: Set[str] = frozenset()
 
     def memory(self, path: str, limits: Limits) -> int:
         """Return the memory limit of the child in bytes."""
@@ -109,7 +107,7 @@ def open_columnar(
         layout: FileLayout = call_apart(reader.read_layout, path, limits.block, where=path, memory=memory)
         return layout
 
-    layouts = inputs.look(inputs.find(root, patterns, reader.skipped), look)
+    layouts = inputs.look(inputs.find(root, patterns, companions=False), look)
     found, kept = [layout.schema for _, _, layout in layouts], columns.columns
     _check_kept(kept, found)
     schema = with_numbers(_unified(found, kept), columns.numbers)

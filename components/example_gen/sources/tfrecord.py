@@ -37,7 +37,7 @@ class RecordStretch:
 
 def open_tfrecords(root: str, patterns: inputs.Patterns, options: IngestOptions) -> OpenedSource:
     """Open TFRecord files. Each file is a task, because only sequential reading finds records reliably."""
-    found = inputs.find(root, patterns)
+    found = inputs.find(root, patterns, companions=False)
     for folder in {posixpath.dirname(file.path) for some in found.values() for file in some}:
         if listed := listed_files(folder):
             check_listed(folder, listed)

@@ -52,7 +52,7 @@ def test_the_names_of_files_show_the_format(tmp_path: Path, names: list[str], ki
     [
         (["a.csv", "b.parquet"], r"several formats: csv \(a.csv\), parquet \(b.parquet\)(.|\n)*'.*/\*.csv'"),
         (["x/a.jpg", "x/b.csv"], r"several formats: images \(a.jpg\), csv \(b.csv\)(.|\n)*/\*/\*.jpg'"),
-        (["features.json", "a.tfrecord-00000-of-00002"], r"several formats(.|\n)*/\*.tfrecord\*'"),
+        (["notes.json", "a.tfrecord-00000-of-00002"], r"several formats(.|\n)*/\*.tfrecord\*'"),
         (["a.json"], r".json files are not supported(.|\n)*a.json(.|\n)*lines=True"),
         (["a.XLSX"], ".xlsx files are not supported(.|\n)*to_parquet"),
         (["cat/1.webp"], ".webp files are not supported(.|\n)*PNG or JPEG"),
@@ -177,3 +177,15 @@ def test_a_link_out_of_the_folder_is_refused_unless_allowed(tmp_path: Path) -> N
     assert "secret.csv" in raised.value.what
     assert len(open_source(str(tmp_path / "data"), "csv", IngestOptions(allow_outside=True), {}).tasks) == 2
     assert len(open_source(str(tmp_path / "data/b.csv"), "csv", IngestOptions(), {}).tasks) == 1
+
+
+def test_the_folder_of_a_tfds_dataset_is_read_without_the_files_that_describe_it(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        (tmp_path / f"mnist-{split}.tfrecord-00000-of-00001").touch()
+    for name in ("dataset_info.json", "features.json", "label.labels.txt"):
+        (tmp_path / name).write_text("{}")
+    assert formats.guess_format(str(tmp_path)) == "tfrecord"
+    opened = open_source(str(tmp_path), "tfrecord", IngestOptions(), {})
+    assert [task.payload.file.path for task in opened.tasks] == [
+        f"{tmp_path}/mnist-{split}.tfrecord-00000-of-00001" for split in ("test", "train")
+    ]
