@@ -67,7 +67,8 @@ def run_fn(fn_args: Any) -> None:
             ServingModel(trained.fitted.model, trained.inputs, training.graph, training.options).save(places.model)
         report(training, trained.fitted, places.run)
         distribution.barrier(training.strategy)  # no worker ends before the model is there
-        remove(places.checkpoints)
+        if training.options.checkpoint_seconds is not None:
+            remove(places.checkpoints)
         if training.mirror and training.workers.index == 0:
             training.mirror.remove()
 
