@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -25,6 +25,7 @@ from packaging.requirements import Requirement
 
 from infeed.components.beam_runner import BEAM_RUNNERS
 from infeed.components.feed.capacity import Machine
+from infeed.components.kubeflow.compiled_with import version_of
 from infeed.components.units import size
 from infeed.pipelines.containers import EngineName, find_engine, problem
 
@@ -142,14 +143,6 @@ def unmet_requirements(package: str) -> Iterator[str]:
             yield f"{requirement.name} is missing"
         elif not requirement.specifier.contains(installed, prereleases=True):
             yield f"{requirement.name} {installed}, not {requirement.specifier}"
-
-
-def version_of(package: str) -> str | None:
-    """Return the installed version of a package, if any."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def devices() -> Iterator[Finding]:

@@ -117,8 +117,8 @@ def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> R
     serialized, features = next(iter(made))
     count = int(serialized.shape[0])
     return RecordSizes(
-        record_bytes=_bytes(serialized) / count,
-        feature_bytes=sum(map(_bytes, tf.nest.flatten(features, expand_composites=True))) / count,
+        record_bytes=bytes_of(serialized) / count,
+        feature_bytes=sum(map(bytes_of, tf.nest.flatten(features, expand_composites=True))) / count,
         can_split=can_split(made.element_spec[1]),
         can_keep=can_keep(made.element_spec[1]),
         is_dense=all(map(is_static, tf.nest.flatten(made.element_spec[1]))),
@@ -165,7 +165,8 @@ def context_of(
     )
 
 
-def _bytes(tensor: tf.Tensor) -> float:
+def bytes_of(tensor: tf.Tensor) -> float:
+    """Return the bytes of the values of a tensor; text counts its length."""
     if tensor.dtype == tf.string:
         return float(tf.reduce_sum(tf.strings.length(tensor)))
     return float(tf.size(tensor) * tensor.dtype.size)

@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from infeed.components.dataset.input_profile import StageCost, pace_setter
-from infeed.components.feed.build import context_of
+from infeed.components.feed.build import bytes_of, context_of
 from infeed.components.feed.columns import mapped, reading_options
 from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.row_batches import RowBatches
@@ -210,7 +210,7 @@ class _Loop:
     def _look(self) -> None:
         """Measure the size of an element."""
         element = next(iter(self.cut.dataset))
-        size = sum(map(_bytes, tf.nest.flatten(element, expand_composites=True)))
+        size = sum(map(bytes_of, tf.nest.flatten(element, expand_composites=True)))
         self.bytes_per_example = size / max(1, int(self._rows(element)))
 
     def _rows(self, element: Any) -> tf.Tensor:
@@ -311,9 +311,3 @@ def _own_graph(dataset: Any) -> str:
     """Return the graph of the function of a transformation, as text."""
     graph = mapped_graph(dataset)
     return str(graph.as_graph_def()) if graph is not None else ""
-
-
-def _bytes(tensor: Any) -> float:
-    if tensor.dtype == tf.string:
-        return float(tf.reduce_sum(tf.strings.length(tensor)))
-    return float(tf.size(tensor) * tensor.dtype.size)

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 def variables() -> dict[str, str]:
     """Return the environment variable that records the installed versions."""
-    found = ((package, _installed(package)) for package in _PACKAGES)
+    found = ((package, version_of(package)) for package in _PACKAGES)
     return {VARIABLE: " ".join(f"{package}=={installed}" for package, installed in found if installed)}
 
 
@@ -23,7 +23,7 @@ def warn(environment: Mapping[str, str] = os.environ) -> None:
     """Log a warning for each package of another minor version than the one that compiled the job."""
     for requirement in environment.get(VARIABLE, "").split():
         package, _, recorded = requirement.partition("==")
-        installed = _installed(package)  # plain components need no TFX
+        installed = version_of(package)  # plain components need no TFX
         if installed and installed.split(".")[:2] != recorded.split(".")[:2]:
             _log.warning(
                 "the job was compiled with %s %s, and this image has %s: build the image with the versions that "
@@ -34,7 +34,8 @@ def warn(environment: Mapping[str, str] = os.environ) -> None:
             )
 
 
-def _installed(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Return the installed version of a package, if any."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -100,7 +100,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     user_code.resolve(project.reference(settings.model), "model")
     name, root = _name_and_root(project, given)
     data = given.data or settings.data
-    data = _absolute(str(materialise(data, Path(local_root(root, name)) / "data")) if data in BUNDLED else data)
+    data = files.absolute(str(materialise(data, Path(local_root(root, name)) / "data")) if data in BUNDLED else data)
     source = source_of(data, settings.source) if given.data else settings.source
     span_data, data = (data, _window(data, settings.spans)) if has_spans(data) else ("", data)
     named, source_options = _label(project, given), _source_options(project, given, source)
@@ -161,7 +161,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
 def _name_and_root(project: Project, given: Overrides) -> tuple[str, str]:
     """Give each data set its own pipeline, because models of different data cannot be compared."""
     name = f"{project.name}-{Path(os.path.realpath(given.data)).stem}" if given.data else project.name
-    return name, _absolute(given.root or project.settings.root or os.path.join("runs", name))
+    return name, files.absolute(given.root or project.settings.root or os.path.join("runs", name))
 
 
 def _label(project: Project, given: Overrides) -> str | None:
@@ -176,11 +176,6 @@ def _window(data: str, last: int | None) -> str:
     root, pattern = split_path(data)
     patterns = Spans(pattern, last).window(root).values()
     return files.join(root, f"{{{','.join(patterns)}}}" if len(patterns) > 1 else next(iter(patterns)))
-
-
-def _absolute(path: str) -> str:
-    """Return an absolute path. gs://bucket/folder is absolute."""
-    return path if "://" in path else os.path.abspath(path)
 
 
 def _source_options(project: Project, given: Overrides, source: Source) -> dict[str, Any]:

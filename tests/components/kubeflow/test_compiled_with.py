@@ -9,7 +9,7 @@ def test_a_step_warns_of_other_minor_versions_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     versions = {"tfx": "1.16.0", "apache-beam": "2.67.0", "tfx-infeed": None}
-    monkeypatch.setattr(compiled_with, "_installed", versions.get)
+    monkeypatch.setattr(compiled_with, "version_of", versions.get)
     recorded = compiled_with.variables()
     assert recorded == {"INFEED_COMPILED_WITH": "tfx==1.16.0 apache-beam==2.67.0"}
     versions |= {"tfx": "1.16.1"}
