@@ -1,0 +1,62 @@
+"""Write docs/pictures: the pages of two runs, as headless Chromium draws them.
+
+python scripts/gallery.py [RUNS]
+
+RUNS is a folder for the runs; by default a temporary one. Runs that are there already are taken from the cache.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+REPOSITORY = Path(__file__).parents[1]
+PICTURES = REPOSITORY / "docs" / "pictures"
+COLORS = 128  # enough for pages of few colors, at a third of the bytes
+# Name of the picture -> (page below the folder of the runs, width and height of the window in pixels).
+PAGES = {
+    "input-report": ("image/artifacts/InputReport/report/*/report.html", (1000, 1050)),
+    "model-report-classes": ("image/artifacts/Evaluator/evaluation/*/model_report.html", (1000, 2900)),
+    "model-report-table": ("tabular/artifacts/Evaluator/evaluation/*/model_report.html", (1000, 2900)),
+    "columns": ("columns.html", (1000, 1100)),
+}
+
+
+def main(runs: Path) -> None:
+    for template in ("image", "tabular"):
+        _infeed(runs, "run", template, "--root", template)
+    dataset = _newest(runs, "tabular/artifacts/CsvExampleGen/examples/*")
+    _infeed(runs, "statistics", dataset.relative_to(runs), "--html", "columns.html")
+    PICTURES.mkdir(exist_ok=True)
+    for name, (page, size) in PAGES.items():
+        _photograph(_newest(runs, page), PICTURES / f"{name}.png", size)
+
+
+def _infeed(folder: Path, *words: object) -> None:
+    subprocess.run([Path(sys.executable).with_name("infeed"), *map(str, words)], cwd=folder, check=True)
+
+
+def _newest(runs: Path, pattern: str) -> Path:
+    return max(runs.glob(pattern), key=lambda path: path.stat().st_mtime)
+
+
+def _photograph(page: Path, picture: Path, size: tuple[int, int]) -> None:
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+    window = f"--window-size={size[0]},{size[1]}"
+    command = ["chromium", *options, window, f"--screenshot={picture}", page.resolve().as_uri()]
+    subprocess.run(command, check=True, capture_output=True)
+    with Image.open(picture) as image:
+        image.convert("RGB").quantize(COLORS).save(picture, optimize=True)
+    print(f"{picture.relative_to(REPOSITORY)}: {picture.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            main(Path(folder))
