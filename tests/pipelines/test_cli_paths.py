@@ -64,6 +64,7 @@ CASES = {
     "runs --root": "runs --root {}",
     "clean --root": "clean --root {}",
     "report RUN": "report {}",
+    "report OTHER": "report {model} {}",
     "report --dataset": "report {model} --dataset {}",
     "report --html": "report {model} --html {}",
     "compile PROJECT": "compile {} --data {table} --root out --output job.json",
