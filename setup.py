@@ -96,6 +96,7 @@ TEST = [
     f"kfp-kubernetes==1.0.0; {TFX_1_16}",  # the newest for protobuf 3; without tolerations
     f"kfp-kubernetes>=2.13,<2.17; {TFX_1_21}",
     "kubeflow-trainer-api>=2.2,<3",  # models of TrainJob and JobSet
+    "nbformat",  # TFX's InteractiveContext imports it
     "moto[s3]>=5",  # a server that speaks S3's protocol
     "import-linter>=2.5,<3",  # holds the walls
     "ipython>=7",  # runs the notebooks; TFMA brings it too

@@ -17,7 +17,7 @@ from tfx.types.standard_component_specs import EvaluatorSpec as TfxEvaluatorSpec
 from tfx.utils import json_utils, path_utils, proto_utils
 
 # isort: split
-import tensorflow_model_analysis as tfma
+from tensorflow_model_analysis.proto.config_pb2 import EvalConfig
 
 from infeed.components import schema
 from infeed.components.dataset import files
@@ -87,7 +87,7 @@ def _eval_config(input_dict: Artifacts, exec_properties: Mapping[str, Any]) -> A
             raise BeyondError(f"{name} has functions of its own")
     if not input_dict.get(MODEL):
         raise BeyondError("there is no model: predictions are taken from the examples")
-    return proto_utils.json_to_proto(exec_properties[EVAL_CONFIG], tfma.EvalConfig())
+    return proto_utils.json_to_proto(exec_properties[EVAL_CONFIG], EvalConfig())
 
 
 def _folders(examples: Sequence[types.Artifact], exec_properties: Mapping[str, Any]) -> list[str]:

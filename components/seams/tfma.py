@@ -15,7 +15,8 @@ EVALUATION = Seam(
     listed(
         {
             _TFMA: (
-                "EvalConfig",
+                "BASELINE_KEY",
+                "MetricDirection.HIGHER_IS_BETTER",
                 "metrics.metric_thresholds_from_metrics_specs",
                 "utils.update_eval_config_with_defaults",
                 "utils.verify_eval_config",

@@ -115,7 +115,10 @@ def _batches(what: Rows, options: IngestOptions) -> Iterator[pa.RecordBatch]:
     step = max(1, options.block_bytes // max(of_row, 1))
     with _open(what.path, list(what.arrays)) as arrays:
         for name, header in what.arrays.items():
-            arrays[name].seek(header.offset + what.start * header.row_bytes)
+            if what.path.endswith(".npy"):
+                arrays[name].seek(header.offset + what.start * header.row_bytes)
+            else:
+                arrays[name].read(header.offset)  # after a seek, Python 3.13 no longer checks the checksum
         for start in range(what.start, what.stop, step):
             rows = min(step, what.stop - start)
             columns = [_columns_of(name, _read(what, name, arrays[name], rows)) for name in what.arrays]

@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from infeed.components.feed.columns import load_columns, training_calls
+from infeed.components.feed.options import GlobalBatch
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.trainer import checkpoint, distribution, loop
 from infeed.components.trainer.distribution import distribute, make_strategy, strategy_name
@@ -34,7 +35,7 @@ def data():
 def row_batches(start_step=0):
     """The same rows for a step to gather, in an order that is shuffled anew each epoch."""
     columns = load_columns(data())
-    return RowBatches(columns, partial(training_calls, STEPS * BATCH, BATCH, 0, start_step=start_step))
+    return RowBatches(columns, partial(training_calls, STEPS * BATCH, GlobalBatch(BATCH), start_step=start_step))
 
 
 def from_copies(strategy):

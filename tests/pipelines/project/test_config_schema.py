@@ -8,10 +8,11 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+import infeed
 from infeed.pipelines.project.config_file import TEMPLATES, read_yaml
 from infeed.pipelines.project.config_schema import config_schema
 
-ROOT = Path(__file__).parents[3]
+TEMPLATE_FOLDER = Path(infeed.__file__).parent / "templates"
 SCHEMA = json.loads(config_schema())
 LEAST = {"source": "csv", "data": "x.csv", "model": "m.py:f"}
 
@@ -26,7 +27,7 @@ def test_it_is_a_schema() -> None:
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_templates_are_valid(template: str) -> None:
-    assert not faults(read_yaml(ROOT / "templates" / template / "config.yaml"))
+    assert not faults(read_yaml(TEMPLATE_FOLDER / template / "config.yaml"))
 
 
 @pytest.mark.parametrize(

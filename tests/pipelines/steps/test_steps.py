@@ -72,7 +72,7 @@ def _documents(text: str) -> list[Any]:
 
 def test_every_step_ends_well_and_an_unblessed_model_ends_with_3(steps: SimpleNamespace) -> None:
     codes = {name: end["exit"] for name, (_, end) in steps.said.items()}
-    assert codes == {**dict.fromkeys(steps.said, 0), "strict": 3, "refuse": 3}, steps.log[-3000:]
+    assert codes == {**dict.fromkeys(steps.said, 0), "strict": 3, "refuse": 3}, (steps.said, steps.log[-3000:])
 
 
 def test_the_scores_are_those_of_infeed_run(steps: SimpleNamespace) -> None:
