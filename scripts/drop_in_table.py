@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infeed.components.example_gen.formats import FORMATS
+
 PAGE = Path(__file__).parents[1] / "docs" / "drop-in.md"
 BEGIN, END = "<!-- made by scripts/drop_in_table.py -->", "<!-- end -->"
 
@@ -229,6 +231,9 @@ def arguments(pair: Pair) -> list[str]:
 def parameters(component: type) -> Parameters:
     found = dict(inspect.signature(component.__init__).parameters)  # type: ignore[misc]
     del found["self"]
+    kind = getattr(component, "FORMAT", "")
+    if found.pop("named", None) and kind and FORMATS[kind].settings:
+        found[kind] = inspect.Parameter(kind, inspect.Parameter.KEYWORD_ONLY)
     return found
 
 

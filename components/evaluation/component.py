@@ -158,15 +158,44 @@ class Evaluator(tfx.components.Evaluator):
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(EvaluatorExecutor)
 
-    def __init__(self, *args: Any, model_report: ModelReport | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        examples: Any,
+        model: Any = None,
+        baseline_model: Any = None,
+        feature_slicing_spec: Any = None,
+        fairness_indicator_thresholds: Any = None,
+        example_splits: list[str] | None = None,
+        eval_config: Any = None,
+        schema: Any = None,
+        module_file: str | None = None,
+        module_path: str | None = None,
+        *,
+        model_report: ModelReport | None = None,
+    ) -> None:
         """Create the component with the arguments of TFX's.
 
         Args:
           model_report: options of the model report, which is written beside the metrics; None for no report.
         """
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            examples,
+            model,
+            baseline_model,
+            feature_slicing_spec,
+            fairness_indicator_thresholds,
+            example_splits,
+            eval_config,
+            schema,
+            module_file,
+            module_path,
+        )
         if model_report:
             made: Any = self.spec  # type: ignore[has-type]
             given = {**made.inputs, **made.outputs, **made.exec_properties}
-            given[MODEL_REPORT] = json.dumps(schema.to_plain(model_report), sort_keys=True)
+            given[MODEL_REPORT] = _as_json(model_report)
             self.spec = EvaluatorSpec(**given)
+
+
+def _as_json(model_report: ModelReport) -> str:
+    return json.dumps(schema.to_plain(model_report), sort_keys=True)
