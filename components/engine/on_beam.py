@@ -196,7 +196,7 @@ def _worker_errors(results: _Results, runner: str) -> Iterator[None]:
     try:
         with telling_failures(runner):
             yield
-    except Exception:  # Beam wraps the error of a function in one of its own
+    except Exception:  # Beam raises its own error in place of a function's
         raised = results.error()
         if raised is None:
             raise

@@ -173,7 +173,7 @@ SINGLE_WORKER = WorkerContext()
 
 @dataclass(frozen=True)
 class GlobalBatch:
-    """A batch over all workers, of which each worker makes its part.
+    """A global batch, which the workers share equally.
 
     Attributes:
       size: number of examples, over all workers.

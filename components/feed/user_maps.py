@@ -56,7 +56,7 @@ class Target:
     Attributes:
       option: `map_examples` or `map_batches`.
       given: the option's value.
-      digest: digest of the user's files. If it changes, the function is imported again.
+      digest: digest of the user's files. A changed digest imports the function again.
     """
 
     option: str

@@ -142,7 +142,7 @@ def _python_logging_to(stream: TextIO) -> Iterator[None]:
 
 
 def _tells_something(record: logging.LogRecord) -> bool:
-    """Drop what Beam reports of its own type hints on import: some eighty lines, whatever the command does."""
+    """Drop about 80 log lines about type hints that importing Beam prints."""
     return record.levelno >= logging.WARNING or not record.name.startswith("apache_beam.typehints.")
 
 

@@ -1,7 +1,7 @@
 """Open a large text input from a bounded sample.
 
-Each task finds the start of its own rows. The column kinds of the sample are a guess. Each task records the kinds of
-its own part, and `settling` reads the input again if they differ.
+Each task finds where its rows start, and records the kinds of its columns. If they differ from those of the sample,
+`settling` reads the input again.
 """
 
 from __future__ import annotations
