@@ -387,7 +387,7 @@ def test_a_dask_cluster_writes_the_same_and_says_what_is_wrong(trips: Path, tmp_
         refused = infeed("ingest", trips, tmp_path / "bad", *on_dask)
     assert ended.exit_code == 0, ended.output
     assert json.loads(ended.output)["manifest"] == here
-    assert (refused.exit_code, "1 cells, but the header has 2" in refused.output) == (2, True), refused.output
+    assert (refused.exit_code, "1 cell, but the header has 2" in refused.output) == (2, True), refused.output
     assert sorted(os.listdir(tmp_path)) == ["dask", "in", "out"]
 
 

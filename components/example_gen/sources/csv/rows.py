@@ -19,6 +19,7 @@ from infeed.components.example_gen.inputs import BadRows
 from infeed.components.example_gen.sources.kinds import GIVEN
 from infeed.components.example_gen.sources.numbers import DECIMALS, THOUSANDS, NumberFormat, formats_of
 from infeed.components.example_gen.sources.streams import TextBlock, check_encoding, count_lines, is_utf8, lending
+from infeed.components.units import counted
 
 _NO_SIGN = '"\r\n'
 _TAB = ("\\t", "tab", "$'\\t'", "$\\t")  # spellings of a tab in shells and files
@@ -252,7 +253,7 @@ def _report_ragged(
         return
     places = _locate(block, np.array([number for number, _ in ragged]), options)
     for (_, found), (line, text) in zip(ragged, places, strict=True):
-        reason = f"{found} cells, but the header has {cells}. Is {options.delimiter!r} the delimiter?"
+        reason = f"{counted(found, 'cell')}, but the header has {cells}. Is {options.delimiter!r} the delimiter?"
         bad_rows.report(block.bad_row(line, reason, text))
 
 

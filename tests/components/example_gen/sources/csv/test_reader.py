@@ -107,7 +107,7 @@ def test_blocks_are_bounded_and_in_order(write: Write) -> None:
         ("a,b,a\n1,2,3\n", r"column 'a' occurs twice.*line 1"),
         ("a,\n1,2\n", r"column 2 has no name.*line 1"),
         ("a,b\n1,2\n\n1,2,3\n", r"3 cells, but the header has 2.*data\.csv, line 4"),
-        ('a,b\n1,"x\ny"\n1\n', r"1 cells, but the header has 2.*data\.csv, line 4"),
+        ('a,b\n1,"x\ny"\n1\n', r"1 cell, but the header has 2.*data\.csv, line 4"),
         ("a;b\n1;2,5\n", r"named 'a;b'.*line 1.*--delimiter ';'"),
         (b"a,b\n1,2\n1,\xff\xfe\n", r"not utf-8 text.*data\.csv, line 3"),
         (b"a,b\0\n1,2\n", r"NUL.*data\.csv, line 1"),
@@ -213,7 +213,7 @@ def test_bad_rows_are_set_aside_and_do_not_count_for_types(write: Write) -> None
     good, bad = open_rejecting(path)
     assert good["a"] == [row for row in range(500) if row not in (100, 300, 400)]
     assert [(row.line, row.reason, row.text) for row in sorted(bad, key=lambda row: row.line or 0)] == [
-        (202, "1 cells, but the header has 2. Is ',' the delimiter?", "1"),
+        (202, "1 cell, but the header has 2. Is ',' the delimiter?", "1"),
         (601, "3 cells, but the header has 2. Is ',' the delimiter?", "x,y,z"),
         (802, "not utf-8 text", "1,\\xff"),
     ]
