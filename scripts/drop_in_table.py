@@ -111,7 +111,6 @@ PAIRS = (
 NEWER: Mapping[str, tuple[str, ...]] = {"Trainer": ("statistics",)}
 
 CHANGED: Mapping[tuple[str, str], str] = {
-    ("ImportExampleGen", "output_config"): "without `partition_feature_name`: records are imported unread",
     ("ImportExampleGen", "payload_format"): "not `FORMAT_PARQUET`: write `ParquetExampleGen(...)`",
     ("BigQueryExampleGen", "custom_executor_spec"): "a subclass of our `Executor`",
     ("FileExampleGen", "output_data_format"): "one of those that the executor lists in `PAYLOAD_FORMATS`",

@@ -79,6 +79,8 @@ def rewrite_example(record: bytes) -> bytes:
         parsed = _parse("SequenceExample", record)
     except DecodeError as error:
         raise ValueError(f"not a serialized tf.Example: {error}") from error
+    if parsed.HasField("feature_lists"):
+        raise ValueError("a SequenceExample, not a tf.Example")
     parsed.DiscardUnknownFields()
     pairs, seen = parsed.features.feature, set[bytes]()
     for place in reversed(range(len(pairs))):

@@ -8,7 +8,7 @@ one first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,13 +44,14 @@ _FOLDS = [
 ]
 
 
-def decode_columns(records: Sequence[bytes] | RecordBlock) -> dict[str, pa.Array]:
+def decode_columns(records: Sequence[bytes] | RecordBlock, wanted: Container[str] | None = None) -> dict[str, pa.Array]:
     """Return a column of lists for each feature, sorted by name. A row is null if the record lacks the feature.
 
     Features without a kind are skipped, because they have no values.
 
     Args:
       records: serialized tf.Examples, as a list or a block.
+      wanted: features to decode. None decodes all.
 
     Raises:
       ValueError: a record is not a tf.Example, or a feature has two types.
@@ -59,14 +60,14 @@ def decode_columns(records: Sequence[bytes] | RecordBlock) -> dict[str, pa.Array
     plain = np.ones(len(block), bool)
     while True:
         rows = np.flatnonzero(plain)
-        columns, unknown = _decode_together(block, rows)
+        columns, unknown = _decode_together(block, rows, wanted)
         if not len(unknown):
             break
         plain[rows[unknown]] = False
     if not plain.all():
         others = np.flatnonzero(~plain)
         usual = RecordBlock.of([rewrite_example(record) for record in block.payloads(others)])
-        rewritten, unknown = _decode_together(usual, np.arange(len(others)))
+        rewritten, unknown = _decode_together(usual, np.arange(len(others)), wanted)
         assert not len(unknown), "rewritten records are canonical"
         columns = _merge((columns, len(rows)), (rewritten, len(others)), np.argsort(np.concatenate([rows, others])))
     return dict(sorted(columns.items()))
@@ -104,7 +105,7 @@ class _Spans:
         return _Spans(self.rows[chosen], self.starts[chosen], self.stops[chosen])
 
 
-def _decode_together(block: RecordBlock, rows: Ints) -> tuple[dict[str, pa.Array], Ints]:
+def _decode_together(block: RecordBlock, rows: Ints, wanted: Container[str] | None) -> tuple[dict[str, pa.Array], Ints]:
     """Return the columns of these rows, and the rows that are not canonical. If any, the columns are invalid."""
     data = np.frombuffer(block.data, np.uint8)
     features, unknown = _features(data, _Spans(np.arange(len(rows)), block.starts[rows], block.stops[rows]))
@@ -112,6 +113,8 @@ def _decode_together(block: RecordBlock, rows: Ints) -> tuple[dict[str, pa.Array
         return {}, unknown
     columns = {}
     for name, spans in features.items():
+        if wanted is not None and name.decode() not in wanted:
+            continue
         found = _column(data, name.decode(), spans, len(rows))
         if isinstance(found, pa.Array):
             columns[name.decode()] = found

@@ -55,6 +55,18 @@ def is_function(text: str) -> bool:
     return bool(_FUNCTION.fullmatch(text))
 
 
+def columns_of(text: str) -> frozenset[str] | None:
+    """Return the columns that a filter names. None for a function, which may use all."""
+    if is_function(text):
+        return None
+    parse(text)
+    nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    quoted = {ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "field"}
+    plain = {node.id for node in nodes if isinstance(node, ast.Name)} - {ast.unparse(call.func) for call in calls}
+    return frozenset(quoted | plain)
+
+
 @functools.cache
 def parse(text: str) -> pc.Expression:
     """Parse a filter. Raises InfeedError if the syntax is not supported; see the module's docstring."""

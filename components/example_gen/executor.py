@@ -101,7 +101,8 @@ class Executor(EngineExecutor):
     def open(self, request: Request) -> OpenedSource:
         """Find and check the input. Raises InfeedError before any long work starts."""
         place = (request.format, request.input_base, request.patterns)
-        return open_patterns(*place, request.options, request.source, sampled=True)
+        feature = request.buckets.feature if request.buckets else None
+        return open_patterns(*place, request.options, request.source, sampled=True, partition_feature=feature)
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         request = Request.of(exec_properties, self.PAYLOAD_FORMATS)
@@ -151,12 +152,6 @@ class TFRecordExecutor(Executor):
     )
 
     def open(self, request: Request) -> OpenedSource:
-        if request.buckets and request.buckets.feature:
-            raise InfeedError(
-                "imported records are not parsed, so a feature cannot split them",
-                where=f"partition_feature_name={request.buckets.feature!r}",
-                do="leave it out to split records by the hash of their bytes",
-            )
         opened = super().open(request)
         if request.payload_format != example_gen_pb2.FORMAT_PROTO:
             sequences = request.payload_format == example_gen_pb2.FORMAT_TF_SEQUENCE_EXAMPLE

@@ -22,6 +22,7 @@ from infeed.components.example_gen.inputs import (
     retyped,
     with_tasks,
 )
+from infeed.components.example_gen.sources.record_values import with_values
 
 _SOURCES = "infeed.components.example_gen.sources"
 _WILDCARDS = set("*?[{")
@@ -156,12 +157,14 @@ def open_patterns(
     where: str = "",
     *,
     sampled: bool = False,
+    partition_feature: str | None = None,
 ) -> OpenedSource:
     """Open the files below `root` that match the patterns, or the queries of a database.
 
     Args:
       where: see `options_of`.
       sampled: see `open_source`.
+      partition_feature: see `with_values`.
 
     Raises:
       InfeedError: a setting is unknown, or the source cannot be opened.
@@ -177,7 +180,8 @@ def open_patterns(
     asked = [pattern if found.is_query else files.join(root, pattern) for pattern in patterns.values()]
 
     def finish(one: OpenedSource) -> OpenedSource:
-        return replace(with_tasks(retyped(one, options), set_aside, left_out), place=", ".join(asked))
+        valued = with_values(replace(one, place=", ".join(asked)), options, partition_feature)
+        return with_tasks(retyped(valued, options), set_aside, left_out)
 
     return reopenable(opened, finish)
 

@@ -140,6 +140,8 @@ class Job:
 
     @property
     def written_schema(self) -> pa.Schema:
+        if self.source.serialized:
+            return pa.schema([self.source.schema.field(0)])
         return chosen_schema(self.source.schema, self.options)
 
     @property

@@ -248,7 +248,7 @@ class OpenedSource:
 
     Attributes:
       warnings: notes for people about skipped parts.
-      serialized: the only column holds records that are written unchanged.
+      serialized: the first column holds records that are written unchanged, and the others serve the options.
       decimals: floats were written as decimals; see `example_types.count_rounded`.
       left_out: columns that a tf.Example cannot hold, with the reason and the remedy.
       sample: if types were inferred from a sample, how to check them against the findings of the tasks.

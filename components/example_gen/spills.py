@@ -21,7 +21,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import data_of
 from infeed.components.dataset.splits import Buckets, ByLabel
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.chosen import choose_columns
+from infeed.components.example_gen.chosen import choose_columns, first_column
 
 _MOST_LABELS = 10_000  # in one block. Each label becomes a spill
 _CHUNK_BYTES = 1 << 18  # smallest read from a spill, one request on an object store
@@ -73,12 +73,12 @@ def process_batch(
     Args:
       batch: the rows to write; see `choose_rows`.
       split: split of all rows, if the input is already split. Otherwise `buckets` assigns the splits.
-      serialized: the only column holds serialized records.
+      serialized: the first column holds serialized records, and only they are written.
 
     Raises:
       InfeedError: an option does not fit the batch, or a value fits neither a tf.Example nor the splits.
     """
-    written = choose_columns(batch, options)
+    written = first_column(batch) if serialized else choose_columns(batch, options)
     examples = batch.column(0) if serialized else encode_examples(written, empty_lists=options.compat == "tfx")
     rows: RowsBySplit = {split: np.arange(len(examples))}
     if split is None and buckets is not None and not isinstance(options.split_by, ByLabel):

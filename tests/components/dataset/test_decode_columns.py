@@ -182,3 +182,8 @@ def test_unknown_fields_are_skipped_at_every_level_as_tensorflow_skips_them(rows
 
 def _their_values(feature: Any) -> list[Any]:
     return list(getattr(feature, feature.WhichOneof("kind")).value)
+
+
+def test_a_sequence_example_is_refused() -> None:
+    with pytest.raises(ValueError, match="SequenceExample"):
+        decode_columns([b"\x0a\x00\x12\x00"])

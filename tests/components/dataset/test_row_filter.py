@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from infeed.components.dataset.row_filter import parse, passes
+from infeed.components.dataset.row_filter import columns_of, parse, passes
 from infeed.components.errors import InfeedError
 
 BATCH = pa.RecordBatch.from_pydict(
@@ -80,3 +80,8 @@ def test_a_filter_that_is_nested_too_deep_is_an_error(depth: int) -> None:
 
 def test_many_conditions_side_by_side_are_no_nesting() -> None:
     assert parse(" and ".join(f"a != {number}" for number in range(500))) is not None
+
+
+def test_the_columns_that_a_filter_names() -> None:
+    assert columns_of("a > 1 and field('b/c') in [2] and not time('2020-01-01') < day") == {"a", "b/c", "day"}
+    assert columns_of("module:keep") is None

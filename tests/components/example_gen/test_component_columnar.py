@@ -17,6 +17,7 @@ from infeed.components.dataset import records
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.shards import ShardOptions
+from infeed.components.dataset.splits import Buckets, assign_by_feature
 from infeed.components.errors import InfeedError
 
 pytestmark = pytest.mark.tfx
@@ -212,13 +213,17 @@ def test_sequence_examples_are_told_apart(tmp_path: Path, gzip: bool, multiset: 
         execute(TFRecordExampleGen(f"{tmp_path}/in"), tmp_path / "wrong")
 
 
-def test_records_are_not_split_by_what_is_in_them(tmp_path: Path) -> None:
+def test_a_feature_splits_records_by_tfxs_rule(tmp_path: Path, multiset: Multiset) -> None:
     from tfx.proto import example_gen_pb2
 
     from infeed.components import TFRecordExampleGen
 
-    write_examples(tmp_path / "in", example)
-    shares = {"splits": [{"name": "a", "hash_buckets": 1}], "partition_feature_name": "n"}
-    made = TFRecordExampleGen(f"{tmp_path}/in", output_config=example_gen_pb2.Output(split_config=shares))
-    with pytest.raises(InfeedError, match=r"(?s)not parsed.*partition_feature_name='n'"):
-        execute(made, tmp_path / "out")
+    payloads = write_examples(tmp_path / "in", example)
+    buckets = Buckets((("train", 2), ("eval", 1)), "n")
+    named = [{"name": name, "hash_buckets": share} for name, share in buckets.shares]
+    output = example_gen_pb2.Output(split_config={"splits": named, "partition_feature_name": "n"})
+    execute(TFRecordExampleGen(f"{tmp_path}/in", output_config=output), tmp_path / "out")
+    numbers = assign_by_feature(pa.RecordBatch.from_pydict({"n": list(range(200))}), "n", buckets)
+    found = multiset(f"{tmp_path}/out")
+    for at, split in enumerate(buckets.names):
+        assert found[split] == Counter(payloads[row] for row in (numbers == at).nonzero()[0])

@@ -1,0 +1,187 @@
+"""Columns of imported tf.Examples, for the options that look at values: filter, splits, balance, required columns.
+
+The records themselves are written unchanged. Only the features that the options name are decoded. Their types are those
+of the first records. A later record that does not fit is a bad row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infeed.components.dataset import example_types, records, row_filter
+from infeed.components.dataset.decode_columns import decode_columns
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.splits import ByColumns
+from infeed.components.errors import InfeedError
+from infeed.components.example_gen.inputs import BadRow, BadRows, FilePart, Findings, OpenedSource, Read
+from infeed.components.example_gen.sources.tfrecord import RecordStretch, read_blocks
+
+_SAMPLE = 1_000  # records that determine the types; more if they lack a feature
+_KINDS = {pa.large_binary(): "bytes", pa.float32(): "float", pa.int64(): "int"}
+
+
+def with_values(opened: OpenedSource, options: IngestOptions, partition_feature: str | None = None) -> OpenedSource:
+    """Add the features that the options use as columns, if the source holds serialized records.
+
+    Args:
+      partition_feature: feature whose hash splits the records, as in TFX.
+
+    Raises:
+      InfeedError: no record has a feature of that name, or columns are to be left out.
+    """
+    if opened.serialized and options.columns is not None:
+        what = f"columns is {', '.join(options.columns)}, but records are written unchanged"
+        raise InfeedError(what, where=opened.place, do="leave out columns; to choose features, read them in the feed")
+    wanted = _wanted(options, partition_feature)
+    if not opened.serialized or wanted == set():
+        return opened
+    seen = _Seen.of(opened, options, wanted)
+    for name in sorted((wanted or set()) - seen.kinds.keys()):
+        raise InfeedError(f"no record has the feature {name!r}", where=opened.place, do=f"use {seen.others(opened)}")
+    read = partial(_read_values, read=opened.read, values=seen.schema)
+    return replace(opened, schema=pa.schema([*opened.schema, *seen.schema]), read=read)
+
+
+def _wanted(options: IngestOptions, partition_feature: str | None) -> set[str] | None:
+    """Return the features that the options use, or None if a function may use all."""
+    filtered = row_filter.columns_of(options.filter) if options.filter else frozenset[str]()
+    if filtered is None:
+        return None
+    by = options.split_by
+    split = by.columns if isinstance(by, ByColumns) else (by.column,) if by else ()
+    others = (partition_feature, options.balance and options.balance.label)
+    return {*filtered, *split, *options.required, *(name for name in others if name)}
+
+
+@dataclass
+class _Seen:
+    """What the first records show: the type of each feature, which have several values, and which are not text."""
+
+    kinds: dict[str, pa.DataType] = field(default_factory=dict)
+    lists: set[str] = field(default_factory=set)
+    binary: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, opened: OpenedSource, options: IngestOptions, wanted: set[str] | None) -> _Seen:
+        """Read records until there are enough of them, and each wanted feature occurs."""
+        seen, count = cls(), 0
+        for path in _paths(opened):
+            for batch in read_blocks(path, options.block_bytes, options.max_row_mb << 20, bad_rows=BadRows()):
+                seen.add(batch.column(0).to_pylist(), wanted)
+                count += batch.num_rows
+                if count >= _SAMPLE and (wanted is None or wanted <= seen.kinds.keys()):
+                    return seen
+        return seen
+
+    def add(self, payloads: Sequence[bytes], wanted: set[str] | None) -> None:
+        try:
+            columns = decode_columns(payloads, wanted)
+        except ValueError:
+            for payload in payloads if len(payloads) > 1 else ():
+                self.add([payload], wanted)
+            return
+        for name, column in columns.items():
+            self.kinds.setdefault(name, column.type.value_type)
+            if example_types.item_counts(column).max(initial=0) > 1:
+                self.lists.add(name)
+            if pa.types.is_large_binary(column.type.value_type) and not _is_text(column.flatten()):
+                self.binary.add(name)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, self._type_of(name)) for name in sorted(self.kinds)])
+
+    def _type_of(self, name: str) -> pa.DataType:
+        kind = self.kinds[name]
+        item = pa.large_string() if pa.types.is_large_binary(kind) and name not in self.binary else kind
+        return pa.large_list(item) if name in self.lists else item
+
+    def others(self, opened: OpenedSource) -> str:
+        """Name features of the first record, for errors."""
+        first = next((record for path in _paths(opened) for record in records.read_records(path)), b"")
+        with suppress(ValueError):
+            if names := list(decode_columns([first]))[:10]:
+                return f"a feature such as {', '.join(names)}"
+        return "files of serialized tf.Examples"
+
+
+def _paths(opened: OpenedSource) -> list[str]:
+    pieces = [task.payload.piece for task in opened.tasks]
+    return list(dict.fromkeys(piece.path if isinstance(piece, RecordStretch) else piece for piece in pieces))
+
+
+def _is_text(items: pa.Array) -> bool:
+    try:
+        items.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _read_values(part: FilePart, read: Read, values: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    count, start = 0, part.piece.start if isinstance(part.piece, RecordStretch) else 0
+    if start:
+        bad_rows.lines_before = partial(_records_before, part.file.path, start)
+    for batch in read(part, bad_rows=bad_rows):
+        payloads = batch.column(0)
+        try:
+            columns = _columns(payloads.to_pylist(), values)
+        except ValueError:
+            payloads = payloads.take(_fitting(payloads.to_pylist(), values, part.file.path, count, bad_rows))
+            columns = _columns(payloads.to_pylist(), values)
+        count += batch.num_rows
+        yield pa.RecordBatch.from_arrays([payloads, *columns], schema=pa.schema([*batch.schema, *values]))
+    bad_rows.found = Findings(lines=count, line=None if start else 1)
+
+
+def _records_before(path: str, start: int) -> int:
+    return sum(1 for _ in records.read_range(path, 0, records.find_record(path, start)))
+
+
+def _fitting(payloads: list[bytes], values: pa.Schema, path: str, before: int, bad_rows: BadRows) -> pa.Array:
+    """Return the indices of the records that fit the columns, and report the others."""
+    kept = list[int]()
+    for number, payload in enumerate(payloads):
+        try:
+            _columns([payload], values)
+            kept.append(number)
+        except ValueError as error:  # noqa: PERF203 (only blocks with a bad record come here)
+            name, _, reason = str(error).rpartition("\n")
+            bad_rows.report(BadRow(path, before + number + 1, name or None, reason, ""))
+    return pa.array(kept, pa.int64())
+
+
+def _columns(payloads: list[bytes], values: pa.Schema) -> list[pa.Array]:
+    """Return the features as columns.
+
+    Raises:
+      ValueError: a record does not fit. The message is the feature, a line end, and the reason.
+    """
+    found = decode_columns(payloads, values.names)
+    return [
+        _converted(found[one.name], one) if one.name in found else pa.nulls(len(payloads), one.type) for one in values
+    ]
+
+
+def _converted(column: pa.Array, to: pa.Field) -> pa.Array:
+    kind, wanted = column.type.value_type, example_types.item_type(to.type)
+    if kind not in (wanted, pa.large_binary() if pa.types.is_large_string(wanted) else wanted):
+        raise ValueError(f"{to.name}\nthe value is {_KINDS[kind]}, and those of the first records are {wanted}")
+    try:
+        items = column.flatten().cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{to.name}\nthe value is not UTF-8 text, and those of the first records are") from error
+    counts = example_types.item_counts(column)
+    if example_types.is_list(to.type):
+        lists = pa.LargeListArray.from_arrays(pa.array(np.append(0, np.cumsum(counts)), pa.int64()), items)
+        return pc.if_else(column.is_valid(), lists, pa.scalar(None, lists.type)) if column.null_count else lists
+    if counts.max(initial=0) > 1:
+        raise ValueError(f"{to.name}\nthe record has {counts.max()} values, and the first records have one")
+    return items.take(pa.array(np.cumsum(counts) - 1, mask=counts == 0))
