@@ -42,6 +42,7 @@ CORE = [
     "rich>=12",  # tables and progress
     "wrapt>=1.14",  # acts when somebody imports tft; TensorFlow brings it too
 ]
+DELTA = ["deltalake>=1.1,<2"]  # Delta Lake tables
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
 PIPELINES = [
     *SQL,
@@ -84,6 +85,7 @@ DOCS = [
 ]
 TEST = [
     *DASK,
+    *DELTA,
     *DOCS,
     *TEXT,
     "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's other way to a database; 1.12 is the last for Python 3.10
@@ -140,6 +142,7 @@ setup(
     install_requires=CORE,
     extras_require={
         "dask": DASK,
+        "delta": DELTA,
         "docs": DOCS,
         "kubeflow": KUBEFLOW,
         "sql": SQL,

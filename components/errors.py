@@ -30,6 +30,7 @@ _EXTRAS = {
     "keras": ("Keras", "'tfx-infeed[tf]'"),
     "tensorflow": ("TensorFlow", "'tfx-infeed[tf]'"),
     "kubernetes": ("Kubernetes' client", "'tfx-infeed[kubeflow]'"),
+    "deltalake": ("delta-rs", "'tfx-infeed[delta]'"),
     "sqlalchemy": ("SQLAlchemy", "'tfx-infeed[sql]'"),
     "tensorflow_text": ("tensorflow-text", "'tfx-infeed[text]'"),
     "torch": ("PyTorch", "torch"),

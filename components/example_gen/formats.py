@@ -89,6 +89,7 @@ FORMATS = {
         sampled="open_sampled_jsonl",
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
+    "delta": Format("delta", "open_delta", "DeltaOptions", folders="delta"),
     "arrow": Format(
         "arrow",
         "open_arrow",
@@ -115,6 +116,7 @@ FORMATS = {
     "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True),
     "bigquery": Format("bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True),
 }
+TABLES = ("delta",)  # formats of folders whose log names their files
 _DEPTH = 3  # levels of subfolders that format detection searches
 
 
@@ -246,6 +248,8 @@ def guess_format(source: str) -> str:
     Raises:
       InfeedError: no file exists, or the names show no format, an unsupported format, or several formats.
     """
+    if kind := _table_kind(source):
+        return kind
     shown = formats_shown(source)
     if not shown:
         if files.is_folder(source):
@@ -268,6 +272,12 @@ def guess_format(source: str) -> str:
     if kind in NOT_READ:
         raise InfeedError(f"{kind} files are not supported", where=shown[kind], do=NOT_READ[kind])
     return kind
+
+
+def _table_kind(source: str) -> str:
+    """Return the format of a folder that is a table with a log of its own, or ""."""
+    tables = {kind: default_pattern(kind, source) for kind in TABLES} if files.is_folder(source) else {}
+    return next((kind for kind, log in tables.items() if files.glob(source, log)), "")
 
 
 def formats_shown(source: str) -> dict[str, str]:

@@ -32,6 +32,7 @@ _TOO_LARGE = "more than max_row_mb"
 A = TypeVar("A")
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
 Patterns = Mapping[str | None, str]  # split -> pattern below the root. The key is None if rows are split by hash
+Found = Mapping[str | None, list[files.FileStat]]  # the files of each split
 
 
 @dataclass(frozen=True)
@@ -396,7 +397,7 @@ def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str 
     return found
 
 
-def all_files(found: Mapping[str | None, list[files.FileStat]]) -> list[files.FileStat]:
+def all_files(found: Found) -> list[files.FileStat]:
     return [file for matched in found.values() for file in matched]
 
 
@@ -414,7 +415,7 @@ class FilePart:
 Seen = Sequence[tuple[str | None, files.FileStat, A]]  # (split, file, result) of each file
 
 
-def look(found: Mapping[str | None, list[files.FileStat]], at: Callable[[str], A]) -> Seen[A]:
+def look(found: Found, at: Callable[[str], A]) -> Seen[A]:
     """Apply `at` to the path of each file, for example to read its schema.
 
     Raises:

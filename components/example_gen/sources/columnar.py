@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -25,7 +25,7 @@ from infeed.components.dataset.records import Ints
 from infeed.components.dataset.shards import Part
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import inputs
-from infeed.components.example_gen.inputs import BadRows, OpenedSource, conform
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, conform
 from infeed.components.example_gen.sources.numbers import Numbers, formats_of, read_numbers, with_numbers
 from infeed.components.example_gen.sources.reader_process import Limits, batches_apart, call_apart
 
@@ -55,11 +55,17 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Neighboring row groups (Parquet) or record batches (Arrow) of a file. `first_row` is a row number, from 1."""
+    """Neighboring row groups (Parquet) or record batches (Arrow) of a file.
+
+    Attributes:
+      first_row: number of the first row in the file, from 1.
+      deleted: int64, numbers of rows of the file that are not read, from 1.
+    """
 
     path: str
     groups: tuple[int, ...]
     first_row: int
+    deleted: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,13 @@ def open_columnar(
       InfeedError: a file cannot be read, a column does not exist or has a type that a tf.Example cannot hold, or the
         types of two files conflict.
     """
+    return open_found(reader, root, inputs.find(root, patterns, companions=False), options, columns)
+
+
+def open_found(
+    reader: Reader, root: str, found: inputs.Found, options: IngestOptions, columns: ColumnOptions
+) -> OpenedSource:
+    """Open like `open_columnar`, given the files of each split."""
     limits = Limits.of(options)
 
     def look(path: str) -> FileLayout:
@@ -107,10 +120,10 @@ def open_columnar(
         layout: FileLayout = call_apart(reader.read_layout, path, limits.block, where=path, memory=memory)
         return layout
 
-    layouts = inputs.look(inputs.find(root, patterns, companions=False), look)
-    found, kept = [layout.schema for _, _, layout in layouts], columns.columns
-    _check_kept(kept, found)
-    schema = with_numbers(_unified(found, kept), columns.numbers)
+    layouts = inputs.look(found, look)
+    there, kept = [layout.schema for _, _, layout in layouts], columns.columns
+    _check_kept(kept, there)
+    schema = with_numbers(_unified(there, kept), columns.numbers)
     read = partial(read_groups, reader=reader, schema=schema, limits=limits, numbers=columns.numbers)
     parts = [(split, file, layout.groups) for split, file, layout in layouts]
     return inputs.of_parts(reader.format, root, schema, parts, read)
@@ -196,7 +209,28 @@ def read_groups(
     memory = reader.memory(what.path, limits)
     batches = batches_apart(reader.decode, what, schema.names, limits, where=what.path, memory=memory)
     convert = partial(read_numbers, numbers=numbers) if numbers else None
-    yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row, convert=convert)
+    if what.deleted is None:
+        yield from conform(batches, schema, what.path, bad_rows, first_row=what.first_row, convert=convert)
+        return
+    start = what.first_row
+    for batch in batches:
+        rows = np.arange(start, start + batch.num_rows)
+        kept = rows[~np.isin(rows, what.deleted)]
+        left, renumbered = [batch.take(pa.array(kept - start))], _Renumbered(bad_rows, kept)
+        yield from conform(left, schema, what.path, renumbered, first_row=0, convert=convert)
+        start += batch.num_rows
+
+
+class _Renumbered(BadRows):
+    """Reports bad rows of some rows under their numbers in the file."""
+
+    def __init__(self, bad_rows: BadRows, numbers: Ints) -> None:
+        super().__init__()
+        self._bad_rows, self._numbers = bad_rows, numbers
+
+    def report(self, row: BadRow) -> None:
+        assert row.line is not None, "conform numbers the rows"
+        self._bad_rows.report(replace(row, line=int(self._numbers[row.line])))
 
 
 def cut(batch: pa.RecordBatch, limits: Limits, path: str, first_row: int) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -39,6 +40,8 @@ _READ_AHEAD = 1 << 20  # bytes of each column. Without a limit, Arrow loads whol
 _READ_AHEAD_OF_ALL = 64 << 20  # bytes of all columns
 _STORE_READ_AHEAD = 8 << 20  # limits on an object store, where each read is a request
 _STORE_READ_AHEAD_OF_ALL = 128 << 20
+_ARROW_TYPES = b"ARROW:schema"  # a key of the footer. Newer writers put string views there, which Arrow 10 lacks
+_FOOTER_END = 8  # bytes: length of the footer, and PAR1
 _SECTOR = 4 << 10  # smallest useful read
 
 
@@ -51,9 +54,7 @@ def open_parquet(
     root: str, patterns: inputs.Patterns, options: IngestOptions, parquet: ParquetOptions | None = None
 ) -> OpenedSource:
     """Open Parquet files with compatible columns; see `open_columnar`."""
-    return open_columnar(
-        Reader("parquet", read_layout, decode_groups), root, patterns, options, parquet or ParquetOptions()
-    )
+    return open_columnar(READER, root, patterns, options, parquet or ParquetOptions())
 
 
 def read_layout(path: str, block_bytes: int) -> FileLayout:
@@ -146,12 +147,29 @@ def _open(
         of_column, of_all = _STORE_READ_AHEAD, _STORE_READ_AHEAD_OF_ALL
     with files.open_input(path) as raw:
         with opening_errors("Parquet", path):
-            file = pq.ParquetFile(
+            file = _parquet_file(
                 raw,
+                metadata,
                 buffer_size=max(_SECTOR, min(of_column, of_all // columns)),
                 pre_buffer=whole,
-                metadata=metadata,
                 coerce_int96_timestamp_unit="us",
                 read_dictionary=list(read_dictionary),
             )
         yield file
+
+
+def _parquet_file(raw: pa.NativeFile, metadata: pq.FileMetaData | None, **how: Any) -> pq.ParquetFile:
+    """Open a file. If this Arrow does not know Arrow types that the footer adds to Parquet's, do without them."""
+    try:
+        return pq.ParquetFile(raw, metadata=metadata, **how)
+    except pa.ArrowInvalid:
+        size = raw.size()
+        footer = raw.read_at(min(size, _FOOTER_END), max(size - _FOOTER_END, 0))
+        footer = raw.read_at(size, max(size - _FOOTER_END - int.from_bytes(footer[:4], "little"), 0))
+        if _ARROW_TYPES not in footer:
+            raise
+        plain = pa.BufferReader(b"PAR1" + footer.replace(_ARROW_TYPES, _ARROW_TYPES.lower()))
+        return pq.ParquetFile(raw, metadata=pq.ParquetFile(plain).metadata, **how)
+
+
+READER = Reader("parquet", read_layout, decode_groups)

@@ -1,0 +1,122 @@
+"""Reader of Delta Lake tables. delta-rs reads the log, and the Parquet reader reads the files of one version.
+
+Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+
+from infeed.components.annotations import Count
+from infeed.components.checks import refused
+from infeed.components.dataset import files
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.records import Ints
+from infeed.components.errors import InfeedError, required
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.columnar import ColumnOptions
+from infeed.components.example_gen.sources.table_files import TableFile, open_table
+
+_LOG = "_delta_log/*.json"
+_MAPPING = "delta.columnMapping.mode"
+
+
+@dataclass(frozen=True)
+class DeltaOptions(ColumnOptions):
+    """Options of the Delta Lake reader: those of `ColumnOptions`, and the version.
+
+    Attributes:
+      version: number of the version to read. None reads the newest.
+      timestamp: time such as 2026-01-31T12:00:00Z, whose version is read.
+    """
+
+    version: Count | None = None
+    timestamp: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.version is not None and self.timestamp is not None:
+            raise refused(self, "version", "use only one of the two", "version and timestamp are given")
+
+
+def default_pattern(root: str) -> str:
+    """Return the pattern of the log, whose files change with each version."""
+    del root
+    return _LOG
+
+
+def open_delta(
+    root: str, patterns: inputs.Patterns, options: IngestOptions, delta: DeltaOptions | None = None
+) -> OpenedSource:
+    """Open one version of a table.
+
+    Raises:
+      InfeedError: delta-rs is not installed, there is no such table or version, or its columns are mapped.
+    """
+    delta, root = delta or DeltaOptions(), files.absolute(root)
+    with _table_errors(root):
+        table = _load(root, delta)
+        mapping = table.metadata().configuration.get(_MAPPING, "none")
+        if mapping != "none":
+            raise InfeedError(
+                f"{_MAPPING} is {mapping!r}: the names of columns in the files are not those of the table",
+                where=root,
+                do="write the table again without it, for example by CREATE TABLE ... AS SELECT",
+            )
+        names = [field["name"] for field in json.loads(table.schema().to_json())["fields"]]
+        listed = _files_of(table, root)
+    return open_table("delta", root, patterns, listed, names, options, delta)
+
+
+def _load(root: str, delta: DeltaOptions) -> Any:
+    table = required("deltalake").DeltaTable(root, version=delta.version)
+    if delta.timestamp is not None:
+        table.load_as_version(delta.timestamp)
+    return table
+
+
+def _files_of(table: Any, root: str) -> list[TableFile]:
+    """Return the files in the order of their paths, which does not depend on the order of the log."""
+    deleted = {_path_of(uri, root): rows for uri, rows in _deleted_rows(table)}
+    added = table.get_add_actions()
+    paths = [_path_of(path, root) for path in added.column("path").to_pylist()]
+    values = added.column("partition").to_pylist() if "partition" in added.schema.names else [{}] * len(paths)
+    found = [TableFile(path, of_log, deleted.pop(path, None)) for path, of_log in zip(paths, values, strict=True)]
+    if deleted:
+        raise ValueError(f"the log has deletion vectors of unknown files, such as {min(deleted)}")
+    return sorted(found, key=lambda one: one.path)
+
+
+def _path_of(path: str, root: str) -> str:
+    """Return the path of a file, which is a URI, relative to the table or absolute."""
+    path = unquote(path).removeprefix("file://")
+    return path if "://" in path or path.startswith("/") else files.join(root, path)
+
+
+def _deleted_rows(table: Any) -> Iterator[tuple[str, Ints]]:
+    """Yield (path, numbers of the deleted rows) of each file that has a deletion vector."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return
+    for batch in table.deletion_vectors():
+        kept = zip(batch.column("filepath").to_pylist(), batch.column("selection_vector").to_pylist(), strict=True)
+        for path, rows in kept:
+            yield path, np.flatnonzero(~np.asarray(rows, bool)) + 1
+
+
+@contextmanager
+def _table_errors(root: str) -> Iterator[None]:
+    deltalake = required("deltalake")
+    try:
+        yield
+    except (deltalake.exceptions.DeltaError, ValueError, OSError) as error:
+        raise InfeedError(
+            f"cannot read the Delta table: {error}", where=root, do="check the table and the version"
+        ) from error
