@@ -10,7 +10,7 @@ import click
 
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
-from infeed.pipelines.compile.compile import compile_config, local_places, tight_disks
+from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places
 from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
 from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.config import PipelineConfig
@@ -19,6 +19,7 @@ from infeed.pipelines.console.paths import OutputFile
 from infeed.pipelines.console.terminal import quiet, show_facts
 from infeed.pipelines.image.record import last_built
 from infeed.pipelines.job.compiled import CompiledJob, Schema, Target, leaves
+from infeed.pipelines.job.disks import tight_disks
 from infeed.pipelines.job.project import archive_beside
 from infeed.pipelines.project.config_file import read_project
 
@@ -87,7 +88,7 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
                 highlight=False,
                 soft_wrap=True,
             )
-        for warning in filter(None, (local_places(config), tight_disks(config, job))):
+        for warning in filter(None, (local_places(config), tight_disks(job, lambda: data_bytes(config)))):
             console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
 
 

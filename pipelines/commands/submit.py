@@ -19,8 +19,9 @@ from infeed.pipelines.commands.platform import platform_function, platform_optio
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.nodes import show_nodes
 from infeed.pipelines.console.paths import InputPath
-from infeed.pipelines.console.terminal import quiet
+from infeed.pipelines.console.terminal import echo, quiet
 from infeed.pipelines.job.compiled import CompiledJob
+from infeed.pipelines.job.disks import input_bytes, tight_disks
 from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.job.project import publish
 from infeed.pipelines.submit.run import NewLines, Run, RunState, SubmissionOutcome, SubmitRequest, follow
@@ -66,6 +67,7 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
     if cron is not None and (wait or logs):
         raise InfeedError("--cron is given together with --wait or --logs", do="follow the runs on their pages")
     publish(request.job)
+    _warn(request)
     if cron is not None:
         _schedule(platform_function("schedule", **given), request, check_cron(cron), as_json)
         return
@@ -79,6 +81,13 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
         else:
             console.print(outcome.as_text(request.job.images), soft_wrap=True)
     sys.exit(outcome.exit_code)
+
+
+def _warn(request: SubmitRequest) -> None:
+    """Print to stderr that nodes may have too little disk for the data."""
+    data = request.parameters.get("data", getattr(request.job.parameters.get("data"), "default", None))
+    if data and (warning := tight_disks(request.job, lambda: input_bytes(request.job, data))):
+        echo(f"warning: {warning}", err=True)
 
 
 def _schedule(

@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 from infeed.components.beam_runner import container_options
+from infeed.components.example_gen.formats import find_files
 from infeed.components.kubeflow import disk
-from infeed.components.units import size
 from infeed.pipelines.compile.checks import check_accelerators, check_config, vertex_accelerators
 from infeed.pipelines.compile.kubeflow import CompileOptions, compile_kubeflow, runtime_parameters
 from infeed.pipelines.config import PipelineConfig, resumable
-from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 
 
 def compile_config(config: PipelineConfig, options: CompileOptions) -> str:
@@ -54,24 +53,11 @@ def local_places(config: PipelineConfig) -> str:
     return f"{places} on this machine, where a cluster cannot read it: set {settings}" if here else ""
 
 
-def tight_disks(config: PipelineConfig, job: CompiledJob) -> str:
-    """Return a warning about nodes that download Examples and have less disk than the data takes, or an empty string.
-
-    The Examples take about as much as the data. Their size is known only when the job runs: see `disk.check_inputs`.
-    """
-    readers = [task for task in leaves(job.tasks) if config.deploy.reading == "local" and _reads_examples(task)]
-    limits = {task.name: limit for task in readers if (limit := disk.limit_of(task.variables)) is not None}
-    needed = disk.bytes_of(config.data) if limits else 0
-    tight = ", ".join(f"{name} ({size(limit)})" for name, limit in limits.items() if limit < needed)
-    return tight and (
-        f"the data takes {size(needed)}, and Kubeflow's launcher copies the Examples to the disk of each step; "
-        f"ephemeral_storage is too small for {tight}: raise it, or set deploy.reading: direct"
-    )
-
-
-def _reads_examples(task: Task) -> bool:
-    given = str(task.component.get("inputDefinitions", {}).get("artifacts", {}))
-    return "tfx.Examples" in given or "system.Dataset" in given
+def data_bytes(config: PipelineConfig) -> int:
+    """Return the size of the data of a config in bytes; with spans, of those to read."""
+    if config.span_data:
+        return sum(file.size for file in find_files(config.data, config.source))
+    return disk.bytes_of(config.data)
 
 
 def on_cluster(config: PipelineConfig) -> PipelineConfig:

@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import disk
 
 
 class InputPath(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click
@@ -91,9 +92,12 @@ class MappedFolder(OutputFolder):
 def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -> None:
     """Check the given paths of a command; defaults are checked on use.
 
+    In a step of Kubeflow, inputs on this disk are artifacts that the launcher has downloaded.
+
     Raises:
-      InfeedError: a path cannot be read or written.
+      InfeedError: a path cannot be read or written, or the inputs take more of the pod's disk than the step may use.
     """
+    here = []
     for parameter in parameters:
         name = parameter.name or ""
         given = context.params.get(name)
@@ -103,6 +107,8 @@ def check_paths(parameters: Iterable[click.Parameter], context: click.Context) -
         title = parameter.opts[0] if isinstance(parameter, click.Option) else name.upper()
         for path in given if isinstance(given, tuple) else (given,):
             parameter.type.check(path, f"{title} {path}" if path else title)
+            here += [path] if type(parameter.type) in (InputPath, InputFolder) and os.path.exists(path) else []
+    disk.check_inputs(here, disk.limit_of())
 
 
 def _check_writable(folder: str, *below: str, where: str) -> None:

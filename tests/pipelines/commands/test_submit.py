@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infeed.components.kubeflow import disk
 from infeed.components.project_archive import VARIABLE, digest
 from infeed.pipelines.cli import main
 from infeed.pipelines.submit import run as submission
@@ -114,19 +115,25 @@ def test_a_run_is_started_and_left_to_itself(submit: Submit, serve: Any) -> None
 
 
 @pytest.mark.slow
-def test_the_archive_of_the_project_is_uploaded_first(
+def test_the_archive_of_the_project_is_uploaded_first_and_a_small_disk_is_a_warning(
     submit: Submit, serve: Any, jobs: ModuleType, tmp_path: Path
 ) -> None:
     place, spec = tmp_path / "root" / "project" / f"{digest(b'archive')}.tar.gz", jobs.spec()
     variable = {"name": VARIABLE, "value": str(place)}
-    spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]["env"] = [variable]
+    limit = {"name": disk.VARIABLE, "value": "1"}
+    spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]["env"] = [variable, limit]
+    examples = {"artifacts": {"examples": {"artifactType": {"schemaTitle": "system.Dataset"}}}}
+    spec["components"]["Trainer"]["inputDefinitions"] = examples
+    (tmp_path / "x").write_bytes(b"the data")
     jobs.write_yaml(tmp_path / "job.yaml", spec)
     server = serve()
     code, _, error = submit("--host", server.url)
     assert (code, server.bodies("POST", "/runs$")) == (2, [])
     assert "job.project.tar.gz" in error
     (tmp_path / "job.project.tar.gz").write_bytes(b"archive")
-    assert submit("--host", server.url)[0] == 0
+    code, _, error = submit("--host", server.url)
+    assert (code, error.partition(":")[0]) == (0, "warning")
+    assert "Trainer (1 B)" in error
     assert place.read_bytes() == b"archive"
 
 

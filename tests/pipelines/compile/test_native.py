@@ -14,13 +14,14 @@ from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import unpack
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.cli import main
-from infeed.pipelines.compile.compile import tight_disks
+from infeed.pipelines.compile.compile import data_bytes
 from infeed.pipelines.compile.kubeflow import CompileOptions
 from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.deploy.beam import Beam, Flink
 from infeed.pipelines.deploy.options import Resources
 from infeed.pipelines.job.compiled import CompiledJob, leaves
+from infeed.pipelines.job.disks import input_bytes, tight_disks
 from infeed.pipelines.project.config_file import read_project
 from infeed.pipelines.project.resolve import Overrides, resolve
 
@@ -142,7 +143,10 @@ def test_a_disk_smaller_than_the_data_is_a_warning(config: PipelineConfig, tmp_p
     def warning(size: str) -> str:
         resources = {"Trainer": Resources(ephemeral_storage=size), "Pusher": Resources(ephemeral_storage="1")}
         small = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, resources=resources))
-        return tight_disks(small, CompiledJob.read(compile_native(small, CompileOptions(str(tmp_path / "small.yaml")))))
+        job = CompiledJob.read(compile_native(small, CompileOptions(str(tmp_path / "small.yaml"))))
+        told = tight_disks(job, lambda: data_bytes(config))
+        assert told == tight_disks(job, lambda: input_bytes(job, str(PROJECT)))  # as `infeed submit` says it
+        return told
 
     assert "too small for Trainer (100 B):" in warning("100")
     assert warning("1Gi") == ""

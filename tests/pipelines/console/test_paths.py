@@ -10,15 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import disk
 from infeed.pipelines.console.exit_codes import Command
-from infeed.pipelines.console.paths import InputFolder, MappedFolder, OutputFile, OutputFolder, OutputPath
+from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder, OutputFile, OutputFolder, OutputPath
 
 
 @click.command(cls=Command)
 @click.option("--into", type=OutputFile(), multiple=True)
+@click.option("--of", type=InputPath(), multiple=True)
 @click.option("--by-default", type=OutputFile(), default="/proc/none/x")
 @click.option("--json", "as_json", is_flag=True)
-def writing(into: tuple[str, ...], by_default: str, as_json: bool) -> None:
+def writing(into: tuple[str, ...], of: tuple[str, ...], by_default: str, as_json: bool) -> None:
     click.echo("written")
 
 
@@ -28,6 +30,19 @@ def test_all_paths_that_are_given_are_checked_and_no_defaults(tmp_path: Path) ->
     assert done.exit_code == 2
     assert json.loads(done.stdout)["error"]["where"] == f"--into {tmp_path}"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_inputs_that_a_pod_has_no_room_for_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / "dataset", tmp_path / "graph"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "file").write_bytes(b"x" * 60)
+    given = [word for folder in folders for word in ("--of", str(folder))] + ["--of", "s3://not/asked"]
+    for limit, code in (("120", 0), ("119", 2)):
+        monkeypatch.setenv(disk.VARIABLE, limit)
+        done = CliRunner().invoke(writing, [*given, "--json"])
+        assert done.exit_code == code
+    assert json.loads(done.stdout)["error"]["where"] == "deploy.resources"
 
 
 def test_a_file_takes_the_place_of_a_file_and_of_nothing_else(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.kubeflow import direct, disk
+from infeed.pipelines.job.compiled import CompiledJob
+from infeed.pipelines.job.disks import input_bytes, tight_disks
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture
+def job() -> CompiledJob:
+    return CompiledJob.read(GOLDEN / "kubeflow.yaml")
+
+
+def limited(job: CompiledJob, node: str, **variables: str) -> CompiledJob:
+    spec = json.loads(json.dumps(job.spec))
+    container = spec["deploymentSpec"]["executors"][f"{node}_executor"]["container"]
+    container["env"] = [{"name": name, "value": value} for name, value in variables.items()]
+    return dataclasses.replace(job, spec=spec)
+
+
+def test_the_files_that_the_job_reads_are_compared_with_the_disks_of_their_readers(job: CompiledJob) -> None:
+    data = str(GOLDEN / "project")
+    assert input_bytes(job, data) == (GOLDEN / "project" / "flowers.csv").stat().st_size > 100
+    small = limited(job, "Trainer", **{disk.VARIABLE: "100"})
+    assert "too small for Trainer (100 B):" in tight_disks(small, lambda: input_bytes(small, data))
+    for other in (
+        job,
+        limited(job, "Trainer", **{disk.VARIABLE: "100000"}),
+        limited(job, "Pusher", **{disk.VARIABLE: "1"}),
+        limited(job, "Trainer", **{disk.VARIABLE: "100", direct.VARIABLE: "direct"}),
+    ):
+        assert tight_disks(other, lambda: input_bytes(job, data)) == ""
+
+
+def test_a_store_that_does_not_answer_stops_nobody(job: CompiledJob) -> None:
+    def needed() -> int:
+        raise InfeedError("no credentials", where="s3://bucket", do="log in")
+
+    assert "no credentials" in tight_disks(limited(job, "Trainer", **{disk.VARIABLE: "100"}), needed)
