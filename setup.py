@@ -43,6 +43,7 @@ CORE = [
     "wrapt>=1.14",  # acts when somebody imports tft; TensorFlow brings it too
 ]
 DELTA = ["deltalake>=1.1,<2"]  # Delta Lake tables
+ICEBERG = ["pyiceberg>=0.9,<1"]  # Iceberg tables
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
 PIPELINES = [
     *SQL,
@@ -87,6 +88,7 @@ TEST = [
     *DASK,
     *DELTA,
     *DOCS,
+    *ICEBERG,
     *TEXT,
     "adbc-driver-postgresql>=1.10,<2",  # SqlExampleGen's other way to a database; 1.12 is the last for Python 3.10
     "adbc-driver-sqlite>=1.10,<2",
@@ -144,6 +146,7 @@ setup(
         "dask": DASK,
         "delta": DELTA,
         "docs": DOCS,
+        "iceberg": ICEBERG,
         "kubeflow": KUBEFLOW,
         "sql": SQL,
         "steps": STEPS,

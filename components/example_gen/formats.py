@@ -90,6 +90,7 @@ FORMATS = {
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
     "delta": Format("delta", "open_delta", "DeltaOptions", folders="delta"),
+    "iceberg": Format("iceberg", "open_iceberg", "IcebergOptions", folders="iceberg"),
     "arrow": Format(
         "arrow",
         "open_arrow",
@@ -116,7 +117,7 @@ FORMATS = {
     "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True),
     "bigquery": Format("bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True),
 }
-TABLES = ("delta",)  # formats of folders whose log names their files
+TABLES = ("delta", "iceberg")  # formats of folders whose log names their files
 _DEPTH = 3  # levels of subfolders that format detection searches
 
 

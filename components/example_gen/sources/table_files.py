@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from infeed.components.dataset import files, schemas
+from infeed.components.dataset.bounds import FolderBounds
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.records import Ints
 from infeed.components.errors import InfeedError
@@ -60,13 +61,16 @@ def open_table(
       names: columns of the table, in order. A column that no file has is null.
 
     Raises:
-      InfeedError: the table has no rows, or its files do not fit; see `open_columnar`.
+      InfeedError: the table has no rows, a file is outside of its folder, or the files do not fit; see `open_columnar`.
     """
     if len(patterns) > 1:
         what = f"a table is one input split, not {', '.join(map(str, patterns))}"
         raise InfeedError(what, where=root, do="leave out input_config, and divide the rows by output_config")
     if not table:
         raise InfeedError("the table has no rows", where=root, do="check the table, or choose another version")
+    bounds = FolderBounds(root, allow=options.allow_outside)
+    for one in table:
+        bounds.check(one.path)
     of_log = pa.schema([(name, pa.array([one.values[name] for one in table]).type) for name in table[0].values])
     in_files = [name for name in columns.columns or () if name not in of_log.names] or None
     (split,) = patterns

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +55,14 @@ def test_only_the_columns_asked_for_are_read(tmp_path: Path, columns: list[str])
 def test_a_table_is_one_split(tmp_path: Path) -> None:
     with pytest.raises(InfeedError, match="train, test"):
         open_two(tmp_path, train="*", test="*")
+
+
+def test_a_file_outside_of_the_table_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    inside, one = tmp_path / "t", TableFile(f"{tmp_path}/t/../a.parquet", {})
+    inside.mkdir()
+    open_one = partial(open_table, "k", str(inside), {None: ""}, [one], NAMES)
+    with pytest.raises(InfeedError, match="out of the data folder") as error:
+        open_one(IngestOptions(), ColumnOptions())
+    assert error.value.where == one.path
+    assert rows_of(open_one(IngestOptions(allow_outside=True), ColumnOptions()))[0]["x"] == 1

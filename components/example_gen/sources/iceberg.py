@@ -1,0 +1,139 @@
+"""Reader of Iceberg tables. PyIceberg plans the files of one snapshot, and the Parquet reader reads them.
+
+Iceberg identifies columns by number, and the Parquet reader by name. Tables where the two differ are refused.
+
+Format: https://iceberg.apache.org/spec/
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from infeed.components.dataset import files
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.errors import InfeedError, required
+from infeed.components.example_gen import inputs
+from infeed.components.example_gen.inputs import OpenedSource
+from infeed.components.example_gen.sources.columnar import ColumnOptions
+from infeed.components.example_gen.sources.table_files import TableFile, open_table
+
+_LOG = "metadata/*.metadata.json"
+_HINT = "metadata/version-hint.text"
+_NUMBER = re.compile(r"v?(\d+)")
+_NAME_MAPPING = "schema.name-mapping.default"  # set by tools that add files without the numbers of columns
+_WRITE_AGAIN = "write the table again, for example by CREATE TABLE ... AS SELECT"
+
+
+@dataclass(frozen=True)
+class IcebergOptions(ColumnOptions):
+    """Options of the Iceberg reader: those of `ColumnOptions`, and the snapshot.
+
+    Attributes:
+      metadata: name of the metadata file. None reads the file of `version-hint.text`, or else the last number.
+      snapshot: id of the snapshot to read. None reads the current one.
+    """
+
+    metadata: str | None = None
+    snapshot: int | None = None
+
+
+def default_pattern(root: str) -> str:
+    """Return the pattern of the metadata files, which change with each snapshot."""
+    del root
+    return _LOG
+
+
+def open_iceberg(
+    root: str, patterns: inputs.Patterns, options: IngestOptions, iceberg: IcebergOptions | None = None
+) -> OpenedSource:
+    """Open one snapshot of a table.
+
+    Raises:
+      InfeedError: PyIceberg is not installed, there is no such table or snapshot, or only Iceberg's own rules could
+        read the files: columns were renamed, rows are deleted by delete files, or files are not Parquet.
+    """
+    iceberg, root = iceberg or IcebergOptions(), files.absolute(root)
+    with _table_errors(root):
+        module = required("pyiceberg.table")
+        table = module.StaticTable.from_metadata(_metadata_file(root, iceberg.metadata))
+        _check_names(table, root)
+        scan = table.scan(snapshot_id=iceberg.snapshot)
+        listed = sorted((file_of(task) for task in scan.plan_files()), key=lambda one: one.path)
+        names = [field.name for field in scan.projection().fields]
+    return open_table("iceberg", root, patterns, listed, names, options, iceberg)
+
+
+def _metadata_file(root: str, name: str | None) -> str:
+    """Return the path of the metadata file to read.
+
+    Raises:
+      InfeedError: two files have the last number, as after commits at the same time.
+    """
+    if name is not None:
+        return files.join(root, "metadata", name)
+    there = [files.name(file.path) for file in files.glob(root, _LOG)]
+    numbers = {one: int(found[1]) for one in there if (found := _NUMBER.match(one))}
+    hint = files.join(root, _HINT)
+    last = int(files.read_bytes(hint)) if files.exists(hint) else max(numbers.values(), default=0)
+    newest = [one for one, number in numbers.items() if number == last]
+    if len(newest) == 1:
+        return files.join(root, "metadata", newest[0])
+    raise InfeedError(
+        f"{len(newest)} metadata files have the number {last}",
+        where=files.join(root, "metadata"),
+        do=f"name the file that the catalog has: --set metadata={max(there, default='NAME.metadata.json')}",
+    )
+
+
+def _check_names(table: Any, root: str) -> None:
+    """Raise InfeedError if names do not identify the columns in all files."""
+    names, numbers = defaultdict[int, set[str]](set), defaultdict[str, set[int]](set)
+    for schema in table.metadata.schemas:
+        for number in schema.field_ids:
+            name = schema.find_column_name(number)
+            names[number].add(name)
+            numbers[name].add(number)
+    fields = [table.schema().find_field(number) for number in table.schema().field_ids]
+    changed = [
+        *(min(some) for some in names.values() if len(some) > 1),
+        *(name for name, some in numbers.items() if len(some) > 1),
+        *(field.name for field in fields if field.initial_default is not None),
+    ]
+    if changed:
+        what = f"column {changed[0]!r} was renamed or replaced, or has a default for old files"
+        raise InfeedError(what, where=root, do=_WRITE_AGAIN)
+    if _NAME_MAPPING in table.metadata.properties and any(spec.fields for spec in table.metadata.partition_specs):
+        what = "files were added from another partitioned table, and may lack the partition columns"
+        raise InfeedError(what, where=root, do=_WRITE_AGAIN)
+
+
+def file_of(task: Any) -> TableFile:
+    """Return the file of a scan task.
+
+    Raises:
+      InfeedError: the file is not Parquet, or has delete files.
+    """
+    path = task.file.file_path.removeprefix("file://")
+    form = task.file.file_format.value
+    if form != "PARQUET":
+        raise InfeedError(f"a data file has the format {form}", where=path, do=f"{_WRITE_AGAIN}, as Parquet")
+    if task.delete_files:
+        what = f"rows are deleted by {len(task.delete_files)} delete files, which are not supported"
+        raise InfeedError(what, where=path, do="compact the table: rewrite_data_files with delete-file-threshold 1")
+    return TableFile(path, {})
+
+
+@contextmanager
+def _table_errors(root: str) -> Iterator[None]:
+    try:
+        yield
+    except InfeedError:
+        raise
+    except (ValueError, OSError, KeyError, NotImplementedError) as error:  # PyIceberg has no common class of errors
+        what = f"cannot read the Iceberg table: {error}"
+        raise InfeedError(what, where=root, do="check the metadata and the snapshot") from error
