@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,22 @@ COUNTS = "INFEED_TEST_PIPELINES"  # variable: the file to which CountingRunner a
 
 
 @contextmanager
-def portable(folder: Path, *prefix: str) -> Iterator[list[str]]:
+def portable(folder: Path, *prefix: str, environment: Mapping[str, str] = os.environ) -> Iterator[list[str]]:
     """Start Beam's job service and a pool of external workers; yield the options that name them.
 
-    Workers are children of the pool: the `environment` has the paths of this process, so that they find the tests.
+    Workers are children of the pool, and have the paths of this process, so that they find the tests.
 
     Args:
       folder: for logs.
       prefix: words before the pool's command, such as `strace` and its options.
+      environment: variables of the service, the pool and the workers.
     """
     job, pool = _free_port(), _free_port()
     service = "apache_beam.runners.portability.local_job_service_main"
     workers = "apache_beam.runners.worker.worker_pool_main"
     functions = str(Path(__file__).parent / "components" / "engine")  # of tests that may come later
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([functions, *filter(None, sys.path)])}
+    paths = [environment.get("PYTHONPATH"), functions, *sys.path]
+    environment = {**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     commands = [
         [sys.executable, "-c", _SERVICE.format(service), "--port", str(job)],
         [*prefix, sys.executable, "-m", workers, "--service_port", str(pool)],

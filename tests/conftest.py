@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -282,9 +282,12 @@ def beam_clusters() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="session")
-def portable_options(beam_clusters: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Options of Beam's that name its portable runner with a pool of external workers."""
-    with beam_clusters.portable(tmp_path_factory.mktemp("portable")) as options:
+def portable_options(
+    beam_clusters: ModuleType, tmp_path_factory: pytest.TempPathFactory, warm: Mapping[str, str]
+) -> Iterator[list[str]]:
+    """Options of Beam's that name its portable runner with a pool of external workers, which have TensorFlow imported."""
+    environment = {**os.environ, **warm}
+    with beam_clusters.portable(tmp_path_factory.mktemp("portable"), environment=environment) as options:
         yield options
 
 
