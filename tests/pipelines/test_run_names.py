@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import keyword
+import os
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +52,22 @@ def write_table(path: Path, names: Sequence[str], rows: int) -> None:
             writer.writerow([*(cell(place, row % 2 == 0) for place in range(len(names))), "yes" if row % 2 else "no"])
 
 
-def infeed(*words: Any) -> str:
-    done = subprocess.run([INFEED, *map(str, words)], capture_output=True, text=True, check=False)
+def infeed(warm: Mapping[str, str], *words: Any) -> str:
+    done = subprocess.run(
+        [INFEED, *map(str, words)], env={**os.environ, **warm}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_columns_of_any_name_are_trained_on_exported_evaluated_and_asked(tmp_path: Path) -> None:
+def test_columns_of_any_name_are_trained_on_exported_evaluated_and_asked(
+    tmp_path: Path, warm: Mapping[str, str]
+) -> None:
     names = hostile_names(200)
     write_table(tmp_path / "table.csv", names, 240)
     write_table(tmp_path / "new.csv", names, 3)
     options = ["--label", "outcome", "--root", tmp_path / "root", "--epochs", 1, "--json"]
-    outcome = json.loads(infeed("run", "tabular", "--data", tmp_path / "table.csv", *options))["outcome"]
+    outcome = json.loads(infeed(warm, "run", "tabular", "--data", tmp_path / "table.csv", *options))["outcome"]
     assert outcome["metrics"]["accuracy"] > 0
-    lines = infeed("predict", outcome["model"], tmp_path / "new.csv", "--json").splitlines()
+    lines = infeed(warm, "predict", outcome["model"], tmp_path / "new.csv", "--json").splitlines()
     assert [json.loads(line)["value"] in ("yes", "no") for line in lines] == [True] * 3
