@@ -21,7 +21,7 @@ run: setup  ## digits to a pushed model: the image pipeline on real data
 test: setup  ## all tests, and what share of the lines is run by the quick ones: to watch the others takes minutes
 	$(PYTEST) -n 2 -m $(QUICK) --cov --cov-report=
 	@echo "coverage: $$($(BIN)/coverage report --format=total) % of the lines, by the quick tests"
-	$(PYTEST) -n 3 -m "tfx or slow" # on two cores: the long tests wait for processes that they start
+	$(PYTEST) -n 4 -m "tfx or slow" # on two cores: the long tests wait for processes that they start
 
 test-image: setup  ## the same tests inside the container image, on TFX 1.21; builds it first
 	@scripts/test-image.sh

@@ -53,7 +53,7 @@ class Lengths:
         if not len(lengths):
             return cls()
         low, high = int(lengths.min()), int(lengths.max())
-        found, counts = _counted_lengths(lengths, low, high)
+        found, counts = _counted_ints(lengths, low, high)
         return cls(len(lengths), low, high, int(lengths.sum()), QuantileSketch.of(found, counts))
 
     def __add__(self, other: Lengths) -> Lengths:
@@ -327,8 +327,12 @@ def _of_numbers(values: Any) -> dict[str, Any]:
         values = values + np.float32(0)  # -0.0 becomes 0.0
     if not len(values):
         return found
-    distinct, counts = _runs(np.sort(values))
-    total, squares = (sums_of_floats if values.dtype == np.float32 else sums_of_ints)(values)
+    if values.dtype == np.float32:
+        distinct, counts = _runs(np.sort(values))
+        total, squares = sums_of_floats(values)
+    else:
+        distinct, counts = _counted_ints(values, int(values.min()), int(values.max()))
+        total, squares = sums_of_ints(values)
     return {
         **found,
         "zeros": int(counts[distinct == 0].sum()),
@@ -356,12 +360,13 @@ def _of_bytes(cells: Cells) -> dict[str, Any]:
     }
 
 
-def _counted_lengths(lengths: Ints, low: int, high: int) -> tuple[Ints, Ints]:
+def _counted_ints(values: Ints, low: int, high: int) -> tuple[Ints, Ints]:
+    """Return the distinct values between the smallest and the largest, ascending, and their counts."""
     if low == high:
-        return np.array([low]), np.array([len(lengths)])
-    if high - low > _COUNTABLE:
-        return _runs(np.sort(lengths))
-    counts = np.bincount(lengths - low)
+        return np.array([low]), np.array([len(values)])
+    if high - low > min(_COUNTABLE, _SPARSE * len(values)):
+        return _runs(np.sort(values))
+    counts = np.bincount(values - low)
     found = np.flatnonzero(counts)
     return found + low, counts[found]
 
@@ -376,7 +381,8 @@ def _extreme(choose: Callable[..., float], one: float | None, other: float | Non
     return choose((value for value in (one, other) if value is not None), default=None)
 
 
-_COUNTABLE = 1 << 16  # up to this range, counting lengths is ten times faster than sorting
+_COUNTABLE = 1 << 16  # up to this range, counting integers is ten times faster than sorting
+_SPARSE = 16  # with a range of so many times their number, it is not
 _DIGITS = 4_000  # digits of a stored sum. Python refuses to parse more
 _SUMMED = [
     one.name for one in dataclasses.fields(ColumnStatistics) if one.name not in ("name", "type", "minimum", "maximum")

@@ -1,0 +1,132 @@
+"""Components on a Beam runner: ours beside TFX's, through Beam's portable runner with its pool of external workers.
+
+    python benchmarks/runner.py --rows 100000 --columns 20
+
+Every component is given the same runner, which is that of the tests. CPU seconds are those of the component's process,
+of Beam's job service and of the workers, their imports included: a runner starts workers for each pipeline. The Examples
+lie without column statistics, so that every component has to read them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import evaluation
+import transform
+from clock import Cost, Stopwatch, settle
+from harness import Result, Side, as_json, interleave, missing, report
+from ingest import write_table
+
+_FILES = 4  # of each split
+COMPONENTS = ("CsvExampleGen", "StatisticsGen", "Transform", "Evaluator", "BulkInferrer")
+
+
+@click.command()
+@click.option("--rows", default=20_000, show_default=True, help="Of the table, and of each split of the Examples.")
+@click.option("--columns", default=20, show_default=True, help="Columns: whole numbers, numbers, text, in turn.")
+@click.option("--turns", default=3, show_default=True, help="Turns of each contender, of which the medians are taken.")
+@click.option("--component", "names", multiple=True, type=click.Choice(COMPONENTS), default=COMPONENTS)
+@as_json
+def main(rows: int, columns: int, turns: int, names: Sequence[str], as_json: bool) -> None:
+    """Measures components on a Beam runner against TFX's."""
+    if absent := missing("tfx"):
+        report([Result("runner", f"{rows:,} rows", Side("infeed", absent=absent), None, 0)], as_json)
+        return
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from beam_clusters import portable
+
+    with tempfile.TemporaryDirectory() as folder, portable(Path(folder)) as options:
+        report(results(Path(folder), rows, columns, turns, names, options), as_json)
+
+
+def results(
+    folder: Path, rows: int, columns: int, turns: int, names: Sequence[str], options: Sequence[str]
+) -> Iterator[Result]:
+    """One row of the table for each component."""
+    small, data = folder / "small", folder / "data"
+    for where, size in ((small, 100 * _FILES), (data, rows)):
+        write_data(where, size, columns)
+    for name in names:
+        contenders = {
+            module: partial(run, name, module, columns, options) for module in ("tfx.components", "infeed.components")
+        }
+        for one in contenders.values():
+            one(small)  # imports and other first-time costs of this process
+        took = interleave({module: partial(one, data) for module, one in contenders.items()}, turns)
+        theirs, ours = (Side.of(module.partition(".")[0], costs) for module, costs in took.items())
+        yield Result(name, f"{rows:,} rows x {columns} columns, portable runner", ours, theirs, turns)
+
+
+def write_data(folder: Path, rows: int, columns: int) -> None:
+    """A table; Examples of two splits in several files; their schema; a model of them."""
+    folder.mkdir()
+    write_table(folder / "table", rows, columns)
+    batch = evaluation.table(rows // _FILES, columns)
+    evaluation.write_examples(folder / "examples", batch)
+    [file] = (folder / "examples" / "Split-eval").iterdir()
+    for number in range(1, _FILES):
+        shutil.copy(file, file.with_name(f"data_tfrecord-{number:05d}-of-{_FILES:05d}.gz"))
+    shutil.copytree(folder / "examples" / "Split-eval", folder / "examples" / "Split-train")
+    evaluation.write_model(folder / "model", batch)
+    (folder / "schema").mkdir()
+    lines = (
+        f'feature {{ name: "{name}" type: {kind} presence {{ min_count: 1 }} value_count {{ min: 1 max: 1 }} }}\n'
+        for name, kind in transform.named(columns)
+    )
+    (folder / "schema" / "schema.pbtxt").write_text("".join(lines))
+
+
+def run(name: str, module: str, columns: int, options: Sequence[str], data: Path) -> Cost:
+    """Runs a component's executor as an orchestrator would, and waits until the workers rest."""
+    component, inputs = make(name, module, columns, data)
+    outputs = {key: [channel.type()] for key, channel in component.outputs.items()}
+    with tempfile.TemporaryDirectory(dir=data) as out:
+        for key, (artifact,) in outputs.items():
+            artifact.uri = str(Path(out, key))
+            Path(artifact.uri).mkdir()
+        executor = component.executor_spec.executor_class
+        # With an image TFX packs no sources for the workers.
+        beam = [*options, "--sdk_container_image=none"]
+        context = executor.Context(beam_pipeline_args=beam, tmp_dir=str(Path(out, "tmp")), unique_id="1")
+        watch = Stopwatch()
+        executor(context).Do(inputs, outputs, dict(component.exec_properties))
+        wall = watch.wall
+        settle()
+        return Cost(wall, watch.cpu)
+
+
+def make(name: str, module: str, columns: int, data: Path) -> tuple[Any, Mapping[str, list[Any]]]:
+    """A component of TFX's or ours, and its inputs."""
+    import importlib
+
+    from tfx.types import artifact_utils, channel_utils, standard_artifacts
+
+    kind: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    if name == "CsvExampleGen":
+        return kind(str(data / "table")), {}
+    examples, schema, model = standard_artifacts.Examples(), standard_artifacts.Schema(), standard_artifacts.Model()
+    examples.split_names = artifact_utils.encode_split_names(["train", "eval"])
+    known = {"examples": examples, "schema": schema, "model": model}
+    for key, artifact in known.items():
+        artifact.uri = str(data / key)
+    arguments: dict[str, dict[str, Any]] = {
+        "StatisticsGen": {},
+        "Transform": {"preprocessing_fn": "transform.preprocessing_fn", "disable_statistics": True},
+        "Evaluator": {"eval_config": evaluation.config(())},
+        "BulkInferrer": {},
+    }
+    needs = {"Transform": ("examples", "schema"), "StatisticsGen": ("examples",)}.get(name, ("examples", "model"))
+    inputs = {key: [known[key]] for key in needs}
+    given = {key: channel_utils.as_channel(artifacts) for key, artifacts in inputs.items()}
+    return kind(**given, **arguments[name]), inputs
+
+
+if __name__ == "__main__":
+    main()
