@@ -52,6 +52,7 @@ BENCHMARKS = (
     Benchmark("feed", "feed.py", (), ("--rows=8000", "--batch-size=1024")),
     Benchmark("shuffle", "shuffle.py", (), ("--most-blocks=300",)),
     Benchmark("scale", "scale.py", (), ("--rows=4000", "--turns=1", "--step=statistics")),
+    Benchmark("runner", "runner.py", (), ("--rows=400", "--turns=1", "--component=CsvExampleGen")),
     Benchmark("growth", "growth.py", (), ("--grows=rows", "--most-rows=100000", "--turns=1")),
     Benchmark("wait", "wait.py", (), ("--rows=64", "--turns=3", "--no-workers")),
     Benchmark("overlap", "overlap.py", (), ("--records=1000", "--epochs=2")),

@@ -3,8 +3,8 @@
     python benchmarks/runner.py --rows 100000 --columns 20
 
 Every component is given the same runner, which is that of the tests. CPU seconds are those of the component's process,
-of Beam's job service and of the workers, their imports included: a runner starts workers for each pipeline. The Examples
-lie without column statistics, so that every component has to read them.
+of Beam's job service and of the workers, whose imports they include: a runner starts workers for each pipeline. The
+Examples lie without column statistics, so that every component has to read them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(rows: int, columns: int, turns: int, names: Sequence[str], as_json: boo
         report([Result("runner", f"{rows:,} rows", Side("infeed", absent=absent), None, 0)], as_json)
         return
     sys.path.append(str(Path(__file__).parents[1] / "tests"))
-    from beam_clusters import portable
+    from beam_clusters import portable  # type: ignore[import-not-found]
 
     with tempfile.TemporaryDirectory() as folder, portable(Path(folder)) as options:
         report(results(Path(folder), rows, columns, turns, names, options), as_json)

@@ -248,7 +248,7 @@ def beam_clusters() -> Iterator[ModuleType]:
 def portable_options(
     beam_clusters: ModuleType, tmp_path_factory: pytest.TempPathFactory, warm: Mapping[str, str]
 ) -> Iterator[list[str]]:
-    """Options of Beam's that name its portable runner with a pool of external workers, which have TensorFlow imported."""
+    """Options of Beam's that name its portable runner with a pool of external workers, forks of `warm`."""
     environment = {**os.environ, **warm}
     with beam_clusters.portable(tmp_path_factory.mktemp("portable"), environment=environment) as options:
         yield options

@@ -144,9 +144,7 @@ def test_the_ceiling_of_steps_that_gather_is_measured_on_constant_rows():
 def mirrored(warm):
     # It breaks a training off, too: without our doing the process would wait minutes for TensorFlow's threads to end.
     command = [sys.executable, SCRIPT, "mirrored"]
-    done = subprocess.run(
-        command, env={**os.environ, **warm}, capture_output=True, text=True, check=False, timeout=600
-    )
+    done = subprocess.run(command, env={**os.environ, **warm}, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "ran out of data" not in done.stderr
     return json.loads(done.stdout.splitlines()[-1])
