@@ -43,6 +43,7 @@ CORE = [
     "wrapt>=1.14",  # acts when somebody imports tft; TensorFlow brings it too
 ]
 DELTA = ["deltalake>=1.1,<2"]  # Delta Lake tables
+HDF5 = ["h5py>=3.8"]  # HDF5 files; TensorFlow brings it too
 ICEBERG = ["pyiceberg>=0.9,<1"]  # Iceberg tables
 SQL = ["sqlalchemy>=2.0,<3"]  # SqlExampleGen, for any database that has a driver
 PIPELINES = [
@@ -146,6 +147,7 @@ setup(
         "dask": DASK,
         "delta": DELTA,
         "docs": DOCS,
+        "hdf5": HDF5,
         "iceberg": ICEBERG,
         "kubeflow": KUBEFLOW,
         "sql": SQL,

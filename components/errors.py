@@ -31,6 +31,7 @@ _EXTRAS = {
     "tensorflow": ("TensorFlow", "'tfx-infeed[tf]'"),
     "kubernetes": ("Kubernetes' client", "'tfx-infeed[kubeflow]'"),
     "deltalake": ("delta-rs", "'tfx-infeed[delta]'"),
+    "h5py": ("h5py", "'tfx-infeed[hdf5]'"),
     "pyiceberg": ("PyIceberg", "'tfx-infeed[iceberg]'"),
     "sqlalchemy": ("SQLAlchemy", "'tfx-infeed[sql]'"),
     "tensorflow_text": ("tensorflow-text", "'tfx-infeed[text]'"),

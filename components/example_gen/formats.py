@@ -38,7 +38,7 @@ _TO_PNG = "convert the images to PNG or JPEG"
 PICTURES = (".bmp", ".gif", ".webp", ".tif", ".tiff", ".heic", ".avif")
 NOT_READ = {
     ".json": _TO_JSONL,
-    **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".h5", ".hdf5", ".pkl"), _TO_PARQUET),
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".orc", ".pkl"), _TO_PARQUET),
     **dict.fromkeys((".mat", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata"), _TO_PARQUET),
     **dict.fromkeys((".zip", ".tar.gz", ".tgz", ".bz2", ".xz", ".7z", ".rar"), _UNPACK),
     **dict.fromkeys(PICTURES, _TO_PNG),
@@ -99,6 +99,7 @@ FORMATS = {
         suffixes=(".arrow", ".feather", ".ipc"),
     ),
     "numpy": Format("numpy_arrays", "open_numpy", "NumpyOptions", "NumpyExampleGen", suffixes=(".npy", ".npz")),
+    "hdf5": Format("hdf5", "open_hdf5", "Hdf5Options", suffixes=(".h5", ".hdf5")),
     "avro": Format("avro.reader", "open_avro", component="AvroExampleGen", suffixes=(".avro",)),
     "tfrecord": Format(
         "tfrecord", "open_tfrecords", component="TFRecordExampleGen", suffixes=_TFRECORDS, sampled="open_cut_tfrecords"

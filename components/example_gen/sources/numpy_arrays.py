@@ -121,7 +121,7 @@ def _batches(what: Rows, options: IngestOptions) -> Iterator[pa.RecordBatch]:
                 arrays[name].read(header.offset)  # after a seek, Python 3.13 no longer checks the checksum
         for start in range(what.start, what.stop, step):
             rows = min(step, what.stop - start)
-            columns = [_columns_of(name, _read(what, name, arrays[name], rows)) for name in what.arrays]
+            columns = [columns_of(name, _read(what, name, arrays[name], rows)) for name in what.arrays]
             yield pa.RecordBatch.from_pydict(dict(pair for pairs in columns for pair in pairs))
 
 
@@ -144,15 +144,19 @@ def _plan(path: str, arrays: Mapping[str, Header], options: IngestOptions) -> It
 
 def _schema_of(arrays: Mapping[str, Header]) -> pa.Schema:
     none = {name: np.empty((0, *header.shape[1:]), header.dtype) for name, header in arrays.items()}
-    columns = [pair for name, array in none.items() for pair in _columns_of(name, array)]
+    columns = [pair for name, array in none.items() for pair in columns_of(name, array)]
     return pa.schema([(name, column.type) for name, column in columns])
 
 
-def _columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]:
-    """Return the columns of an array: itself, or each field of a structured array."""
+def columns_of(name: str, array: npt.NDArray[Any]) -> list[tuple[str, pa.Array]]:
+    """Return the columns of an array: itself, or each field of a structured array.
+
+    Raises:
+      InfeedError: a tf.Example cannot hold the array.
+    """
     if array.dtype.names:
         prefix = "" if name == _VALUE else f"{name}."
-        return [pair for field in array.dtype.names for pair in _columns_of(f"{prefix}{field}", array[field])]
+        return [pair for field in array.dtype.names for pair in columns_of(f"{prefix}{field}", array[field])]
     try:
         return [(name, _to_arrow(array))]
     except pa.ArrowException as error:
