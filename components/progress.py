@@ -8,17 +8,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from infeed.components import units
 
 _SECONDS = 0.5  # minimum time between reports of counts
+_SECONDS_TO_FORECAST = 5.0  # shorter steps do not say how long they take
 _Listener = TypeVar("_Listener", bound=Callable[[str, bool], None])
 _listeners: list[Callable[[str, bool], None]] = []
 _counts: Counter[str] = Counter()
 _lock = threading.Lock()
 _reported = 0.0
 _place = ""
+_parts: Parts | None = None
 
 
 @contextmanager
@@ -27,12 +31,15 @@ def listening(listener: _Listener) -> Iterator[_Listener]:
 
     `is_result` means that the text is worth showing after the step.
     """
+    global _parts
     _counts.clear()
+    _parts = None
     place("")
     _listeners.append(listener)
     try:
         yield listener
         if _counts:
+            _parts = None
             report(_counted(next(reversed(_counts))), is_result=True)
     finally:
         _listeners.remove(listener)
@@ -53,6 +60,33 @@ def place(where: str) -> None:
     """Set where the step runs, such as "on 4 processes". Reports append it to the counts."""
     global _place
     _place = where
+
+
+class Parts:
+    """Iterator over the results of the parts of a step. It knows how many are finished, and how long the rest takes.
+
+    Args:
+      items: the parts. Without a length, nothing is known about the rest.
+    """
+
+    def __init__(self, results: Iterable[Any], items: Iterable[object]) -> None:
+        self._results, self._count = iter(results), len(items) if isinstance(items, Sized) else 0
+        self._done, self._started = 0, time.monotonic()
+
+    def __iter__(self) -> Iterator[Any]:
+        global _parts
+        for result in self._results:
+            self._done += 1
+            _parts = self
+            yield result
+
+    def __str__(self) -> str:
+        passed = time.monotonic() - self._started
+        if not 0 < self._done < self._count:
+            return ""
+        left = passed / self._done * (self._count - self._done)
+        words = f"{self._done:,} of {self._count:,} parts"
+        return f"{words}, {units.seconds_left(left)}" if passed >= _SECONDS_TO_FORECAST else words
 
 
 @contextmanager
@@ -78,4 +112,5 @@ def count(what: str, more: int) -> None:
 
 
 def _counted(what: str) -> str:
-    return f"{_counts[what]:,} {what} {_place}".rstrip()
+    counted = f"{_counts[what]:,} {what} {_place}".rstrip()
+    return ", ".join(filter(None, (counted, str(_parts or ""))))

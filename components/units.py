@@ -40,6 +40,14 @@ def seconds(value: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def seconds_left(value: float) -> str:
+    """4.2 -> "4 s left", 754 -> "13 min left": a forecast, without false precision."""
+    if value < 90:
+        return f"{math.ceil(value)} s left"
+    hours, minutes = divmod(math.ceil(value / 60), 60)
+    return f"{hours} h {minutes} min left" if hours else f"{minutes} min left"
+
+
 def stopwatch(value: float) -> str:
     """0.04 -> "0.0 s", 1.93 -> "1.9 s", 125 -> "2 min 05 s". For a running clock."""
     return f"{value:.1f} s" if value < 60 else f"{int(value // 60)} min {int(value % 60):02} s"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from infeed.components import progress
+
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
@@ -69,7 +71,7 @@ class Here(Engine):
     place = "in this process"
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
-        return map(function, items)
+        return iter(progress.Parts(map(function, items), items))
 
 
 class Tree(Generic[B]):

@@ -46,6 +46,9 @@ class Processes(Engine):
         self.place = f"on {count} processes"
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
+        return iter(progress.Parts(self._map(function, items), items))
+
+    def _map(self, function: Callable[[A], B], items: Iterable[A]) -> Iterator[B]:
         given: deque[tuple[A, _Future]] = deque()
         try:
             for item in items:

@@ -1,12 +1,9 @@
-"""The callbacks of a training: the user's own, TensorBoard, early stopping, a trace of chosen steps, and progress for
-whoever listens in this process.
-"""
+"""The callbacks of a training: the user's own, TensorBoard, early stopping, and a trace of chosen steps."""
 
 from __future__ import annotations
 
 import functools
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,42 +11,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components import progress, user_code
+from infeed.components import user_code
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.options import TrainOptions
 
 _log = logging.getLogger(__name__)
-_SECONDS = 0.5  # between two words, at least: reading a metric waits for the device
-
-
-class ReportProgress(keras.callbacks.Callback):
-    """Tells listeners after a call of steps, at most twice a second, and after each epoch.
-
-    Args:
-      start_step: where an earlier training was left off; 0 for one from the beginning.
-    """
-
-    def __init__(self, start_step: int = 0) -> None:
-        super().__init__()
-        self._since = f"resumed at step {start_step:,}, " if start_step else ""
-        self._epoch, self._told = 0, 0.0
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._epoch = epoch
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if progress.is_heard() and time.monotonic() - self._told >= _SECONDS:
-            self._report(f"step {batch + 1:,}/{self.params['steps']:,}", logs)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if progress.is_heard():
-            self._report("", logs)
-
-    def _report(self, step: str, logs: Mapping[str, Any] | None) -> None:
-        self._told = time.monotonic()
-        words = [f"{self._since}epoch {self._epoch + 1}/{self.params['epochs']}", step]
-        words += [f"{name} {float(value):.4g}" for name, value in (logs or {}).items()]
-        progress.report(", ".join(word for word in words if word), is_result=True)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.checkpoint import Checkpoints
 from infeed.components.trainer.distribution import all_reduce_mean, distribute
 from infeed.components.trainer.epochs import RecordEpochs
+from infeed.components.trainer.pace import Observer, ReportPace
 from infeed.components.trainer.steps import (
     Progress,
     StepFunctions,
@@ -71,6 +72,7 @@ def fit(
     checkpoints: Checkpoints | None = None,
     start_step: int = 0,
     per_worker: PerWorkerDatasets | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Fitted:
     """Train `model`, built under `strategy`'s scope.
 
@@ -89,6 +91,7 @@ def fit(
       start_step: step of that checkpoint; `train` has to start there.
       per_worker: functions that make the batches of each worker, if this process schedules the steps of others. `train`
         and `evaluation` are then the data of worker 0.
+      observers: functions that receive the pace of the training at most twice a second.
     """
     if not keras_seam.STEPS.usable():
         keras_fit.check(strategy, start_step)
@@ -102,7 +105,7 @@ def fit(
             steps_per_call=steps_per_call,
             epochs=epochs,
             max_steps=max_steps,
-            callbacks=callbacks,
+            callbacks=[*callbacks, ReportPace(batch_size, max_steps, observers=observers)],
         )
         return Fitted(model, batches, done.history, profiles, make_train_steps(model, strategy, meter), meter)
     per_call = min(steps_per_call, steps_per_epoch)
@@ -119,7 +122,9 @@ def fit(
     # A coordinator that schedules the steps of others goes on while they compute: its time between calls is not lost.
     train_function = _train_function(model, calls, progress, None if per_worker else record)
     keras_seam.run_steps_by(model, train_function, _test_function(model, calls, per_call))
-    all_callbacks = record.among(callbacks) if not per_worker else [record, *callbacks]
+    pace = ReportPace(batch_size, max_steps, start_step, lambda: calls.meter.seconds, lambda: record.epochs, observers)
+    watched = [*callbacks, pace]
+    all_callbacks = record.among(watched) if not per_worker else [record, *watched]
     if checkpoints:
         checkpoints.attach(progress, (record, *callbacks), calls.meter.waited, join=calls.join)
         all_callbacks.append(checkpoints)

@@ -23,7 +23,7 @@ from infeed.components.feed.shards import corrupt_record_context
 from infeed.components.feed.user_maps import map_error_context
 from infeed.components.trainer import cluster, distribution, loop, warm_start
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
-from infeed.components.trainer.callbacks import CallbackSpec, ReportProgress, make_callbacks
+from infeed.components.trainer.callbacks import CallbackSpec, make_callbacks
 from infeed.components.trainer.checkpoint import Checkpoints, checkpoint_folder, export_error_context, remove
 from infeed.components.trainer.checkpoint_mirror import CheckpointMirror
 from infeed.components.trainer.class_weights import class_weights, with_class_weights
@@ -235,7 +235,7 @@ def fit(training: Training, places: OutputDirs) -> Trained:
         steps_per_call=options.steps_per_call or loop.steps_per_call(model),
         epochs=training.epochs,
         max_steps=training.max_steps,
-        callbacks=[*make_callbacks(options, spec_of_callbacks), ReportProgress(start)],
+        callbacks=make_callbacks(options, spec_of_callbacks),
         checkpoints=checkpoints,
         start_step=start,
         per_worker=shares if distribution.is_coordinated(strategy) else None,

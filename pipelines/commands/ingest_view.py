@@ -56,9 +56,10 @@ class Bars(ProgressListener):
         self._rows = self._bytes = self._written = 0
 
     def hear(self, words: str, is_result: bool) -> None:
-        """Show the row count that a running task reports, for example "12,000 rows read"."""
-        if words.endswith(" rows read"):
-            self._progress.update(self._reading, count=words.removesuffix(" read"))
+        """Show the row count that a running task reports, for example "12,000 rows read on 2 processes"."""
+        count, read, _ = words.partition(" rows read")
+        if read:
+            self._progress.update(self._reading, count=f"{count} rows")
 
     def read(self, task: SpilledTask) -> None:
         """Add the rows and bytes of a finished task."""

@@ -24,7 +24,7 @@ from infeed.pipelines.commands.run_summary import summary
 from infeed.pipelines.config import PipelineConfig, resumable
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, EXIT_NOT_BLESSED, Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, show_nodes
-from infeed.pipelines.console.terminal import command_line, in_lines, quiet, show_facts
+from infeed.pipelines.console.terminal import command_line, in_lines, quiet, show_facts, verbose_option
 from infeed.pipelines.local import history
 from infeed.pipelines.local.outcome import digest_of, remember, same_run
 from infeed.pipelines.project.config_file import read_project
@@ -46,8 +46,9 @@ _log = logging.getLogger(__name__)
 )
 @project_options
 @click.option("--from", "from_node", help="Run only this node and the nodes that depend on it.", metavar="NODE")
+@verbose_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-def command(project: str, from_node: str | None, as_json: bool, **overrides: Any) -> None:
+def command(project: str, from_node: str | None, verbose: bool, as_json: bool, **overrides: Any) -> None:
     """Run a pipeline on this machine, from data to a pushed model.
 
     The exit code is 0 if the model is blessed and pushed, 3 if the model is not good enough to be blessed, 1 if a node
@@ -56,13 +57,14 @@ def command(project: str, from_node: str | None, as_json: bool, **overrides: Any
     config = decided(read_project(project), overrides, may_ask=not as_json)
     _check_root(config.root)
     log = Path(config.logs) / "run.log"
-    with _only_run(config.root), quiet(log) as console:
+    with _only_run(config.root), quiet(log, verbose) as console:
         for about, words in config.notes:
             _log.info("%s: %s", about, words)
         if not as_json:
             show_facts(console, config.notes)
-        with _report_interrupt(config, console, as_json) as watch:
-            report, outcome = _run(config, console, log, from_node, as_json, watch)
+        view = show_nodes(console, short_path(log), silent=as_json, plain=verbose)
+        with _report_interrupt(config, console, as_json) as watch, view as on_change:
+            report, outcome = _run(config, from_node, watch, on_change)
         _print_result(report, outcome, config, log, console, as_json)
     sys.exit(_exit_code(outcome))
 
@@ -96,34 +98,33 @@ def _only_run(root: str) -> Iterator[None]:
 
 
 def _run(
-    config: PipelineConfig, console: Console, log: Path, from_node: str | None, as_json: bool, watch: OnChange
+    config: PipelineConfig, from_node: str | None, watch: OnChange, on_change: OnChange
 ) -> tuple[RunReport, RunOutcome | None]:
     """Run the pipeline, or return the unchanged last run.
 
     TFX is imported late because the import takes many seconds. Input errors and an unchanged last run need no TFX.
     """
     made_of = digest_of(config)
-    with show_nodes(console, short_path(log), silent=as_json) as on_change:
-        if not from_node and (last := same_run(config, made_of)):
-            _log.info("nothing has changed since the last run: return its cached results without loading TFX")
-            return last.report(on_change), last.outcome
-        with importing(), _no_garbage_collection():
-            from tfx.dsl.components.common.resolver import Resolver
+    if not from_node and (last := same_run(config, made_of)):
+        _log.info("nothing has changed since the last run: return its cached results without loading TFX")
+        return last.report(on_change), last.outcome
+    with importing(), _no_garbage_collection():
+        from tfx.dsl.components.common.resolver import Resolver
 
-            from infeed.pipelines.local.outcome import read_outcome
-            from infeed.pipelines.local.runner import run_local
-            from infeed.pipelines.local.trial import try_out
-            from infeed.pipelines.pipeline import create_pipeline
+        from infeed.pipelines.local.outcome import read_outcome
+        from infeed.pipelines.local.runner import run_local
+        from infeed.pipelines.local.trial import try_out
+        from infeed.pipelines.pipeline import create_pipeline
 
-        try_out(config)
-        pipeline = create_pipeline(resumable(config))
+    try_out(config)
+    pipeline = create_pipeline(resumable(config))
 
-        def notify(nodes: Sequence[NodeReport]) -> None:
-            watch(nodes)
-            on_change(nodes)
+    def notify(nodes: Sequence[NodeReport]) -> None:
+        watch(nodes)
+        on_change(nodes)
 
-        past = history.begin(config)
-        report = run_local(pipeline, on_change=notify, from_node=from_node, run_id=past.run_id)
+    past = history.begin(config)
+    report = run_local(pipeline, on_change=notify, from_node=from_node, run_id=past.run_id)
     outcome = read_outcome(config) if report.succeeded else None
     history.finish(past, config, report, outcome)
     if outcome and made_of and not from_node:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
+from rich.console import Console
 
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.console.exit_codes import Command, importing
+from infeed.pipelines.console.nodes import NodeReport, NodeState, RunTracker, show_nodes
 from infeed.pipelines.console.paths import InputFolder, OutputFolder
-from infeed.pipelines.console.terminal import show_facts, with_log
+from infeed.pipelines.console.terminal import show_facts, verbose_option, with_log
 from infeed.pipelines.steps.folders import check_new
 
 
@@ -37,6 +42,7 @@ from infeed.pipelines.steps.folders import check_new
 @click.option("--base-model", type=InputFolder(), help="Model whose weights training starts from.", metavar="DIR")
 @click.option("--checkpoints", type=OutputFolder(), help="Folder of the checkpoints.  [default: in RUN]", metavar="DIR")
 @click.option("--overwrite", is_flag=True, help="Replace the model at OUTPUT.")
+@verbose_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
 def command(
     project: str,
@@ -47,6 +53,7 @@ def command(
     base_model: str | None,
     checkpoints: str | None,
     overwrite: bool,
+    verbose: bool,
     as_json: bool,
     **overrides: Any,
 ) -> None:
@@ -59,12 +66,25 @@ def command(
     if checkpoints:
         config = dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=checkpoints))
     run = run or f"{output.rstrip('/')}-run"
-    with with_log(f"{run}/train.log") as console:
-        with importing():
-            from infeed.pipelines.steps.train import train
+    log = f"{run}/train.log"
+    with with_log(log, verbose) as console:
+        with _showing_progress(console, log, as_json, verbose):
+            with importing():
+                from infeed.pipelines.steps.train import train
 
-        train(config, dataset, graph, output, run, base_model, overwrite)
+            train(config, dataset, graph, output, run, base_model, overwrite)
         if as_json:
             console.out(json.dumps({"model": output, "run": run}), highlight=False)
         else:
             show_facts(console, [("model", output), ("run", run)])
+
+
+@contextlib.contextmanager
+def _showing_progress(console: Console, log: str, silent: bool, verbose: bool) -> Iterator[None]:
+    started = time.monotonic()
+    with show_nodes(console, log, silent=silent, plain=verbose) as on_change:
+        tracker = RunTracker([NodeReport("Trainer")], on_change)
+        with tracker.following("Trainer") as progress:
+            yield
+        seconds = time.monotonic() - started
+        tracker.post(NodeReport("Trainer", NodeState.DONE, seconds, note=progress.result))

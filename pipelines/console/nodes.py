@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from infeed.components.progress import listening
 from infeed.components.units import stopwatch
 
 
@@ -45,6 +46,7 @@ _NOT_STARTED = {NodeState.WAITING, NodeState.SKIPPED}
 _STATE_WIDTH = max(len(state.value) for state in NodeState)
 _NOTES_FROM = 80  # columns; narrower terminals show no notes
 _SECONDS_OF_PROGRESS = 30.0  # between two lines of progress without a terminal
+_SECONDS_OF_TICK = 1.0
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,29 @@ class RunTracker:
             self._nodes[node.name] = node
             self._on_change(tuple(self._nodes.values()))
 
+    @contextlib.contextmanager
+    def following(self, name: str) -> Iterator[Progress]:
+        """Post the progress that functions in this process report, as that of a running node."""
+        self.post(NodeReport(name, NodeState.RUNNING))
+        with listening(Progress(name, self)) as progress:
+            yield progress
+
     def report(self) -> RunReport:
         """Return all nodes, and the seconds since the tracker was created."""
         return RunReport(tuple(self._nodes.values()), seconds=time.monotonic() - self._started)
+
+
+class Progress:
+    """Listener that posts the progress of a node; `result` is the last message that stays after the node ends."""
+
+    def __init__(self, name: str, tracker: RunTracker) -> None:
+        self._name, self._tracker, self._started = name, tracker, time.monotonic()
+        self.result = ""
+
+    def __call__(self, words: str, is_result: bool) -> None:
+        self.result = words if is_result else self.result
+        seconds = time.monotonic() - self._started
+        self._tracker.post(NodeReport(self._name, NodeState.RUNNING, seconds, progress=words))
 
 
 @contextlib.contextmanager
@@ -117,8 +139,11 @@ def show_nodes(
     loading: str = "loading TFX",
     transient: bool = False,
     silent: bool = False,
+    plain: bool = False,
 ) -> Iterator[OnChange]:
     """Yield the function to call with all nodes after each change. A `transient` table disappears at the end.
+
+    Without a terminal, or if `plain`, there are lines instead of a table.
 
     Enter it before importing TFX, so that the table shows the import time. Use the console of `quiet`, because nothing
     else may write to the screen.
@@ -126,8 +151,9 @@ def show_nodes(
     if silent:
         yield lambda nodes: None
         return
-    if not console.is_interactive:  # a pipe, a file, a terminal that cannot redraw
-        yield LineView(console)
+    if plain or not console.is_interactive:  # a pipe, a file, a terminal that cannot redraw
+        with LineView(console) as lines:
+            yield lines
         return
     table = TableView(log_path, label=label, loading=loading)
     # `quiet` redirects stdout and stderr to the log; Live must not draw them above the table.
@@ -141,8 +167,8 @@ def show_nodes(
     ) as live:
 
         def on_change(nodes: Sequence[NodeReport]) -> None:
-            table(nodes)
-            live.refresh()
+            if table.update(nodes):  # Live itself draws progress, four times a second
+                live.refresh()
 
         yield on_change
 
@@ -168,22 +194,30 @@ class TableView:
         self._changed: dict[str, tuple[NodeReport, float]] = {}  # latest report of a node, and its time
 
     def __call__(self, nodes: Sequence[NodeReport]) -> None:
+        self.update(nodes)
+
+    def update(self, nodes: Sequence[NodeReport]) -> bool:
+        """Take over the nodes, and return whether one has another state."""
+        before = [node.state for node in self._nodes]
         self._nodes, now = nodes, self.clock()
         for node in nodes:
             if node is not self._changed.get(node.name, (None, 0.0))[0]:
                 self._changed[node.name] = node, now
+        return before != [node.state for node in nodes]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(box=None, pad_edge=False, show_footer=True, header_style="dim", footer_style="dim")
         table.add_column("node", footer="total", min_width=24)
         table.add_column("state", footer=self._count(), min_width=len(self.loading))
         table.add_column("time", footer=stopwatch(self.clock() - self._opened), justify="right", min_width=10)
-        noted = any(_words(node) for node in self._nodes) and options.max_width >= _NOTES_FROM
+        noted = any(node.note for node in self._nodes) and options.max_width >= _NOTES_FROM
         if noted:
             table.add_column("", style="dim", overflow="fold")
         for node in self._nodes:
-            table.add_row(node.name, format_state(node.state), self._time(node), *([_words(node)] if noted else []))
-        yield Group(table, Text(f"{self.label}: {self.log_path}", style="dim", overflow="fold"))
+            table.add_row(node.name, format_state(node.state), self._time(node), *([node.note] if noted else []))
+        live = [f"{node.name}: {node.progress}" for node in self._nodes if node.progress]
+        below = [*map(Text, live), Text(f"{self.label}: {self.log_path}", style="dim", overflow="fold")]
+        yield Group(table, *below)
 
     def _count(self) -> str:
         ended = sum(node.state not in (NodeState.WAITING, NodeState.RUNNING) for node in self._nodes)
@@ -196,21 +230,45 @@ class TableView:
 
 
 class LineView:
-    """Print a line per change, for example `StatisticsGen   done   1.9 s`, and progress every 30 seconds."""
+    """Print a line per change, for example `StatisticsGen   done   1.9 s`, and one every 30 seconds for a running node.
+
+    In a `with` block, a thread prints the lines of nodes that report nothing.
+    """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock
+        self._nodes: Sequence[NodeReport] = ()
         self._shown: dict[str, tuple[NodeState, str]] = {}
-        self._changed = clock()
+        self._printed: dict[str, float] = {}
+        self._started: dict[str, float] = {}
+        self._mutex, self._ended = threading.Lock(), threading.Event()
 
     def __call__(self, nodes: Sequence[NodeReport]) -> None:
-        for node in nodes:
-            state, note = self._shown.get(node.name, (NodeState.WAITING, ""))
-            waited = node.progress and self._clock() - self._changed >= _SECONDS_OF_PROGRESS
-            if node.state is not state or node.note not in ("", note) or waited:
-                self._console.out(_line(node), highlight=False)
-                self._changed = self._clock()
-            self._shown[node.name] = (node.state, node.note)
+        with self._mutex:
+            self._nodes = nodes
+            for node in nodes:
+                self._show(node, self._clock())
+
+    def __enter__(self) -> LineView:
+        threading.Thread(target=self._tick, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_SECONDS_OF_TICK):
+            self(self._nodes)
+
+    def _show(self, node: NodeReport, now: float) -> None:
+        state, note = self._shown.get(node.name, (NodeState.WAITING, ""))
+        if node.state is not state:
+            self._started[node.name] = now
+        due = node.state is NodeState.RUNNING and now - self._printed.get(node.name, now) >= _SECONDS_OF_PROGRESS
+        if node.state is not state or node.note not in ("", note) or due:
+            self._console.out(_line(node, now - self._started.get(node.name, now)), highlight=False)
+            self._printed[node.name] = now
+        self._shown[node.name] = (node.state, node.note)
 
 
 def format_state(state: NodeState) -> Text:
@@ -219,11 +277,9 @@ def format_state(state: NodeState) -> Text:
     return Text(f"{icon} {state.value}", style=style)
 
 
-def _words(node: NodeReport) -> str:
-    return ", ".join(words for words in (node.note, node.progress) if words)
-
-
-def _line(node: NodeReport) -> str:
-    took = "" if node.state in _NOT_STARTED | {NodeState.RUNNING} else stopwatch(node.seconds)
-    note = f"{took:<8}  {_words(node)}" if _words(node) else took
-    return f"{node.name:<30}  {node.state.value:<{_STATE_WIDTH}}  {note}".rstrip()
+def _line(node: NodeReport, running: float) -> str:
+    is_running = node.state is NodeState.RUNNING
+    seconds = running if is_running else node.seconds
+    took = "" if node.state in _NOT_STARTED or (is_running and seconds < 1) else stopwatch(seconds)
+    words = ", ".join(filter(None, (node.note, node.progress)))
+    return f"{node.name:<30}  {node.state.value:<{_STATE_WIDTH}}  {f'{took:<8}  {words}' if words else took}".rstrip()

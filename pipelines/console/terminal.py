@@ -14,6 +14,7 @@ import re
 import shlex
 import shutil
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -28,6 +29,7 @@ from rich.text import Text
 # names that are not UTF-8.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_SECONDS_OF_COPY = 0.2  # between two copies of the log to a terminal
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
@@ -82,10 +84,10 @@ def show_facts(console: Console, facts: Sequence[tuple[str, ...]]) -> None:
 
 
 @contextlib.contextmanager
-def quiet(log_path: str | Path | None) -> Iterator[Console]:
+def quiet(log_path: str | Path | None, verbose: bool = False) -> Iterator[Console]:
     """Append all output of this process and its children to `log_path`; yield a console on the original stdout.
 
-    Without a path, the output goes to stderr.
+    Without a path, the output goes to stderr. If `verbose`, stderr shows what is appended to the log.
 
     The file descriptors themselves are redirected, because C++ code and child processes write to them. They are
     restored at the end of the block, and redirected again at interpreter exit, when libraries still write. Use the
@@ -97,7 +99,8 @@ def quiet(log_path: str | Path | None) -> Iterator[Console]:
     with os.fdopen(screen, "w", encoding=sys.stdout.encoding, errors="replace") as terminal:
         _point_to(log.fileno(), log.fileno())
         try:
-            with _python_logging_to(log):
+            copying = _copying(log_path, errors) if verbose and log_path else contextlib.nullcontext()
+            with copying, _python_logging_to(log):
                 yield _console(terminal)
         finally:
             _flush()
@@ -106,9 +109,36 @@ def quiet(log_path: str | Path | None) -> Iterator[Console]:
             atexit.register(_leave_quietly, log)
 
 
-def with_log(log_path: str | Path) -> contextlib.AbstractContextManager[Console]:
+def with_log(log_path: str | Path, verbose: bool = False) -> contextlib.AbstractContextManager[Console]:
     """Log as `quiet` does if stdout is a terminal, and to stderr elsewhere, so that the logs of containers have it."""
-    return quiet(log_path if sys.stdout.isatty() else None)
+    return quiet(log_path if sys.stdout.isatty() else None, verbose)
+
+
+verbose_option = click.option("--verbose", is_flag=True, help="Show the log of TensorFlow and TFX on stderr as well.")
+
+
+@contextlib.contextmanager
+def _copying(path: str | Path, descriptor: int) -> Iterator[None]:
+    """Copy what the body appends to a text file to a file descriptor."""
+    ended = threading.Event()
+    # A file object of its own: `descriptor` stays open.
+    with open(path, encoding="utf-8", errors="replace") as log, open(descriptor, "w", closefd=False) as screen:
+        log.seek(0, os.SEEK_END)
+
+        def copy() -> None:
+            with contextlib.suppress(OSError):  # nobody reads stderr any more
+                while not ended.wait(_SECONDS_OF_COPY):
+                    print(plain(log.read()), end="", file=screen, flush=True)
+                print(plain(log.read()), end="", file=screen, flush=True)
+
+        thread = threading.Thread(target=copy, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            _flush()
+            ended.set()
+            thread.join()
 
 
 def _log(path: str | Path | None) -> TextIO:

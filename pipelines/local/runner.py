@@ -26,7 +26,6 @@ from tfx.orchestration.portable.mlmd import execution_lib
 
 from infeed.components.beam_runner import local_runner
 from infeed.components.errors import InfeedError, infeed_error
-from infeed.components.progress import listening
 from infeed.components.seams import tfx as tfx_seam
 from infeed.pipelines.console.nodes import NodeReport, NodeState, OnChange, RunReport, RunTracker
 
@@ -86,27 +85,13 @@ class _VisibleRunner(tfx_runner.IrBasedRunner):
         for node in nodes:
             if _is_skipped(node):
                 continue
-            tracker.post(NodeReport(node.node_info.id, NodeState.RUNNING))
-            with listening(_Progress(node.node_info.id, tracker)) as progress:
+            with tracker.following(node.node_info.id) as progress:
                 report = _run_node(node, pipeline, deployment, store)
             report = replace(report, note=progress.result)
             tracker.post(report)
             if report.state is NodeState.FAILED:
                 break
         return tracker.report()
-
-
-class _Progress:
-    """Listener that posts the progress of a node; `result` is the last message that stays after the node ends."""
-
-    def __init__(self, name: str, tracker: RunTracker) -> None:
-        self._name, self._tracker, self._started = name, tracker, time.monotonic()
-        self.result = ""
-
-    def __call__(self, words: str, is_result: bool) -> None:
-        self.result = words if is_result else self.result
-        seconds = time.monotonic() - self._started
-        self._tracker.post(NodeReport(self._name, NodeState.RUNNING, seconds, progress=words))
 
 
 def _is_skipped(node: Any) -> bool:

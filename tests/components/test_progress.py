@@ -42,6 +42,27 @@ def test_words_that_are_no_result_are_marked(heard: list[tuple[str, bool]]) -> N
     assert heard == [("exporting the model", False)]
 
 
+def test_finished_parts_forecast_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, heard = [0.0], list[str]()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 1_000 + now[0])
+    monkeypatch.setattr(progress, "_reported", 0.0)
+
+    def read(part: int) -> int:
+        now[0] += 3
+        progress.count("rows read", 10)
+        return part
+
+    with progress.listening(lambda words, is_result: heard.append(words)):
+        assert list(progress.Parts(map(read, range(4)), range(4))) == [0, 1, 2, 3]
+    assert heard == [
+        "10 rows read",
+        "20 rows read, 1 of 4 parts, 18 s left",
+        "30 rows read, 2 of 4 parts, 9 s left",
+        "40 rows read, 3 of 4 parts, 4 s left",
+        "40 rows read",
+    ]
+
+
 def test_nobody_listens() -> None:
     progress.count("rows read", 1)
     progress.report("exporting the model")

@@ -63,6 +63,13 @@ def test_stopwatch(value: float, text: str) -> None:
     assert units.stopwatch(value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.2, "1 s left"), (89.5, "90 s left"), (754, "13 min left"), (7260, "2 h 1 min left")]
+)
+def test_seconds_left(value: float, text: str) -> None:
+    assert units.seconds_left(value) == text
+
+
 def test_a_path_is_told_by_its_shorter_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path / "a")

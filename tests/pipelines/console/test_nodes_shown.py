@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -135,10 +136,10 @@ def test_off_a_terminal_a_note_stands_behind_the_time(golden: Callable[..., None
     golden("nodes-off-a-terminal.txt", "\n".join(lines(console)))
 
 
-def test_progress_stands_beside_the_running_node() -> None:
+def test_progress_stands_below_the_table() -> None:
     table = TableView("run.log", Clock())
     table([NodeReport("Trainer", NodeState.RUNNING, progress="epoch 3/60, loss 0.4"), NodeReport("Pusher")])
-    assert any(line.endswith("0.0 s  epoch 3/60, loss 0.4") for line in drawn(table, width=80))
+    assert "Trainer: epoch 3/60, loss 0.4" in drawn(table, width=80)
 
 
 def test_off_a_terminal_progress_is_told_twice_a_minute_and_at_the_end() -> None:
@@ -150,11 +151,22 @@ def test_off_a_terminal_progress_is_told_twice_a_minute_and_at_the_end() -> None
     view([NodeReport("Trainer", NodeState.DONE, 100, note="epoch 100/100")])
     assert [line.split(maxsplit=2)[1:] for line in lines(console)] == [
         ["running", "epoch 1/100"],
-        ["running", "epoch 31/100"],
-        ["running", "epoch 61/100"],
-        ["running", "epoch 91/100"],
+        ["running", "30.0 s    epoch 31/100"],
+        ["running", "1 min 00 s  epoch 61/100"],
+        ["running", "1 min 30 s  epoch 91/100"],
         ["done", "1 min 40 s  epoch 100/100"],
     ]
+
+
+def test_off_a_terminal_nodes_that_report_nothing_have_lines_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infeed.pipelines.console.nodes._SECONDS_OF_PROGRESS", 0.01)
+    monkeypatch.setattr("infeed.pipelines.console.nodes._SECONDS_OF_TICK", 0.01)
+    console = screen(terminal=True)
+    with show_nodes(console, "run.log", plain=True) as on_change:
+        on_change([NodeReport("Evaluator", NodeState.RUNNING), NodeReport("Pusher", NodeState.RUNNING)])
+        while len(lines(console)) < 4:
+            time.sleep(0.01)
+    assert {line.split()[0] for line in lines(console)[2:4]} == {"Evaluator", "Pusher"}
 
 
 def changes(*states: NodeState) -> list[Sequence[NodeReport]]:

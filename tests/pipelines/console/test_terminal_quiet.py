@@ -108,6 +108,17 @@ def test_the_console_keeps_the_terminal_its_width_and_its_colours(tmp_path: Path
     os.close(master)
 
 
+def test_verbose_shows_what_is_appended_to_the_log(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text("earlier\n")
+    body = (
+        OPEN.replace("quiet(sys.argv[1])", "quiet(sys.argv[1], verbose=True)")
+        + "    print('hello'); console.print('ready')"
+    )
+    done = run(body, tmp_path / "run.log")
+    assert (done.stdout, done.stderr) == ("ready\n", "hello\n")
+    assert (tmp_path / "run.log").read_text().startswith("earlier\nhello\n")
+
+
 @pytest.mark.tfx
 def test_importing_and_starting_tensorflow_and_tfx_leaks_nothing(tmp_path: Path) -> None:
     body = OPEN + "    import tfx.components, tensorflow as tf; tf.print('from the graph'); console.print('ready')"

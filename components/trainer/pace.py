@@ -1,0 +1,166 @@
+"""Pace of a running training: step, metrics, examples a second, share of waiting for data, and time left."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+
+from infeed.components import progress
+from infeed.components.dataset.input_profile import EpochProfile
+from infeed.components.units import number, percent, seconds_left
+
+_SECONDS = 0.5  # minimum time between two observations: reading a metric waits for the device
+_WINDOW = 20  # observations that a rate is measured over
+
+
+@dataclass(frozen=True)
+class Pace:
+    """State of a training.
+
+    Attributes:
+      epoch: number of the epoch, counted from 1.
+      epochs: maximum number of epochs.
+      step: steps of this epoch that are done.
+      steps: steps of an epoch.
+      done: steps done since the start of the first epoch.
+      metrics: latest loss and metrics.
+      examples_per_second: None if it is not measured yet.
+      waited: share of the time that training waited for data; None if it is unknown.
+      seconds_left: seconds until the last epoch ends, without early stopping; None if unknown.
+    """
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    done: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    examples_per_second: float | None = None
+    waited: float | None = None
+    seconds_left: float | None = None
+
+    def __str__(self) -> str:
+        words = [f"epoch {self.epoch:,}/{self.epochs:,}"]
+        words += [f"step {self.step:,}/{self.steps:,}"] if self.step < self.steps else []
+        words += [f"{name} {self.metrics[name]:.4g}" for name in _main(self.metrics)]
+        if self.examples_per_second is not None:
+            words.append(f"{number(self.examples_per_second)} examples/s")
+        if self.waited is not None:
+            words.append(f"waited {percent(self.waited)}")
+        if self.seconds_left:
+            words.append(seconds_left(self.seconds_left))
+        return ", ".join(words)
+
+
+Observer = Callable[[Pace], None]
+
+
+def _main(metrics: Mapping[str, float]) -> list[str]:
+    """Return the names of the loss and the first other metric, of training and of validation."""
+    first = next((name for name in metrics if name != "loss" and not name.startswith("val_")), "")
+    return [name for name in ("loss", first, "val_loss", f"val_{first}") if name in metrics]
+
+
+class ReportPace(keras.callbacks.Callback):
+    """Callback that passes the pace to observers at most twice a second, and after each epoch.
+
+    Listeners of `progress` are observers too. Without an observer, the callback reads nothing.
+
+    Args:
+      batch_size: examples of a global batch.
+      max_steps: steps after which training ends; None for all epochs.
+      start_step: step at which an earlier training ended; 0 for a new training.
+      waited: returns the seconds that each worker has waited in this epoch.
+      epochs: returns the profiles of the finished epochs.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        max_steps: int | None = None,
+        start_step: int = 0,
+        waited: Callable[[], Sequence[float]] | None = None,
+        epochs: Callable[[], Sequence[EpochProfile]] = tuple,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        super().__init__()
+        self._batch_size, self._max_steps, self._start_step = batch_size, max_steps or float("inf"), start_step
+        self._waited, self._profiles, self._observers = waited, epochs, observers
+        self._since = f"resumed at step {start_step:,}, " if start_step else ""
+        self._epoch, self._observed, self._words = 0, 0.0, "epoch 1"
+        self._pace: Pace | None = None
+        self._started: tuple[float, int] | None = None  # time and step of the first observation
+        self._window: deque[tuple[float, int, float]] = deque(maxlen=_WINDOW)  # time, step and seconds waited
+        self._rate: tuple[float | None, float | None] = None, None  # examples a second, share of waiting
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
+        self._window.clear()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if time.monotonic() - self._observed < _SECONDS or not self._is_observed():
+            return
+        step = min(batch + 1, self.params["steps"])
+        if self._steps_before + step > self._start_step:  # Keras repeats the calls of a resumed epoch without steps
+            self._measure(self._steps_before + step)
+            self._observe(step, logs)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        progress.report(f"{self._words}, validating")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if not self._is_observed():
+            return
+        if profiles := self._profiles():
+            last = profiles[-1]
+            self._rate = last.examples_per_second, last.wait_seconds / last.seconds if last.seconds else None
+        self._observe(self.params["steps"], logs)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Keep the result without the wait: InputReport knows how much of it is the hand-over of batches."""
+        if self._pace:
+            progress.report(str(dataclasses.replace(self._pace, waited=None, seconds_left=None)), is_result=True)
+
+    @property
+    def _steps_before(self) -> int:
+        return self._epoch * int(self.params["steps"])
+
+    def _is_observed(self) -> bool:
+        return bool(self._observers) or progress.is_heard()
+
+    def _measure(self, step: int) -> None:
+        """Measure the rate of the latest steps. The first call of an epoch may trace, so the window begins after it."""
+        waited = max(self._waited()) if self._waited else 0.0
+        self._window.append((time.monotonic(), step, waited))
+        (began, first, before), (ended, last, after) = self._window[0], self._window[-1]
+        if ended > began:
+            share = min(1.0, (after - before) / (ended - began)) if self._waited else None
+            self._rate = (last - first) * self._batch_size / (ended - began), share
+
+    def _observe(self, step: int, logs: Mapping[str, Any] | None) -> None:
+        now, done = time.monotonic(), int(min(self._steps_before + step, self._max_steps))
+        self._observed = now
+        self._started = self._started or (now, done)
+        passed, made = now - self._started[0], done - self._started[1]
+        left = min(self.params["epochs"] * self.params["steps"], self._max_steps) - done
+        self._pace = Pace(
+            epoch=self._epoch + 1,
+            epochs=self.params["epochs"],
+            step=step,
+            steps=self.params["steps"],
+            done=done,
+            metrics={name: float(value) for name, value in (logs or {}).items()},
+            examples_per_second=self._rate[0],
+            waited=self._rate[1],
+            seconds_left=passed / made * left if made else None,
+        )
+        self._words = f"{self._since}{self._pace}"
+        progress.report(self._words, is_result=True)
+        for observer in self._observers:
+            observer(self._pace)
