@@ -146,7 +146,7 @@ SETTINGS = {
     "docs/load.md": Setting(marks=SLOW),
     "docs/predict.md": Setting(of_components, marks=TFX),
     "docs/preprocessing-fn.md": Setting(of_components, marks=TFX),
-    "docs/sources.md": Setting(snippets=slice(0, 1), marks=TFX),
+    "docs/sources.md": Setting(snippets=slice(0, 2), marks=TFX),
     "docs/statistics.md": Setting(of_components, marks=TFX),
     "docs/training.md": Setting(of_run_fn, train, marks=TFX),
     "docs/transform.md": Setting(),

@@ -116,6 +116,7 @@ FORMATS = {
     "binary": Format("folders", "open_binary", component="BinaryExampleGen", folders="folders"),
     "webdataset": Format("webdataset", "open_webdataset", component="WebDatasetExampleGen", suffixes=(".tar",)),
     "sql": Format("sql.reader", "open_sql", "SqlOptions", "SqlExampleGen", is_query=True),
+    "generator": Format("generator", "open_generator", "GeneratorOptions", is_query=True),
     "bigquery": Format("bigquery", "open_bigquery", "BigQueryOptions", "BigQueryExampleGen", is_query=True),
 }
 TABLES = ("delta", "iceberg")  # formats of folders whose log names their files

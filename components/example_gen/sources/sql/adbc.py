@@ -31,7 +31,8 @@ from sqlalchemy.engine.default import DefaultDialect
 from infeed.components.dataset import example_types, schemas
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
-from infeed.components.example_gen.sources.sql.alchemy import REMEDY, UNFIT, cast, checked, to_batch
+from infeed.components.example_gen.sources.python_rows import UNFIT, cast, checked, to_batch
+from infeed.components.example_gen.sources.sql.alchemy import REMEDY
 from infeed.components.example_gen.sources.sql.database import Database, RefusedError, Row, Shape, Statement, rows_in
 
 _NO_TIME = "outside the years 1 to 9999"  # shown for times that Python cannot represent
@@ -84,7 +85,7 @@ class AdbcDatabase:
         if self._batch_rows:
             first = self._first_batch(statement, rows)
         columns = to_plain(first, where).schema
-        return Shape(pa.schema([checked(field, where) for field in columns]), rows)
+        return Shape(pa.schema([checked(field, where, REMEDY) for field in columns]), rows)
 
     def fetch_row(self, statement: Statement) -> Row:
         batch, _ = self._batches(self._connection, statement, 1)
