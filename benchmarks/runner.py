@@ -92,8 +92,8 @@ def run(name: str, module: str, columns: int, options: Sequence[str], data: Path
             artifact.uri = str(Path(out, key))
             Path(artifact.uri).mkdir()
         executor = component.executor_spec.executor_class
-        # With an image TFX packs no sources for the workers.
-        beam = [*options, "--sdk_container_image=none"]
+        # With an image TFX packs no sources for the workers. Beam gives up a pipeline after a minute by default.
+        beam = [*options, "--sdk_container_image=none", "--job_server_timeout=3600"]
         context = executor.Context(beam_pipeline_args=beam, tmp_dir=str(Path(out, "tmp")), unique_id="1")
         watch = Stopwatch()
         executor(context).Do(inputs, outputs, dict(component.exec_properties))
