@@ -17,6 +17,7 @@ from infeed.components.checks import require
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
+from infeed.components.dataset.spans import Spans, split_path
 from infeed.components.dataset.splits import DEFAULT_SHARES
 from infeed.components.example_gen.formats import FORMATS
 from infeed.components.trainer.options import TrainOptions
@@ -104,6 +105,14 @@ class PipelineConfig:
 
     def __post_init__(self) -> None:
         check_wait_fraction(self)
+
+    @property
+    def ingest_options(self) -> IngestOptions:
+        """Options of the ExampleGen: `ingest`, with the spans to read, if any."""
+        if not self.span_data:
+            return self.ingest
+        _, pattern = split_path(self.span_data)
+        return dataclasses.replace(self.ingest, spans=Spans(pattern, self.spans, os.path.join(self.root, "spans")))
 
     @property
     def user_functions(self) -> dict[str, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +18,6 @@ from tfx.types import standard_artifacts
 
 from infeed import components
 from infeed.components import Evaluator, InputReport, SchemaGen, StatisticsGen, Trainer, Transform
-from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.spans import Spans, split_path
 from infeed.components.example_gen.formats import options_of
 from infeed.components.example_gen.sources.images.reader import default_pattern
@@ -150,16 +147,9 @@ def create_pipeline(
 def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) -> Any:
     folder, files = _input_of(config)
     own = options_of(config.source, config.source_options)
-    options: dict[str, Any] = {"options": _ingest_options(config), **({config.source: own} if own else {})}
+    options: dict[str, Any] = {"options": config.ingest_options, **({config.source: own} if own else {})}
     example_gen = getattr(components, EXAMPLE_GENS[config.source])
     return example_gen(given.get("data", folder), files, _output_of(config), **options)
-
-
-def _ingest_options(config: PipelineConfig) -> IngestOptions:
-    if not config.span_data:
-        return config.ingest
-    _, pattern = split_path(config.span_data)
-    return dataclasses.replace(config.ingest, spans=Spans(pattern, config.spans, os.path.join(config.root, "spans")))
 
 
 def _output_of(config: PipelineConfig) -> example_gen_pb2.Output:

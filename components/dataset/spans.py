@@ -68,6 +68,11 @@ class Spans:
             raise InfeedError("there is no span", where=files.join(root, self.pattern), do="add files that match")
         return {number: found[number] for number in sorted(found)[-self.last if self.last else 0 :]}
 
+    def pattern_of_window(self, root: str) -> str:
+        """Return one pattern of the files of all spans to read, such as `{span-1/*.csv,span-2/*.csv}`."""
+        patterns = [*self.window(root).values()]
+        return f"{{{','.join(patterns)}}}" if len(patterns) > 1 else patterns[0]
+
     @property
     def _regex(self) -> re.Pattern[str]:
         parts = re.split(r"(\{(?:SPAN|YYYY|MM|DD)\}|\*|\?)", self.pattern)

@@ -43,7 +43,7 @@ class SpanWindow:
     input_base: str
     settings: Mapping[str, Any]
 
-    def write(self, target: str, ingest: Callable[[str, str], None]) -> int:
+    def write(self, target: str, ingest: Callable[[str, str], object]) -> int:
         """Write the dataset of the window, and return the number of its latest span.
 
         Args:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from infeed.components.dataset import files
+from infeed.components.kubeflow.launcher_paths import PathMap
 
 METRICS, MATRIX, REPORT = "ui_metrics", "ui_confusion_matrix", "ui_report"
 MODEL_REPORT, STATISTICS, PICTURES = "ui_model_report", "ui_statistics", "ui_pictures"
@@ -76,17 +77,18 @@ def split(message: Any) -> tuple[Any, dict[str, Any]]:
     return {**message, "outputs": {**message["outputs"], "artifacts": others}}, shown
 
 
-def write_metrics(message: str, evaluation: str) -> None:
-    """Write the metrics of an evaluation, a local folder, to the ExecutorOutput of a step without TFX.
+def write_shown(message: str, **places: str) -> None:
+    """Write the artifacts of this module for a step without TFX, and name them in its ExecutorOutput.
 
     Args:
       message: ExecutorInput of the step, as JSON.
-      evaluation: folder of the evaluation.
+      places: local folders of the artifacts that are shown, by TFX's names: `evaluation`, `examples`.
     """
     whole, shown = split(json.loads(message))
+    uris = PathMap.of(artifact["uri"] for artifact in shown.values())  # the launcher uploads the pages
     path = Path(whole["outputs"]["outputFile"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"artifacts": fill(shown, {"evaluation": evaluation})}), encoding="utf-8")
+    path.write_text(json.dumps({"artifacts": uris.to_uris(fill(uris.to_local(shown), places))}), encoding="utf-8")
 
 
 def fill(shown: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:

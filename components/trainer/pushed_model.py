@@ -14,6 +14,7 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import path_utils
 
 from infeed.components.dataset import files
+from infeed.components.trainer.versions import newest_version
 
 
 class PushedModelExecutor(base_executor.BaseExecutor):
@@ -25,13 +26,9 @@ class PushedModelExecutor(base_executor.BaseExecutor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        serving = exec_properties["serving"]
-        versions = [name for name in files.list_folders(serving) if name.isdigit()] if files.exists(serving) else []
-        pushed = [files.join(serving, version) for version in sorted(versions, key=int)]
-        # `infeed push` writes saved_model.pb last: a version without it is unfinished.
-        if complete := [folder for folder in pushed if files.exists(files.join(folder, "saved_model.pb"))]:
+        if newest := newest_version(exec_properties["serving"]):
             uri = artifact_utils.get_single_uri(output_dict["model"])
-            files.copy(complete[-1], path_utils.serving_model_dir(uri))
+            files.copy(newest, path_utils.serving_model_dir(uri))
 
 
 class PushedModelSpec(ComponentSpec):

@@ -12,7 +12,7 @@ import click
 from rich.text import Text
 
 from infeed.components.evaluation.model_report.options import HTML
-from infeed.components.kubeflow.ui import write_metrics
+from infeed.components.kubeflow.ui import write_shown
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.commands.run_summary import blessing_lines, score_lines
@@ -72,7 +72,7 @@ def command(
 
         blessed = evaluate(config, dataset, model, output, baseline, overwrite)
         if executor_input:
-            write_metrics(executor_input, output)
+            write_shown(executor_input, evaluation=output)
         scores, why = read_scores(output, config), reasons(output, config.blessing)
         if as_json:
             found = {"blessed": blessed, "reasons": why, "evaluation": output, **dataclasses.asdict(scores)}

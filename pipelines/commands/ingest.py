@@ -12,10 +12,12 @@ from typing import Any
 
 import click
 
+from infeed.components import schema, user_code
 from infeed.components.beam_runner import BEAM_RUNNERS, pipeline_on
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
 from infeed.components.engine.choice import choose
 from infeed.components.errors import InfeedError
@@ -29,14 +31,18 @@ from infeed.components.example_gen.local import (
     work_of,
 )
 from infeed.components.example_gen.settling import settled
+from infeed.components.example_gen.windows import SpanWindow
+from infeed.components.kubeflow.ui import write_shown
 from infeed.pipelines.commands.asking import config_of, is_project
 from infeed.pipelines.commands.ingest_view import show_opening, show_progress, summary
 from infeed.pipelines.commands.options import ingest_options, source_options
+from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console import terminal
 from infeed.pipelines.console.exit_codes import Command, debugging, errors
 from infeed.pipelines.console.paths import InputPath, OutputFile, OutputFolder
 from infeed.pipelines.console.terminal import echo
 from infeed.pipelines.project.ingest_settings import read_ingest
+from infeed.pipelines.project.resolved import Resolved
 from infeed.pipelines.project.sources import open_data
 
 _Ingest = tuple[OpenedSource, tuple[str, ...], Buckets | None, IngestOptions]  # the source, and how it is split
@@ -85,6 +91,7 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
     help="Write a fingerprint of the input's files, and nothing else.",
     metavar="FILE",
 )
+@click.option("--executor-input", help="Message of Kubeflow's launcher, to show pictures there.", metavar="JSON")
 @click.option("--overwrite", is_flag=True, help="Replace the dataset at OUTPUT.")
 @click.option(
     "--clean",
@@ -96,7 +103,15 @@ def _clean(context: click.Context, _: click.Parameter, output: str | None) -> No
     help="Remove the unfinished files of a killed ingest into OUTPUT, and exit.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, and nothing else.")
-def command(source: str, output: str, fingerprint: str | None, overwrite: bool, as_json: bool, **given: Any) -> None:
+def command(
+    source: str,
+    output: str,
+    fingerprint: str | None,
+    executor_input: str | None,
+    overwrite: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Write SOURCE as sharded TFRecords to OUTPUT.
 
     SOURCE is a file, a folder, or a quoted pattern. It may also be the config.yaml of a project, which then sets data,
@@ -111,6 +126,8 @@ def command(source: str, output: str, fingerprint: str | None, overwrite: bool, 
         return
     check_output(output, overwrite)
     manifest = _ingest(source, output, overwrite, as_json, given)
+    if executor_input:
+        write_shown(executor_input, examples=output)
     seconds = time.perf_counter() - began
     if as_json:
         found = {"output": output, "seconds": seconds, "manifest": dataclasses.asdict(manifest)}
@@ -120,8 +137,30 @@ def command(source: str, output: str, fingerprint: str | None, overwrite: bool, 
 
 
 def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]) -> Manifest:
+    if is_project(source) and (spans := (config := _config(source, given)).ingest.spans):
+        return _ingest_window(config, spans, output, overwrite, quiet, given)
     with show_opening(quiet):
-        opened, splits, buckets, options = _opened(source, given)
+        found = _opened(source, given)
+    return _write(found, output, overwrite, quiet, given)
+
+
+def _ingest_window(
+    config: PipelineConfig, spans: Spans, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]
+) -> Manifest:
+    """Ingest each new span into the cache of the spans, and write the dataset of all spans to OUTPUT."""
+    plain = schema.to_plain(Resolved.of(_of_span(config, "")))
+    settings = {name: plain[name] for name in ("source", "source_options", "ingest", "patterns", "splits")}
+    if own := config.user_functions.get("filter"):
+        settings["code"] = user_code.digest(own, "filter")
+    with unfinished(output, overwrite) as root:
+        SpanWindow(spans, config.data, settings).write(
+            root, lambda pattern, cache: _write(_of_config(_of_span(config, pattern)), cache, True, quiet, given)
+        )
+        return Manifest.read(root)
+
+
+def _write(found: _Ingest, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]) -> Manifest:
+    opened, splits, buckets, options = found
     with unfinished(output, overwrite) as root:
 
         def attempt(found: OpenedSource) -> Manifest:
@@ -135,7 +174,11 @@ def _ingest(source: str, output: str, overwrite: bool, quiet: bool, given: Mappi
 
 
 def _opened(source: str, given: Mapping[str, Any]) -> _Ingest:
-    return _of_project(source, given) if is_project(source) else _of_data(source, given)
+    if not is_project(source):
+        return _of_data(source, given)
+    config = _config(source, given)
+    spans = config.ingest.spans
+    return _of_config(_of_span(config, spans.pattern_of_window(config.data)) if spans else config)
 
 
 def _of_data(source: str, given: Mapping[str, Any]) -> _Ingest:
@@ -150,10 +193,20 @@ def _of_data(source: str, given: Mapping[str, Any]) -> _Ingest:
     return opened, buckets.names, buckets, options
 
 
-def _of_project(project: str, given: Mapping[str, Any]) -> _Ingest:
+def _config(project: str, given: Mapping[str, Any]) -> PipelineConfig:
     if given["kind"]:
         raise InfeedError("the project sets the format", where="--format", do="leave it out, or give the data")
-    config = config_of(project, {name: given[name] for name in ("data", "source_options", "ingest")})
+    return config_of(project, {name: given[name] for name in ("data", "source_options", "ingest")})
+
+
+def _of_span(config: PipelineConfig, pattern: str) -> PipelineConfig:
+    """Return the config whose data are the files below the folder of the spans that match `pattern`."""
+    return dataclasses.replace(
+        config, data=files.join(config.data, pattern), ingest=dataclasses.replace(config.ingest, spans=None)
+    )
+
+
+def _of_config(config: PipelineConfig) -> _Ingest:
     buckets = Buckets(tuple(config.splits.items())) if config.splits else None
     splits = (*config.splits, *(split for split in config.patterns if split not in config.splits))
     return open_data(config, sampled=True), splits, buckets, config.ingest

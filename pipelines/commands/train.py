@@ -12,11 +12,13 @@ from typing import Any
 import click
 from rich.console import Console
 
+from infeed.components.errors import InfeedError
+from infeed.components.trainer.versions import newest_version
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.console.exit_codes import Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunTracker, show_nodes
-from infeed.pipelines.console.paths import InputFolder, OutputFolder
+from infeed.pipelines.console.paths import InputFolder, InputPath, OutputFolder
 from infeed.pipelines.console.terminal import show_facts, verbose_option, with_log
 from infeed.pipelines.steps.folders import check_new
 
@@ -40,6 +42,12 @@ from infeed.pipelines.steps.folders import check_new
     metavar="DIR",
 )
 @click.option("--base-model", type=InputFolder(), help="Model whose weights training starts from.", metavar="DIR")
+@click.option(
+    "--warm-start",
+    type=InputPath(),
+    help="Serving folder, whose newest model training starts from. It may be empty.",
+    metavar="DIR",
+)
 @click.option("--checkpoints", type=OutputFolder(), help="Folder of the checkpoints.  [default: in RUN]", metavar="DIR")
 @click.option("--overwrite", is_flag=True, help="Replace the model at OUTPUT.")
 @verbose_option
@@ -51,6 +59,7 @@ def command(
     output: str,
     run: str | None,
     base_model: str | None,
+    warm_start: str | None,
     checkpoints: str | None,
     overwrite: bool,
     verbose: bool,
@@ -62,21 +71,25 @@ def command(
     A killed training resumes if the command is repeated.
     """
     check_new(output, overwrite)
+    if base_model and warm_start:
+        raise InfeedError("both --base-model and --warm-start are given", where="infeed train", do="give one of them")
     config = config_of(project, overrides, may_ask=not as_json)
     if checkpoints:
         config = dataclasses.replace(config, train=dataclasses.replace(config.train, checkpoint_dir=checkpoints))
     run = run or f"{output.rstrip('/')}-run"
     log = f"{run}/train.log"
+    place = base_model or (warm_start and newest_version(warm_start))
     with with_log(log, verbose) as console:
         with _showing_progress(console, log, as_json, verbose):
             with importing():
-                from infeed.pipelines.steps.train import train
+                from infeed.pipelines.steps.train import local_model, train
 
-            train(config, dataset, graph, output, run, base_model, overwrite)
+            with local_model(place) as start:
+                train(config, dataset, graph, output, run, start, overwrite)
         if as_json:
-            console.out(json.dumps({"model": output, "run": run}), highlight=False)
+            console.out(json.dumps({"model": output, "run": run, "base_model": place}), highlight=False)
         else:
-            show_facts(console, [("model", output), ("run", run)])
+            show_facts(console, [("model", output), ("run", run), ("started from", place or "random weights")])
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from infeed.components import user_code
 from infeed.components.beam_runner import Named
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import pack
-from infeed.components.kubeflow.ui import of_evaluation, specs_of
+from infeed.components.kubeflow.ui import PICTURES, of_evaluation, specs_of
 from infeed.components.trainer.options import OVERRIDES, TrainOptions
 from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import on_cluster
@@ -27,6 +27,7 @@ from infeed.pipelines.compile.kubeflow import (
     write_job,
 )
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
+from infeed.pipelines.job.disks import DATA
 from infeed.pipelines.project.resolved import Resolved
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER"}
@@ -46,6 +47,7 @@ class CommandStep:
       parameters: names of the parameters that the step takes: the pipeline's, or `_STATE` of the input.
       shown: further outputs, as ArtifactSpecs by name.
       writes_state: whether the step writes the parameter `_STATE`.
+      cached: whether the same inputs give the same outputs.
     """
 
     args: Sequence[str]
@@ -54,6 +56,7 @@ class CommandStep:
     parameters: Sequence[str] = ()
     shown: Mapping[str, Any] = field(default_factory=dict)
     writes_state: bool = False
+    cached: bool = True
 
 
 def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
@@ -93,8 +96,6 @@ def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
 def _check_needs_no_tfx(config: PipelineConfig) -> None:
     deploy = config.deploy
     refused = {
-        "data": (config.span_data, "read no spans"),
-        "warm_start": (config.warm_start, "start from no earlier model"),
         "deploy.beam": (
             deploy.beam.runner or Named.of(config.beam_pipeline_args).is_cluster,
             "run no Beam on a cluster",
@@ -113,8 +114,9 @@ def _data_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, 
     """Return the steps from the data to the transform graph, by node."""
     example_gen = EXAMPLE_GENS[config.source]
     dataset = (example_gen, "dataset")
-    _, file = split_data(config.data)
-    data = _parameter("data") + (f"/{file}" if file else "")
+    _, file = (None, None) if config.span_data else split_data(config.data)
+    data = DATA + (f"/{file}" if file else "")
+    pictures = specs_of([PICTURES] if config.source == "images" else [], ())
     state = f"{{{{$.outputs.parameters['{_STATE}'].output_file}}}}"
     return {
         f"{example_gen}{SUFFIX}": CommandStep(
@@ -124,9 +126,14 @@ def _data_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, 
             writes_state=True,
         ),
         example_gen: CommandStep(
-            ("ingest", packed["ingest"], _out("dataset"), "--data", data, _AGAIN),
+            (
+                *("ingest", packed["ingest"], _out("dataset"), "--data", data),
+                *(("--executor-input", "{{$}}") if pictures else ()),
+                _AGAIN,
+            ),
             {"dataset": _DATASET},
             parameters=("data", _STATE),
+            shown=pictures,
         ),
         "StatisticsGen": CommandStep(
             ("statistics", _in("dataset"), "--html", _out("page")), {"page": _PAGE}, {"dataset": dataset}
@@ -149,11 +156,14 @@ def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str,
             (
                 *("train", packed["train"], "--dataset", _in("dataset"), "--graph", _in("graph")),
                 *("--output", _out("model"), "--run", _out("run")),
-                *("--checkpoints", config.train.checkpoint_dir or "", *flags, _AGAIN),
+                *("--checkpoints", config.train.checkpoint_dir or ""),
+                *(("--warm-start", config.serving) if config.warm_start else ()),
+                *(*flags, _AGAIN),
             ),
             {"model": _MODEL, "run": _FILES},
             {"dataset": dataset, "graph": ("Transform", "graph")},
             OVERRIDES,
+            cached=not config.warm_start,  # nothing else in the key of the cache changes with the pushed model
         ),
         "Evaluator": CommandStep(
             (
@@ -185,7 +195,9 @@ def _packed(config: PipelineConfig, project: str | None) -> dict[str, str]:
     of_training = config.train.user_functions
     code = {option: user_code.digest(text, option) for option, text in config.user_functions.items()}
     parts = {
-        "ingest": dataclasses.replace(data, features=(), preprocessing_fn=None, code=_only(code, "filter")),
+        "ingest": dataclasses.replace(
+            data, features=(), preprocessing_fn=None, ingest=config.ingest_options, code=_only(code, "filter")
+        ),
         "transform": dataclasses.replace(data, code=_only(code, "preprocessing_fn")),
         "train": dataclasses.replace(whole, blessing=data.blessing, code=_only(code, *of_training)),
         "evaluate": dataclasses.replace(whole, train=options),
@@ -223,7 +235,7 @@ def _task(name: str, step: CommandStep) -> dict[str, Any]:
         producers.add(inspects["producerTask"])
     inputs = {"parameters": parameters, "artifacts": artifacts}
     # Without an output artifact, a step looks at the input, or pushes: both are done each time.
-    cached = {"enableCache": True} if step.outputs else {}
+    cached = {"enableCache": True} if step.outputs and step.cached else {}
     return {
         "taskInfo": {"name": name},
         "componentRef": {"name": name},

@@ -37,8 +37,8 @@ class Settings:
 
     Attributes:
       source: format of the data.
-      data: a file, a folder of files, or a pattern; for `images` a folder of class folders. `{SPAN}`, or `{YYYY}`,
-        `{MM}` and `{DD}`, are spans.
+      data: a file, a folder of files, or a pattern; for `images` a folder of class folders. A relative path starts
+        at the current folder, as that of `--data`. `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, are spans.
       spans: number of the latest spans to read; by default all.
       label: label column; `label/text` for images. If neither the config nor `--label` names a column, a command on a
         terminal shows the columns with examples and asks. Elsewhere the error lists the likely columns. The label of a

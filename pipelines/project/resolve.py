@@ -174,8 +174,7 @@ def _label(project: Project, given: Overrides) -> str | None:
 def _window(data: str, last: int | None) -> str:
     """Return the pattern of the files of the spans to read, such as `taxi/{span-1/*.csv,span-2/*.csv}`."""
     root, pattern = split_path(data)
-    patterns = Spans(pattern, last).window(root).values()
-    return files.join(root, f"{{{','.join(patterns)}}}" if len(patterns) > 1 else next(iter(patterns)))
+    return files.join(root, Spans(pattern, last).pattern_of_window(root))
 
 
 def _source_options(project: Project, given: Overrides, source: Source) -> dict[str, Any]:

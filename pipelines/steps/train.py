@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +35,17 @@ class TrainArgs:
     train_steps: int | None = None
     eval_steps: int | None = None
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def local_model(place: str | None) -> Iterator[str | None]:
+    """Yield the path of a model on this disk, because TensorFlow cannot open every store; None for no model."""
+    if not place or files.is_local(place):
+        yield place
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        files.copy(place, files.join(scratch, "model"))
+        yield files.join(scratch, "model")
 
 
 def train(

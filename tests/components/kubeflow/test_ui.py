@@ -11,6 +11,7 @@ from PIL import Image
 
 from infeed import ingest
 from infeed.components.kubeflow import ui
+from infeed.components.kubeflow.launcher_paths import ROOT_VARIABLE
 
 EVALUATOR = "infeed.components.evaluation.component.EvaluatorExecutor"
 EXAMPLE_GEN = "infeed.components.example_gen.executor.Executor"
@@ -76,14 +77,19 @@ def test_statistics_and_pictures_are_pages(tmp_path: Path) -> None:
     assert "no such file" in (tmp_path / "ui_pictures").read_text()
 
 
-def test_a_step_without_tfx_writes_its_metrics(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_step_without_tfx_writes_its_metrics_and_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ui, "metrics", lambda folder: {f"accuracy of {folder}": 0.9})
     output = tmp_path / "new" / "output.json"
     artifact = {"name": "1", "uri": "s3://bucket/m", "metadata": {}}
-    outputs = {"outputFile": str(output), "artifacts": {"ui_metrics": {"artifacts": [artifact]}}}
-    ui.write_metrics(json.dumps({"inputs": {}, "outputs": outputs}), "/evaluation")
+    page = {"name": "2", "uri": "s3://bucket/page", "metadata": {}}
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
+    artifacts = {"ui_metrics": {"artifacts": [artifact]}, "ui_model_report": {"artifacts": [page]}}
+    outputs = {"outputFile": str(output), "artifacts": artifacts}
+    ui.write_shown(json.dumps({"inputs": {}, "outputs": outputs}), evaluation="/evaluation")
     filled = {**artifact, "metadata": {"accuracy of /evaluation": 0.9}}
-    assert json.loads(output.read_text()) == {"artifacts": {"ui_metrics": {"artifacts": [filled]}}}
+    artifacts["ui_metrics"] = {"artifacts": [filled]}
+    assert json.loads(output.read_text()) == {"artifacts": artifacts}
+    assert "no report" in (tmp_path / "s3" / "bucket" / "page").read_text()
 
 
 @pytest.mark.tfx

@@ -1,4 +1,7 @@
-"""The node that hands the newest pushed model to a Trainer."""
+"""The node that hands the newest pushed model to a Trainer.
+
+Covers `versions`.
+"""
 
 from pathlib import Path
 

@@ -14,7 +14,13 @@ from click.testing import CliRunner, Result
 
 from infeed.components.dataset import files, records
 from infeed.components.dataset.manifest import Manifest
+from infeed.components.dataset.options import IngestOptions
+from infeed.components.dataset.spans import Spans
+from infeed.components.kubeflow.packed import pack
+from infeed.components.trainer.options import TrainOptions
 from infeed.pipelines.cli import main
+from infeed.pipelines.config import Blessing
+from infeed.pipelines.project.resolved import Resolved
 
 pytestmark = pytest.mark.slow
 
@@ -405,3 +411,31 @@ def test_a_mistake_on_a_beam_worker_is_told_in_its_own_words(trips: Path, tmp_pa
         "  do:    correct the input, check the format's options, or raise bad_row_limit: --bad-row-limit 10\n"
     )
     assert os.listdir(tmp_path) == ["in"]
+
+
+def test_a_compiled_job_ingests_each_span_once(trips: Path, tmp_path: Path) -> None:
+    rows = trips.read_text().splitlines()
+    for number in (1, 2, 3):
+        (tmp_path / f"span-{number}.csv").write_text("\n".join([rows[0], *rows[number * 50 : number * 60]]))
+    options = IngestOptions(statistics=False, spans=Spans("span-{SPAN}.csv", 2, f"{tmp_path}/spans"))
+    train, blessing = TrainOptions("model.py:f", label="label"), Blessing("accuracy", 0.5)
+    resolved = Resolved("t", "csv", {}, (), train, blessing, options, {}, {"train": 1}, None, 0, (), ())
+    step = ("ingest", pack(resolved.to_json()), tmp_path / "out", "--data", tmp_path, "--overwrite")
+
+    def spans() -> list[str]:
+        ended = infeed(*step)
+        assert ended.exit_code == 0, ended.output
+        return sorted(name.partition("-")[0] for name in os.listdir(tmp_path / "spans") if name[0] != ".")
+
+    def fingerprint() -> str:
+        assert infeed(*step, "--fingerprint", tmp_path / "state").exit_code == 0
+        return (tmp_path / "state").read_text()
+
+    (tmp_path / "span-3.csv").rename(tmp_path / "later")
+    assert spans() == ["1", "2"]
+    assert Manifest.read(f"{tmp_path}/out").rows_read == 10 + 20
+    before = fingerprint()
+    (tmp_path / "later").rename(tmp_path / "span-3.csv")
+    assert fingerprint() != before
+    assert spans() == ["1", "2", "3"]
+    assert Manifest.read(f"{tmp_path}/out").rows_read == len(read(tmp_path / "out", "train")) == 20 + 30

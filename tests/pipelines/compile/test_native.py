@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shutil
 from pathlib import Path
@@ -170,7 +171,30 @@ def test_what_only_the_tfx_form_has_is_refused(
     assert error.value.where == f"deploy.{setting}"
 
 
-def test_steps_without_tfx_start_from_no_earlier_model(config: PipelineConfig, tmp_path: Path) -> None:
-    with pytest.raises(InfeedError) as error:
-        compile_native(dataclasses.replace(config, warm_start=True), CompileOptions(str(tmp_path / "job.yaml")))
-    assert error.value.where == "warm_start"
+def test_a_warm_start_trains_each_time(config: PipelineConfig, tmp_path: Path) -> None:
+    warm = dataclasses.replace(config, warm_start=True)
+    job = CompiledJob.read(compile_native(warm, CompileOptions(str(tmp_path / "job.yaml"))))
+    words = args_of(job)["Trainer"]
+    assert words[words.index("--warm-start") + 1] == "gs://bucket/golden/serving"
+    assert "Trainer" not in [task.name for task in leaves(job.tasks) if task.cacheable]
+
+
+def test_spans_are_found_when_the_job_runs(config: PipelineConfig, tmp_path: Path) -> None:
+    data = {"data": "flowers/{span-1.csv,span-2.csv}", "span_data": "flowers/span-{SPAN}.csv", "spans": 2}
+    deploy = dataclasses.replace(config.deploy, data="gs://bucket/flowers/span-{SPAN}.csv")
+    there = dataclasses.replace(config, **data, deploy=deploy)
+    job = CompiledJob.read(compile_native(there, CompileOptions(str(tmp_path / "job.yaml"))))
+    assert job.parameters["data"].default == "gs://bucket/flowers"
+    for words in (args_of(job)[name] for name in ("CsvExampleGen-input", "CsvExampleGen")):
+        ingest = json.loads(unpack(words[1]))["ingest"]
+        assert ingest["spans"] == {"pattern": "span-{SPAN}.csv", "last": 2, "cache": "gs://bucket/golden/spans"}
+        assert words[words.index("--data") + 1] == "{{$.inputs.parameters['data']}}"
+
+
+def test_pictures_are_shown_by_the_step_that_reads_them(config: PipelineConfig, tmp_path: Path) -> None:
+    images = dataclasses.replace(config, source="images", data=str(tmp_path))
+    images = dataclasses.replace(images, deploy=dataclasses.replace(config.deploy, resources={}))
+    job = CompiledJob.read(compile_native(images, CompileOptions(str(tmp_path / "job.yaml"))))
+    shown = next(task for task in leaves(job.tasks) if task.name == "ImageExampleGen").outputs("artifacts")
+    assert shown["ui_pictures"]["artifactType"]["schemaTitle"] == "system.HTML"
+    assert "--executor-input" in args_of(job)["ImageExampleGen"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from infeed.components.dataset import files
 pytestmark = pytest.mark.tfx
 ROOT = "s3://bucket/native"
 DEPLOY = f"""
+warm_start: true
 deploy:
   image: registry.example/infeed:1
   root: {ROOT}
@@ -59,6 +61,7 @@ def rehearsal(
         pages = [result["outputs"][node]["page"][0]["uri"] for node in ("StatisticsGen", "InputReport")]
         shown = [files.read_bytes(page).decode() for page in pages]
         again = json.loads(infeed("rehearse", "job.yaml", *options, "--set", "epochs=2"))
+        training = (folder / again["logs"] / "Trainer.log").read_text()
         versions = files.list_folders(f"{ROOT}/serving")
     return SimpleNamespace(
         result=result,
@@ -66,6 +69,7 @@ def rehearsal(
         run=table_run.result["outcome"],
         shown=shown,
         again=again,
+        training=training,
         versions=versions,
     )
 
@@ -82,6 +86,7 @@ def test_another_number_of_epochs_runs_the_trainer_and_what_follows(rehearsal: S
         *("CsvExampleGen", "StatisticsGen", "Transform")
     }
     assert len(rehearsal.versions) == 2
+    assert re.search(r"started from +(\S+)", rehearsal.training)[1] == f"{ROOT}/serving/{rehearsal.pushed.name}"  # type: ignore[index]
 
 
 def test_kubeflow_is_given_the_metrics_of_infeed_run(rehearsal: SimpleNamespace) -> None:
