@@ -51,6 +51,7 @@ CASES = {
     "train --run": TRAIN + " --graph {model} --output out --run {}",
     "train --checkpoints": TRAIN + " --graph {model} --output out --checkpoints {}",
     "train --base-model": TRAIN + " --graph {model} --base-model {} --output x",
+    "train --warm-start": TRAIN + " --graph {model} --warm-start {} --output x",
     "evaluate PROJECT": "evaluate {} --data {table} --dataset {dataset} --model {model} --output out",
     "evaluate --data": "evaluate {project} --data {} --dataset {dataset} --model {model} --output out",
     "evaluate --root": "evaluate {project} --data {table} --root {} --dataset {dataset} --model {model} --output out",
