@@ -33,6 +33,8 @@ _EXTRAS = {
     "deltalake": ("delta-rs", "'tfx-infeed[delta]'"),
     "h5py": ("h5py", "'tfx-infeed[hdf5]'"),
     "pyiceberg": ("PyIceberg", "'tfx-infeed[iceberg]'"),
+    "mlflow": ("MLflow's client", "'tfx-infeed[mlflow]'"),
+    "prometheus_client": ("Prometheus' client", "'tfx-infeed[prometheus]'"),
     "sqlalchemy": ("SQLAlchemy", "'tfx-infeed[sql]'"),
     "tensorflow_text": ("tensorflow-text", "'tfx-infeed[text]'"),
     "torch": ("PyTorch", "torch"),

@@ -12,6 +12,7 @@ from infeed.components.annotations import Placeholder, Positive
 from infeed.components.checks import about, as_tuples, check_choices, refused, require
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
+from infeed.components.trainer.monitor_options import MlflowOptions, PrometheusOptions
 
 CUSTOM_CONFIG_KEY = "infeed"  # under which the options travel in the Trainer's custom_config
 
@@ -66,6 +67,10 @@ class TrainOptions:
       profile_steps: first and last step, counted from 1, of a profiler trace in the model run.
       stage_seconds: seconds to measure the stages of the input pipeline after training, for InputReport; 0 for none.
         None measures for up to 4 seconds, and only after a training of at least 90 seconds.
+      prometheus: port or textfile that exports step, metrics, examples a second and share of waiting to Prometheus
+        while training runs; None exports nothing.
+      mlflow: MLflow server or store that records options, metrics of each epoch, the profile of the input and the URI
+        of the model; None records nothing.
       threshold: probability above which serving returns the second class, for models with one output for two classes.
       input_fn: function like `model_fn`, called as `function(spec: InputSpec)` once for training and once for
         evaluation. Its batches replace those of the Examples. Of `feed`, only `batch_size` and `seed` apply then.
@@ -96,6 +101,8 @@ class TrainOptions:
     other_base_model: OtherBaseModel = "error"
     profile_steps: Sequence[int] | None = None
     stage_seconds: float | None = None
+    prometheus: PrometheusOptions | None = None
+    mlflow: MlflowOptions | None = None
     threshold: float = 0.5
     input_fn: str | None = None
     feed: FeedOptions = field(default_factory=FeedOptions)

@@ -32,6 +32,7 @@ class Pace:
       metrics: latest loss and metrics.
       examples_per_second: None if it is not measured yet.
       waited: share of the time that training waited for data; None if it is unknown.
+      ends_epoch: whether the epoch has ended; the metrics then include those of validation.
       seconds_left: seconds until the last epoch ends, without early stopping; None if unknown.
     """
 
@@ -44,6 +45,7 @@ class Pace:
     examples_per_second: float | None = None
     waited: float | None = None
     seconds_left: float | None = None
+    ends_epoch: bool = False
 
     def __str__(self) -> str:
         words = [f"epoch {self.epoch:,}/{self.epochs:,}"]
@@ -120,7 +122,7 @@ class ReportPace(keras.callbacks.Callback):
         if profiles := self._profiles():
             last = profiles[-1]
             self._rate = last.examples_per_second, last.wait_seconds / last.seconds if last.seconds else None
-        self._observe(self.params["steps"], logs)
+        self._observe(self.params["steps"], logs, ends_epoch=True)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Keep the result without the wait: InputReport knows how much of it is the hand-over of batches."""
@@ -143,7 +145,7 @@ class ReportPace(keras.callbacks.Callback):
             share = min(1.0, (after - before) / (ended - began)) if self._waited else None
             self._rate = (last - first) * self._batch_size / (ended - began), share
 
-    def _observe(self, step: int, logs: Mapping[str, Any] | None) -> None:
+    def _observe(self, step: int, logs: Mapping[str, Any] | None, *, ends_epoch: bool = False) -> None:
         now, done = time.monotonic(), int(min(self._steps_before + step, self._max_steps))
         self._observed = now
         self._started = self._started or (now, done)
@@ -159,6 +161,7 @@ class ReportPace(keras.callbacks.Callback):
             examples_per_second=self._rate[0],
             waited=self._rate[1],
             seconds_left=passed / made * left if made else None,
+            ends_epoch=ends_epoch,
         )
         self._words = f"{self._since}{self._pace}"
         progress.report(self._words, is_result=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -33,8 +34,10 @@ from infeed.components.trainer.export import ServingModel
 from infeed.components.trainer.graph import Graph, open_graph
 from infeed.components.trainer.model import ModelSpec, make_model
 from infeed.components.trainer.model_inputs import ModelInputs
+from infeed.components.trainer.monitoring import monitored
 from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
 from infeed.components.trainer.own_input import check_same_length, make_input
+from infeed.components.trainer.pace import Observer
 from infeed.components.trainer.packing import Packing
 
 # Preparing the measurement of the stages takes two to four seconds more.
@@ -58,14 +61,20 @@ def run_fn(fn_args: Any) -> None:
         return
     training = prepare(fn_args, own_loop=True)
     inputs = training.train, training.evaluation
-    with closing(inputs[0]), closing(inputs[1]), chief_writes(training.places, training.workers) as places:
+    with (
+        closing(inputs[0]),
+        closing(inputs[1]),
+        chief_writes(training.places, training.workers) as places,
+        monitored(training.options, training.identity, chief=training.workers.index == 0) as monitors,
+    ):
         shards = [shard for one in inputs for shard in one.plan.shards]
         with corrupt_record_context(shards), map_error_context(), cluster.lost_process_context():
-            trained = fit(training, places)
+            trained = fit(training, places, monitors.observers)
         with export_error_context(places.model, training.places.checkpoints):
             progress.report("exporting the model")
             ServingModel(trained.fitted.model, trained.inputs, training.graph, training.options).save(places.model)
         report(training, trained.fitted, places.run)
+        monitors.finish(places.run, training.model_uri)
         distribution.barrier(training.strategy)  # no worker ends before the model is there
         if training.options.checkpoint_seconds is not None:
             remove(places.checkpoints)
@@ -75,7 +84,10 @@ def run_fn(fn_args: Any) -> None:
 
 @dataclass(frozen=True)
 class Training:
-    """What stands before the first step."""
+    """What stands before the first step.
+
+    `identity` names the training, and is the same if it is started again. `model_uri` is where the model ends up.
+    """
 
     options: TrainOptions
     workers: WorkerContext
@@ -86,6 +98,8 @@ class Training:
     max_steps: int | None
     eval_steps: int | None
     places: OutputDirs
+    identity: str
+    model_uri: str
     class_weights: tuple[float, ...] = ()
     base_model: str | None = None
     mirror: CheckpointMirror | None = None
@@ -158,6 +172,8 @@ def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
             fn_args.model_run_dir,
             mirror.local if mirror else checkpoints,
         ),
+        identity=os.path.basename(checkpoints),
+        model_uri=getattr(fn_args, "model_uri", None) or fn_args.serving_model_dir,
         class_weights=class_weights(options, graph, fn_args.train_files),
         base_model=fn_args.base_model,
         mirror=mirror,
@@ -185,7 +201,7 @@ def read_options(fn_args: Any) -> TrainOptions:
     return dataclasses.replace(options, hparams={**options.hparams, **tuned})
 
 
-def fit(training: Training, places: OutputDirs) -> Trained:
+def fit(training: Training, places: OutputDirs, observers: Sequence[Observer] = ()) -> Trained:
     """Builds the model and trains it, from where a killed training left off."""
     options, strategy, graph, plan = training.options, training.strategy, training.graph, training.train.plan
     start, checkpoints = 0, None
@@ -239,6 +255,7 @@ def fit(training: Training, places: OutputDirs) -> Trained:
         checkpoints=checkpoints,
         start_step=start,
         per_worker=shares if distribution.is_coordinated(strategy) else None,
+        observers=observers,
     )
     return Trained(fitted, inputs)
 
@@ -329,4 +346,6 @@ def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
     code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
     base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
     args = fn_args.train_steps, fn_args.eval_steps, fn_args.base_model
-    return checkpoint_folder(base, options.to_dict(), fed, *args, code)
+    # What observes a training does not change it.
+    trained = {name: value for name, value in options.to_dict().items() if name not in ("mlflow", "prometheus")}
+    return checkpoint_folder(base, trained, fed, *args, code)

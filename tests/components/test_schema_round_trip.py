@@ -27,6 +27,7 @@ from infeed.components.example_gen.sources.parquet import ParquetOptions
 from infeed.components.example_gen.sources.sql.reader import SqlOptions
 from infeed.components.feed.options import Augment, FeedOptions, MapFunction, Normalise
 from infeed.components.kubeflow.training_job import TrainingJob
+from infeed.components.trainer.monitor_options import MlflowOptions, PrometheusOptions
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.features import AnyFeature, features_from_json, features_to_json
 from infeed.components.transform.kinds.clean import (
@@ -69,6 +70,7 @@ SMALLEST = [
         TextOptions(),
     ),
     *(Augment(), MapFunction("m:f"), FeedOptions(), Normalise(), TrainOptions("model:build", "y")),
+    *(MlflowOptions(), PrometheusOptions(9400)),
     *(Blessing("mse", 0.5), Deploy(), Resources(), Toleration()),
     *(EphemeralVolume("/c", "1Gi"), KeySource("s", {"key": "KEY"}), NodeAffinity("zone", "Exists"), Volume("c", "/m")),
     *(Beam(), Dataflow(), Flink("h:1"), Spark("h:1")),

@@ -73,6 +73,7 @@ def test_observers_get_the_pace_without_a_listener() -> None:
     ]
     assert seen[-1].metrics == {"loss": 0.25, "accuracy": 0.75, "val_loss": 0.75}
     assert not seen[-1].seconds_left
+    assert [pace.ends_epoch for pace in seen] == [False, False, True] * 2
 
 
 def test_nothing_is_read_without_listeners() -> None:
