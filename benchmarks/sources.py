@@ -63,7 +63,8 @@ def read_ours(path: Path, form: str) -> int:
     return sum(one.num_rows for task in opened.tasks for one in opened.read(task.payload, bad_rows=BadRows()))
 
 
-FORMATS = {"delta": (write_delta, read_delta), "hdf5": (write_hdf5, read_hdf5)}
+Format = tuple[Callable[[Path, int], None], Callable[[Path], int]]  # writes a table, and reads it by its library
+FORMATS: dict[str, Format] = {"delta": (write_delta, read_delta), "hdf5": (write_hdf5, read_hdf5)}
 
 
 def measure(read: Callable[[Path], int], path: Path, rows: int) -> Cost:
@@ -79,12 +80,12 @@ def measure(read: Callable[[Path], int], path: Path, rows: int) -> Cost:
 @as_json
 def main(rows: int, turns: int, as_json: bool) -> None:
     """Measures the reading of sources against that of their own libraries."""
-    results = []
+    results = list[Result]()
     with tempfile.TemporaryDirectory() as folder:
         for form, (write, read) in FORMATS.items():
             path = Path(folder, form)
             write(path, rows)
-            sides = {"infeed": partial(read_ours, form=form), form: read}
+            sides: dict[str, Callable[[Path], int]] = {"infeed": partial(read_ours, form=form), form: read}
             for one in sides.values():
                 one(path)  # imports and other first-time costs
             took = interleave({name: partial(measure, one, path, rows) for name, one in sides.items()}, turns)
