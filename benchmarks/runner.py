@@ -9,7 +9,6 @@ Examples lie without column statistics, so that every component has to read them
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,12 +18,11 @@ from typing import Any
 
 import click
 import evaluation
+import scale
 import transform
 from clock import Cost, Stopwatch, settle
 from harness import Result, Side, as_json, interleave, missing, report
-from ingest import write_table
 
-_FILES = 4  # of each split
 COMPONENTS = ("CsvExampleGen", "StatisticsGen", "Transform", "Evaluator", "BulkInferrer")
 
 
@@ -51,7 +49,7 @@ def results(
 ) -> Iterator[Result]:
     """One row of the table for each component."""
     small, data = folder / "small", folder / "data"
-    for where, size in ((small, 100 * _FILES), (data, rows)):
+    for where, size in ((small, 100 * scale.FILES), (data, rows)):
         write_data(where, size, columns)
     for name in names:
         contenders = {
@@ -65,22 +63,10 @@ def results(
 
 
 def write_data(folder: Path, rows: int, columns: int) -> None:
-    """A table; Examples of two splits in several files; their schema; a model of them."""
+    """The data of `scale.py`, and their schema."""
     folder.mkdir()
-    write_table(folder / "table", rows, columns)
-    batch = evaluation.table(rows // _FILES, columns)
-    evaluation.write_examples(folder / "examples", batch)
-    [file] = (folder / "examples" / "Split-eval").iterdir()
-    for number in range(1, _FILES):
-        shutil.copy(file, file.with_name(f"data_tfrecord-{number:05d}-of-{_FILES:05d}.gz"))
-    shutil.copytree(folder / "examples" / "Split-eval", folder / "examples" / "Split-train")
-    evaluation.write_model(folder / "model", batch)
-    (folder / "schema").mkdir()
-    lines = (
-        f'feature {{ name: "{name}" type: {kind} presence {{ min_count: 1 }} value_count {{ min: 1 max: 1 }} }}\n'
-        for name, kind in transform.named(columns)
-    )
-    (folder / "schema" / "schema.pbtxt").write_text("".join(lines))
+    scale.write_data(folder, rows, columns)
+    transform.write_schema(folder / "schema", columns)
 
 
 def run(name: str, module: str, columns: int, options: Sequence[str], data: Path) -> Cost:

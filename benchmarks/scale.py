@@ -26,7 +26,7 @@ from harness import Result, Side, as_json, interleave, report
 from ingest import write_table
 
 STEPS = ("ingest", "statistics", "transform", "evaluate", "predict")
-_FILES = 8  # of a split that is not cut into ranges
+FILES = 8  # of a split that is not cut into ranges
 
 
 @click.command()
@@ -74,11 +74,11 @@ def results(
 def write_data(folder: Path, rows: int, columns: int) -> None:
     """A table; the same as TFRecords without statistics, in several files; a model of them."""
     write_table(folder / "table", rows, columns)
-    batch = evaluation.table(rows // _FILES, columns)
+    batch = evaluation.table(rows // FILES, columns)
     evaluation.write_examples(folder / "examples", batch)
     [file] = (folder / "examples" / "Split-eval").iterdir()
-    for number in range(1, _FILES):
-        shutil.copy(file, file.with_name(f"data_tfrecord-{number:05d}-of-{_FILES:05d}.gz"))
+    for number in range(1, FILES):
+        shutil.copy(file, file.with_name(f"data_tfrecord-{number:05d}-of-{FILES:05d}.gz"))
     shutil.copytree(folder / "examples" / "Split-eval", folder / "examples" / "Split-train")
     evaluation.write_model(folder / "model", batch)
 
@@ -131,12 +131,7 @@ def transformed(processes: int, folder: Path, out: Path, columns: int) -> Callab
     from infeed.components.transform.kinds.scale import ZScore
 
     kinds = transform.named(columns)
-    (out / "schema").mkdir()
-    lines = (
-        f'feature {{ name: "{name}" type: {kind} presence {{ min_count: 1 }} value_count {{ min: 1 max: 1 }} }}\n'
-        for name, kind in kinds
-    )
-    (out / "schema" / "schema.pbtxt").write_text("".join(lines))
+    transform.write_schema(out / "schema", columns)
     features = [Vocabulary(name) if kind == "BYTES" else ZScore(name) for name, kind in kinds]
     return partial(
         transform.run_component,

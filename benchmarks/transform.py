@@ -99,12 +99,17 @@ def write_examples(folder: Path, rows: int, columns: int) -> None:
     for statistics in (folder / "read").glob("statistics*"):
         statistics.unlink()
     shutil.copy(__file__, folder / "transforming.py")
-    (folder / "schema").mkdir()
+    write_schema(folder / "schema", columns)
+
+
+def write_schema(folder: Path, columns: int) -> None:
+    """A schema of one value a row."""
+    folder.mkdir()
     features = (
         f'feature {{ name: "{name}" type: {kind} presence {{ min_count: 1 }} value_count {{ min: 1 max: 1 }} }}\n'
         for name, kind in named(columns)
     )
-    (folder / "schema" / "schema.pbtxt").write_text("".join(features))
+    (folder / "schema.pbtxt").write_text("".join(features))
 
 
 def named(columns: int) -> list[tuple[str, str]]:

@@ -278,7 +278,7 @@ def guess_format(source: str) -> str:
 
 
 def _table_kind(source: str) -> str:
-    """Return the format of a folder that is a table with a log of its own, or ""."""
+    """Return "delta" or "iceberg" if the folder is such a table, otherwise ""."""
     tables = {kind: default_pattern(kind, source) for kind in TABLES} if files.is_folder(source) else {}
     return next((kind for kind, log in tables.items() if files.glob(source, log)), "")
 

@@ -109,7 +109,7 @@ def recording(options: MlflowOptions, identity: str, params: Mapping[str, Any]) 
 
 
 def flat(options: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return the values of nested options by dotted name, without those that are None or empty."""
+    """Flatten nested options to dotted names, and drop values that are None or empty."""
     found: dict[str, Any] = {}
     for name, value in options.items():
         if isinstance(value, Mapping):

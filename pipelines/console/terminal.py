@@ -121,12 +121,12 @@ verbose_option = click.option("--verbose", is_flag=True, help="Show the log of T
 def _copying(path: str | Path, descriptor: int) -> Iterator[None]:
     """Copy what the body appends to a text file to a file descriptor."""
     ended = threading.Event()
-    # A file object of its own: `descriptor` stays open.
+    # A second file object, so that `descriptor` stays open.
     with open(path, encoding="utf-8", errors="replace") as log, open(descriptor, "w", closefd=False) as screen:
         log.seek(0, os.SEEK_END)
 
         def copy() -> None:
-            with contextlib.suppress(OSError):  # nobody reads stderr any more
+            with contextlib.suppress(OSError):  # the reader of stderr has exited
                 while not ended.wait(_SECONDS_OF_COPY):
                     print(plain(log.read()), end="", file=screen, flush=True)
                 print(plain(log.read()), end="", file=screen, flush=True)

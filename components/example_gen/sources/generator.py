@@ -1,4 +1,4 @@
-"""Rows that a Python function of the user's yields as dicts. Each part of the rows is a task.
+"""Reader of rows that a user's Python function yields as dicts. Each part of the rows is a task.
 
     def rows(part: int, parts: int) -> Iterator[dict[str, Any]]
 
@@ -60,7 +60,7 @@ class GeneratorPart:
         return f"{self.function}, part {self.number} of {self.parts}"
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the rows. Errors of the user's code have its file and line."""
+        """Yield the rows. An error in the user's code names its file and line."""
         with user_code.translate_errors(_OPTION):
             for number, row in enumerate(user_code.load(self.function, _OPTION)(self.number, self.parts), start=1):
                 if not isinstance(row, Mapping):

@@ -104,7 +104,7 @@ def _to_array(values: Sequence[Any], to: pa.DataType) -> pa.Array:
     plain = [_to_arrow_value(value) for value in values]
     try:
         column = pa.array(plain)
-    except UNFIT:  # values of several types, each of which may still fit
+    except UNFIT:  # the values have several types, and each may fit alone
         return pa.concat_arrays([cast(pa.array([value]), to) for value in plain])
     return cast(column, to)
 
