@@ -25,7 +25,10 @@ from infeed.components.transform.feature import Feature
 from infeed.pipelines.deploy.options import Deploy
 from infeed.pipelines.surveys import Survey
 
-Source = Literal["csv", "jsonl", "parquet", "arrow", "avro", "images"]  # a subset of `infeed ingest --format`
+# Of the formats of `infeed ingest --format`, those of files that have columns.
+Source = Literal[
+    "csv", "jsonl", "parquet", "delta", "iceberg", "arrow", "numpy", "hdf5", "avro", "webdataset", "images"
+]
 
 EXAMPLE_GENS: Mapping[Source, str] = {kind: FORMATS[kind].component for kind in get_args(Source)}
 TRAIN, EVAL, TEST = SPLITS = ("train", "eval", "test")

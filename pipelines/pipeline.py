@@ -19,8 +19,7 @@ from tfx.types import standard_artifacts
 from infeed import components
 from infeed.components import Evaluator, InputReport, SchemaGen, StatisticsGen, Trainer, Transform
 from infeed.components.dataset.spans import Spans, split_path
-from infeed.components.example_gen.formats import options_of
-from infeed.components.example_gen.sources.images.reader import default_pattern
+from infeed.components.example_gen.formats import default_pattern, options_of
 from infeed.components.trainer.options import OVERRIDES
 from infeed.components.trainer.pushed_model import PushedModel
 from infeed.pipelines.config import EVAL, EXAMPLE_GENS, PipelineConfig, split_data
@@ -147,8 +146,10 @@ def create_pipeline(
 def _example_gen(config: PipelineConfig, given: Mapping[str, RuntimeParameter]) -> Any:
     folder, files = _input_of(config)
     own = options_of(config.source, config.source_options)
-    options: dict[str, Any] = {"options": config.ingest_options, **({config.source: own} if own else {})}
+    options: dict[str, Any] = {"options": config.ingest_options, **({"source": own} if own else {})}
     example_gen = getattr(components, EXAMPLE_GENS[config.source])
+    if not example_gen.FORMAT:
+        options["format"] = config.source
     return example_gen(given.get("data", folder), files, _output_of(config), **options)
 
 
@@ -158,8 +159,8 @@ def _output_of(config: PipelineConfig) -> example_gen_pb2.Output:
     return example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits) if splits else None)
 
 
-def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input | None]:
-    """Return the folder and the file patterns of the input; no pattern selects every file."""
+def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input]:
+    """Return the folder and the file patterns of the input."""
     if config.patterns:
         splits = [{"name": name, "pattern": pattern} for name, pattern in config.patterns.items()]
         return config.data, example_gen_pb2.Input(splits=splits)
@@ -167,9 +168,7 @@ def _input_of(config: PipelineConfig) -> tuple[str, example_gen_pb2.Input | None
         folder, spans = split_path(config.span_data)
         return folder, utils.make_default_input_config(Spans(spans).glob)
     folder, pattern = split_data(config.data)
-    if config.source == "images" and not pattern:
-        pattern = default_pattern(config.data)
-    return folder, utils.make_default_input_config(pattern) if pattern else None
+    return folder, utils.make_default_input_config(pattern or default_pattern(config.source, config.data))
 
 
 def _trainer(

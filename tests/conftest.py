@@ -367,6 +367,9 @@ def s3_requests() -> list[str]:
 @pytest.fixture
 def s3(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """`s3://bucket/NAME-OF-THE-TEST`, reached as AWS's own clients reach another endpoint."""
+    from infeed.components.example_gen.sources.reader_process import _end_idle
+
+    _end_idle()  # they have the environment of an earlier test
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -417,3 +420,19 @@ def gs(gs_endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 def _name(request: pytest.FixtureRequest) -> str:
     """The test's own, without the brackets of its parameters, which a pattern would take for its own."""
     return re.sub(r"\W+", "-", request.node.name)
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A catalog of Iceberg tables in a SQLite file, with the namespace `n`."""
+    from pyarrow import parquet
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    write = parquet.ParquetWriter
+    if "store_decimal_as_integer" not in (write.__init__.__doc__ or "") + (write.__doc__ or ""):  # Arrow 10
+        monkeypatch.setattr(
+            parquet, "ParquetWriter", lambda *place, store_decimal_as_integer=None, **how: write(*place, **how)
+        )
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/w")
+    catalog.create_namespace("n")
+    return catalog

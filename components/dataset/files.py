@@ -365,6 +365,13 @@ def store_of(path: str) -> tuple[fs.FileSystem, str]:
     return _resolve(path)
 
 
+def endpoint_of(path: str) -> str | None:
+    """Return the address of the store that the environment sets, such as http://localhost:9000. None for its own."""
+    scheme = path.partition("://")[0]
+    there = (os.environ[name] for name in _ENDPOINTS.get(scheme, ()) if os.environ.get(name))
+    return next(there, _KUBEFLOW_STORE if scheme == "minio" else None)
+
+
 def absolute(path: str) -> str:
     """Return the absolute path of a local path. A URI is unchanged."""
     return path if "://" in path else os.path.abspath(path)
@@ -390,10 +397,7 @@ def _resolve(path: str) -> tuple[fs.FileSystem, str]:
     if not is_uri:
         return fs.LocalFileSystem(), os.path.abspath(path)
     authority, _, below = rest.partition("/")
-    endpoints = [os.environ[name] for name in _ENDPOINTS.get(scheme, ()) if os.environ.get(name)]
-    if scheme == "minio":
-        endpoints.append(_KUBEFLOW_STORE)
-    system, base = _connect(scheme, authority, endpoints[0] if endpoints else None)
+    system, base = _connect(scheme, authority, endpoint_of(path))
     return system, posixpath.join(base, below).rstrip("/") or base
 
 

@@ -17,7 +17,7 @@ from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.executor import Executor, TFRecordExecutor, check_arguments, pack
-from infeed.components.example_gen.formats import FORMATS, default_pattern, options_of
+from infeed.components.example_gen.formats import FORMATS, TABLES, default_pattern, options_of
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.arrow import ArrowOptions
 from infeed.components.example_gen.sources.csv.rows import CsvOptions
@@ -294,7 +294,8 @@ def _class_folders(format: str, input_base: Any) -> example_gen_pb2.Input | None
     if format not in FORMATS or not FORMATS[format].folders:
         return None
     # Assume class folders if the folder does not exist yet or is a RuntimeParameter.
-    pattern = default_pattern(format, input_base) if _is_here(input_base) else folders.CLASS_FOLDERS
+    is_known = _is_here(input_base) or format in TABLES
+    pattern = default_pattern(format, input_base) if is_known else folders.CLASS_FOLDERS
     return utils.make_default_input_config(pattern)
 
 

@@ -59,6 +59,7 @@ class Format:
       suffixes: file name suffixes that identify the format.
       folders: module whose `default_pattern` finds the files in a folder that may have class folders.
       is_query: whether the source is a query or a table rather than a path.
+      package: package that reads it, if neither the core nor TensorFlow brings it.
     """
 
     module: str
@@ -69,6 +70,7 @@ class Format:
     folders: str = ""
     is_query: bool = False
     sampled: str = ""
+    package: str = ""
 
 
 FORMATS = {
@@ -89,8 +91,8 @@ FORMATS = {
         sampled="open_sampled_jsonl",
     ),
     "parquet": Format("parquet", "open_parquet", "ParquetOptions", "ParquetExampleGen", suffixes=(".parquet",)),
-    "delta": Format("delta", "open_delta", "DeltaOptions", folders="delta"),
-    "iceberg": Format("iceberg", "open_iceberg", "IcebergOptions", folders="iceberg"),
+    "delta": Format("delta", "open_delta", "DeltaOptions", folders="delta", package="deltalake"),
+    "iceberg": Format("iceberg", "open_iceberg", "IcebergOptions", folders="iceberg", package="pyiceberg"),
     "arrow": Format(
         "arrow",
         "open_arrow",
@@ -251,7 +253,7 @@ def guess_format(source: str) -> str:
     Raises:
       InfeedError: no file exists, or the names show no format, an unsupported format, or several formats.
     """
-    if kind := _table_kind(source):
+    if kind := table_kind(source):
         return kind
     shown = formats_shown(source)
     if not shown:
@@ -277,7 +279,7 @@ def guess_format(source: str) -> str:
     return kind
 
 
-def _table_kind(source: str) -> str:
+def table_kind(source: str) -> str:
     """Return "delta" or "iceberg" if the folder is such a table, otherwise ""."""
     tables = {kind: default_pattern(kind, source) for kind in TABLES} if files.is_folder(source) else {}
     return next((kind for kind, log in tables.items() if files.glob(source, log)), "")

@@ -10,7 +10,7 @@ import click
 
 from infeed.pipelines.commands.asking import decided
 from infeed.pipelines.commands.options import project_options
-from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places
+from infeed.pipelines.compile.compile import compile_config, data_bytes, local_places, missing_package
 from infeed.pipelines.compile.kubeflow import CompileOptions, beam_flags
 from infeed.pipelines.compile.native import compile_native
 from infeed.pipelines.config import PipelineConfig
@@ -88,7 +88,8 @@ def command(project: str, output: str, target: str, image: str | None, schema: s
                 highlight=False,
                 soft_wrap=True,
             )
-        for warning in filter(None, (local_places(config), tight_disks(job, lambda: data_bytes(config)))):
+        tight = tight_disks(job, lambda: data_bytes(config))
+        for warning in filter(None, (local_places(config), tight, missing_package(config, read.folder))):
             console.print(f"warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
 
 

@@ -98,10 +98,10 @@ def command(
 ) -> None:
     """Predict with a pushed MODEL for pictures, tables or datasets: files, or folders of them.
 
-    Tables are CSV, JSON Lines, Parquet, Arrow or Avro files. Datasets are folders of TFRecords in Split-* folders. If
-    an input has no prediction, stderr (with --json, the field "error") names the file, the row and the reason. The
-    other inputs get their predictions, and the exit code is 1. --output writes the predictions beside the
-    columns of the table or the paths of the pictures. For datasets, it writes one file per shard.
+    Tables have a format that infeed run reads. Datasets are folders of TFRecords in Split-* folders. If an input has
+    no prediction, stderr (with --json, the field "error") names the file, the row and the reason. The other inputs get
+    their predictions, and the exit code is 1. --output writes the predictions beside the columns of the table or the
+    paths of the pictures. For datasets, it writes one file per shard.
     """
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stderr, quiet(os.devnull) as console:
         complaints = Terminal(file=stderr, soft_wrap=True, highlight=False, markup=False)

@@ -17,8 +17,8 @@ from infeed.components.dataset.options import MAX_ROW_MB
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.batches import batches_of, input_shards, known_columns
 from infeed.components.evaluation.predictions.saved_model import Signature, check_inputs, features_of
-from infeed.components.example_gen.formats import kind_of_name
-from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource
+from infeed.components.example_gen.formats import kind_of_name, table_kind
+from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, is_companion
 from infeed.pipelines.predict.as_trained import open_as_trained
 from infeed.pipelines.project.sources import is_picture, source_of
 
@@ -143,10 +143,10 @@ def _read(path: str) -> bytes | str:
 
 
 def _tables_of(given: str) -> list[str]:
-    """Return the file itself, or all files in a folder."""
-    if not files.is_folder(given):
+    """Return the file itself, the table that a folder is, or all files in the folder."""
+    if not files.is_folder(given) or table_kind(given):
         return [given]
-    found = [file.path for file in files.glob(given, "*")]
+    found = [file.path for file in files.glob(given, "*") if not is_companion(file.path)]
     _check_inside(given, found)
     if not found:
         raise InfeedError("the folder has no files", where=given, do="give files, or a folder of them")
@@ -172,7 +172,7 @@ def rows(
             raise InfeedError(
                 "the model takes the rows of a table, but this is a picture",
                 where=path,
-                do=f"give a CSV, JSON Lines, Parquet, Arrow or Avro file with the columns {', '.join(sorted(specs))}",
+                do=f"give a table, such as a CSV or Parquet file, with the columns {', '.join(sorted(specs))}",
             )
         yield from _rows_of_table(path, specs, settings, trained)
 

@@ -55,7 +55,7 @@ def predict(model_path: str, inputs: Sequence[str], settings: Mapping[str, Any] 
 
     Args:
       model_path: a SavedModel that the Trainer exported, or Pusher's folder of versions (the newest is used).
-      inputs: pictures, or CSV, JSON Lines, Parquet, Arrow or Avro files, or folders of these. For any model, datasets:
+      inputs: pictures, or tables of the formats that `infeed run` reads, or folders of these. For any model, datasets:
         folders of TFRecords of tf.Examples in Split-* folders.
       settings: options of the table format, for example the delimiter of a CSV.
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from infeed.components.dataset.options import IngestOptions
+from infeed.components.example_gen.formats import options_of
 from infeed.components.example_gen.sources.numbers import NumberFormat
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes
 
-_SOURCES = ("csv", "jsonl", "parquet")  # those with the option `numbers`
 # Signs for thousands and decimals, the likeliest first.
 _SIGNS = (("", "."), (",", "."), ("", ","), (".", ","), (" ", ","), (" ", "."), ("'", "."), ("'", ","))
 _SHAPE = re.compile(
@@ -136,7 +136,7 @@ def number_columns(
       source: format of the files.
       settings: options of the format.
     """
-    if source not in _SOURCES:
+    if not hasattr(options_of(source, {}), "numbers"):
         return {}
     given = {*settings.get("types", {}), *settings.get("numbers", {})}
     looks = (_look(name, one) for name, one in shapes.items() if name not in given and not one.given_up)

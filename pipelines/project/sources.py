@@ -43,7 +43,7 @@ from infeed.pipelines.surveys import Layout
 _OTHER = {
     "images": "use the template for them, as in `infeed run image --data FOLDER`, or source: images in the config",
     "table": "use the template for it, as in `infeed run tabular --data FILE --label COLUMN`",
-    "python": "write the pipeline in Python with its ExampleGen, or give CSV, JSON Lines, Parquet, Arrow or Avro",
+    "python": "write the pipeline in Python with its ExampleGen, or write the rows as Parquet",
 }
 
 _DEPTH = 4
@@ -141,7 +141,7 @@ def files_of_table(path: str, source: Source) -> list[files.FileStat]:
 
 def _check_there(path: str, source: Source) -> None:
     there = is_pattern(path) or files.exists(path)
-    if not there or (files.is_folder(path) and not files.glob(path, "*")):
+    if not there or (files.is_folder(path) and not find_files(path, source)):
         raise InfeedError(
             "there is no file to read" if there else "there is no such file or folder",
             where=path,

@@ -44,7 +44,7 @@ from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Tree
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import MISSING, choose_columns, choose_rows
-from infeed.components.example_gen.formats import default_settings, open_patterns
+from infeed.components.example_gen.formats import TABLES, default_settings, open_patterns
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
 from infeed.pipelines.config import Source
@@ -195,6 +195,7 @@ class Table:
         self._read_as = [metadata.version("tfx-infeed"), how]
         if options.filter and is_function(options.filter):
             self._read_as.append(user_code.digest(options.filter, "filter"))
+        self._known: _Look | None = None
         self._files = self._find_files()
         look = self._kept_look()
         self._added = self._open_added(look) if look else {}
@@ -230,7 +231,11 @@ class Table:
 
     def _find_files(self) -> tuple[files.FileStat, ...]:
         if not self._patterns:
-            return tuple(files_of_table(self._path, self._source))
+            found = files_of_table(self._path, self._source)
+            if self._source not in TABLES:
+                return tuple(found)
+            self._read_as += map(repr, found)  # the log decides which rows of its files count
+            return tuple(dict.fromkeys(task.payload.file for task in self._whole.tasks))
         return tuple(file for found in self._by_split.values() for file in found)
 
     def rows_of(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from infeed.components.example_gen.sources.table_files import TableFile, open_ta
 
 _LOG = "_delta_log/*.json"
 _MAPPING = "delta.columnMapping.mode"
+_COLOR = re.compile(r"\x1b\[\d+m")  # in errors of delta-rs
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,18 @@ def open_delta(
 
 
 def _load(root: str, delta: DeltaOptions) -> Any:
-    table = required("deltalake").DeltaTable(root, version=delta.version)
+    table = required("deltalake").DeltaTable(root, version=delta.version, storage_options=_store(root))
     if delta.timestamp is not None:
         table.load_as_version(delta.timestamp)
     return table
+
+
+def _store(root: str) -> dict[str, str] | None:
+    """Return what delta-rs needs to know to find a store of S3 as `files` does."""
+    if not root.startswith("s3://"):
+        return None
+    endpoint, (system, _) = files.endpoint_of(root), files.store_of(root)
+    return {"region": system.region, **({"endpoint": endpoint, "allow_http": "true"} if endpoint else {})}
 
 
 def _files_of(table: Any, root: str) -> list[TableFile]:
@@ -117,6 +127,5 @@ def _table_errors(root: str) -> Iterator[None]:
     try:
         yield
     except (deltalake.exceptions.DeltaError, ValueError, OSError) as error:
-        raise InfeedError(
-            f"cannot read the Delta table: {error}", where=root, do="check the table and the version"
-        ) from error
+        what = f"cannot read the Delta table: {_COLOR.sub('', str(error))}"
+        raise InfeedError(what, where=root, do="check the table and the version") from error

@@ -28,7 +28,7 @@ from infeed.components.example_gen.sources.columnar import (
     cut,
     open_columnar,
 )
-from infeed.components.example_gen.sources.numpy_arrays import columns_of
+from infeed.components.example_gen.sources.numpy_arrays import check_lengths, columns_of
 from infeed.components.example_gen.sources.reader_process import Limits
 
 _VARYING = 256  # assumed bytes of a value of varying length
@@ -66,13 +66,7 @@ def read_layout(path: str, block_bytes: int, group: str, wanted: Sequence[str] |
     """
     with _datasets(path, group, wanted) as found:
         lengths = {name: len(one) for name, one in found.items()}
-        if len(set(lengths.values())) > 1:
-            shown = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
-            raise InfeedError(
-                f"the datasets have different lengths: {shown}",
-                where=path,
-                do=f"name those of one length: --set 'columns=[\"{min(lengths)}\"]', columns=[...] of the options",
-            )
+        check_lengths(lengths, path, "columns")
         columns = [pair for name, one in found.items() for pair in _columns(path, name, one, 0, 0)]
         schema = pa.schema([(name, column.type) for name, column in columns])
         rows, step = max(lengths.values()), max(1, block_bytes // _row_bytes(found.values()))

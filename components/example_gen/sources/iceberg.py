@@ -1,5 +1,8 @@
 """Reader of Iceberg tables. PyIceberg plans the files of one snapshot, and the Parquet reader reads them.
 
+A table names its files by absolute paths. Those below its own location are read from the folder that the user names, so
+that a copy of a table is a table. All are opened as files of other formats, in the same stores.
+
 Iceberg identifies columns by number, and the Parquet reader by name. Tables where the two differ are refused.
 
 Format: https://iceberg.apache.org/spec/
@@ -10,9 +13,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
@@ -59,13 +64,47 @@ def open_iceberg(
     """
     iceberg, root = iceberg or IcebergOptions(), files.absolute(root)
     with _table_errors(root):
-        module = required("pyiceberg.table")
-        table = module.StaticTable.from_metadata(_metadata_file(root, iceberg.metadata))
+        table = _load(_metadata_file(root, iceberg.metadata), root)
         _check_names(table, root)
         scan = table.scan(snapshot_id=iceberg.snapshot)
-        listed = sorted((file_of(task) for task in scan.plan_files()), key=lambda one: one.path)
+        listed = sorted(
+            (file_of(task, table.io.moved(task.file.file_path)) for task in scan.plan_files()), key=lambda one: one.path
+        )
         names = [field.name for field in scan.projection().fields]
     return open_table("iceberg", root, patterns, listed, names, options, iceberg)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """A file, as PyIceberg opens it."""
+
+    location: str
+
+    def open(self) -> AbstractContextManager[pa.NativeFile]:
+        return files.open_input(self.location)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a table whose metadata says `location`, and that lies at `root`, as PyIceberg opens them."""
+
+    location: str
+    root: str
+
+    def moved(self, path: str) -> str:
+        below = f"{self.location.rstrip('/')}/"
+        return files.join(self.root, path[len(below) :]) if path.startswith(below) else path.removeprefix("file://")
+
+    def new_input(self, path: str) -> _Input:
+        return _Input(self.moved(path))
+
+
+def _load(metadata_file: str, root: str) -> Any:
+    metadata = required("pyiceberg.serializers").FromInputFile.table_metadata(_Input(metadata_file))
+    catalog = required("pyiceberg.catalog.noop").NoopCatalog("none")
+    return required("pyiceberg.table").StaticTable(
+        ("table", metadata_file), metadata, metadata_file, _Files(metadata.location, root), catalog
+    )
 
 
 def _metadata_file(root: str, name: str | None) -> str:
@@ -112,13 +151,12 @@ def _check_names(table: Any, root: str) -> None:
         raise InfeedError(what, where=root, do=_WRITE_AGAIN)
 
 
-def file_of(task: Any) -> TableFile:
-    """Return the file of a scan task.
+def file_of(task: Any, path: str) -> TableFile:
+    """Return the file of a scan task, which lies at `path`.
 
     Raises:
       InfeedError: the file is not Parquet, or has delete files.
     """
-    path = task.file.file_path.removeprefix("file://")
     form = task.file.file_format.value
     if form != "PARQUET":
         raise InfeedError(f"a data file has the format {form}", where=path, do=f"{_WRITE_AGAIN}, as Parquet")

@@ -8,8 +8,10 @@ Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 
 from __future__ import annotations
 
+import json
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -92,15 +94,25 @@ def read_headers(path: str, wanted: Sequence[str] | None = None) -> dict[str, He
     """
     with _open(path, wanted) as arrays:
         headers = {name: _read_header(file, f"{path}, array {name!r}") for name, file in arrays.items()}
-    lengths = {name: header.shape[0] for name, header in headers.items()}
+    check_lengths({name: header.shape[0] for name, header in headers.items()}, path, "arrays")
+    return headers
+
+
+def check_lengths(lengths: Mapping[str, int], path: str, option: str) -> None:
+    """Raise InfeedError if columns of a file have different lengths.
+
+    Args:
+      option: name of the option that names the columns to read.
+    """
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+        [(commonest, _)] = Counter(lengths.values()).most_common(1)
+        alike = json.dumps([name for name, length in lengths.items() if length == commonest])
         raise InfeedError(
-            f"the arrays have different lengths: {shown}",
+            f"the columns have different lengths: {shown}",
             where=path,
-            do=f"name those of one length: --set 'arrays=[\"{next(iter(lengths))}\"]', NumpyOptions(arrays=...)",
+            do=f"name those of one length: --set '{option}={alike}', or {option}={alike} of the format's options",
         )
-    return headers
 
 
 def read_rows(what: Rows, schema: pa.Schema, options: IngestOptions, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:

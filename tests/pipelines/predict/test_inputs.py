@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from arro3 import core as arro3
+from deltalake import write_deltalake
 from PIL import Image
 
 from infeed.components.errors import InfeedError
@@ -77,6 +79,20 @@ def test_long_tables_come_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "rides.csv"
     path.write_text("n\n1\n2\n3\n")
     assert [batch.cells["n"] for batch in rows([str(path)], {"n": SPECS["n"]}, {})] == [[1, 2], [3]]
+
+
+def test_a_table_that_is_a_folder_is_one_input_and_files_that_describe_a_dataset_are_none(tmp_path: Path) -> None:
+    words = arro3.Array(["a", "b"], arro3.DataType.string())
+    write_deltalake(str(tmp_path / "t"), arro3.Table.from_pydict({"word": words}))
+    assert only(rows([str(tmp_path / "t")], {"word": Spec(Kind())}, {})).names == [
+        f"{tmp_path}/t, row {number}" for number in (1, 2)
+    ]
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "state.json").write_text("{}")
+    (tmp_path / "saved" / "part.csv").write_text("word\na\n")
+    assert only(rows([str(tmp_path / "saved")], {"word": Spec(Kind())}, {})).names == [
+        f"{tmp_path}/saved/part.csv, row 1"
+    ]
 
 
 def test_what_the_model_cannot_be_asked_about_is_refused(table: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from arro3 import core as arro3
 from deltalake import DeltaTable, write_deltalake
 
+from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
@@ -53,7 +54,7 @@ def column(values: list[Any], kind: arro3.DataType) -> arro3.Array:
     return arro3.list_array(offsets, arro3.Array([item for items in values for item in items], kind))
 
 
-def read(folder: Path, **settings: Any) -> list[dict[str, Any]]:
+def read(folder: Path | str, **settings: Any) -> list[dict[str, Any]]:
     opened = open_source(str(folder), "delta", IngestOptions(block_bytes=2_000), settings)
     rows = list[dict[str, Any]]()
     for task in opened.tasks:
@@ -120,6 +121,14 @@ def test_a_table_that_cannot_be_read_is_an_error(tmp_path: Path, change: Any, wo
     with pytest.raises(InfeedError, match=word) as error:
         read(tmp_path / "t")
     assert error.value.where == str(tmp_path / "t")
+
+
+def test_a_table_in_a_store_is_read_like_a_local_one(s3: str, tmp_path: Path) -> None:
+    write(tmp_path / "t", ROWS)
+    delete_rows(tmp_path / "t", [3, 4])
+    files.copy(str(tmp_path / "t"), f"{s3}/t")
+    assert guess_format(f"{s3}/t") == "delta"
+    assert read(f"{s3}/t") == read(tmp_path / "t")
 
 
 def test_a_table_without_rows_is_an_error(tmp_path: Path) -> None:

@@ -6,16 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet as pq
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import FileFormat
 from pyiceberg.types import LongType
 
+from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.formats import guess_format, open_source
 from infeed.components.example_gen.inputs import BadRows
-from infeed.components.example_gen.sources import iceberg
+from infeed.components.example_gen.sources.iceberg import file_of
 
 ROWS = [
     {"id": number, "text": None if number % 5 == 0 else f"ü{number}", "tags": list(range(number % 3))}
@@ -25,16 +24,9 @@ SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), ("tags", pa.list_
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def table(iceberg: Any) -> Any:
     """A table of two snapshots: `ROWS[:30]`, and all of `ROWS`."""
-    write = pq.ParquetWriter
-    if "store_decimal_as_integer" not in (write.__init__.__doc__ or "") + (write.__doc__ or ""):  # Arrow 10
-        monkeypatch.setattr(
-            pq, "ParquetWriter", lambda *place, store_decimal_as_integer=None, **how: write(*place, **how)
-        )
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/w")
-    catalog.create_namespace("n")
-    made = catalog.create_table("n.t", schema=SCHEMA)
+    made = iceberg.create_table("n.t", schema=SCHEMA)
     made.append(pa.Table.from_pylist(ROWS[:30], SCHEMA))
     made.append(pa.Table.from_pylist(ROWS[30:], SCHEMA))
     return made
@@ -88,7 +80,17 @@ def test_the_metadata_file_may_be_named(table: Any) -> None:
 
 @pytest.mark.parametrize(("form", "deletes", "word"), [("ORC", set(), "ORC"), ("PARQUET", {1, 2}, "2 delete files")])
 def test_a_file_that_needs_icebergs_own_rules_is_refused(form: str, deletes: set[int], word: str) -> None:
-    file = SimpleNamespace(file_path="file:///t/data/a", file_format=FileFormat(form))
+    file = SimpleNamespace(file_format=FileFormat(form))
     with pytest.raises(InfeedError, match=word) as error:
-        iceberg.file_of(SimpleNamespace(file=file, delete_files=deletes))
+        file_of(SimpleNamespace(file=file, delete_files=deletes), "/t/data/a")
     assert error.value.where == "/t/data/a"
+
+
+def test_a_copy_is_read_where_it_lies_also_in_a_store(table: Any, s3: str, tmp_path: Path) -> None:
+    files.copy(root_of(table), f"{s3}/t")
+    Path(root_of(table)).rename(tmp_path / "moved")
+    for place in (str(tmp_path / "moved"), f"{s3}/t"):
+        opened = open_source(place, guess_format(place), IngestOptions(), {})
+        assert all(task.payload.file.path.startswith(f"{place}/data/") for task in opened.tasks)
+        batches = [one for task in opened.tasks for one in opened.read(task.payload, bad_rows=BadRows())]
+        assert sorted(row["id"] for batch in batches for row in batch.to_pylist()) == list(range(40))
