@@ -36,8 +36,8 @@ def project_options(command: Any) -> Any:
         click.option(
             "--data",
             type=InputPath(),
-            help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet, Delta Lake, Iceberg, "
-            "Arrow, NumPy, HDF5, Avro or WebDataset).",
+            help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet, Delta Lake, "
+            "Iceberg, Arrow, NumPy, HDF5, Avro or WebDataset).",
             metavar="PATH",
         ),
         source_options,
