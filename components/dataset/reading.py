@@ -61,22 +61,30 @@ def manifests_of(roots: Iterable[str], cache_dir: str | None = None, map_fn: Map
 def _known_manifest(root: str, cache_dir: str | None) -> Manifest | _Uncounted:
     if files.exists(files.join(root, names.MANIFEST)):
         return Manifest.read(root)
+    folders = {split: files.list_files(names.split_dir(root, split)) for split in split_names(root)}
+    found = [file for inside in folders.values() for file in inside]
+    source = Source.of("tfrecord", root, found)
+    by_split = {split: [file for file in inside if not files.is_hidden(file.path)] for split, inside in folders.items()}
+    cached = files.join(cache_dir, f"counted-{_version_of(root, found)}") if cache_dir is not None else None
+    kept = _cached_count(files.join(cached, names.MANIFEST), source) if cached else None
+    return kept or _Uncounted(root, by_split, source, cached)
+
+
+def split_names(root: str) -> list[str]:
+    """Return the splits of a TFRecord dataset of any writer, without reading records.
+
+    Raises:
+      InfeedError: there is no split, or the dataset is not complete.
+    """
+    if files.exists(files.join(root, names.MANIFEST)):
+        return list(Manifest.read(root).splits)
     if files.exists(files.join(root, names.UNFINISHED)):
         raise InfeedError(
             "the dataset is not complete",
             where=root,
             do="wait for its writer, or write it again if the writer was killed",
         )
-    folders = {folder: files.list_files(files.join(root, folder)) for folder in _split_folders(root)}
-    found = [file for inside in folders.values() for file in inside]
-    source = Source.of("tfrecord", root, found)
-    by_split = {
-        folder.removeprefix(names.SPLIT_FOLDER): [file for file in inside if not files.is_hidden(file.path)]
-        for folder, inside in folders.items()
-    }
-    cached = files.join(cache_dir, f"counted-{_version_of(root, found)}") if cache_dir is not None else None
-    kept = _cached_count(files.join(cached, names.MANIFEST), source) if cached else None
-    return kept or _Uncounted(root, by_split, source, cached)
+    return [folder.removeprefix(names.SPLIT_FOLDER) for folder in _split_folders(root)]
 
 
 def flat_manifest(path: str) -> tuple[str, Manifest] | None:
@@ -170,9 +178,9 @@ class _Uncounted:
     source: Source
     cached: str | None = None
 
-    def counting(self) -> list[_FileToCount]:
+    def counting(self) -> list[FileToCount]:
         return [
-            _FileToCount(self.root, file.path, file.size) for of_split in self.by_split.values() for file in of_split
+            FileToCount(self.root, file.path, file.size) for of_split in self.by_split.values() for file in of_split
         ]
 
     def manifest(self, counted: Iterator[Shard]) -> Manifest:
@@ -190,7 +198,7 @@ class _Uncounted:
 
 
 @dataclass(frozen=True)
-class _FileToCount:
+class FileToCount:
     """A file to count. Engines use `bytes` as its size."""
 
     root: str
@@ -202,7 +210,7 @@ class _FileToCount:
         return self.path
 
 
-def _count_file(file: _FileToCount) -> Shard:
+def _count_file(file: FileToCount) -> Shard:
     return Shard(
         file=files.relative(file.path, file.root),
         records=records.count_records(file.path),

@@ -125,6 +125,11 @@ class ChosenMap:
                 yield from engine.map(function, there)
 
 
+def counting(cluster: Cluster | None) -> ChosenMap:
+    """Return the `map_fn` of `record_ranges`, which reads large files without a manifest."""
+    return ChosenMap("counts", limits.COUNT_BYTES, cluster)
+
+
 def _processes(work: Work, asked: int | None) -> tuple[int, str]:
     """Return the number of processes, and the reason."""
     if work.alone:

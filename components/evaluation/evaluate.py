@@ -27,7 +27,7 @@ from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.ranges import record_ranges
 from infeed.components.dataset.records import frame_records, write_records
-from infeed.components.engine.choice import ChosenMap, Cluster, Work, choose
+from infeed.components.engine.choice import Cluster, Work, choose, counting
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.measuring import Evaluation, Measurement, measure, measuring, metrics_of, plan_of
 from infeed.components.evaluation.metric_plan import Metrics
@@ -118,7 +118,7 @@ def evaluate(
         raise BeyondError(reason)
     evaluation = dataclasses.replace(_evaluation(eval_config, roots, models), report=report)
     plan_of(evaluation.config)  # raises BeyondError before any example is read
-    ranges = record_ranges(folders, ChosenMap("counts", limits.COUNT_BYTES, cluster))
+    ranges = record_ranges(folders, counting(cluster))
     work = Work(
         "evaluates",
         len(ranges),

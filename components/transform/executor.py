@@ -20,8 +20,8 @@ from tfx.utils import io_utils, json_utils
 
 from infeed.components import user_code
 from infeed.components.dataset import names
-from infeed.components.dataset.ranges import record_ranges
-from infeed.components.engine.choice import Cluster
+from infeed.components.dataset.ranges import MapFn, record_ranges
+from infeed.components.engine.choice import Cluster, counting
 from infeed.components.engine_executor import EngineExecutor
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
@@ -72,7 +72,8 @@ class TransformExecutor(EngineExecutor, executor.Executor):
                 tfx_seam.USER_FUNCTIONS.require("declare all features, or compute all of them in the function")
                 _log.warning("tft makes the graph, since %s", reason)
                 with declared.counting_folder(cluster.shared) as folder:
-                    with chosen("analyzes", record_ranges(examples.folders), cluster) as engine:
+                    ranges = record_ranges(examples.folders, counting(cluster))
+                    with chosen("analyzes", ranges, cluster) as engine:
                         self._found = declared.constants_of(features, examples, engine, folder)
                     super().Do(input_dict, output_dict, exec_properties)
             else:
@@ -165,7 +166,7 @@ def _write(
     folder = artifact_utils.get_single_uri(output_dict[specs.TRANSFORM_GRAPH_KEY])
     disabled = bool(exec_properties.get(specs.DISABLE_STATISTICS_KEY))
     folders = executor_utils.GetStatsOutputPathEntries(disabled, output_dict)
-    shards = _shards(input_dict, output_dict, exec_properties)
+    shards = _shards(input_dict, output_dict, exec_properties, counting(cluster))
     with chosen("transforms", shards, cluster) as engine:
         graph = declared.write(folder, features, examples, engine)
         transformed = materialise(graph.load, shards, engine, described=bool(folders))
@@ -179,7 +180,10 @@ def _write(
 
 
 def _shards(
-    input_dict: dict[str, list[Any]], output_dict: dict[str, list[Any]], exec_properties: Mapping[str, Any]
+    input_dict: dict[str, list[Any]],
+    output_dict: dict[str, list[Any]],
+    exec_properties: Mapping[str, Any],
+    count: MapFn,
 ) -> list[TransformedShard]:
     """Return the rows to transform, by split, with their output files."""
     artifacts, targets = input_dict[specs.EXAMPLES_KEY], output_dict.get(specs.TRANSFORMED_EXAMPLES_KEY, [])
@@ -189,7 +193,7 @@ def _shards(
     for source, target in itertools.zip_longest(artifacts, targets):
         for split in splits:
             folder = artifact_utils.get_split_uris([target], split)[0] if target else None
-            found += transformed_shards(record_ranges([names.split_dir(source.uri, split)]), folder)
+            found += transformed_shards(record_ranges([names.split_dir(source.uri, split)], count), folder)
     return found
 
 

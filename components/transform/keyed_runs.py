@@ -17,9 +17,9 @@ from infeed.components.engine import signed
 from infeed.components.transform.sorted_runs import Order, SortedRuns, grouped, value_at
 
 V = TypeVar("V")
-LIMIT = 16 << 20  # bytes of pickles that are held before a run is written; objects take several times as much
+LIMIT = 16 << 20  # bytes of pickled keys and values that are held before a run is written; objects take several times as much
 _FIRST_CHECK = 1 << 10  # keys held when their size is estimated first
-_SAMPLE = 16  # values that are pickled for the estimate
+_SAMPLE = 16  # keys and values that are pickled for the estimate
 
 
 class KeyedRuns(Generic[V]):
@@ -31,7 +31,7 @@ class KeyedRuns(Generic[V]):
     Args:
       folder: where runs are written. Workers may share the folder.
       merge: (value, later value) -> their merge. May modify the first. Must be picklable.
-      limit: bytes of pickles to hold before a run is written; LIMIT by default.
+      limit: bytes of pickled keys and values to hold before a run is written; LIMIT by default.
       secret: signs the pickles. Mappings that are merged need the same secret.
       descends: whether the largest key comes first.
     """
@@ -91,8 +91,8 @@ class KeyedRuns(Generic[V]):
         return self._runs.stream()
 
     def _check(self) -> None:
-        sample = list(itertools.islice(self._held.values(), 0, None, max(1, len(self._held) // _SAMPLE)))
-        bytes_each = sum(len(signed.dumps(self._secret, value)) for value in sample) / len(sample)
+        sample = list(itertools.islice(self._held.items(), 0, None, max(1, len(self._held) // _SAMPLE)))
+        bytes_each = sum(len(signed.dumps(self._secret, one)) for one in sample) / len(sample)
         if bytes_each * len(self._held) > self._runs.limit:
             self._flush()
         else:

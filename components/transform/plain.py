@@ -14,7 +14,8 @@ from tfx_bsl.tfxio import tf_example_record
 
 from infeed.components.dataset import files, names
 from infeed.components.dataset.ranges import record_ranges
-from infeed.components.dataset.reading import manifest_of
+from infeed.components.dataset.reading import split_names
+from infeed.components.engine.choice import counting
 from infeed.components.engine.engine import Engine
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
@@ -48,9 +49,10 @@ def transform(
     examples = Examples([dataset], ["train"], schema)
     shards = [
         shard
-        for split in manifest_of(dataset).splits
+        for split in split_names(dataset)
         for shard in transformed_shards(
-            record_ranges([names.split_dir(dataset, split)]), names.split_dir(rows, split) if rows else None
+            record_ranges([names.split_dir(dataset, split)], counting(None)),
+            names.split_dir(rows, split) if rows else None,
         )
     ]
     with chosen("transforms", shards, None) as engine:

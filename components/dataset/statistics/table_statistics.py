@@ -10,7 +10,8 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -25,8 +26,8 @@ from infeed.components.dataset import files, names
 from infeed.components.dataset.decode import decode_example
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import Shard, Split
-from infeed.components.dataset.ranges import MapFn, ShardRange, cut
-from infeed.components.dataset.reading import manifest_of, manifests_of
+from infeed.components.dataset.ranges import RANGE_BYTES, MapFn, ShardRange, cut
+from infeed.components.dataset.reading import FileToCount, manifest_of, manifests_of
 from infeed.components.dataset.record_blocks import RecordBlock, read_blocks
 from infeed.components.dataset.statistics.cells import Cells, concat
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics, StoredColumn
@@ -241,15 +242,16 @@ def tables_of(
     Args:
       places: (folder of a dataset, split). Datasets may be any TFRecords of tf.Examples in Split-* folders.
       cache_dir: cache of statistics and counts of datasets without them.
-      map_fn: counts and reads the shards of all splits, in one call each, such as `Engine.map`. Defaults to one thread
-        of this process for each core.
+      map_fn: counts and reads the shards of all splits, such as `Engine.map`. It is called once, and once more if
+        large files are divided. Defaults to one thread of this process for each core.
 
     Raises:
       InfeedError: a split does not exist, a file is damaged, or records are not tf.Examples.
     """
     with _threads_unless(map_fn) as each:
         cache = str(Path(cache_dir).expanduser())
-        manifests = manifests_of((root for root, _ in places), cache, each)
+        folders = frozenset(names.split_dir(root, split) for root, split in places)
+        manifests = manifests_of((root for root, _ in places), cache, _CountAndDescribe(each, folders, cache))
         splits = [_split_in(manifests[root].splits, root, split) for root, split in places]
         stored = [_stored(root, name, split) for (root, name), split in zip(places, splits, strict=True)]
         unread = [
@@ -259,6 +261,37 @@ def tables_of(
         ]
         read = iter(each(_read_range, [part for one in unread for part in one.ranges]))
         return [found or unread.pop(0).table(read, cache) for found in stored]
+
+
+@dataclass(frozen=True)
+class _CountAndDescribe:
+    """A function like `map` for counting. Small files are described in the same pass, which a cluster starts once.
+
+    Attributes:
+      map_fn: runs the pass.
+      folders: folders of the splits to describe.
+      cache: folder that caches the statistics.
+    """
+
+    map_fn: MapFn
+    folders: frozenset[str]
+    cache: str
+
+    def __call__(self, count: Callable[[FileToCount], Shard], items: Iterable[FileToCount]) -> Iterator[Shard]:
+        for shard, found in self.map_fn(functools.partial(self._count, self.folders, self.cache, count), items):
+            if found is not None:
+                keep_statistics(found, _key_of_shard(shard), self.cache)
+            yield shard
+
+    @staticmethod
+    def _count(
+        folders: frozenset[str], cache: str, count: Callable[[FileToCount], Shard], file: FileToCount
+    ) -> tuple[Shard, TableStatistics | None]:
+        shard = count(file)
+        is_wanted = posixpath.dirname(file.path) in folders and file.bytes <= RANGE_BYTES
+        if not is_wanted or files.exists(_cache_path(_key_of_shard(shard), cache)):
+            return shard, None
+        return shard, _read_range(ShardRange("", file.path, bytes=file.bytes))
 
 
 def _split_in(splits: Mapping[str, Split], root: str, split: str) -> Split:

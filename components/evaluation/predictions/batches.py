@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from infeed.components.dataset import files, names
+from infeed.components.dataset import names
 from infeed.components.dataset.decode_columns import decode_columns
 from infeed.components.dataset.manifest import ColumnType
-from infeed.components.dataset.ranges import MapFn, ShardRange, cut
-from infeed.components.dataset.reading import check_listed, manifests_of
+from infeed.components.dataset.ranges import MapFn, ShardRange, record_ranges
+from infeed.components.dataset.reading import check_listed, listed_files, split_names
 from infeed.components.dataset.records import read_records
 from infeed.components.dataset.statistics.table_statistics import CACHE_DIR, TableStatistics, tables_of
 from infeed.components.errors import InfeedError
@@ -58,24 +58,22 @@ def input_shards(roots: Sequence[str], splits: Sequence[str] | None, map_fn: Map
 
     Args:
       roots: folders of datasets of any writer: TFRecords in Split-* folders.
-      map_fn: counts the files of datasets without a manifest, such as `Engine.map`.
+      map_fn: counts large files of datasets without a manifest, such as `Engine.map`.
 
     Raises:
       InfeedError: a dataset or split does not exist, is not complete, or has files that its manifest does not list.
     """
-    manifests = manifests_of(roots, _cache(), map_fn)
-    there = sorted({split for manifest in manifests.values() for split in manifest.splits})
+    by_root = {root: split_names(root) for root in roots}
+    there = sorted({split for found in by_root.values() for split in found})
     if unknown := [split for split in splits or () if split not in there]:
         do = f"choose one of {', '.join(there)}"
         raise InfeedError(f"there is no split {unknown[0]!r}", where=", ".join(roots), do=do)
-    found = list[ShardRange]()
-    for split in there if splits is None else dict.fromkeys(splits):
-        for root, manifest in manifests.items():
-            shards = manifest.splits[split].shards if split in manifest.splits else ()
-            check_listed(names.split_dir(root, split), {files.name(shard.file) for shard in shards})
-            for shard in shards:
-                found += cut(split, files.join(root, shard.file), shard.bytes, shard.records)
-    return found
+    chosen = there if splits is None else dict.fromkeys(splits)
+    folders = [names.split_dir(root, split) for split in chosen for root in by_root if split in by_root[root]]
+    for folder in folders:
+        if listed := listed_files(folder):
+            check_listed(folder, listed)
+    return record_ranges(folders, map_fn)
 
 
 def root_of(shard: ShardRange) -> str:

@@ -25,7 +25,7 @@ from tfx.utils import io_utils
 from tfx_bsl.tfxio import tf_example_record
 
 from infeed.components.dataset.ranges import ShardRange, record_ranges
-from infeed.components.engine.choice import Cluster
+from infeed.components.engine.choice import Cluster, counting
 from infeed.components.errors import InfeedError
 from infeed.components.seams import tft as tft_seam
 from infeed.components.seams import tfx as tfx_seam
@@ -160,8 +160,8 @@ def _nested(plan: Plan) -> str:
 
 def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluster: Cluster) -> None:
     output, metadata = given["transform_output_path"], given["input_dataset_metadata"]
-    analyzed = {one.dataset_key: _ranges(one) for one in given["analyze_data_list"]}
-    shards = _shards(given)
+    analyzed = {one.dataset_key: _ranges(one, cluster) for one in given["analyze_data_list"]}
+    shards = _shards(given, cluster)
     first, *_ = given["analyze_data_list"]
     with chosen("transforms", shards, cluster) as engine:
         columns_reader = partial(ColumnReader.of, metadata.schema, first.tfxio)
@@ -181,21 +181,21 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
             write_transformed(transformed, asked.transformed, folders)
 
 
-def _shards(given: Mapping[str, Any]) -> list[TransformedShard]:
+def _shards(given: Mapping[str, Any], cluster: Cluster) -> list[TransformedShard]:
     """Return the rows to transform, with the files to write."""
     writes = given["materialization_format"] is not None
     return [
         shard
         for dataset in given["transform_data_list"]
         for shard in transformed_shards(
-            _ranges(dataset), posixpath.dirname(dataset.materialize_output_path) if writes else None
+            _ranges(dataset, cluster), posixpath.dirname(dataset.materialize_output_path) if writes else None
         )
     ]
 
 
-def _ranges(dataset: Any) -> list[ShardRange]:
+def _ranges(dataset: Any, cluster: Cluster) -> list[ShardRange]:
     """Return the rows of a dataset whose pattern is TFX's `.../Split-train/*`."""
-    return record_ranges([posixpath.dirname(dataset.file_pattern)])
+    return record_ranges([posixpath.dirname(dataset.file_pattern)], counting(cluster))
 
 
 def _split_of(pattern: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ import pytest
 
 from infeed.components.dataset.encode import encode_examples
 from infeed.components.errors import InfeedError
+from infeed.components.transform import keyed_runs
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.scale import Power, Robust, ZScore
@@ -40,12 +41,15 @@ def preprocessing_fn(inputs):
 """
 
 
-def records(seed: int, rows: int = 200) -> list[bytes]:
+CITIES = ("Bern", "Chur", "Genf", "Zug")
+
+
+def records(seed: int, rows: int = 200, cities: Sequence[str] = CITIES) -> list[bytes]:
     random = np.random.default_rng(seed)
     columns = {
         "fare": random.lognormal(2, 1, rows).astype(np.float32),
         "tip": random.gamma(2, 1, rows).astype(np.float32),
-        "city": random.choice(["Bern", "Chur", "Genf", "Zug"], rows),
+        "city": random.choice(cities, rows),
     }
     return [bytes(one) for one in encode_examples(pa.RecordBatch.from_pydict(columns)).to_pylist()]
 
@@ -56,9 +60,11 @@ def transform(tmp_path: Path, execute: Callable[..., dict[str, Path]], monkeypat
     from infeed.components import Transform as Ours
 
     numbers = itertools.count()
-    spans = [{"train": records(seed), "eval": records(seed + 10, 20)} for seed in range(3)]
+    few = [{"train": records(seed), "eval": records(seed + 10, 20)} for seed in range(3)]
 
-    def run(*beam_options: str, **options: Any) -> dict[str, Path]:
+    def run(
+        *beam_options: str, spans: Sequence[Mapping[str, Sequence[bytes]]] = few, **options: Any
+    ) -> dict[str, Path]:
         folder = tmp_path / f"run-{next(numbers)}"
         monkeypatch.setenv("HOME", str(folder / "home"))  # where nothing is kept of an earlier reading
         outputs = execute(Ours, folder, spans, SCHEMA, beam_pipeline_args=beam_options, **options)
@@ -112,6 +118,17 @@ def test_a_named_runner_and_processes_transform_the_same_and_this_process_opens_
     assert differing(near, far) == []
     assert differing(near, by_two) == []
     assert sum("transformed_examples" in name for name in near) == 6
+
+
+def test_more_keys_than_are_held_travel_through_files_and_give_the_same(
+    transform: Transform, portable_options: list[str]
+) -> None:
+    cities = [f"{number:05d}" * 400 for number in range(20_000)]
+    spans = [{"train": records(seed, 8_000, cities), "eval": records(seed + 10, 20)} for seed in range(3)]
+    assert sum(map(len, {record for one in spans for record in one["train"]})) > 2 * keyed_runs.LIMIT
+    options = {"spans": spans, "features": [ZScore("tip", key="city")], "disable_statistics": True}
+    near, far = transform(**options), transform(*portable_options, **options)
+    assert differing(near, far) == []
 
 
 @pytest.mark.parametrize("made", ["number", "tft.scale_to_z_score(number)"], ids=["written", "analyzed"])

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -52,6 +54,21 @@ def test_a_dataset_of_somebody_else_is_read_once_and_left_alone(tmp_path: Path) 
     assert sorted(os.walk(root)) == before
     kept = [file for file in os.listdir(cache) if file.startswith("statistics-")]
     assert len(kept) == 2
+
+
+def test_files_that_are_not_divided_are_counted_and_described_in_one_pass(tmp_path: Path) -> None:
+    write(tmp_path / "data", TABLE.slice(0, 1), TABLE.slice(1))
+    passes: list[int] = []
+
+    def run(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+        there = list(items)
+        passes.append(len(there))
+        return map(function, there)
+
+    for files_read in ([2], []):
+        passes.clear()
+        statistics_of(str(tmp_path / "data"), "train", cache_dir=str(tmp_path / "cache"), map_fn=run)
+        assert [count for count in passes if count] == files_read
 
 
 def test_a_table_wider_than_ingest_counts_is_read_on_demand(tmp_path: Path) -> None:
