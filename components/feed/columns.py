@@ -18,6 +18,7 @@ from infeed.components.feed.options import GlobalBatch
 from infeed.components.feed.sampling import Group, sample
 
 Batch = Any  # nested tensors, [batch, ...] each
+_POOL = 100  # batches whose rows are sorted by length together, as torchtext's BucketIterator does
 Take = Callable[[tf.Tensor], Any]  # row numbers, int64 [batch] -> the values of one column, [batch, ...]
 
 
@@ -139,6 +140,7 @@ def training_rows(
     start_step: int = 0,
     window: Window | None = None,
     groups: Sequence[Group] = (),
+    lengths: tf.Tensor | None = None,
 ) -> tf.data.Dataset:
     """Return row numbers of endless full batches, from step `start_step` on: int64 [batch.part].
 
@@ -146,9 +148,11 @@ def training_rows(
     batch, rows repeat. The parts of all workers, concatenated, are the batch of a single worker.
 
     With `groups`, an epoch has the same number of batches, and `sampling.sample` chooses its rows.
+
+    With `lengths`, int64 [rows], an epoch has the same rows, and those of a batch have similar lengths.
     """
     steps, windows = batch.steps(rows), -(-rows // window.rows) if window else 1
-    orders = _orders(rows, batch, start_step // steps * windows, window, groups)
+    orders = _orders(rows, batch, start_step // steps * windows, window, groups, lengths)
     batches = orders.flat_map(tf.data.Dataset.from_tensor_slices).skip(start_step % steps)
     return endless(batches)
 
@@ -182,6 +186,7 @@ def _orders(
     first: int,
     window: Window | None,
     groups: Sequence[Group],
+    lengths: tf.Tensor | None = None,
 ) -> tf.data.Dataset:
     """Yield the worker's row numbers of each epoch or window, int64 [steps, batch], from number `first` on."""
     part, workers = batch.part, batch.workers
@@ -199,10 +204,36 @@ def _orders(
         if not groups:
             order = tf.tile(order, [-(-batch.size // rows)])  # once, unless a batch is larger than the split
         # Drop the rows that do not fill a batch, so that all batches have one shape.
-        full = tf.size(order) // batch.size * batch.size
-        return tf.reshape(order[:full], [-1, workers.count, part])[:, workers.index]
+        order = order[: tf.size(order) // batch.size * batch.size]
+        if lengths is not None:
+            order = _by_length(order, lengths, batch.size, _derive(epoch, 2 + windows + number))
+        return tf.reshape(order, [-1, workers.count, part])[:, workers.index]
 
     return tf.data.Dataset.counter(first).map(batches_of).prefetch(1)  # compute the next order during this one
+
+
+def _by_length(order: tf.Tensor, lengths: tf.Tensor, size: int, seed: tf.Tensor) -> tf.Tensor:
+    """Sort the rows of each pool of batches by length, then shuffle the batches: int64 [batches * size] each."""
+    pool = tf.range(tf.size(order, tf.int64), dtype=tf.int64) // (size * _POOL)
+    places = tf.argsort(pool * (tf.reduce_max(lengths) + 1) + tf.gather(lengths, order), stable=True)
+    batches = tf.reshape(tf.gather(order, places), [-1, size])
+    return tf.reshape(tf.random.experimental.stateless_shuffle(batches, seed), [-1])
+
+
+def row_lengths(feature: Any) -> tf.Tensor:
+    """Return the number of values in each row of a feature [batch, ...], int64 [batch].
+
+    In a dense tensor, zeros and empty texts at the end of a row are padding.
+    """
+    if isinstance(feature, tf.RaggedTensor):
+        return tf.cast(feature.row_lengths(), tf.int64)
+    if isinstance(feature, tf.SparseTensor):
+        rows, count = feature.indices[:, 0], feature.dense_shape[0]
+        return tf.math.unsorted_segment_sum(tf.ones_like(rows), rows, count)
+    values = tf.reshape(feature, [tf.shape(feature)[0], -1])
+    empty = "" if feature.dtype == tf.string else tf.zeros([], feature.dtype)
+    places = tf.range(1, tf.shape(values, tf.int64)[1] + 1, dtype=tf.int64)
+    return tf.reduce_max(tf.where(values == empty, tf.zeros([], tf.int64), places), axis=1)
 
 
 def endless(dataset: tf.data.Dataset) -> tf.data.Dataset:

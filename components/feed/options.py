@@ -74,6 +74,8 @@ class FeedOptions:
       mix: share of each training split by name. With several datasets, `shards.dataset_names` names them, for example
         by the id of the component that wrote them. Shares need not add up to 1.
       class_shares: share of each class in training by name, or `equal`. Classes without a share are not used.
+      bucket_by: transformed feature whose rows have different lengths. Each training batch then has rows of similar
+        length, so that less is padded.
       weight: transformed feature that holds the example weight in the loss. The model does not get this feature.
       static_shapes: whether to pad the last evaluation batch with rows of weight 0, so that all batches have one shape;
         None pads under the strategy `tpu`.
@@ -95,6 +97,7 @@ class FeedOptions:
     skip_corrupt: Count = 0
     mix: Mapping[str, float] = field(default_factory=dict)
     class_shares: Mapping[str, float] | Literal["equal"] = field(default_factory=dict)
+    bucket_by: str | None = None
     weight: str | None = None
     static_shapes: bool | None = None
     map_examples: MapFunction | str | Callable[..., Any] | None = None

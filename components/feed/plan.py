@@ -161,6 +161,8 @@ def _why_host_only(spec: FeedSpec, options: FeedOptions) -> str:
         return "a feature is text, ragged or sparse"
     if spec.augmentation or spec.normalization:
         return "the host augments and normalizes the pictures"
+    if options.bucket_by:
+        return "the host groups rows by the length of a feature"
     if any(one.kind == "numpy" for one in options.maps.values()):
         return "the host calls a NumPy function"
     if options.maps and len(spec.devices) > 1:
@@ -182,6 +184,12 @@ def _source(tier: Tier, shards: Sequence[ShardFile], spec: FeedSpec, capacity: C
             do="use the tier columns or disk, or weigh with class_weight",
         )
     cached, reason = capacity.cache()
+    if capacity.options.bucket_by and not cached:
+        raise InfeedError(
+            "the tier stream cannot group by length: it knows the length of a row only after decoding",
+            where="FeedOptions.bucket_by",
+            do="use the tier columns or disk, or cache_records if the records fit in memory",
+        )
     return _cached(shards, capacity, reason, weights) if cached else _streamed(shards, capacity, weights)
 
 
@@ -211,7 +219,8 @@ def _gather(
         return GatherInOrder(size)
     if _in_step(tier, spec, capacity):
         return GatherInStep(size, weights)
-    return GatherShuffled(size, batches, capacity.window() if tier == "disk" and not weights else None, weights)
+    window = capacity.window() if tier == "disk" and not weights else None
+    return GatherShuffled(size, batches, window, weights, capacity.options.bucket_by)
 
 
 def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
@@ -223,7 +232,8 @@ def _in_step(tier: Tier, spec: FeedSpec, capacity: Capacity) -> bool:
         return True
     beside = bool(spec.devices) and not accelerators(spec.devices)
     small = spec.sizes.is_dense and capacity.batches_a_call() > 1
-    as_kept = not (spec.augmentation or spec.normalization or capacity.options.maps)
+    options = capacity.options
+    as_kept = not (spec.augmentation or spec.normalization or options.maps or options.bucket_by)
     return beside and spec.training and tier == "columns" and small and as_kept
 
 
@@ -233,7 +243,12 @@ def _cached(shards: Sequence[ShardFile], capacity: Capacity, reason: str, weight
         ListShards(len(shards), _ROW_ORDER),
         _read_in_order(shards, capacity),
         CacheRecords(reason),
-        GatherShuffled(capacity.options.batch_size, capacity.batches_a_call(), weights=weights),
+        GatherShuffled(
+            capacity.options.batch_size,
+            capacity.batches_a_call(),
+            weights=weights,
+            bucket_by=capacity.options.bucket_by,
+        ),
         ParseExamples(),
         TransformFeatures(),
     )

@@ -17,7 +17,9 @@ from infeed.components.engine import signed
 from infeed.components.transform.sorted_runs import Order, SortedRuns, grouped, value_at
 
 V = TypeVar("V")
-LIMIT = 16 << 20  # bytes of pickled keys and values that are held before a run is written; objects take several times as much
+LIMIT = (
+    16 << 20
+)  # bytes of pickled keys and values that are held before a run is written; objects take several times as much
 _FIRST_CHECK = 1 << 10  # keys held when their size is estimated first
 _SAMPLE = 16  # keys and values that are pickled for the estimate
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Window
 from infeed.components.feed.options import GlobalBatch
 from infeed.components.feed.sampling import Group, SamplingWeights, group_rows
 from infeed.components.feed.stages.base import BuildContext
+from infeed.components.schema import nearest
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -21,7 +25,8 @@ if TYPE_CHECKING:
     from infeed.components.feed.columns import Columns
     from infeed.components.feed.row_batches import RowBatches
 
-_LABELS_A_CALL = 1 << 16
+_ROWS_A_CALL = 1 << 16
+_BUCKET_BY = "FeedOptions.bucket_by"
 
 
 @dataclass(frozen=True)
@@ -99,12 +104,14 @@ class GatherShuffled:
       batches: batches gathered in one call. `SplitBatches` splits them.
       window: rows shuffled together; None for all.
       weights: sampling weights; None uses each row once per epoch.
+      bucket_by: feature whose rows have similar lengths in each batch; None for any rows.
     """
 
     size: int
     batches: int = 1
     window: Window | None = None
     weights: SamplingWeights | None = None
+    bucket_by: str | None = None
 
     name = "gather"
 
@@ -120,6 +127,8 @@ class GatherShuffled:
             )
         else:
             does += ", in an order of all rows made from seed and epoch"
+        if self.bucket_by:
+            does += f", each batch of similar lengths of {self.bucket_by!r}"
         return f"{does}, {self.batches} batches in a call" if self.batches > 1 else does
 
     @property
@@ -141,6 +150,7 @@ class GatherShuffled:
             start_step=context.start_step,
             window=self.window,
             groups=_groups(before, self.weights, context),
+            lengths=_lengths(before, self.bucket_by, context) if self.bucket_by else None,
         )
         if self.batches > 1:
             several = rows.batch(self.batches, drop_remainder=True)
@@ -223,20 +233,45 @@ class GatherInOrder:
 
 def _groups(columns: Columns, weights: SamplingWeights | None, context: BuildContext) -> list[Group]:
     """Return the rows of each split or of each class; empty without weights."""
-    from infeed.components.feed.columns import evaluation_rows
-
     if not weights:
         return []
     if weights.by == "split":
         places = [weights.names.index(shard.split) for shard in context.shards]
         keys = np.repeat(places, [shard.records for shard in context.shards])
     else:
-        rows = evaluation_rows(columns.rows, GlobalBatch(_LABELS_A_CALL))
-        keys = np.concatenate(list(rows.map(lambda some: _labels(columns.take(some), context)).as_numpy_iterator()))
+        keys = _of_all_rows(columns, context, lambda batch: batch[1])
     return group_rows(keys, weights)
 
 
-def _labels(kept: Any, context: BuildContext) -> tf.Tensor:
-    """Return the labels of kept rows, decoded or serialized."""
-    batch = kept if isinstance(kept, tuple) else context.functions.transform(context.functions.parse(kept))
-    return batch[1]
+def _lengths(columns: Columns, name: str, context: BuildContext) -> npt.NDArray[np.int64]:
+    """Return the length of each row of a feature, int64 [rows].
+
+    Raises:
+      InfeedError: there is no such feature, or all rows have one length.
+    """
+    import tensorflow as tf
+
+    from infeed.components.feed.columns import row_lengths
+
+    def of_batch(batch: Any) -> tf.Tensor:
+        if name not in batch[0]:
+            do = f"use one of {', '.join(sorted(batch[0]))}"
+            raise InfeedError(f"there is no feature {name!r}{nearest(name, batch[0])}", where=_BUCKET_BY, do=do)
+        if isinstance(batch[0][name], tf.Tensor) and batch[0][name].shape[1:].is_fully_defined():
+            do = "use a feature of lists, such as the words of a text, or leave the option out"
+            raise InfeedError(f"all rows of {name!r} have one length", where=_BUCKET_BY, do=do)
+        return row_lengths(batch[0][name])
+
+    return _of_all_rows(columns, context, of_batch)
+
+
+def _of_all_rows(columns: Columns, context: BuildContext, value: Callable[[Any], tf.Tensor]) -> npt.NDArray[Any]:
+    """Return a value of each row, [rows], of kept rows that are decoded or serialized."""
+    from infeed.components.feed.columns import evaluation_rows
+
+    def of_rows(numbers: tf.Tensor) -> tf.Tensor:
+        kept = columns.take(numbers)
+        return value(kept if isinstance(kept, tuple) else context.functions.transform(context.functions.parse(kept)))
+
+    rows = evaluation_rows(columns.rows, GlobalBatch(_ROWS_A_CALL))
+    return np.concatenate(list(context.mapped(rows, of_rows).as_numpy_iterator()))

@@ -96,7 +96,7 @@ def feature(name, values):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """dataset(kinds, tier, training) -> batches, for a loop that takes row numbers too where the tier is `by rows`"""
+    """dataset(kinds, tier, training, bucket_by) -> batches, for a loop that takes row numbers too in `by rows`"""
     folder = tmp_path_factory.mktemp("tiers")
     shards = []
     for shard in range(2):
@@ -108,14 +108,14 @@ def dataset(tmp_path_factory):
         shards.append(ShardFile(path, len(numbers), 100))
 
     @functools.cache
-    def make(kinds, tier, training):
+    def make(kinds, tier, training, bucket_by=None):
         chosen, raw_spec = KINDS[kinds], {name: RAW[name] for name in ("number", *PARSED[kinds])}
         functions = BatchFunctions(
             parse=lambda records: tf.io.parse_example(records, raw_spec),
             transform=lambda raw: ({name: of(raw) for name, of in chosen.items()}, raw["number"] % 2),
             key=kinds,
         )
-        options = FeedOptions(batch_size=BATCH, cache_dir=str(folder / "cache"), **TIERS[tier])
+        options = FeedOptions(batch_size=BATCH, cache_dir=str(folder / "cache"), bucket_by=bucket_by, **TIERS[tier])
         spec = FeedSpec(training, measure_records(shards, functions), devices=("CPU:0",) if tier == "by rows" else ())
         return build(plan(shards, spec, options, Machine(cpus=2, memory_bytes=1 << 30)), functions)
 
@@ -160,6 +160,13 @@ def test_evaluation_has_the_same_batches_in_every_tier(dataset, kinds, tier):
 def test_training_has_the_same_batches_wherever_rows_are_drawn_by_number(dataset, kinds, tier):
     kept, cached = (list(map(plain, dataset(kinds, one, True).take(12))) for one in (tier, "cached"))
     assert kept == cached
+
+
+@pytest.mark.parametrize(("kinds", "name"), [("ragged", "words"), ("sparse", "names"), ("padded", "padded")])
+def test_batches_of_similar_lengths_are_the_same_in_every_tier_and_differ_from_others(dataset, kinds, name):
+    made = [list(map(plain, dataset(kinds, tier, True, name).take(12))) for tier in ("columns", "disk", "cached")]
+    assert made[0] == made[1] == made[2]
+    assert made[0] != list(map(plain, dataset(kinds, "columns", True).take(12)))
 
 
 def test_a_step_that_gathers_its_rows_has_the_same_batch(dataset):

@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from infeed.components.feed.columns import Layout, can_keep, can_split, load_columns, split_batches
+from infeed.components.feed.capacity import Window
+from infeed.components.feed.columns import (
+    Layout,
+    can_keep,
+    can_split,
+    load_columns,
+    row_lengths,
+    split_batches,
+    training_rows,
+)
 from infeed.components.feed.disk import cache_columns
+from infeed.components.feed.options import GlobalBatch, WorkerContext
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
@@ -115,3 +125,47 @@ def test_several_batches_taken_at_once_are_the_batches_taken_one_by_one(make):
         for got, alone in zip(*(tf.nest.flatten(one) for one in (taken, columns.take(some))), strict=True):
             as_list = "to_list" if isinstance(alone, tf.RaggedTensor) else "numpy"
             assert str(getattr(got, as_list)()) == str(getattr(alone, as_list)())
+
+
+LENGTHS = np.random.default_rng(0).integers(1, 60, 1_003)
+
+
+def rows_of(epochs=1, *, index=0, count=1, **options):
+    """Row numbers of the worker's batches of eight, int64 [steps, batch]."""
+    batch = GlobalBatch(8, seed=3, workers=WorkerContext(index, count))
+    made = training_rows(len(LENGTHS), batch, **options).take(epochs * batch.steps(len(LENGTHS)))
+    return np.stack(list(made.as_numpy_iterator()))
+
+
+@pytest.mark.parametrize("window", [None, Window(block=40, blocks=12)])
+def test_batches_of_similar_lengths_have_the_rows_of_an_epoch_in_another_order(window):
+    plain, similar = (rows_of(window=window, lengths=lengths) for lengths in (None, LENGTHS))
+    assert sorted(similar.flat) == sorted(plain.flat)
+    spread = [np.mean(np.ptp(LENGTHS[rows], axis=1)) for rows in (plain, similar)]
+    assert spread[1] < spread[0] / 20
+    longest = LENGTHS[similar].max(1)
+    assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.2, "short batches must not come first"
+
+
+def test_workers_and_later_starts_get_their_part_of_the_same_batches_of_similar_lengths():
+    whole = rows_of(2, lengths=LENGTHS)
+    assert not np.array_equal(*np.split(whole, 2))
+    parts = [rows_of(2, index=index, count=2, lengths=LENGTHS) for index in range(2)]
+    assert np.array_equal(np.concatenate(parts, axis=1), whole)
+    assert np.array_equal(rows_of(lengths=LENGTHS, start_step=70), whole[70 : 70 + len(whole) // 2])
+
+
+@pytest.mark.parametrize(
+    ("feature", "lengths"),
+    [
+        (FEATURES["lists"], [1, 0, 2, 1, 3]),
+        (FEATURES["nested"], [1, 0, 2, 1, 1]),
+        (SPARSE, [1, 0, 1, 0, 1]),
+        (tf.constant([[1, 0, 2], [0, 0, 0], [1, 1, 0]]), [3, 0, 2]),
+        (tf.constant([["a", ""], ["", "b"], ["", ""]]), [1, 2, 0]),
+    ],
+)
+def test_a_row_is_as_long_as_its_values_without_padding(feature, lengths):
+    found = row_lengths(feature)
+    assert found.dtype == tf.int64
+    assert found.numpy().tolist() == lengths

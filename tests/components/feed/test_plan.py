@@ -278,8 +278,8 @@ def test_a_split_without_records_is_refused():
 SPLITS = [ShardFile(f"Split-{split}/part-0", 1000, 50_000, split=split) for split in ("old", "new")]
 
 
-def mixed(*, epochs=None, training=True, machine=MACHINE, **options):
-    spec = FeedSpec(training, SAMPLE, class_names=("no", "yes"), epochs=epochs)
+def mixed(*, epochs=None, training=True, machine=MACHINE, sizes=SAMPLE, devices=(), **options):
+    spec = FeedSpec(training, sizes, class_names=("no", "yes"), epochs=epochs, devices=devices)
     return plan(SPLITS, spec, FeedOptions(**options), machine)
 
 
@@ -300,6 +300,18 @@ def test_evaluation_data_is_never_drawn_by_share():
 def test_a_stream_says_why_it_cannot_draw_classes_by_share(cached):
     with pytest.raises(InfeedError, match=r"tier stream(.|\n)*class_weight"):
         mixed(tier="stream", class_shares="equal", cache_records=cached)
+
+
+def test_batches_of_similar_lengths_are_gathered_by_the_host_from_kept_rows():
+    ragged = RecordSizes(100, 400, is_dense=False, is_numeric=False)
+    for options in ({"tier": "columns"}, {"tier": "disk"}, {"tier": "stream", "cache_records": True}):
+        made = mixed(sizes=ragged, bucket_by="words", devices=("CPU:0",), **options)
+        assert step(made, "gather").bucket_by == "words"
+    with pytest.raises(InfeedError) as raised:
+        mixed(sizes=ragged, bucket_by="words", tier="stream", cache_records=False)
+    assert raised.value.where == "FeedOptions.bucket_by"
+    with pytest.raises(InfeedError, match="by the length of a feature"):
+        mixed(bucket_by="words", tier="device", devices=("GPU:0",))
 
 
 def test_a_stream_mixes_splits_window_by_window():

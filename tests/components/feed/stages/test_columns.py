@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import tensorflow as tf
 
+from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Window
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.feed.sampling import SamplingWeights
@@ -92,3 +93,38 @@ def test_the_words_say_how_rows_are_ordered():
         columns.CacheColumns("here", 1).does
         == "keeps every feature as one column in files under here, mapped into memory"
     )
+
+
+def words():
+    return tf.data.Dataset.range(10).map(lambda n: ({"number": n, "words": tf.range(n % 5)}, n % 2)).ragged_batch(4)
+
+
+def test_a_batch_has_rows_of_similar_length():
+    rows = columns.LoadColumns().apply(words(), CONTEXT)
+    context = dataclasses.replace(CONTEXT, batch=GlobalBatch(5))
+    stage = columns.GatherShuffled(5, bucket_by="words")
+    made = [features["words"].row_lengths().numpy() for features, _ in stage.apply(rows, context).take(2)]
+    assert sorted(sorted(lengths.tolist()) for lengths in made) == [[0, 0, 1, 1, 2], [2, 3, 3, 4, 4]]
+    assert stage.does.endswith("each batch of similar lengths of 'words'")
+
+
+def test_rows_that_are_decoded_batch_by_batch_are_padded_to_the_longest_of_their_batch():
+    def padded(numbers):
+        return {"ones": tf.sequence_mask(numbers % 5, dtype=tf.int64)}, numbers
+
+    functions = BatchFunctions(parse=lambda records: tf.strings.to_number(records, tf.int64), transform=padded)
+    context = dataclasses.replace(CONTEXT, functions=functions, batch=GlobalBatch(5))
+    records = tf.data.Dataset.range(10).map(tf.strings.as_string).batch(4)
+    rows = columns.CacheRecords("they fit").apply(records, context)
+    made = (
+        columns.GatherShuffled(5, bucket_by="ones").apply(rows, context).map(lambda some: padded(functions.parse(some)))
+    )
+    assert sorted(features["ones"].shape[1] for features, _ in made.take(2)) == [2, 4]
+
+
+@pytest.mark.parametrize(("name", "value"), [("wrods", "did you mean 'words'"), ("number", "one length")])
+def test_lengths_that_do_not_exist_or_do_not_differ_are_an_error(name, value):
+    rows = columns.LoadColumns().apply(words(), CONTEXT)
+    with pytest.raises(InfeedError, match=value) as raised:
+        columns.GatherShuffled(4, bucket_by=name).apply(rows, CONTEXT)
+    assert raised.value.where == "FeedOptions.bucket_by"
