@@ -33,7 +33,7 @@ from infeed.components.example_gen.local import work_of
 from infeed.components.example_gen.settling import settled
 from infeed.components.example_gen.sources.tfrecord import check_examples
 from infeed.components.example_gen.transforms import run_pipeline
-from infeed.components.example_gen.windows import SpanWindow
+from infeed.components.example_gen.windows import SpanWindow, settings_of
 
 Artifacts = dict[str, list[types.Artifact]]
 _IN_PLACE_OF = {  # executors of TFX -> our component for the same format
@@ -209,11 +209,9 @@ def check_arguments(
 
 
 def _window(request: Request, exec_properties: Mapping[str, Any]) -> SpanWindow:
-    """Return the window of spans. All other settings of the component determine the Examples of a span."""
     assert request.options.spans, "only for inputs with spans"
-    custom = {**_unpack(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY))}
-    custom["options"] = {name: value for name, value in custom["options"].items() if name != "spans"}
-    settings = {"custom": custom, "output": str(exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY])}
+    fingerprint = _unpack(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY)).get("fingerprint")
+    settings = settings_of(request.format, request.source, request.options, request.buckets, fingerprint)
     return SpanWindow(request.options.spans, request.input_base, settings)
 
 

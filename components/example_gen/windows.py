@@ -19,9 +19,12 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
+from infeed.components import schema
 from infeed.components.dataset import files, names
 from infeed.components.dataset.manifest import Balanced, Column, Manifest, Rejected, Source, Split
+from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.spans import Spans
+from infeed.components.dataset.splits import Buckets
 from infeed.components.dataset.statistics.table_statistics import add, key_of, tables_of
 from infeed.components.errors import InfeedError
 
@@ -36,7 +39,7 @@ class SpanWindow:
     Attributes:
       spans: spans to read, with the folder that keeps their Examples.
       input_base: folder of the input.
-      settings: everything else that determines the Examples.
+      settings: everything else that determines the Examples; see `settings_of`.
     """
 
     spans: Spans
@@ -69,6 +72,23 @@ class SpanWindow:
         state = [Source.of("", self.input_base, found).fingerprint, metadata.version("tfx-infeed"), self.settings]
         key = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
         return files.join(files.absolute(self.spans.cache), f"{number}-{key}")
+
+
+def settings_of(
+    format: str, source: Mapping[str, Any], options: IngestOptions, buckets: Buckets | None, fingerprint: str | None
+) -> dict[str, Any]:
+    """Return what determines the Examples of a span except its files, the same for ExampleGens and `infeed ingest`.
+
+    Args:
+      format: name of the format.
+      source: options of the format as JSON types, with their defaults.
+      options: options of the ingest; where the spans are counts for nothing.
+      buckets: splits and their shares.
+      fingerprint: digest of the user's code and of further inputs, if any.
+    """
+    plain = schema.to_plain(replace(options, spans=None))
+    shares = buckets and schema.to_plain(buckets)
+    return {"format": format, "source": source, "options": plain, "buckets": shares, "fingerprint": fingerprint}
 
 
 def merge(roots: Sequence[str], target: str) -> Manifest:

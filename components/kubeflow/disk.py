@@ -23,13 +23,26 @@ def limit_of(environment: Mapping[str, str] = os.environ) -> int | None:
     return int(environment[VARIABLE]) if VARIABLE in environment else None
 
 
-def check_inputs(places: Iterable[str], limit: int | None, where: str = "deploy.resources") -> None:
+def remedy(*, direct: bool) -> str:
+    """Return what to do about a disk that is too small.
+
+    Args:
+      direct: whether the step would read Examples from the store with `deploy.reading: direct`.
+    """
+    more = ", or set deploy.reading: direct" if direct else ""
+    return f"raise ephemeral_storage, or mount ephemeral_volumes at /gcs, /s3 or /minio{more}"
+
+
+def check_inputs(
+    places: Iterable[str], limit: int | None, where: str = "deploy.resources", *, direct: bool = False
+) -> None:
     """Raise InfeedError if the inputs of a step take more than its limit.
 
     Args:
       places: paths or URIs of the inputs.
       limit: limit in bytes; None for no limit.
       where: setting of the step, for the error.
+      direct: see `remedy`.
     """
     if limit is None:
         return
@@ -41,7 +54,7 @@ def check_inputs(places: Iterable[str], limit: int | None, where: str = "deploy.
             f"the inputs take {size(needed)} of the pod's disk, {files.name(largest)!r} {size(sizes[largest])} of it, "
             f"and ephemeral_storage is {size(limit)}",
             where=where,
-            do="raise ephemeral_storage, mount ephemeral_volumes at /gcs, /s3 or /minio, or set deploy.reading: direct",
+            do=remedy(direct=direct),
         )
 
 

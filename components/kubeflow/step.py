@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     message, place = message_of(arguments)
     uris = PathMap({}) if in_place else path_map(arguments, message)
     _make_room(message, uris)
-    disk.check_inputs(_inputs(message, uris), disk.limit_of())
+    disk.check_inputs(_inputs(message, uris), disk.limit_of(), direct=direct.VARIABLE not in os.environ)
     uris = direct.replaced(uris, message, arguments[arguments.index(_EXECUTOR) + 1])
     of_tfx, shown = ui.split(uris.to_local(_unpacked(message)))
     _run_tfx([*arguments[:place], json.dumps(of_tfx), *arguments[place + 1 :]])

@@ -22,7 +22,7 @@ from infeed.components.dataset.splits import DEFAULT_SHARES, Buckets
 from infeed.components.engine.choice import choose
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest as steps
-from infeed.components.example_gen.formats import FORMATS, guess_format, open_source
+from infeed.components.example_gen.formats import FORMATS, guess_format, open_source, options_of
 from infeed.components.example_gen.inputs import OpenedSource
 from infeed.components.example_gen.local import (
     check_output,
@@ -31,7 +31,7 @@ from infeed.components.example_gen.local import (
     work_of,
 )
 from infeed.components.example_gen.settling import settled
-from infeed.components.example_gen.windows import SpanWindow
+from infeed.components.example_gen.windows import SpanWindow, settings_of
 from infeed.components.kubeflow.ui import write_shown
 from infeed.pipelines.commands.asking import config_of, is_project
 from infeed.pipelines.commands.ingest_view import show_opening, show_progress, summary
@@ -42,7 +42,6 @@ from infeed.pipelines.console.exit_codes import Command, debugging, errors
 from infeed.pipelines.console.paths import InputPath, OutputFile, OutputFolder
 from infeed.pipelines.console.terminal import echo
 from infeed.pipelines.project.ingest_settings import read_ingest
-from infeed.pipelines.project.resolved import Resolved
 from infeed.pipelines.project.sources import open_data
 
 _Ingest = tuple[OpenedSource, tuple[str, ...], Buckets | None, IngestOptions]  # the source, and how it is split
@@ -148,10 +147,10 @@ def _ingest_window(
     config: PipelineConfig, spans: Spans, output: str, overwrite: bool, quiet: bool, given: Mapping[str, Any]
 ) -> Manifest:
     """Ingest each new span into the cache of the spans, and write the dataset of all spans to OUTPUT."""
-    plain = schema.to_plain(Resolved.of(_of_span(config, "")))
-    settings = {name: plain[name] for name in ("source", "source_options", "ingest", "patterns", "splits")}
-    if own := config.user_functions.get("filter"):
-        settings["code"] = user_code.digest(own, "filter")
+    source = schema.to_plain(options_of(config.source, config.source_options) or {})
+    own = config.user_functions.get("filter")
+    code = user_code.digest(own, "filter") if own else None
+    settings = settings_of(config.source, source, config.ingest, _buckets(config), code)
     with unfinished(output, overwrite) as root:
         SpanWindow(spans, config.data, settings).write(
             root, lambda pattern, cache: _write(_of_config(_of_span(config, pattern)), cache, True, quiet, given)
@@ -206,8 +205,12 @@ def _of_span(config: PipelineConfig, pattern: str) -> PipelineConfig:
     )
 
 
+def _buckets(config: PipelineConfig) -> Buckets | None:
+    return Buckets(tuple(config.splits.items())) if config.splits else None
+
+
 def _of_config(config: PipelineConfig) -> _Ingest:
-    buckets = Buckets(tuple(config.splits.items())) if config.splits else None
+    buckets = _buckets(config)
     splits = (*config.splits, *(split for split in config.patterns if split not in config.splits))
     return open_data(config, sampled=True), splits, buckets, config.ingest
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import yaml
 
 from infeed.components.errors import InfeedError
-from infeed.components.kubeflow import disk
+from infeed.components.kubeflow import direct, disk
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.project_archive import VARIABLE
 from infeed.pipelines.job.parameters import Parameter, Value, declared_type, legacy_value
@@ -250,6 +250,12 @@ class Task:
     def variables(self) -> dict[str, str]:
         """Environment variables of the container."""
         return {one["name"]: one["value"] for one in (self.container or {}).get("env", ())}
+
+    @property
+    def could_read_directly(self) -> bool:
+        """Whether `deploy.reading: direct` would spare the step the Examples on its disk."""
+        container = self.container or {}
+        return tuple(container.get("command", ())[: len(STEP)]) == STEP and direct.VARIABLE not in self.variables
 
     @property
     def driver(self) -> Spec | None:

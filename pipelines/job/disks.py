@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
+from infeed.components import schema
 from infeed.components.dataset import files
+from infeed.components.dataset.spans import Spans
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import direct, disk
+from infeed.components.kubeflow.packed import is_packed, unpack
 from infeed.components.units import size
 from infeed.pipelines.job.compiled import CompiledJob, Task, leaves
 from infeed.pipelines.job.parameters import constant
@@ -25,17 +29,18 @@ def tight_disks(job: CompiledJob, needed: Callable[[], int]) -> str:
       job: compiled job.
       needed: returns the size of the data in bytes. Called only if a node has a limit.
     """
-    limits = {task.name: limit for task in _readers(job) if (limit := disk.limit_of(task.variables)) is not None}
-    if not limits:
+    readers = [(task, limit) for task in _readers(job) if (limit := disk.limit_of(task.variables)) is not None]
+    if not readers:
         return ""
     try:
         data = needed()
     except (InfeedError, OSError) as error:
         return f"cannot compare the size of the data with ephemeral_storage: {error}"
-    tight = ", ".join(f"{name} ({size(limit)})" for name, limit in limits.items() if limit < data)
-    return tight and (
+    tight = [(task, limit) for task, limit in readers if limit < data]
+    nodes = ", ".join(f"{task.name} ({size(limit)})" for task, limit in tight)
+    return nodes and (
         f"the data takes {size(data)}, and Kubeflow's launcher copies the Examples to the disk of each step; "
-        f"ephemeral_storage is too small for {tight}: raise it, or set deploy.reading: direct"
+        f"ephemeral_storage is too small for {nodes}: {disk.remedy(direct=tight[0][0].could_read_directly)}"
     )
 
 
@@ -47,8 +52,16 @@ def _readers(job: CompiledJob) -> Iterator[Task]:
 
 
 def input_bytes(job: CompiledJob, folder: str) -> int:
-    """Return the size of the files below `folder` that a job reads. Of an input with spans, all spans count."""
-    patterns = next(filter(None, map(_patterns, leaves(job.tasks))), [""])
+    """Return the size of the files below `folder` that a job reads; of an input with spans, only the spans to read.
+
+    Raises:
+      InfeedError: there is no span.
+    """
+    tasks = list(leaves(job.tasks))
+    if spans := next(filter(None, map(_spans, tasks)), None):
+        patterns = [*spans.window(folder).values()]
+    else:
+        patterns = next(filter(None, map(_patterns, tasks)), [""])
     if not any(patterns):
         return disk.bytes_of(folder)
     return sum(file.size for pattern in patterns for file in files.glob(folder, pattern))
@@ -56,8 +69,23 @@ def input_bytes(job: CompiledJob, folder: str) -> int:
 
 def _patterns(task: Task) -> list[str]:
     """Return the patterns of the files that a task reads; an empty pattern is the whole folder."""
-    given = task.spec.get("inputs", {}).get("parameters", {}).get("input_config", {})
-    if text := constant(given.get("runtimeValue", {})):  # of an ExampleGen
+    if text := _parameter(task, "input_config"):  # of an ExampleGen
         return [split["pattern"] for split in json.loads(text).get("splits", ())]
     words = map(str, (task.container or {}).get("args", ()))
     return [word.removeprefix(DATA).lstrip("/") for word in words if word.startswith(DATA)]
+
+
+def _spans(task: Task) -> Spans | None:
+    """Return the spans that a task reads, if its input has any."""
+    options: dict[str, Any] = {}
+    if '\\"spans\\":' in (text := _parameter(task, "custom_config")):  # of an ExampleGen: JSON in JSON
+        options = json.loads(json.loads(text)["custom_config"]["value"])["options"]
+    for word in filter(is_packed, (task.container or {}).get("args", ())):  # of a step without TFX
+        options = json.loads(unpack(word)).get("ingest", {})
+    return schema.read(Spans, options["spans"], "spans") if options.get("spans") else None
+
+
+def _parameter(task: Task, name: str) -> str:
+    """Return the constant value of a text parameter of a task; an empty text if there is none."""
+    given = task.spec.get("inputs", {}).get("parameters", {}).get(name, {})
+    return str(unpack(constant(given.get("runtimeValue", {})) or ""))

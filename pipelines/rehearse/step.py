@@ -171,7 +171,8 @@ class _StepRunner:
         dies = number <= self._kills
         places = [artifact.uri for found in inputs.artifacts.values() for artifact in found[:1]]
         where = f"deploy.resources.{self._task.node}.ephemeral_storage"
-        self._move(lambda: disk.check_inputs(places, disk.limit_of(self._env), where))
+        could = self._task.could_read_directly
+        self._move(lambda: disk.check_inputs(places, disk.limit_of(self._env), where, direct=could))
         with pod_below(self._context.pod(self._task)) as pod:
             self._move(lambda: pod.download(inputs.artifacts))
             self._start(f"attempt {number}", self._container, inputs, planned, attempt_dir, pod, dies=dies)

@@ -16,9 +16,10 @@ def test_inputs_larger_than_the_limit_of_the_pod_are_an_error_with_their_sizes(t
     disk.check_inputs(inputs, None)
     disk.check_inputs(inputs, 3_500)
     with pytest.raises(InfeedError, match=r"3.5 kB(.|\n)*'examples' 3.0 kB") as error:
-        disk.check_inputs(inputs, 3_499, "deploy.resources.Trainer.ephemeral_storage")
+        disk.check_inputs(inputs, 3_499, "deploy.resources.Trainer.ephemeral_storage", direct=True)
     assert error.value.where == "deploy.resources.Trainer.ephemeral_storage"
     assert "deploy.reading: direct" in error.value.do
+    assert "deploy.reading" not in disk.remedy(direct=False)
 
 
 def test_the_limit_is_that_of_the_step() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -439,3 +440,30 @@ def test_a_compiled_job_ingests_each_span_once(trips: Path, tmp_path: Path) -> N
     assert fingerprint() != before
     assert spans() == ["1", "2", "3"]
     assert Manifest.read(f"{tmp_path}/out").rows_read == len(read(tmp_path / "out", "train")) == 20 + 30
+
+
+@pytest.mark.tfx
+def test_the_spans_of_a_step_without_tfx_are_those_of_the_example_gen(trips: Path, tmp_path: Path) -> None:
+    from tfx.components.example_gen import utils
+    from tfx.proto import example_gen_pb2
+    from tfx.types import standard_artifacts
+
+    from infeed.components import CsvExampleGen
+    from infeed.components.example_gen.executor import Executor
+
+    shutil.copy(trips, tmp_path / "span-1.csv")
+    spans = Spans("span-{SPAN}.csv", 2, f"{tmp_path}/spans")
+    options = IngestOptions(statistics=False, spans=spans, filter="label != 'x'")
+    train, blessing = TrainOptions("model.py:f", label="label"), Blessing("accuracy", 0.5)
+    shares = {"train": 2, "eval": 1}
+    resolved = Resolved("t", "csv", {}, (), train, blessing, options, {}, shares, None, 0, (), ())
+    assert infeed("ingest", pack(resolved.to_json()), tmp_path / "out", "--data", tmp_path).exit_code == 0
+    ingested = os.listdir(tmp_path / "spans")
+    buckets = [{"name": name, "hash_buckets": share} for name, share in shares.items()]
+    output = example_gen_pb2.Output(split_config={"splits": buckets})
+    matching = utils.make_default_input_config(spans.glob)
+    example_gen = CsvExampleGen(str(tmp_path), matching, output, options=options)
+    examples = standard_artifacts.Examples()
+    examples.uri = str(tmp_path / "examples")
+    Executor().Do({}, {"examples": [examples]}, example_gen.exec_properties)
+    assert os.listdir(tmp_path / "spans") == ingested

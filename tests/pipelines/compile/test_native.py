@@ -156,7 +156,8 @@ def test_a_disk_smaller_than_the_data_is_a_warning(config: PipelineConfig, tmp_p
         assert told == tight_disks(job, lambda: input_bytes(job, str(PROJECT)))  # as `infeed submit` says it
         return told
 
-    assert "too small for Trainer (100 B):" in warning("100")
+    assert "too small for Trainer (100 B):" in (told := warning("100"))
+    assert "deploy.reading" not in told, "these steps refuse it"
     assert warning("1Gi") == ""
 
 
@@ -196,6 +197,9 @@ def test_spans_are_found_when_the_job_runs(config: PipelineConfig, tmp_path: Pat
         ingest = json.loads(unpack(words[1]))["ingest"]
         assert ingest["spans"] == {"pattern": "span-{SPAN}.csv", "last": 2, "cache": "gs://bucket/golden/spans"}
         assert words[words.index("--data") + 1] == "{{$.inputs.parameters['data']}}"
+    for number in (8, 9, 10):
+        (tmp_path / f"span-{number}.csv").write_bytes(b"x" * number)
+    assert input_bytes(job, str(tmp_path)) == 19  # the latest two
 
 
 def test_pictures_are_shown_by_the_step_that_reads_them(config: PipelineConfig, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow import direct, disk
+from infeed.components.kubeflow.packed import pack
 from infeed.pipelines.job.compiled import CompiledJob
 from infeed.pipelines.job.disks import input_bytes, tight_disks
 
@@ -38,6 +39,19 @@ def test_the_files_that_the_job_reads_are_compared_with_the_disks_of_their_reade
         limited(job, "Trainer", **{disk.VARIABLE: "100", direct.VARIABLE: "direct"}),
     ):
         assert tight_disks(other, lambda: input_bytes(job, data)) == ""
+
+
+def test_of_an_input_with_spans_the_latest_count(job: CompiledJob, tmp_path: Path) -> None:
+    for number in (8, 9, 10):
+        (tmp_path / f"span-{number}.csv").write_bytes(b"x" * number)
+    spec = json.loads(json.dumps(job.spec))
+    custom = spec["root"]["dag"]["tasks"]["CsvExampleGen"]["inputs"]["parameters"]["custom_config"]["runtimeValue"]
+    fields = json.loads(custom["constant"])
+    options = json.loads(fields["custom_config"]["value"])
+    options["options"]["spans"] = {"pattern": "span-{SPAN}.csv", "last": 2}
+    fields["custom_config"]["value"] = json.dumps(options)
+    custom["constant"] = pack(json.dumps(fields))
+    assert input_bytes(dataclasses.replace(job, spec=spec), str(tmp_path)) == 19
 
 
 def test_a_store_that_does_not_answer_stops_nobody(job: CompiledJob) -> None:
