@@ -24,9 +24,11 @@ from infeed.components.trainer.options import OVERRIDES
 from infeed.components.trainer.pushed_model import PushedModel
 from infeed.pipelines.config import EVAL, EXAMPLE_GENS, PipelineConfig, split_data
 from infeed.pipelines.deploy import vertex
+from infeed.pipelines.deploy.options import BASE_MODEL
 from infeed.pipelines.deploy.vertex import VertexOptions
 from infeed.pipelines.judging import eval_config, model_report
 
+BASE_MODEL = "Trainer-base-model"
 _NAME = "latest_blessed_model"
 _CANDIDATE = "candidate"
 
@@ -39,7 +41,7 @@ def latest_model(config: PipelineConfig) -> Resolver:
 
 def pushed_model(config: PipelineConfig) -> Any:
     """Return a node with the newest pushed model, from which the Trainer starts; it may be empty."""
-    return PushedModel(config.serving).with_id("Trainer-input")
+    return PushedModel(config.serving).with_id(BASE_MODEL)
 
 
 def latest_blessed(trainer: Any) -> Resolver:

@@ -18,7 +18,7 @@ from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.console.exit_codes import Command, importing
 from infeed.pipelines.console.nodes import NodeReport, NodeState, RunTracker, show_nodes
-from infeed.pipelines.console.paths import InputFolder, OutputFolder
+from infeed.pipelines.console.paths import InputFolder, OutputFolder, ServingFolder
 from infeed.pipelines.console.terminal import show_facts, verbose_option, with_log
 from infeed.pipelines.steps.folders import check_new
 
@@ -44,8 +44,8 @@ from infeed.pipelines.steps.folders import check_new
 @click.option("--base-model", type=InputFolder(), help="Model whose weights training starts from.", metavar="DIR")
 @click.option(
     "--warm-start",
-    type=OutputFolder(),  # of `infeed push`, which may not have written yet
-    help="Serving folder, whose newest model training starts from. It may be empty.",
+    type=ServingFolder(),
+    help="Serving folder, whose newest model training starts from, or one of its versions. It may be empty.",
     metavar="DIR",
 )
 @click.option("--checkpoints", type=OutputFolder(), help="Folder of the checkpoints.  [default: in RUN]", metavar="DIR")

@@ -1,21 +1,25 @@
-"""Steps that inspect the input of each file-based ExampleGen on Kubeflow, so that its cache works.
+"""Steps that inspect what a node reads outside of the pipeline on Kubeflow, so that its cache works.
 
 Kubeflow's backend runs no drivers, and knows an ExampleGen only by its parameters: new files in the same folder would
-get old Examples from the cache. The inserted step, which is never cached, makes the state of the files a parameter.
+get old Examples from the cache. The inserted step, which is never cached, makes the state of the files a parameter. A
+step before the node of a base model does the same for the newest version in the serving folder.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infeed.components.kubeflow.input_state import OUTPUTS
-from infeed.pipelines.deploy.options import Deploy, Resources
+from infeed.pipelines.deploy.options import BASE_MODEL, TRAINER, Deploy, Resources
 from infeed.pipelines.job.compiled import Task
 
 SUFFIX = "-input"
+VERSIONS = "infeed.components.trainer.versions"
+"""Module of the step that finds the newest pushed model."""
+VERSION = "base_model"
+"""Output parameter of this step: the folder of the version, or the serving folder if nothing has been pushed."""
 _MODULE = "infeed.components.kubeflow.input_state"
 _TYPES = {"input_config": "STRING", "input_fingerprint": "STRING", "span": "NUMBER_INTEGER"}
 _INPUTS = {"input_base": "--input-base", "input_config": "--config", "range_config": "--range-config"}
@@ -32,41 +36,76 @@ def insert(spec: Mapping[str, Any], node: Task) -> None:
     name = f"{node.name}{SUFFIX}"
     given = node.spec["inputs"]["parameters"]
     read = {key: copy.deepcopy(given[key]) for key in _INPUTS if key in given}  # else YAML gets aliases
+    arguments = [word for key in read for word in (_INPUTS[key], f"{{{{$.inputs.parameters['{key}']}}}}")]
+    _insert(spec, node, name, _MODULE, arguments, _TYPES, read)
+    node.container.pop("lifecycle")
+    for key, kind in _TYPES.items():
+        node.spec["inputs"]["parameters"][key] = _output(name, key)
+        node.component["inputDefinitions"]["parameters"][key] = {"parameterType": kind}
+
+
+def insert_version(spec: Mapping[str, Any], node: Task) -> None:
+    """Insert the step that finds the newest pushed model before `node`, which then hands on this version.
+
+    Args:
+      spec: PipelineSpec, which this function changes in place.
+      node: node of the base model.
+    """
+    name, given = f"{TRAINER}{SUFFIX}", node.spec["inputs"]["parameters"]
+    arguments = ["--serving", "{{$.inputs.parameters['serving']}}"]
+    _insert(spec, node, name, VERSIONS, arguments, {VERSION: "STRING"}, {"serving": given["serving"]})
+    given["serving"] = _output(name, VERSION)
+
+
+def _output(producer: str, key: str) -> dict[str, Any]:
+    return {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": key}}
+
+
+def _insert(
+    spec: Mapping[str, Any],
+    node: Task,
+    name: str,
+    module: str,
+    arguments: Sequence[str],
+    outputs: Mapping[str, str],
+    inputs: Mapping[str, Any],
+) -> None:
+    """Insert a step before `node`.
+
+    Args:
+      module: Python module that the step runs.
+      arguments: of the module, without the files of the outputs.
+      outputs: type by name.
+      inputs: source by name; all of them are texts.
+    """
+    assert node.container is not None, "see `insert`"
     spec["root"]["dag"]["tasks"][name] = {
         "taskInfo": {"name": name},
         "componentRef": {"name": name},
         "cachingOptions": {},
-        "inputs": {"parameters": read},
+        "inputs": {"parameters": inputs},
     }
     spec["components"][name] = {
         "executorLabel": f"{name}_executor",
-        "inputDefinitions": {"parameters": {key: {"parameterType": "STRING"} for key in read}},
-        "outputDefinitions": {"parameters": {key: {"parameterType": kind} for key, kind in _TYPES.items()}},
+        "inputDefinitions": {"parameters": {key: {"parameterType": "STRING"} for key in inputs}},
+        "outputDefinitions": {"parameters": {key: {"parameterType": kind} for key, kind in outputs.items()}},
     }
-    arguments = [word for key in read for word in (_INPUTS[key], f"{{{{$.inputs.parameters['{key}']}}}}")]
-    arguments += [
-        word for key in OUTPUTS for word in (f"--{key}", f"{{{{$.outputs.parameters['{key}'].output_file}}}}")
-    ]
-    container = {"image": node.container["image"], "command": ["python", "-m", _MODULE], "args": arguments}
+    files = [word for key in outputs for word in (f"--{key}", f"{{{{$.outputs.parameters['{key}'].output_file}}}}")]
+    container = {"image": node.container["image"], "command": ["python", "-m", module], "args": [*arguments, *files]}
     spec["deploymentSpec"]["executors"][f"{name}_executor"] = {"container": container}
-    _depend(node, name)
+    node.spec["dependentTasks"] = [*node.spec.get("dependentTasks", ()), name]
 
 
-def _depend(node: Task, producer: str) -> None:
-    """Take the parameters of `node` from the step, and remove its driver."""
-    assert node.container is not None, "see `insert`"
-    node.container.pop("lifecycle")
-    for key, kind in _TYPES.items():
-        source = {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": key}}
-        node.spec["inputs"]["parameters"][key] = source
-        node.component["inputDefinitions"]["parameters"][key] = {"parameterType": kind}
-    node.spec["dependentTasks"] = [*node.spec.get("dependentTasks", ()), producer]
+def is_inserted(node: str) -> bool:
+    """Return whether the compiler adds the node. The other nodes may have settings of their own."""
+    return node.endswith(SUFFIX) or node == BASE_MODEL
 
 
 def resources_of(deploy: Deploy, node: str) -> Resources:
-    """Return the resources of a node. A step of this module has those of its ExampleGen, without machines."""
-    found = deploy.resources_of_step(node.removesuffix(SUFFIX))
-    if not node.endswith(SUFFIX):
-        return found
+    """Return the resources of a node. Nodes of this module have those of the node that they serve, without machines."""
+    if not is_inserted(node):
+        return deploy.resources_of_step(node)
+    found = deploy.resources_of_step(TRAINER if node == BASE_MODEL else node.removesuffix(SUFFIX))
     machine = ("cpu", "cpu_request", "memory", "memory_request", "accelerator", "accelerators")
-    return dataclasses.replace(found, cache=False, **dict.fromkeys((*machine, "ephemeral_storage", "shared_memory")))
+    cache = None if node == BASE_MODEL else False
+    return dataclasses.replace(found, cache=cache, **dict.fromkeys((*machine, "ephemeral_storage", "shared_memory")))

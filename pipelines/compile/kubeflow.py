@@ -31,7 +31,7 @@ from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.compile.pod_template import pod_template
 from infeed.pipelines.config import PipelineConfig, split_data
 from infeed.pipelines.deploy.beam import Flag, check_places
-from infeed.pipelines.deploy.options import DEFAULT, TRAINER, Deploy, Resources, quantity
+from infeed.pipelines.deploy.options import BASE_MODEL, DEFAULT, TRAINER, Deploy, Resources, quantity
 from infeed.pipelines.deploy.vertex import pipeline_job
 from infeed.pipelines.job.compiled import JOB, STEP, Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.job.parameters import mapped
@@ -107,6 +107,8 @@ def compile_kubeflow(
     if options.target == "kubeflow":
         for node in [node for node, _ in _containers(spec) if node.driver and len(node.path) == 1]:
             input_states.insert(spec, node)
+        for node in [node for node, _ in _containers(spec) if node.name == BASE_MODEL]:
+            input_states.insert_version(spec, node)
         _show_results(spec, options.classes)
         train_on_machines(spec, deploy, image)
     return write_job(job, pipeline.pipeline_info.pipeline_root, deploy, options, own)
@@ -320,7 +322,7 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[s
       InfeedError: `deploy.resources` names a node that does not exist, or that runs in no container.
     """
     nodes = list(_containers(spec))
-    check_names(deploy, [node.name for node, _ in nodes if not node.name.endswith(input_states.SUFFIX)])
+    check_names(deploy, [node.name for node, _ in nodes if not input_states.is_inserted(node.name)])
     for node, container in nodes:
         resources = input_states.resources_of(deploy, node.name)
         if limits := container_resources(resources):

@@ -19,7 +19,7 @@ from infeed.components.kubeflow.ui import PICTURES, of_evaluation, specs_of
 from infeed.components.trainer.options import OVERRIDES, TrainOptions
 from infeed.pipelines.compile.checks import check_config
 from infeed.pipelines.compile.compile import on_cluster
-from infeed.pipelines.compile.input_states import SUFFIX
+from infeed.pipelines.compile.input_states import SUFFIX, VERSION, VERSIONS
 from infeed.pipelines.compile.kubeflow import (
     CompileOptions,
     parameter_defaults,
@@ -27,11 +27,13 @@ from infeed.pipelines.compile.kubeflow import (
     write_job,
 )
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
+from infeed.pipelines.deploy.options import TRAINER
 from infeed.pipelines.job.disks import DATA
 from infeed.pipelines.project.resolved import Resolved
 
 _TYPES = {str: "STRING", int: "NUMBER_INTEGER"}
 _STATE = "input_fingerprint"  # changes with name, size and time of the input's files, as a key of the cache
+_STATES = {_STATE, VERSION}  # parameters that a step finds out before the one that takes them
 _AGAIN = "--overwrite"  # a retry may find the output of a killed attempt
 _DATASET, _MODEL, _PAGE, _FILES = "system.Dataset", "system.Model", "system.HTML", "system.Artifact"
 
@@ -44,10 +46,10 @@ class CommandStep:
       args: command line of `infeed`, with the placeholders of `_in`, `_out` and `_parameter`.
       outputs: artifact type by output name.
       inputs: (node, output) by input name.
-      parameters: names of the parameters that the step takes: the pipeline's, or `_STATE` of the input.
+      parameters: names of the parameters that the step takes: the pipeline's, or `_STATES` of the step before it.
       shown: further outputs, as ArtifactSpecs by name.
-      writes_state: whether the step writes the parameter `_STATE`.
-      cached: whether the same inputs give the same outputs.
+      state: parameter that the step writes, one of `_STATES`.
+      command: program that takes `args`.
     """
 
     args: Sequence[str]
@@ -55,8 +57,8 @@ class CommandStep:
     inputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     parameters: Sequence[str] = ()
     shown: Mapping[str, Any] = field(default_factory=dict)
-    writes_state: bool = False
-    cached: bool = True
+    state: str = ""
+    command: Sequence[str] = ("infeed",)
 
 
 def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
@@ -83,7 +85,7 @@ def compile_native(config: PipelineConfig, options: CompileOptions) -> str:
         "deploymentSpec": {
             "executors": {
                 f"{name}_executor": {
-                    "container": {"image": there.deploy.image, "command": ["infeed"], "args": list(step.args)}
+                    "container": {"image": there.deploy.image, "command": list(step.command), "args": list(step.args)}
                 }
                 for name, step in steps.items()
             }
@@ -117,13 +119,12 @@ def _data_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str, 
     _, file = (None, None) if config.span_data else split_data(config.data)
     data = DATA + (f"/{file}" if file else "")
     pictures = specs_of([PICTURES] if config.source == "images" else [], ())
-    state = f"{{{{$.outputs.parameters['{_STATE}'].output_file}}}}"
     return {
         f"{example_gen}{SUFFIX}": CommandStep(
-            ("ingest", packed["ingest"], "/tmp", "--data", data, "--fingerprint", state),
+            ("ingest", packed["ingest"], "/tmp", "--data", data, "--fingerprint", _file(_STATE)),
             {},
             parameters=("data",),
-            writes_state=True,
+            state=_STATE,
         ),
         example_gen: CommandStep(
             (
@@ -151,19 +152,25 @@ def _model_steps(config: PipelineConfig, packed: Mapping[str, str]) -> dict[str,
     dataset, model = (EXAMPLE_GENS[config.source], "dataset"), ("Trainer", "model")
     flags = [word for name in OVERRIDES for word in (f"--{name.replace('_', '-')}", _parameter(name))]
     classes = tuple(config.survey.classes)
+    start = CommandStep(
+        ("--serving", config.serving, f"--{VERSION}", _file(VERSION)),
+        {},
+        state=VERSION,
+        command=("python", "-m", VERSIONS),
+    )
     return {
+        **({f"{TRAINER}{SUFFIX}": start} if config.warm_start else {}),
         "Trainer": CommandStep(
             (
                 *("train", packed["train"], "--dataset", _in("dataset"), "--graph", _in("graph")),
                 *("--output", _out("model"), "--run", _out("run")),
                 *("--checkpoints", config.train.checkpoint_dir or ""),
-                *(("--warm-start", config.serving) if config.warm_start else ()),
+                *(("--warm-start", _parameter(VERSION)) if config.warm_start else ()),
                 *(*flags, _AGAIN),
             ),
             {"model": _MODEL, "run": _FILES},
             {"dataset": dataset, "graph": ("Transform", "graph")},
-            OVERRIDES,
-            cached=not config.warm_start,  # nothing else in the key of the cache changes with the pushed model
+            (*OVERRIDES, *([VERSION] if config.warm_start else [])),
         ),
         "Evaluator": CommandStep(
             (
@@ -218,6 +225,10 @@ def _out(name: str) -> str:
     return f"{{{{$.outputs.artifacts['{name}'].path}}}}"
 
 
+def _file(parameter: str) -> str:
+    return f"{{{{$.outputs.parameters['{parameter}'].output_file}}}}"
+
+
 def _parameter(name: str) -> str:
     return f"{{{{$.inputs.parameters['{name}']}}}}"
 
@@ -229,13 +240,13 @@ def _task(name: str, step: CommandStep) -> dict[str, Any]:
     }
     producers = {producer for producer, _ in step.inputs.values()}
     parameters: dict[str, Any] = {key: {"componentInputParameter": key} for key in step.parameters}
-    if _STATE in parameters:
-        inspects = {"producerTask": f"{name}{SUFFIX}", "outputParameterKey": _STATE}
-        parameters[_STATE] = {"taskOutputParameter": inspects}
+    for key in _STATES & parameters.keys():
+        inspects = {"producerTask": f"{name}{SUFFIX}", "outputParameterKey": key}
+        parameters[key] = {"taskOutputParameter": inspects}
         producers.add(inspects["producerTask"])
     inputs = {"parameters": parameters, "artifacts": artifacts}
     # Without an output artifact, a step looks at the input, or pushes: both are done each time.
-    cached = {"enableCache": True} if step.outputs and step.cached else {}
+    cached = {"enableCache": True} if step.outputs else {}
     return {
         "taskInfo": {"name": name},
         "componentRef": {"name": name},
@@ -252,7 +263,7 @@ def _component(name: str, step: CommandStep, defaults: Mapping[str, Any]) -> dic
     }
     outputs = {
         "artifacts": {**{key: _spec(title) for key, title in step.outputs.items()}, **step.shown},
-        "parameters": {_STATE: {"parameterType": "STRING"}} if step.writes_state else {},
+        "parameters": {step.state: {"parameterType": "STRING"}} if step.state else {},
     }
     component: dict[str, Any] = {"executorLabel": f"{name}_executor"}
     if found := {kind: given for kind, given in inputs.items() if given}:

@@ -77,6 +77,17 @@ class OutputFolder(InputPath):
             _check_writable(os.path.abspath(path), where=where)
 
 
+class ServingFolder(InputPath):
+    """Folder of pushed models to read, local or in a store; created by the first push."""
+
+    completed = "dir"
+
+    def check(self, path: str, where: str) -> None:
+        super().check(path, where)
+        if "://" not in path:
+            _check_possible(os.path.abspath(path), where=where)
+
+
 class MappedFolder(OutputFolder):
     """Existing folder in `gs://bucket=FOLDER`."""
 
@@ -120,6 +131,16 @@ def _check_writable(folder: str, *below: str, where: str) -> None:
     Raises:
       InfeedError: the write fails, a name is too long or not UTF-8, or a parent is not a folder.
     """
+    there = _check_possible(folder, *below, where=where)
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        do = "name another place, or change the permissions"
+        raise InfeedError(f"cannot write in {there!r}: {error.strerror}", where=where, do=do) from error
+
+
+def _check_possible(folder: str, *below: str, where: str) -> str:
+    """Return `folder` or its nearest parent that exists, and check that the other names may be created in it."""
     there, missing = folder, [*below]
     while not os.path.lexists(there) and there != "/":
         there, name = os.path.split(there)
@@ -129,12 +150,11 @@ def _check_writable(folder: str, *below: str, where: str) -> None:
     try:
         with contextlib.suppress(FileNotFoundError):  # raises OSError if the path is too long
             os.lstat(os.path.join(folder, *below))
-        tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
-        do = "name another place, or change the permissions"
-        raise InfeedError(f"cannot write in {there!r}: {error.strerror}", where=where, do=do) from error
+        raise InfeedError(f"{folder!r}: {error.strerror}", where=where, do="name another place") from error
     for name in missing:
         _check_name(name, os.pathconf(there, "PC_NAME_MAX"), where)
+    return there
 
 
 def _check_name(name: str, longest: int, where: str) -> None:

@@ -30,6 +30,8 @@ from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
 
 DEFAULT = "default"
 TRAINER = "Trainer"
+BASE_MODEL = f"{TRAINER}-base-model"
+"""Node on Kubeflow that hands the newest pushed model to the Trainer; it has the Trainer's settings."""
 Reading = Literal["local", "direct"]
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/

@@ -22,6 +22,7 @@ from infeed.pipelines.console.paths import (
     OutputFile,
     OutputFolder,
     OutputPath,
+    ServingFolder,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -188,6 +189,7 @@ ACCEPTED = {
     OutputFile: {file, missing_parent},
     OutputFolder: {folder, missing_parent},
     MappedFolder: {folder},
+    ServingFolder: {folder, missing_parent, no_real_file_system, read_only},
 }
 SPECIAL: dict[str, set[Callable[[Path, str], Path | str]]] = {
     "predict INPUTS": {folder, file},  # what is in them, the model is asked about

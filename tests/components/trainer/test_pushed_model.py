@@ -1,7 +1,4 @@
-"""The node that hands the newest pushed model to a Trainer.
-
-Covers `versions`.
-"""
+"""The node that hands the newest pushed model to a Trainer."""
 
 from pathlib import Path
 

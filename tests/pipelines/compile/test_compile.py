@@ -296,7 +296,7 @@ def test_a_function_that_the_image_does_not_have_is_told(tmp_path: Path) -> None
 
 
 @pytest.mark.tfx
-def test_on_kubeflow_training_starts_from_the_newest_pushed_model_which_is_never_cached(tmp_path: Path) -> None:
+def test_on_kubeflow_the_newest_pushed_model_is_looked_up_each_time_and_is_part_of_the_key(tmp_path: Path) -> None:
     resources = {**RESOURCES, "default": dataclasses.replace(RESOURCES["default"], cache=True)}
     settings = dataclasses.replace(config(tmp_path, resources), warm_start=True)
     compile_config(settings, CompileOptions(str(tmp_path / "job.yaml"), folder=str(PROJECT)))
@@ -304,8 +304,11 @@ def test_on_kubeflow_training_starts_from_the_newest_pushed_model_which_is_never
     assert not tasks["Trainer-input"].cacheable
     serving = tasks["Trainer-input"].spec["inputs"]["parameters"]["serving"]["runtimeValue"]["constant"]
     assert serving == "gs://bucket/golden/serving"
+    version = tasks["Trainer-base-model"].spec["inputs"]["parameters"]["serving"]["taskOutputParameter"]
+    assert version == {"producerTask": "Trainer-input", "outputParameterKey": "base_model"}
     source = tasks["Trainer"].spec["inputs"]["artifacts"]["base_model"]["taskOutputArtifact"]
-    assert source == {"producerTask": "Trainer-input", "outputArtifactKey": "model"}
+    assert source == {"producerTask": "Trainer-base-model", "outputArtifactKey": "model"}
+    assert tasks["Trainer"].cacheable and tasks["Trainer-base-model"].cacheable
 
 
 def test_places_of_this_machine_are_told_unless_they_are_meant(tmp_path: Path) -> None:

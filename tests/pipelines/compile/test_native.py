@@ -179,12 +179,16 @@ def test_what_only_the_tfx_form_has_is_refused(
     assert error.value.where == f"deploy.{setting}"
 
 
-def test_a_warm_start_trains_each_time(config: PipelineConfig, tmp_path: Path) -> None:
+def test_the_model_of_a_warm_start_is_a_parameter_of_the_trainer(config: PipelineConfig, tmp_path: Path) -> None:
     warm = dataclasses.replace(config, warm_start=True)
     job = CompiledJob.read(compile_native(warm, CompileOptions(str(tmp_path / "job.yaml"))))
     words = args_of(job)["Trainer"]
-    assert words[words.index("--warm-start") + 1] == "gs://bucket/golden/serving"
-    assert "Trainer" not in [task.name for task in leaves(job.tasks) if task.cacheable]
+    assert words[words.index("--warm-start") + 1] == "{{$.inputs.parameters['base_model']}}"
+    tasks = {task.name: task for task in leaves(job.tasks)}
+    source = tasks["Trainer"].spec["inputs"]["parameters"]["base_model"]["taskOutputParameter"]
+    assert source == {"producerTask": "Trainer-input", "outputParameterKey": "base_model"}
+    assert "gs://bucket/golden/serving" in args_of(job)["Trainer-input"]
+    assert (tasks["Trainer"].cacheable, tasks["Trainer-input"].cacheable) == (True, False)
 
 
 def test_spans_are_found_when_the_job_runs(config: PipelineConfig, tmp_path: Path) -> None:
