@@ -32,6 +32,8 @@ from infeed.components.trainer.options import OtherBaseModel
 
 _WEIGHT = tensorflow_seam.name_in_checkpoint("weights/{}")  # of an export, by number
 
+_ANEW = "or start from random weights: train: {other_base_model: ignore}"
+
 _log = logging.getLogger(__name__)
 
 Build = Callable[[ModelSpec], tuple[keras.Model, ModelInputs]]
@@ -187,7 +189,8 @@ def _by_word(
     located = {name for rows in new.values() for name in rows}
     if lost := sorted(changed.keys() - located):
         what = f"the vocabulary of {lost[0]!r} has changed, and the model does not look it up in an embedding alone"
-        raise _mismatch(what, exported)
+        do = f"make {lost[0]!r} a Vocabulary feature with an embedding, in place of one_hot, or a Hash feature, {_ANEW}"
+        raise InfeedError(what, where=exported, do=do)
     if {number: set(rows) for number, rows in old.items()} != {number: set(rows) for number, rows in new.items()}:
         raise _mismatch("the vocabularies have changed, and with them which features share an embedding", exported)
     starts = []
@@ -212,5 +215,4 @@ def _same(before: Sequence[bytes], now: Sequence[bytes], graph: Graph, name: str
 
 
 def _mismatch(what: str, exported: str) -> InfeedError:
-    do = "build the same model as then, or start from random weights: train: {other_base_model: ignore}"
-    return InfeedError(what, where=exported, do=do)
+    return InfeedError(what, where=exported, do=f"build the same model as then, {_ANEW}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ def check_target(deploy: Deploy, target: Target, schema: Schema = "2.1") -> None
     for node, resources in deploy.resources.items():
         _check_resources(resources, target, f"deploy.resources.{node}")
         _check_disk(deploy.resources_of_step(node), f"deploy.resources.{node}")
+        _check_mounts(deploy.resources_of(node), f"deploy.resources.{node}")
     if deploy.training:
         _check_training(deploy, target)
     if vertex := deploy.on(target):
@@ -138,6 +140,13 @@ def _check_resources(resources: Resources, target: Target, where: str) -> None:
             where=f"{where}.{foreign[0]}",
             do="remove the setting; Vertex AI chooses machines by cpu, memory and accelerator",
         )
+
+
+def _check_mounts(resources: Resources, where: str) -> None:
+    twice = [folder for folder, count in Counter(resources.mounts).items() if count > 1]
+    if twice:
+        do = "give each Secret, ConfigMap and volume a folder of its own"
+        raise InfeedError(f"several things are mounted at {twice[0]}", where=where, do=do)
 
 
 def _check_disk(resources: Resources, where: str) -> None:

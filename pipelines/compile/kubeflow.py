@@ -31,7 +31,8 @@ from infeed.pipelines.compile.platform_spec import platform_spec
 from infeed.pipelines.compile.pod_template import pod_template
 from infeed.pipelines.config import PipelineConfig, split_data
 from infeed.pipelines.deploy.beam import Flag, check_places
-from infeed.pipelines.deploy.options import BASE_MODEL, DEFAULT, TRAINER, Deploy, Resources, quantity
+from infeed.pipelines.deploy.options import BASE_MODEL, DEFAULT, TRAINER, Deploy, Resources
+from infeed.pipelines.deploy.pod import quantity
 from infeed.pipelines.deploy.vertex import pipeline_job
 from infeed.pipelines.job.compiled import JOB, STEP, Schema, Spec, Target, Task, leaves, read_tasks
 from infeed.pipelines.job.parameters import mapped

@@ -14,18 +14,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infeed.components.checks import about, as_tuples, at_least, check_choices, require
-from infeed.components.errors import InfeedError
+from infeed.components.checks import as_tuples, at_least, check_choices, require
+from infeed.components.errors import InfeedError, OptionError
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import FOLDERS
 from infeed.components.kubeflow.training_job import TrainingJob
 from infeed.pipelines.deploy.beam import Beam
-from infeed.pipelines.deploy.pod import EphemeralVolume, KeySource, NodeAffinity, Toleration, Volume
+from infeed.pipelines.deploy.pod import (
+    EphemeralVolume,
+    KeySource,
+    NodeAffinity,
+    Toleration,
+    Volume,
+    check_quantity,
+    check_variables,
+    quantity,
+)
 from infeed.pipelines.deploy.vertex import VertexOptions, check_accelerator
 
 DEFAULT = "default"
@@ -33,12 +41,6 @@ TRAINER = "Trainer"
 BASE_MODEL = f"{TRAINER}-base-model"
 """Node on Kubeflow that hands the newest pushed model to the Trainer; it has the Trainer's settings."""
 Reading = Literal["local", "direct"]
-
-# https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
-_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
-
 
 _QUANTITIES = ("cpu", "memory", "cpu_request", "memory_request", "ephemeral_storage", "shared_memory")
 _MERGED = {"env", "labels", "annotations"}
@@ -111,8 +113,8 @@ class Resources:
         for name in _QUANTITIES:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, str(getattr(self, name)))  # YAML reads `cpu: 4` as a number
-                with about(self, name):
-                    quantity(getattr(self, name), name)
+                check_quantity(self, name)
+        check_variables(self, "env", self.env or ())
         for limit in ("cpu", "memory"):
             least, most = getattr(self, f"{limit}_request"), getattr(self, limit)
             fits = None in (least, most) or quantity(least, limit) <= quantity(most, limit)
@@ -135,6 +137,13 @@ class Resources:
     def ephemeral_bytes(self) -> int | None:
         """Limit of the pod's disk in bytes."""
         return None if self.ephemeral_storage is None else int(quantity(self.ephemeral_storage, "ephemeral_storage"))
+
+    @property
+    def mounts(self) -> list[str]:
+        """Folders of the container at which something is mounted."""
+        mounted = (*(self.secrets or ()), *(self.config_maps or ()), *(self.volumes or ()))
+        folders = [one.mount for one in (*mounted, *(self.ephemeral_volumes or ())) if one.mount]
+        return [*(folder.rstrip("/") for folder in folders), *(["/dev/shm"] if self.shared_memory else [])]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -204,7 +213,10 @@ class Deploy:
 
     def resources_of(self, node: str) -> Resources:
         """Return the resources of a node, with missing fields from the entry `default`."""
-        return self.resources.get(node, Resources()).over(self.resources.get(DEFAULT, Resources()))
+        try:
+            return self.resources.get(node, Resources()).over(self.resources.get(DEFAULT, Resources()))
+        except OptionError as error:  # each of the two is right, and both together are not
+            raise InfeedError(error.what, where=f"deploy.resources.{node}.{error.option}", do=error.do) from error
 
     def resources_of_step(self, node: str) -> Resources:
         """Return the resources of a node's step. The step of a Trainer on several machines only waits."""
@@ -213,19 +225,3 @@ class Deploy:
             return found
         waiting = self.resources.get(DEFAULT, Resources())
         return dataclasses.replace(waiting, retries=found.retries, cache=found.cache)
-
-
-def quantity(text: str, name: str) -> float:
-    """Convert a Kubernetes quantity to a number of cores or bytes.
-
-    Raises:
-      InfeedError: `text` is not a quantity.
-    """
-    match = _QUANTITY.fullmatch(text)
-    if not match:
-        raise InfeedError(
-            f"{name} is {text!r}",
-            where="deploy.resources",
-            do="use a Kubernetes quantity, such as 4 or 500m for cpu, 16Gi or 500M for memory",
-        )
-    return float(match[1]) * _UNITS[match[2]]

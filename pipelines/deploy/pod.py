@@ -9,11 +9,22 @@ resources:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infeed.components.checks import as_tuples, check_choices, require
+from infeed.components.checks import about, as_tuples, check_choices, require
+from infeed.components.errors import InfeedError
+
+# https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
+_AS_QUANTITY = "use a Kubernetes quantity, such as 4 or 500m for cpu, 16Gi or 500M for memory"
+_MOST_CORES, _LEAST_MEMORY = 10_000, 1e6
+_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 Operator = Literal["Equal", "Exists"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -32,6 +43,11 @@ class Toleration:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        exists = self.operator == "Exists"
+        require(self.key or not self.value, self, "key", "name the key of the taint's value")
+        require(not (exists and self.value), self, "value", "leave it out: operator Exists takes none")
+        fits = self.seconds is None or self.effect == "NoExecute"
+        require(fits, self, "seconds", "leave it out, or use effect: NoExecute")
 
 
 @dataclass(frozen=True)
@@ -55,6 +71,8 @@ class NodeAffinity:
         check_choices(self)
         alone = self.operator in ("Exists", "DoesNotExist")
         require(bool(self.values) != alone, self, "values", "give values for In, NotIn, Gt and Lt, and none otherwise")
+        is_number = len(self.values) == 1 and self.values[0].lstrip("-").isdecimal()
+        require(self.operator not in ("Gt", "Lt") or is_number, self, "values", "give Gt and Lt one whole number")
         require(self.weight is None or 1 <= self.weight <= 100, self, "weight", "use a weight from 1 to 100")
 
 
@@ -75,6 +93,8 @@ class KeySource:
     optional: bool = False
 
     def __post_init__(self) -> None:
+        _check_name(self, "name")
+        check_variables(self, "env", self.env.values())
         require(bool(self.env or self.mount), self, "env", "give env: {KEY: VARIABLE}, or mount: /FOLDER")
         _check_folder(self, "mount")
 
@@ -94,6 +114,7 @@ class Volume:
     path: str = ""
 
     def __post_init__(self) -> None:
+        _check_name(self, "claim")
         _check_folder(self, "mount")
 
 
@@ -113,6 +134,45 @@ class EphemeralVolume:
 
     def __post_init__(self) -> None:
         _check_folder(self, "mount")
+        check_quantity(self, "size")
+
+
+def quantity(text: str, name: str) -> float:
+    """Convert a Kubernetes quantity to a number of cores or bytes.
+
+    Raises:
+      InfeedError: `text` is not a quantity.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if not match:
+        raise InfeedError(
+            f"{name} is {text!r}",
+            where="deploy.resources",
+            do=_AS_QUANTITY,
+        )
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def check_quantity(options: object, name: str) -> None:
+    """Raise OptionError unless an option is a Kubernetes quantity of a plausible size: 16 of memory are 16 bytes."""
+    with about(options, name):
+        amount = quantity(getattr(options, name), name)
+    if name.startswith("cpu"):
+        require(0 < amount <= _MOST_CORES, options, name, _AS_QUANTITY)
+    else:
+        require(amount >= (_LEAST_MEMORY if name == "memory" else 1), options, name, _AS_QUANTITY)
+
+
+def check_variables(options: object, name: str, variables: Iterable[str]) -> None:
+    """Raise OptionError about the option `name` if Kubernetes takes no environment variable of such a name."""
+    for variable in variables:
+        do = f"name {variable!r} with letters, digits, -, _ and ., and no digit first"
+        require(_VARIABLE.fullmatch(variable), options, name, do)
+
+
+def _check_name(options: object, name: str) -> None:
+    do = "use the object's name in Kubernetes: lower-case letters, digits, - and ."
+    require(_NAME.fullmatch(getattr(options, name)), options, name, do)
 
 
 def _check_folder(options: object, name: str) -> None:

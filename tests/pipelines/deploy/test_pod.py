@@ -21,6 +21,21 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "node_affinity[0].weight",
     ),
     "no quantity": ({"shared_memory": "lots"}, "shared_memory"),
+    "bytes as cores": ({"cpu": "16Gi"}, "cpu"),
+    "memory without a unit": ({"memory": 16}, "memory"),
+    "a size without quantity": ({"ephemeral_volumes": [{"mount": "/s3", "size": "500GB"}]}, "ephemeral_volumes[0].size"),
+    "a name of no variable": ({"env": {"A B": "1"}}, "env"),
+    "a key to no variable": ({"secrets": [{"name": "s", "env": {"key": "A B"}}]}, "secrets[0].env"),
+    "a name of no Secret": ({"secrets": [{"name": "A_B", "mount": "/s"}]}, "secrets[0].name"),
+    "a comparison with two numbers": (
+        {"node_affinity": [{"key": "n", "operator": "Gt", "values": ["1", "2"]}]},
+        "node_affinity[0].values",
+    ),
+    "a toleration of a value that exists": (
+        {"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},
+        "tolerations[0].value",
+    ),
+    "a toleration for a time that nobody counts": ({"tolerations": [{"key": "k", "seconds": 9}]}, "tolerations[0].seconds"),
     "a request above the limit": ({"cpu": 1, "cpu_request": 2}, "cpu_request"),
     "no time": ({"timeout": 0}, "timeout"),
 }
@@ -43,6 +58,13 @@ def test_settings_are_read_as_kubernetes_writes_them() -> None:
     assert read.secrets == (KeySource("store", {"accesskey": "AWS_ACCESS_KEY_ID"}),)
     assert read.node_affinity == (NodeAffinity("zone", "In", ("a",)),)
     assert read.cpu_request == "500m"
+
+
+def test_a_request_above_the_limit_of_default_is_told_with_its_node() -> None:
+    deploy = Deploy(resources={"default": Resources(cpu="1"), "Trainer": Resources(cpu_request="2")})
+    with pytest.raises(InfeedError) as error:
+        deploy.resources_of("Trainer")
+    assert error.value.where == "deploy.resources.Trainer.cpu_request"
 
 
 def test_variables_and_labels_of_default_stay() -> None:
