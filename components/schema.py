@@ -235,7 +235,8 @@ class _Problem:
         if self.kind == "unexpected_keyword_argument":
             known = [f.name for f in dataclasses.fields(self.holder)]
             what = f"there is no setting {self.path[-1]!r}{nearest(self.path[-1], known)}"
-            return InfeedError(what, where=above, do=f"use one of {', '.join(known)}")
+            elsewhere = getattr(self.holder, "ELSEWHERE", {}).get(self.path[-1])
+            return InfeedError(what, where=above, do=elsewhere or f"use one of {', '.join(known)}")
         if self.kind == "union_tag_invalid":
             tag, tags = self.value[tag_name(self.hint)], tags_of(self.hint)
             what = f"{tag_name(self.hint)} is {shown(tag)}{nearest(str(tag), tags)}"

@@ -8,6 +8,7 @@ job and the image runs it.
 from __future__ import annotations
 
 import enum
+import functools
 import json
 import os
 import platform
@@ -24,10 +25,12 @@ from typing import Literal, get_args
 from packaging.requirements import Requirement
 
 from infeed.components.beam_runner import BEAM_RUNNERS
+from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Machine
 from infeed.components.kubeflow.compiled_with import version_of
 from infeed.components.units import size
 from infeed.pipelines.containers import EngineName, find_engine, problem
+from infeed.pipelines.job.compiled import CompiledJob
 
 # Purposes in the order of display.
 Purpose = Literal["run", "compile", "build", "submit", "image"]
@@ -114,9 +117,26 @@ def examine(checks: Sequence[tuple[Purpose, Check]]) -> list[Finding]:
 def _findings_of(purpose: Purpose, check: Check) -> list[Finding]:
     try:
         return list(check())
+    except InfeedError as error:
+        return [Finding(purpose, _name_of(check), error.what, Level.PROBLEM, f"{error.do[:1].upper()}{error.do[1:]}.")]
     except Exception as error:  # a check may fail in any way, and must not hide the findings of the others
-        name = getattr(check, "__name__", purpose).replace("_", " ")
-        return [Finding(purpose, name, f"{type(error).__name__}: {error}", Level.PROBLEM, "Report this as a bug.")]
+        return [Finding(purpose, _name_of(check), f"{type(error).__name__}: {error}", Level.PROBLEM, "Report this as a bug.")]
+
+
+def _name_of(check: Check) -> str:
+    function = check.func if isinstance(check, functools.partial) else check
+    return str(getattr(function, "__name__", "check")).removesuffix("_findings").replace("_", " ")
+
+
+def root_findings(job: CompiledJob) -> Iterator[Finding]:
+    """Check that the steps of a job can open its root.
+
+    Raises:
+      InfeedError: they cannot.
+    """
+    job.check_store(job.target)
+    if job.root:
+        yield Finding("submit", "root", job.root)
 
 
 def python_and_stack() -> Iterator[Finding]:

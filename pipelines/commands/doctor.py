@@ -15,7 +15,7 @@ from rich.text import Text
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
 from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal
-from infeed.pipelines.doctor import CHECKS, Check, Finding, Level, Purpose, examine, image_findings
+from infeed.pipelines.doctor import CHECKS, Check, Finding, Level, Purpose, examine, image_findings, root_findings
 from infeed.pipelines.job.compiled import CompiledJob
 
 # The word carries the level; icon and color only support it.
@@ -44,7 +44,7 @@ def command(job: str | None, image: str | None, as_json: bool) -> None:
     images = (image,) if image else read.images if read else ()
     waiting = console.status("checking") if console.is_interactive and not as_json else contextlib.nullcontext()
     with waiting:
-        findings = examine(_checks(images, read.beam_runner if read else ""))
+        findings = examine(_checks(images, read))
     if as_json:
         console.out(json.dumps([_plain(finding) for finding in findings], indent=1))
     else:
@@ -53,9 +53,10 @@ def command(job: str | None, image: str | None, as_json: bool) -> None:
     sys.exit(EXIT_FAILED if any(finding.level is Level.PROBLEM for finding in findings) else 0)
 
 
-def _checks(images: Sequence[str], beam_runner: str) -> list[tuple[Purpose, Check]]:
-    compare = functools.partial(image_findings, beam_runner=beam_runner)
-    return [*CHECKS, *(("image", functools.partial(compare, image)) for image in images)]
+def _checks(images: Sequence[str], job: CompiledJob | None) -> list[tuple[Purpose, Check]]:
+    compare = functools.partial(image_findings, beam_runner=job.beam_runner if job else "")
+    of_job: list[tuple[Purpose, Check]] = [("submit", functools.partial(root_findings, job))] if job else []
+    return [*CHECKS, *of_job, *(("image", functools.partial(compare, image)) for image in images)]
 
 
 def _plain(finding: Finding) -> dict[str, str]:

@@ -66,10 +66,11 @@ def command(job: str, cron: str | None, wait: bool, logs: bool, as_json: bool, *
     submit, request = platform_function("submit", **given), _request(CompiledJob.read(job), **given)
     if cron is not None and (wait or logs):
         raise InfeedError("--cron is given together with --wait or --logs", do="follow the runs on their pages")
+    expression = None if cron is None else check_cron(cron)
     publish(request.job)
     _warn(request)
-    if cron is not None:
-        _schedule(platform_function("schedule", **given), request, check_cron(cron), as_json)
+    if expression is not None:
+        _schedule(platform_function("schedule", **given), request, expression, as_json)
         return
     with quiet(os.devnull) as console:
         run = submit(request)

@@ -16,7 +16,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from infeed.components.checks import as_tuples, at_least, check_choices, require
 from infeed.components.errors import InfeedError, OptionError
@@ -56,6 +56,13 @@ _LISTS = (
 )
 
 
+_ELSEWHERE = {
+    "service_account": "leave it out: a run has one service account, infeed submit --service-account",
+    "priority": "leave it out: Kubeflow Pipelines has no priority of a step",
+}
+_ELSEWHERE |= dict.fromkeys(("priority_class", "priority_class_name"), _ELSEWHERE["priority"])
+
+
 @dataclass(frozen=True)
 class Resources:
     """Resources of one node. A field that is None defaults to the entry `default`, and then to the cluster.
@@ -84,6 +91,8 @@ class Resources:
       labels, annotations: metadata of the pod.
       timeout: seconds after which Kubernetes ends the pod.
     """
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = _ELSEWHERE
 
     cpu: str | None = None
     memory: str | None = None
@@ -191,6 +200,8 @@ class Deploy:
         the steps of this package read them from the store, and only TFX's own steps download them. On Vertex AI, steps
         always read from the store.
     """
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = _ELSEWHERE
 
     image: str | None = None
     root: str | None = None

@@ -124,20 +124,21 @@ class CompiledJob:
         """Place from which steps fetch the user's project, or an empty string."""
         return next(filter(None, (task.project_archive for task in leaves(self.tasks))), "")
 
-    def check_store(self) -> None:
-        """Check that the steps can open the job's root on Kubeflow, before any path is mapped.
+    def check_store(self, target: Target = "kubeflow") -> None:
+        """Check that the steps can open the job's root on a platform, before any path is mapped.
 
         Raises:
-          InfeedError: Kubeflow's launcher does not know the scheme; or TFX's own entry point would open the root by
+          InfeedError: the platform does not know the scheme; or TFX's own entry point would open the root by
             TensorFlow, which has no S3.
         """
         scheme, is_uri, _ = self.root.partition("://")
         if not is_uri:
             return
         where = f"job {self.name!r}, pipeline root"
-        if scheme not in FOLDERS:
-            known = ", ".join(f"{one}://" for one in FOLDERS)
-            raise InfeedError(f"Kubeflow cannot store artifacts on {scheme}://", where=where, do=f"use one of {known}")
+        title, known = ("Kubeflow", FOLDERS) if target == "kubeflow" else ("Vertex AI", ("gs",))
+        if scheme not in known:
+            do = f"use a root on {', '.join(f'{one}://' for one in known)}"
+            raise InfeedError(f"{title} cannot store artifacts on {scheme}://", where=where, do=do)
         commands = [" ".join(container.get("command", ())) for container in self._containers]
         if scheme != "gs" and any(_TFX_STEP in command for command in commands):
             do = "compile the job with infeed compile --target kubeflow, or use a root on gs://"

@@ -255,13 +255,12 @@ def rehearse(job: CompiledJob, options: RehearseOptions, on_change: OnChange) ->
     """
     locations = Locations(options.maps)
     options = dataclasses.replace(options, target=options.target or job.target)
-    if options.target == "kubeflow":
-        job.check_store()
+    assert options.target, "set above"
+    job.check_store(options.target)
     job = dataclasses.replace(job, spec=locations.apply(job.spec), runtime=locations.apply(job.runtime))
     defaults = {name: known.default for name, known in job.parameters.items() if known.default is not None}
     given = read_parameters(options.parameters, job.parameters, job.name)
     inputs, tasks = locations.apply({**defaults, **given}), job.tasks
-    assert options.target, "set above"
     check_tasks(tasks, options.target)
     options.faults.check(list(leaves(tasks)))
     # The specs contain all values except the root of the artifacts.

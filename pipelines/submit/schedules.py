@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from infeed.components.errors import InfeedError
 
 _FIELD = re.compile(r"[\w*/,-]+")
+_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,19 @@ def check_cron(expression: str) -> str:
     """Return a cron expression with single spaces.
 
     Raises:
-      InfeedError: the expression does not have five fields: minute, hour, day, month, day of week.
+      InfeedError: the expression does not have five fields, minute, hour, day, month and day of week, or a number is
+        out of range.
     """
     fields = expression.split()
-    if len(fields) != 5 or not all(map(_FIELD.fullmatch, fields)):
+    if len(fields) != 5 or not all(map(_fits, fields, _BOUNDS)):
         raise InfeedError(
             f"{expression!r} is not a cron expression of five fields",
             where="--cron",
             do="give minute, hour, day, month and day of week, for example '0 6 * * 1-5' for 6:00 on weekdays",
         )
     return " ".join(fields)
+
+
+def _fits(field: str, bounds: tuple[int, int]) -> bool:
+    numbers = map(int, re.findall(r"(?<![/\w])\d+", field))  # a number after / is a step
+    return bool(_FIELD.fullmatch(field)) and all(bounds[0] <= number <= bounds[1] for number in numbers)

@@ -66,6 +66,17 @@ def test_the_images_of_a_job_are_looked_at(machine, monkeypatch, tmp_path):
     assert images == ["other", "taxi:1"]
 
 
+def test_a_root_that_no_step_can_open_is_a_problem(machine, tmp_path):
+    machine()
+    spec = {"pipelineInfo": {"name": "taxi"}, "deploymentSpec": {"executors": {}}, "root": {}}
+    job = {"pipelineSpec": {**spec, "defaultPipelineRoot": "abfs://b/taxi"}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    (finding,) = json.loads(doctor(tmp_path / "job.json", "--json").output)
+    assert (finding["name"], finding["level"]) == ("root", "problem")
+    assert "abfs://" in finding["found"]
+    assert "bug" not in finding["do"]
+
+
 def test_a_job_that_is_not_there_is_bad_input(machine):
     machine()
     result = doctor("nothing.json")

@@ -48,6 +48,12 @@ def test_wrong_settings_are_told_with_their_path(given: dict[str, Any], where: s
     assert error.value.where.endswith(where)
 
 
+@pytest.mark.parametrize(("kind", "setting"), [(Resources, "service_account"), (Deploy, "priority_class")])
+def test_a_setting_that_no_step_has_is_told_with_its_way(kind: Any, setting: str) -> None:
+    with pytest.raises(InfeedError, match=r"leave it out: .*(submit --service-account|no priority)"):
+        schema.read(kind, {setting: "x"}, "deploy")
+
+
 def test_settings_are_read_as_kubernetes_writes_them() -> None:
     given = {
         "secrets": [{"name": "store", "env": {"accesskey": "AWS_ACCESS_KEY_ID"}}],

@@ -98,6 +98,12 @@ def job_on(root: str, *command: str) -> CompiledJob:
     return CompiledJob(spec)
 
 
+def test_a_platform_opens_the_stores_that_it_knows() -> None:
+    for target, root in (("kubeflow", "abfs://b/taxi"), ("vertex", "s3://b/taxi")):
+        with pytest.raises(InfeedError, match=root.partition("//")[0]):
+            job_on(root, *STEP).check_store(target)
+
+
 def test_tfx_own_steps_cannot_open_s3() -> None:
     tfx = ("python", "-m", "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor")
     job_on("gs://b/taxi", *tfx).check_store()
