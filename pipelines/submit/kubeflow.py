@@ -44,9 +44,20 @@ _ADDRESS = (
 SECONDS = (60.0, 60.0)  # to connect, and to answer; the client ignores a single float
 _LONGEST = 600  # characters of a message, because the server nests messages
 _TRANSIENT = (429, 500, 502, 503, 504)
+
+
+class _UnlessSilent(urllib3.Retry):
+    """Retries, but not of a request that a server has accepted and not answered in time."""
+
+    def increment(self, *args: Any, **given: Any) -> urllib3.Retry:
+        if isinstance(error := given.get("error"), urllib3.exceptions.ReadTimeoutError):
+            raise urllib3.exceptions.MaxRetryError(error.pool, error.url or "", error)
+        return super().increment(*args, **given)
+
+
 # A start fails fast on a wrong host. Following a run tolerates a change of network.
-PROMPT = urllib3.Retry(total=3, connect=1, backoff_factor=0.5, status_forcelist=_TRANSIENT, raise_on_status=False)
-PATIENT = PROMPT.new(total=8, connect=8, read=8, backoff_factor=1)
+PROMPT = _UnlessSilent(total=3, connect=1, backoff_factor=0.5, status_forcelist=_TRANSIENT, raise_on_status=False)
+PATIENT = urllib3.Retry(total=8, backoff_factor=1, status_forcelist=_TRANSIENT, raise_on_status=False)
 ONCE = urllib3.Retry(total=0, raise_on_status=False)
 _RUN_STATES = {
     "SUCCEEDED": RunState.FINISHED,

@@ -370,8 +370,11 @@ def test_a_server_that_never_answers_ends_after_a_time_out(
     kubeflow: ModuleType, request_: SubmitRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kubeflow, "SECONDS", (0.05, 0.05))
-    monkeypatch.setattr(kubeflow, "PROMPT", kubeflow.ONCE)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(InfeedError, match=r"cannot reach the server: .*timed out"):
             kubeflow.submit_kubeflow(request_, host=host)
+        silent.settimeout(1)
+        silent.accept()
+        with pytest.raises(TimeoutError):  # it is asked once
+            silent.accept()
