@@ -120,7 +120,11 @@ def _findings_of(purpose: Purpose, check: Check) -> list[Finding]:
     except InfeedError as error:
         return [Finding(purpose, _name_of(check), error.what, Level.PROBLEM, f"{error.do[:1].upper()}{error.do[1:]}.")]
     except Exception as error:  # a check may fail in any way, and must not hide the findings of the others
-        return [Finding(purpose, _name_of(check), f"{type(error).__name__}: {error}", Level.PROBLEM, "Report this as a bug.")]
+        return [
+            Finding(
+                purpose, _name_of(check), f"{type(error).__name__}: {error}", Level.PROBLEM, "Report this as a bug."
+            )
+        ]
 
 
 def _name_of(check: Check) -> str:

@@ -28,7 +28,6 @@ from infeed.pipelines.deploy.options import BASE_MODEL
 from infeed.pipelines.deploy.vertex import VertexOptions
 from infeed.pipelines.judging import eval_config, model_report
 
-BASE_MODEL = "Trainer-base-model"
 _NAME = "latest_blessed_model"
 _CANDIDATE = "candidate"
 

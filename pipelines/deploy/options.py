@@ -150,9 +150,10 @@ class Resources:
     @property
     def mounts(self) -> list[str]:
         """Folders of the container at which something is mounted."""
-        mounted = (*(self.secrets or ()), *(self.config_maps or ()), *(self.volumes or ()))
-        folders = [one.mount for one in (*mounted, *(self.ephemeral_volumes or ())) if one.mount]
-        return [*(folder.rstrip("/") for folder in folders), *(["/dev/shm"] if self.shared_memory else [])]
+        keys, volumes = (self.secrets, self.config_maps), (self.volumes, self.ephemeral_volumes)
+        folders = [one.mount for given in keys for one in given or ()]
+        folders += [one.mount for given in volumes for one in given or ()]
+        return [*(folder.rstrip("/") for folder in folders if folder), *(["/dev/shm"] if self.shared_memory else [])]
 
     @property
     def variables(self) -> dict[str, str]:

@@ -308,7 +308,8 @@ def test_on_kubeflow_the_newest_pushed_model_is_looked_up_each_time_and_is_part_
     assert version == {"producerTask": "Trainer-input", "outputParameterKey": "base_model"}
     source = tasks["Trainer"].spec["inputs"]["artifacts"]["base_model"]["taskOutputArtifact"]
     assert source == {"producerTask": "Trainer-base-model", "outputArtifactKey": "model"}
-    assert tasks["Trainer"].cacheable and tasks["Trainer-base-model"].cacheable
+    assert tasks["Trainer"].cacheable
+    assert tasks["Trainer-base-model"].cacheable
 
 
 def test_places_of_this_machine_are_told_unless_they_are_meant(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ from infeed.components import schema
 from infeed.components.errors import InfeedError
 from infeed.pipelines.deploy.beam import Beam, Dataflow
 from infeed.pipelines.deploy.options import Deploy, Resources
-from infeed.pipelines.deploy.pod import quantity
-from infeed.pipelines.deploy.pod import Toleration
+from infeed.pipelines.deploy.pod import Toleration, quantity
 from infeed.pipelines.deploy.vertex import Endpoint, Training, VertexOptions
 
 

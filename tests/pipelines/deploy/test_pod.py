@@ -23,7 +23,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no quantity": ({"shared_memory": "lots"}, "shared_memory"),
     "bytes as cores": ({"cpu": "16Gi"}, "cpu"),
     "memory without a unit": ({"memory": 16}, "memory"),
-    "a size without quantity": ({"ephemeral_volumes": [{"mount": "/s3", "size": "500GB"}]}, "ephemeral_volumes[0].size"),
+    "a size without quantity": (
+        {"ephemeral_volumes": [{"mount": "/s3", "size": "500GB"}]},
+        "ephemeral_volumes[0].size",
+    ),
     "a name of no variable": ({"env": {"A B": "1"}}, "env"),
     "a key to no variable": ({"secrets": [{"name": "s", "env": {"key": "A B"}}]}, "secrets[0].env"),
     "a name of no Secret": ({"secrets": [{"name": "A_B", "mount": "/s"}]}, "secrets[0].name"),
@@ -35,7 +38,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},
         "tolerations[0].value",
     ),
-    "a toleration for a time that nobody counts": ({"tolerations": [{"key": "k", "seconds": 9}]}, "tolerations[0].seconds"),
+    "a toleration for a time that nobody counts": (
+        {"tolerations": [{"key": "k", "seconds": 9}]},
+        "tolerations[0].seconds",
+    ),
     "a request above the limit": ({"cpu": 1, "cpu_request": 2}, "cpu_request"),
     "no time": ({"timeout": 0}, "timeout"),
 }

@@ -11,7 +11,9 @@ def test_five_fields_are_a_cron_expression(expression: str) -> None:
     assert check_cron(expression).split() == expression.split()
 
 
-@pytest.mark.parametrize("expression", ["", "0 6 * *", "0 0 6 * * *", "0 6 * * ;", "@daily", "0 25 * * *", "0 6 0 * 1-9"])
+@pytest.mark.parametrize(
+    "expression", ["", "0 6 * *", "0 0 6 * * *", "0 6 * * ;", "@daily", "0 25 * * *", "0 6 0 * 1-9"]
+)
 def test_anything_else_is_refused(expression: str) -> None:
     with pytest.raises(InfeedError) as error:
         check_cron(expression)
