@@ -18,6 +18,7 @@ from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder,
 @click.command(cls=Command)
 @click.option("--into", type=OutputFile(), multiple=True)
 @click.option("--of", type=InputPath(), multiple=True)
+@click.option("--data", type=InputPath(), expose_value=False)
 @click.option("--by-default", type=OutputFile(), default="/proc/none/x")
 @click.option("--json", "as_json", is_flag=True)
 def writing(into: tuple[str, ...], of: tuple[str, ...], by_default: str, as_json: bool) -> None:
@@ -37,7 +38,9 @@ def test_inputs_that_a_pod_has_no_room_for_are_an_error(tmp_path: Path, monkeypa
     for folder in folders:
         folder.mkdir()
         (folder / "file").write_bytes(b"x" * 60)
+    (tmp_path / "volume").write_bytes(b"x" * 60)
     given = [word for folder in folders for word in ("--of", str(folder))] + ["--of", "s3://not/asked"]
+    given += ["--data", str(tmp_path / "volume")]
     for limit, code in (("120", 0), ("119", 2)):
         monkeypatch.setenv(disk.VARIABLE, limit)
         done = CliRunner().invoke(writing, [*given, "--json"])
