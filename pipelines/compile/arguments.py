@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infeed.components.errors import InfeedError
-from infeed.components.kubeflow.packed import pack
+from infeed.components.kubeflow.packed import is_packed, pack
 from infeed.components.units import size
 from infeed.pipelines.job.compiled import IN_PLACE, STEP, Task
 
@@ -47,7 +47,7 @@ def _is_text(value: Mapping[str, Any]) -> bool:
 
 def _check(task: Task, given: Mapping[str, Any], words: list[str]) -> None:
     lengths = {f"parameter {name}": len(json.dumps(value).encode()) for name, value in given.items()}
-    lengths |= {f"argument {word[:40]}": len(word.encode()) for word in words}
+    lengths |= {"the config" if is_packed(word) else f"argument {word[:40]}": len(word.encode()) for word in words}
     message = sum(length for name, length in lengths.items() if name.startswith("parameter")) + _ARTIFACTS
     name, longest = max(lengths.items(), key=lambda item: item[1], default=("", 0))
     if max(message, longest) >= LIMIT:

@@ -30,6 +30,7 @@ from infeed.pipelines.deploy.pod import (
     NodeAffinity,
     Toleration,
     Volume,
+    check_labels,
     check_quantity,
     check_variables,
     quantity,
@@ -124,6 +125,8 @@ class Resources:
                 object.__setattr__(self, name, str(getattr(self, name)))  # YAML reads `cpu: 4` as a number
                 check_quantity(self, name)
         check_variables(self, "env", self.env or ())
+        for name in ("labels", "node_selector"):
+            check_labels(self, name, getattr(self, name) or {})
         for limit in ("cpu", "memory"):
             least, most = getattr(self, f"{limit}_request"), getattr(self, limit)
             fits = None in (least, most) or quantity(least, limit) <= quantity(most, limit)

@@ -24,6 +24,7 @@ _QUANTITY = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 _AS_QUANTITY = "use a Kubernetes quantity, such as 4 or 500m for cpu, 16Gi or 500M for memory"
 _MOST_CORES, _LEAST_MEMORY = 10_000, 1e6
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_LABEL = re.compile(r"([a-zA-Z0-9]([-\w.]{0,61}[a-zA-Z0-9])?)?", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 Operator = Literal["Equal", "Exists"]
@@ -168,6 +169,13 @@ def check_variables(options: object, name: str, variables: Iterable[str]) -> Non
     for variable in variables:
         do = f"name {variable!r} with letters, digits, -, _ and ., and no digit first"
         require(_VARIABLE.fullmatch(variable), options, name, do)
+
+
+def check_labels(options: object, name: str, labels: Mapping[str, str]) -> None:
+    """Raise OptionError about the option `name` if Kubernetes takes no label of such a value."""
+    for label, value in labels.items():
+        do = f"write {label} with at most 63 letters, digits, -, _ and ., and begin and end with a letter or digit"
+        require(_LABEL.fullmatch(value), options, name, do)
 
 
 def _check_name(options: object, name: str) -> None:

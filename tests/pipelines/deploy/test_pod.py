@@ -28,6 +28,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "ephemeral_volumes[0].size",
     ),
     "a name of no variable": ({"env": {"A B": "1"}}, "env"),
+    "a value of no label": ({"labels": {"team": "a b"}}, "labels"),
     "a key to no variable": ({"secrets": [{"name": "s", "env": {"key": "A B"}}]}, "secrets[0].env"),
     "a name of no Secret": ({"secrets": [{"name": "A_B", "mount": "/s"}]}, "secrets[0].name"),
     "a comparison with two numbers": (
