@@ -17,6 +17,7 @@ from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.commands.run_summary import blessing_lines, score_lines
 from infeed.pipelines.console.exit_codes import EXIT_NOT_BLESSED, Command, importing
+from infeed.pipelines.console.nodes import show_step
 from infeed.pipelines.console.paths import InputFolder, OutputFolder
 from infeed.pipelines.console.terminal import in_lines, with_log
 from infeed.pipelines.steps.folders import check_new
@@ -66,11 +67,12 @@ def command(
     check_new(output, overwrite)
     config = config_of(project, overrides, may_ask=not as_json)
     with with_log(os.devnull) as console:
-        with importing():
-            from infeed.pipelines.local.scores import read_scores, reasons
-            from infeed.pipelines.steps.evaluate import evaluate
+        with show_step(console, "Evaluator", silent=as_json):
+            with importing():
+                from infeed.pipelines.local.scores import read_scores, reasons
+                from infeed.pipelines.steps.evaluate import evaluate
 
-        blessed = evaluate(config, dataset, model, output, baseline, overwrite)
+            blessed = evaluate(config, dataset, model, output, baseline, overwrite)
         if executor_input:
             write_shown(executor_input, evaluation=output)
         scores, why = read_scores(output, config), reasons(output, config.blessing)

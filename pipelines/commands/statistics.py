@@ -20,6 +20,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.statistics.comparison import ColumnChange, ComparisonOptions, compare
 from infeed.components.units import counted
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command
+from infeed.pipelines.console.nodes import show_step
 from infeed.pipelines.console.paths import InputPath, OutputFile
 from infeed.pipelines.console.terminal import Terminal, echo
 from infeed.pipelines.statistics.figures import Figures, about, changes_table, columns_table, verdict
@@ -93,7 +94,8 @@ def command(
         pairs = [(f"{where}, {name}", where, name) for where in (str(earlier), dataset)]
     if pairs[0] == pairs[1]:
         raise InfeedError("both sides are the same", where=pairs[0][0], do="name two datasets or two splits")
-    sides = {title: _columns(where, name) for title, where, name in pairs}
+    found = _columns([(where, name) for _, where, name in pairs], as_json)
+    sides = {title: columns for (title, _, _), columns in zip(pairs, found, strict=True)}
     before, after = sides.values()
     changes = compare(before, after, options)
     _write(html, lambda: comparison_page(dataset, sides, changes))
@@ -102,7 +104,7 @@ def command(
 
 
 def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
-    columns = _columns(dataset, split)
+    [columns] = _columns([(dataset, split)], as_json)
     _write(html, lambda: split_page(dataset, split, columns))
     figures = [Figures.of(column) for column in columns.values()]
     if as_json:
@@ -115,9 +117,13 @@ def _show(dataset: str, split: str, html: str | None, as_json: bool) -> None:
     _print(console, columns_table("column", figures), html)
 
 
-def _columns(dataset: str, split: str) -> dict[str, ColumnStatistics]:
-    _check_exists(dataset)
-    return statistics_of(dataset, split, map_fn=ChosenMap("reads", limits.STATISTICS_BYTES))
+def _columns(splits: Sequence[tuple[str, str]], as_json: bool) -> list[dict[str, ColumnStatistics]]:
+    """Return the columns of some splits, as (dataset, split). If that takes long, a terminal shows how far it is."""
+    for dataset, _ in splits:
+        _check_exists(dataset)
+    console, read = Terminal(stderr=True), ChosenMap("reads", limits.STATISTICS_BYTES)
+    with show_step(console, "StatisticsGen", transient=True, silent=as_json or not console.is_terminal):
+        return [statistics_of(dataset, split, map_fn=read) for dataset, split in splits]
 
 
 def _print_changes(titles: Sequence[str], changes: Sequence[ColumnChange], html: str | None, as_json: bool) -> None:

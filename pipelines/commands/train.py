@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import click
-from rich.console import Console
 
 from infeed.components.errors import InfeedError
 from infeed.components.trainer.versions import newest_version
 from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.console.exit_codes import Command, importing
-from infeed.pipelines.console.nodes import NodeReport, NodeState, RunTracker, show_nodes
+from infeed.pipelines.console.nodes import show_step
 from infeed.pipelines.console.paths import InputFolder, OutputFolder, ServingFolder
 from infeed.pipelines.console.terminal import show_facts, verbose_option, with_log
 from infeed.pipelines.steps.folders import check_new
@@ -80,7 +76,7 @@ def command(
     log = f"{run}/train.log"
     place = base_model or (warm_start and newest_version(warm_start))
     with with_log(log, verbose) as console:
-        with _showing_progress(console, log, as_json, verbose):
+        with show_step(console, "Trainer", log, silent=as_json, plain=verbose):
             with importing():
                 from infeed.pipelines.steps.train import local_model, train
 
@@ -90,14 +86,3 @@ def command(
             console.out(json.dumps({"model": output, "run": run, "base_model": place}), highlight=False)
         else:
             show_facts(console, [("model", output), ("run", run), ("started from", place or "random weights")])
-
-
-@contextlib.contextmanager
-def _showing_progress(console: Console, log: str, silent: bool, verbose: bool) -> Iterator[None]:
-    started = time.monotonic()
-    with show_nodes(console, log, silent=silent, plain=verbose) as on_change:
-        tracker = RunTracker([NodeReport("Trainer")], on_change)
-        with tracker.following("Trainer") as progress:
-            yield
-        seconds = time.monotonic() - started
-        tracker.post(NodeReport("Trainer", NodeState.DONE, seconds, note=progress.result))

@@ -17,6 +17,7 @@ from infeed.pipelines.commands.asking import config_of
 from infeed.pipelines.commands.options import project_options
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.console.exit_codes import Command, importing
+from infeed.pipelines.console.nodes import show_step
 from infeed.pipelines.console.paths import InputFolder, OutputFolder
 from infeed.pipelines.console.terminal import quiet, show_facts, with_log
 from infeed.pipelines.steps.folders import check_new
@@ -73,10 +74,11 @@ def command(
         raise InfeedError("a graph is written with --dataset and --output", where="infeed transform", do=do)
     config = config_of(project, overrides, may_ask=not as_json)
     with quiet(os.devnull) as console:
-        with importing():
-            from infeed.pipelines.transform import Analyzed, explain
+        with show_step(console, "Transform", transient=True, silent=as_json or not console.is_terminal):
+            with importing():
+                from infeed.pipelines.transform import Analyzed, explain
 
-        analyzed = Analyzed.of(config)
+            analyzed = Analyzed.of(config)
         if name is not None:
             _print_why(explain(analyzed, name), console, as_json)
         else:
@@ -85,10 +87,11 @@ def command(
 
 def _write(config: PipelineConfig, dataset: str, output: str, rows: str | None, overwrite: bool, as_json: bool) -> None:
     with with_log(os.devnull) as console:
-        with importing():
-            from infeed.pipelines.steps.transform import transform
+        with show_step(console, "Transform", silent=as_json):
+            with importing():
+                from infeed.pipelines.steps.transform import transform
 
-        transform(config, dataset, output, rows, overwrite)
+            transform(config, dataset, output, rows, overwrite)
         if as_json:
             console.out(json.dumps({"graph": output, "rows": rows}), highlight=False)
         else:

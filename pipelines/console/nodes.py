@@ -47,6 +47,7 @@ _STATE_WIDTH = max(len(state.value) for state in NodeState)
 _NOTES_FROM = 80  # columns; narrower terminals show no notes
 _SECONDS_OF_PROGRESS = 30.0  # between two lines of progress without a terminal
 _SECONDS_OF_TICK = 1.0
+_SECONDS_UNSHOWN = 1.0  # of a table that disappears
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,10 @@ def show_nodes(
     silent: bool = False,
     plain: bool = False,
 ) -> Iterator[OnChange]:
-    """Yield the function to call with all nodes after each change. A `transient` table disappears at the end.
+    """Yield the function to call with all nodes after each change.
 
-    Without a terminal, or if `plain`, there are lines instead of a table.
+    A `transient` table appears after a second, and disappears at the end. Without a terminal, or if `plain`, there are
+    lines instead of a table.
 
     Enter it before importing TFX, so that the table shows the import time. Use the console of `quiet`, because nothing
     else may write to the screen.
@@ -155,7 +157,7 @@ def show_nodes(
         with LineView(console) as lines:
             yield lines
         return
-    table = TableView(log_path, label=label, loading=loading)
+    table = TableView(log_path, label=label, loading=loading, delay=_SECONDS_UNSHOWN if transient else 0.0)
     # `quiet` redirects stdout and stderr to the log; Live must not draw them above the table.
     with Live(
         table,
@@ -173,20 +175,45 @@ def show_nodes(
         yield on_change
 
 
+@contextlib.contextmanager
+def show_step(
+    console: Console,
+    name: str,
+    log_path: str = "",
+    *,
+    transient: bool = False,
+    silent: bool = False,
+    plain: bool = False,
+) -> Iterator[None]:
+    """Show the body as one running node, with the progress that its functions report; see `show_nodes`."""
+    started = time.monotonic()
+    with show_nodes(console, log_path, transient=transient, silent=silent, plain=plain) as on_change:
+        tracker = RunTracker([NodeReport(name)], on_change)
+        state, note = NodeState.FAILED, ""
+        try:
+            with tracker.following(name) as progress:
+                yield
+            state, note = NodeState.DONE, progress.result
+        finally:
+            tracker.post(NodeReport(name, state, time.monotonic() - started, note=note))
+
+
 @dataclass
 class TableView:
     """Table of nodes that updates the times of the running nodes each time it is drawn.
 
     Attributes:
-      log_path: path shown under the table, after `label`.
+      log_path: path shown under the table, after `label`; empty for none.
       clock: monotonic clock, in seconds.
       loading: text shown until the nodes are known.
+      delay: seconds until the table is drawn.
     """
 
     log_path: str | Path
     clock: Callable[[], float] = time.monotonic
     label: str = "log"
     loading: str = "loading TFX"
+    delay: float = 0.0
 
     def __post_init__(self) -> None:
         self._opened = self.clock()
@@ -206,6 +233,8 @@ class TableView:
         return before != [node.state for node in nodes]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.clock() - self._opened < self.delay:
+            return
         table = Table(box=None, pad_edge=False, show_footer=True, header_style="dim", footer_style="dim")
         table.add_column("node", footer="total", min_width=24)
         table.add_column("state", footer=self._count(), min_width=len(self.loading))
@@ -216,8 +245,8 @@ class TableView:
         for node in self._nodes:
             table.add_row(node.name, format_state(node.state), self._time(node), *([node.note] if noted else []))
         live = [f"{node.name}: {node.progress}" for node in self._nodes if node.progress]
-        below = [*map(Text, live), Text(f"{self.label}: {self.log_path}", style="dim", overflow="fold")]
-        yield Group(table, *below)
+        log = [Text(f"{self.label}: {self.log_path}", style="dim", overflow="fold")] if self.log_path else []
+        yield Group(table, *map(Text, live), *log)
 
     def _count(self) -> str:
         ended = sum(node.state not in (NodeState.WAITING, NodeState.RUNNING) for node in self._nodes)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from rich.console import Console
 
-from infeed.pipelines.console.nodes import LineView, NodeReport, NodeState, TableView, show_nodes
+from infeed.components import progress
+from infeed.pipelines.console import nodes
+from infeed.pipelines.console.nodes import LineView, NodeReport, NodeState, TableView, show_nodes, show_step
 
 NODES = (
     NodeReport("ImageExampleGen", NodeState.DONE, 1.94),
@@ -199,3 +201,29 @@ def test_a_run_that_breaks_leaves_the_terminal_usable() -> None:
         raise ValueError("broken")
     shown = "\n".join(lines(console))
     assert shown.rindex(HIDE_CURSOR) < shown.rindex(SHOW_CURSOR)
+
+
+def test_a_step_is_a_node_with_its_progress_which_fails_with_its_body() -> None:
+    console = screen(terminal=False)
+    with show_step(console, "Transform"):
+        progress.count("examples transformed", 12)
+    with pytest.raises(ValueError, match="broken"), show_step(console, "Evaluator"):
+        raise ValueError("broken")
+    told = [line.split() for line in lines(console)]
+    assert [words[:2] for words in told] == [
+        *(["Transform", "running"], ["Transform", "done"]),
+        *(["Evaluator", "running"], ["Evaluator", "failed"]),
+    ]
+    assert told[1][-3:] == ["12", "examples", "transformed"]
+
+
+def test_a_short_step_leaves_no_trace_where_it_is_transient(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown() -> bool:
+        console = screen(terminal=True)
+        with show_step(console, "StatisticsGen", transient=True):
+            pass
+        return "StatisticsGen" in "\n".join(lines(console))
+
+    assert not shown()
+    monkeypatch.setattr(nodes, "_SECONDS_UNSHOWN", 0.0)
+    assert shown()
