@@ -27,7 +27,7 @@ from infeed.pipelines.surveys import Survey
 
 # Of the formats of `infeed ingest --format`, those of files that have columns.
 Source = Literal[
-    "csv", "jsonl", "parquet", "delta", "iceberg", "arrow", "numpy", "hdf5", "avro", "webdataset", "images"
+    "csv", "jsonl", "parquet", "delta", "iceberg", "arrow", "numpy", "hdf5", "avro", "tfrecord", "webdataset", "images"
 ]
 
 EXAMPLE_GENS: Mapping[Source, str] = {kind: FORMATS[kind].component for kind in get_args(Source)}

@@ -23,7 +23,7 @@ from infeed.components.dataset.example_types import kind_of
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.splits import Buckets
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.chosen import choose_rows, place_of
+from infeed.components.example_gen.chosen import choose_columns, choose_rows, place_of
 from infeed.components.example_gen.inputs import BadRows, OpenedSource
 from infeed.components.example_gen.spills import process_batch
 from infeed.components.example_gen.stratified import stratified_rows
@@ -72,7 +72,7 @@ class TrainingRows:
     def of(cls, config: PipelineConfig) -> TrainingRows:
         """Open the data of a project."""
         buckets = Buckets(tuple(config.splits.items())) if config.splits else None
-        return cls(open_data(config), config.ingest, buckets, len({*config.patterns, *config.splits}))
+        return cls(open_data(config, every=True), config.ingest, buckets, len({*config.patterns, *config.splits}))
 
     def __iter__(self) -> Iterator[Mapping[str, tf.SparseTensor]]:
         """Yield batches of all columns for an analysis."""
@@ -92,7 +92,9 @@ class TrainingRows:
                     rows = self._stratified.get((task.order, number))
                 if rows is not None and len(rows):
                     parsed = tf.io.parse_example(made.examples.take(pa.array(rows)).to_pylist(), self._spec)
-                    yield Block((rows + read + 1).tolist(), made.written.take(pa.array(rows)), parsed)
+                    yield Block(
+                        (rows + read + 1).tolist(), choose_columns(chosen, self.ingest).take(pa.array(rows)), parsed
+                    )
                 read += batch.num_rows
 
     @cached_property

@@ -137,12 +137,14 @@ def open_source(
     where: str = "",
     *,
     sampled: bool = False,
+    every: bool = False,
 ) -> OpenedSource:
     """Open a folder, a file, a glob pattern, or a database query.
 
     Args:
       where: see `options_of`.
       sampled: allow types inferred from a sample, which `settling.settled` verifies. Otherwise the whole input is read.
+      every: see `with_values`.
 
     Raises:
       InfeedError: the format or a setting is unknown, or the source cannot be opened.
@@ -152,7 +154,7 @@ def open_source(
     found = FORMATS[kind]
     root, pattern = ("", source) if found.is_query else _locate(source, kind)
     given = {**default_settings(source, kind), **settings}
-    return open_patterns(kind, root, {None: pattern}, options, given, where, sampled=sampled)
+    return open_patterns(kind, root, {None: pattern}, options, given, where, sampled=sampled, every=every)
 
 
 def open_patterns(
@@ -165,13 +167,14 @@ def open_patterns(
     *,
     sampled: bool = False,
     partition_feature: str | None = None,
+    every: bool = False,
 ) -> OpenedSource:
     """Open the files below `root` that match the patterns, or the queries of a database.
 
     Args:
       where: see `options_of`.
       sampled: see `open_source`.
-      partition_feature: see `with_values`.
+      partition_feature, every: see `with_values`.
 
     Raises:
       InfeedError: a setting is unknown, or the source cannot be opened.
@@ -187,7 +190,7 @@ def open_patterns(
     asked = [pattern if found.is_query else files.join(root, pattern) for pattern in patterns.values()]
 
     def finish(one: OpenedSource) -> OpenedSource:
-        valued = with_values(replace(one, place=", ".join(asked)), options, partition_feature)
+        valued = with_values(replace(one, place=", ".join(asked)), options, partition_feature, every=every)
         return with_tasks(retyped(valued, options), set_aside, left_out)
 
     return reopenable(opened, finish)

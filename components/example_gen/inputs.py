@@ -26,8 +26,9 @@ from infeed.components.units import counted
 
 _SHOWN = 300  # characters of a bad row
 _NO_TEXT = re.compile("not .* text")  # matches the reason of a row that the encoding cannot decode
-# Files beside the data of Hugging Face's `save_to_disk` and of TFDS.
-_COMPANIONS = ("dataset_info.json", "state.json", "dataset_dict.json", "features.json", ".labels.txt")
+# Files beside the data of Hugging Face's `save_to_disk`, of TFDS, and of this package.
+_COMPANIONS = ("dataset_info.json", "state.json", "dataset_dict.json", "features.json", ".labels.txt", "manifest.json")
+_STATISTICS = re.compile(r"statistics-.*\.json")
 _TOO_LARGE = "more than max_row_mb"
 A = TypeVar("A")
 Convert = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, dict[int, tuple[str, str]]]]
@@ -368,8 +369,8 @@ def _read_retyped(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadR
 
 
 def is_companion(path: str) -> bool:
-    """Return whether a file describes a dataset of Hugging Face or TFDS, by its name."""
-    return files.name(path).endswith(_COMPANIONS)
+    """Return whether a file describes a dataset of Hugging Face, TFDS or this package, by its name."""
+    return files.name(path).endswith(_COMPANIONS) or bool(_STATISTICS.fullmatch(files.name(path)))
 
 
 def find(root: str, patterns: Patterns, *, companions: bool = True) -> dict[str | None, list[files.FileStat]]:

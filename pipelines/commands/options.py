@@ -37,7 +37,7 @@ def project_options(command: Any) -> Any:
             "--data",
             type=InputPath(),
             help="Data to learn from: pictures in class folders, or a table (CSV, JSON Lines, Parquet, Delta Lake, "
-            "Iceberg, Arrow, NumPy, HDF5, Avro or WebDataset).",
+            "Iceberg, Arrow, NumPy, HDF5, Avro, WebDataset or TFRecord).",
             metavar="PATH",
         ),
         source_options,

@@ -117,7 +117,7 @@ def resolve(project: Project, overrides: Overrides | None = None) -> PipelineCon
     source_options = _with_numbers(source_options, survey)
     function = _preprocessing_fn(project)
     features = _features(project, survey, label, data) if settings.features is not None else ()
-    if isinstance(survey, TableSurvey) and function is None:
+    if isinstance(survey, TableSurvey) and function is None and source != "tfrecord":  # records are written unchanged
         ingest = dataclasses.replace(ingest, fractions=_fractions(survey, features, of_spans=bool(span_data)))
     blessing = choose_blessing(survey, project.value(settings.blessing, survey, "blessing") or {})
     _check_label(features, label, blessing, own=function is not None)

@@ -12,6 +12,7 @@ import importlib
 import os
 import random
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -33,9 +34,10 @@ from infeed.components.example_gen.formats import (
     open_patterns,
     open_source,
 )
-from infeed.components.example_gen.inputs import BadRows, OpenedSource
+from infeed.components.example_gen.inputs import BadRows, OpenedSource, reopenable
 from infeed.components.example_gen.sources.folders import CLASS_FOLDERS
 from infeed.components.example_gen.sources.images.reader import default_pattern, find_images, list_images
+from infeed.components.example_gen.sources.record_values import without_records
 from infeed.pipelines.config import EXAMPLE_GENS, TRAIN, PipelineConfig, Source
 from infeed.pipelines.project.split_files import NAMES
 from infeed.pipelines.surveys import Layout
@@ -43,7 +45,6 @@ from infeed.pipelines.surveys import Layout
 _OTHER = {
     "images": "use the template for them, as in `infeed run image --data FOLDER`, or source: images in the config",
     "table": "use the template for it, as in `infeed run tabular --data FILE --label COLUMN`",
-    "python": "write the pipeline in Python with its ExampleGen, or write the rows as Parquet",
 }
 
 _DEPTH = 4
@@ -80,13 +81,19 @@ def _kind_of_table(data: str, source: Source) -> Source:
         shown = guess_format(data)
     except UnknownFormatError:
         return source
-    if shown == "text":  # a .txt may well hold a CSV
-        return source
+    if shown == "text":
+        _check_no_classes(data)
+        return source  # a .txt may well hold a CSV
     if shown == "images":
         raise InfeedError("these are pictures, but the source is a table", where=data, do=_OTHER["images"])
-    if shown not in EXAMPLE_GENS:
-        raise InfeedError(f"a pipeline of a template does not read {shown}", where=data, do=_OTHER["python"])
     return cast(Source, shown)
+
+
+def _check_no_classes(data: str) -> None:
+    if files.is_folder(data) and default_pattern(data) == CLASS_FOLDERS:
+        ingest = f"infeed ingest {shlex.quote(data)} OUTPUT --format text --set unit=file"
+        do = f"{ingest}, and then use --data OUTPUT --label label/text"
+        raise InfeedError("the folders hold text files, not tables", where=data, do=do)
 
 
 def is_picture(path: str) -> bool:
@@ -115,18 +122,39 @@ def open_table(
       InfeedError: there is no file, or a file has another format.
     """
     _check_there(path, source)
-    return open_source(path, source, options or IngestOptions(), settings, "--set", sampled=sampled)
+    opened = open_source(path, source, options or IngestOptions(), settings, "--set", sampled=sampled, every=True)
+    return reopenable(opened, without_records)
 
 
-def open_data(config: PipelineConfig, *, sampled: bool = False) -> OpenedSource:
-    """Open the data of a config as its ExampleGen does; see `open_table`."""
+def open_splits(
+    path: str,
+    source: Source,
+    settings: Mapping[str, Any],
+    options: IngestOptions,
+    patterns: Mapping[str, str],
+    *,
+    sampled: bool = False,
+) -> OpenedSource:
+    """Open the files of splits like `open_table`.
+
+    Args:
+      patterns: split -> pattern of its files below `path`.
+    """
+    named = dict[str | None, str](patterns.items())
+    return reopenable(
+        open_patterns(source, path, named, options, settings, "--set", sampled=sampled, every=True), without_records
+    )
+
+
+def open_data(config: PipelineConfig, *, sampled: bool = False, every: bool = False) -> OpenedSource:
+    """Open the data of a config as its ExampleGen does; see `formats.open_source`."""
+    how = config.ingest, config.source_options
     if config.patterns:
         patterns = {None if split in config.splits else split: path for split, path in config.patterns.items()}
-        place = (config.source, config.data, patterns)
-        return open_patterns(*place, config.ingest, config.source_options, sampled=sampled)
-    if config.source == "images":
-        return open_source(config.data, config.source, config.ingest, config.source_options, sampled=sampled)
-    return open_table(config.data, config.source, config.source_options, config.ingest, sampled=sampled)
+        return open_patterns(config.source, config.data, patterns, *how, sampled=sampled, every=every)
+    if config.source != "images":
+        _check_there(config.data, config.source)
+    return open_source(config.data, config.source, *how, "--set", sampled=sampled, every=every)
 
 
 def files_of_table(path: str, source: Source) -> list[files.FileStat]:
@@ -145,7 +173,8 @@ def _check_there(path: str, source: Source) -> None:
         raise InfeedError(
             "there is no file to read" if there else "there is no such file or folder",
             where=path,
-            do=f"give a file of the format {source}, or a folder of such files",
+            do=f"give a file of the format {source}, or a folder of such files; for the rows of a database or of a "
+            "function, give the output of infeed ingest",
         )
 
 

@@ -23,7 +23,7 @@ from infeed.components.dataset.splits import ByColumns, ByName, SplitBy
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.components.dataset.statistics.value_counts import MAX_DISTINCT
 from infeed.components.errors import InfeedError
-from infeed.components.example_gen.formats import default_settings, open_patterns
+from infeed.components.example_gen.formats import default_settings
 from infeed.components.example_gen.inputs import BadRow, BadRows, OpenedSource, check_any_good
 from infeed.components.example_gen.sources import folders
 from infeed.components.example_gen.sources.folders import FileRef
@@ -38,7 +38,7 @@ from infeed.pipelines.project.leaks import find_leaks
 from infeed.pipelines.project.number_columns import NumberColumn, number_columns, read_as, remark
 from infeed.pipelines.project.repeated_pictures import find_repeated_pictures
 from infeed.pipelines.project.repeats import find_repeats
-from infeed.pipelines.project.sources import find_layout, set_aside
+from infeed.pipelines.project.sources import find_layout, open_splits, set_aside
 from infeed.pipelines.project.split_files import SplitFiles, find_split_files
 from infeed.pipelines.project.tables import Column, Table, check_named
 from infeed.pipelines.surveys import IMAGE_COLUMNS, LABEL_OF_PICTURES, ColumnSurvey, ImageSurvey, TableSurvey, Task
@@ -136,7 +136,7 @@ def _without_label(
     settings = {**default_settings(path, source), **settings}
     bare = []
     for split in (name for name in (EVAL, TEST) if name in by_name.patterns):
-        opened = open_patterns(source, path, {split: by_name.patterns[split]}, options, settings, "--set", sampled=True)
+        opened = open_splits(path, source, settings, options, {split: by_name.patterns[split]}, sampled=True)
         if _lacks(opened, label) and (opened.reopen is None or _lacks(opened.reopen(None), label)):
             bare.append(split)
     return bare

@@ -44,13 +44,13 @@ from infeed.components.engine.choice import Work, choose
 from infeed.components.engine.engine import Tree
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.chosen import MISSING, choose_columns, choose_rows
-from infeed.components.example_gen.formats import TABLES, default_settings, open_patterns
+from infeed.components.example_gen.formats import TABLES, default_settings
 from infeed.components.example_gen.inputs import AstrayError, BadRow, BadRows, Findings, OpenedSource, Task, check_limit
 from infeed.components.example_gen.settling import OtherKindsError, check_found, line_offsets, settled, shifted
 from infeed.pipelines.config import Source
 from infeed.pipelines.project.cell_shapes import CellShapes, shapes_of
 from infeed.pipelines.project.samples import ROWS, Sample, Sampler, from_bytes, merge, to_bytes
-from infeed.pipelines.project.sources import files_of_table, open_table
+from infeed.pipelines.project.sources import files_of_table, open_splits, open_table
 
 _SHOWN = 20  # names in an error
 Ints = npt.NDArray[np.int64]
@@ -222,8 +222,7 @@ class Table:
         if not self._patterns:
             return self._open(self._path, sampled=sampled)
         settings = {**default_settings(self._files[0].path, self._source), **self._settings}
-        patterns = dict[str | None, str](self._patterns.items())
-        return open_patterns(self._source, self._path, patterns, self._options, settings, "--set", sampled=sampled)
+        return open_splits(self._path, self._source, settings, self._options, self._patterns, sampled=sampled)
 
     @cached_property
     def _by_split(self) -> dict[str, list[files.FileStat]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,26 +28,46 @@ _SAMPLE = 1_000  # records that determine the types; more if they lack a feature
 _KINDS = {pa.large_binary(): "bytes", pa.float32(): "float", pa.int64(): "int"}
 
 
-def with_values(opened: OpenedSource, options: IngestOptions, partition_feature: str | None = None) -> OpenedSource:
+def with_values(
+    opened: OpenedSource, options: IngestOptions, partition_feature: str | None = None, *, every: bool = False
+) -> OpenedSource:
     """Add the features that the options use as columns, if the source holds serialized records.
 
     Args:
       partition_feature: feature whose hash splits the records, as in TFX.
+      every: add all features.
 
     Raises:
-      InfeedError: no record has a feature of that name, or columns are to be left out.
+      InfeedError: no record has a feature of that name, no record is a tf.Example, or columns are to be left out.
     """
     if opened.serialized and options.columns is not None:
         what = f"columns is {', '.join(options.columns)}, but records are written unchanged"
         raise InfeedError(what, where=opened.place, do="leave out columns; to choose features, read them in the feed")
-    wanted = _wanted(options, partition_feature)
+    wanted = None if every else _wanted(options, partition_feature)
     if not opened.serialized or wanted == set():
         return opened
     seen = _Seen.of(opened, options, wanted)
     for name in sorted((wanted or set()) - seen.kinds.keys()):
         raise InfeedError(f"no record has the feature {name!r}", where=opened.place, do=f"use {seen.others(opened)}")
+    if every and not seen.kinds:
+        do = "write the pipeline in Python with ImportExampleGen(payload_format=...)"
+        raise InfeedError("the records are no tf.Examples with features", where=opened.place, do=do)
     read = partial(_read_values, read=opened.read, values=seen.schema)
     return replace(opened, schema=pa.schema([*opened.schema, *seen.schema]), read=read)
+
+
+def without_records(opened: OpenedSource) -> OpenedSource:
+    """Return a source of serialized records as a table of the features that `with_values` has added."""
+    if not opened.serialized:
+        return opened
+    schema = pa.schema(list(opened.schema)[1:])
+    read = partial(_read_features, read=opened.read, schema=schema)
+    return replace(opened, schema=schema, read=read, serialized=False)
+
+
+def _read_features(payload: Any, read: Read, schema: pa.Schema, *, bad_rows: BadRows) -> Iterator[pa.RecordBatch]:
+    for batch in read(payload, bad_rows=bad_rows):
+        yield pa.RecordBatch.from_arrays(batch.columns[1:], schema=schema)
 
 
 def _wanted(options: IngestOptions, partition_feature: str | None) -> set[str] | None:

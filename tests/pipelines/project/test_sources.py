@@ -14,6 +14,9 @@ from arro3 import core as arro3
 from deltalake import write_deltalake
 from pyarrow import feather
 
+import infeed
+from infeed.components.dataset.encode import encode_examples
+from infeed.components.dataset.records import frame_records, write_records
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import BadRows
 from infeed.pipelines.config import EXAMPLE_GENS, Source, split_data
@@ -26,12 +29,14 @@ ROWS = [{"a": number, "y": "yes" if number % 2 else "no"} for number in range(4)
 @pytest.fixture
 def tables(tmp_path: Path, iceberg: Any) -> dict[Source, Path]:
     """The same four rows in every format."""
-    sources: tuple[Source, ...] = ("csv", "jsonl", "parquet", "delta", "arrow", "hdf5", "avro")
+    sources: tuple[Source, ...] = ("csv", "jsonl", "parquet", "delta", "arrow", "hdf5", "avro", "tfrecord")
     found = {source: tmp_path / f"t.{source}" for source in sources} | {"numpy": tmp_path / "t.npz"}
     found["csv"].write_text("a,y\n" + "".join(f"{row['a']},{row['y']}\n" for row in ROWS))
     found["jsonl"].write_text("".join(f'{{"a": {row["a"]}, "y": "{row["y"]}"}}\n' for row in ROWS))
     pq.write_table(pa.Table.from_pylist(ROWS), found["parquet"])
     feather.write_feather(pa.Table.from_pylist(ROWS), found["arrow"])
+    records = frame_records(encode_examples(pa.RecordBatch.from_pylist(ROWS)))
+    write_records(str(found["tfrecord"]), [records], gzip_level=None)
     numbers, words = [row["a"] for row in ROWS], [str(row["y"]) for row in ROWS]
     np.savez(found["numpy"], a=numbers, y=words)
     with h5py.File(found["hdf5"], "w") as hdf5:
@@ -66,7 +71,7 @@ def test_where_they_show_nothing_it_is_as_it_was(tmp_path: Path) -> None:
     [
         (["cat/1.png"], "csv", "these are pictures(.|\n)*infeed run image --data"),
         (["a.csv"], "images", r"this is a table \(csv\)(.|\n)*infeed run tabular --data"),
-        (["a.tfrecord"], "csv", "does not read tfrecord(.|\n)*in Python"),
+        (["good/1.txt"], "csv", "infeed ingest (.|\n)* --format text --set unit=file"),
         (["a.csv", "b.jsonl"], "csv", "files of several formats"),
         (["a.xlsx"], "csv", ".xlsx files are not supported"),
     ],
@@ -102,6 +107,19 @@ def test_every_format_has_its_example_gen() -> None:
     from infeed import components
 
     assert set(EXAMPLE_GENS.values()) <= set(components.__all__)
+
+
+def test_a_dataset_is_data_with_its_splits_and_other_records_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,y\n" + "".join(f"{number},{number % 2}\n" for number in range(60)))
+    infeed.ingest(tmp_path / "rows.csv", tmp_path / "data")
+    assert source_of(str(tmp_path / "data"), "csv") == "tfrecord"
+    survey = survey_table(str(tmp_path / "data"), "y", source="tfrecord")
+    assert (survey.rows, set(survey.patterns)) == (60, {"train", "eval"})
+    other = frame_records(pa.array([b"a line of a log"], pa.large_binary()))
+    write_records(str(tmp_path / "log.tfrecord"), [other], gzip_level=None)
+    with pytest.raises(InfeedError, match=r"no tf\.Examples") as error:
+        open_table(str(tmp_path / "log.tfrecord"), "tfrecord", {})
+    assert error.value.where == str(tmp_path / "log.tfrecord")
 
 
 def test_a_folder_is_read_in_order(tmp_path: Path) -> None:
