@@ -333,8 +333,8 @@ def apply_settings(spec: Mapping[str, Any], deploy: Deploy, variables: Mapping[s
             container["env"] = [{"name": name, "value": value} for name, value in given.items()]
         if resources.retries:
             node.spec["retryPolicy"] = {"maxRetryCount": resources.retries, **_BACKOFF}
-        if not (node.cacheable if resources.cache is None else resources.cache):
-            node.spec["cachingOptions"] = {}
+        cached = node.cacheable if resources.cache is None else resources.cache
+        node.spec["cachingOptions"] = {"enableCache": True} if cached else {}
 
 
 def container_resources(resources: Resources) -> dict[str, Any]:

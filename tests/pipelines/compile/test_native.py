@@ -48,6 +48,7 @@ def config(tmp_path: Path) -> PipelineConfig:
         "default": Resources(memory="4Gi", retries=2),
         "Trainer": Resources(cpu="8", node_selector={"pool": "gpu"}),
         "Transform": Resources(cache=False),
+        "Pusher": Resources(cache=True),
     }
     return dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, resources=resources))
 
@@ -87,7 +88,7 @@ def test_the_steps_are_those_of_the_tfx_form_and_have_its_settings(job: Compiled
         "resources": {"cpuLimit": 8.0, "memoryLimit": 4.294967296},
     }
     cacheable = [name for name, task in tasks.items() if task.cacheable]
-    assert sorted(cacheable) == ["CsvExampleGen", "Evaluator", "InputReport", "StatisticsGen", "Trainer"]
+    assert sorted(cacheable) == ["CsvExampleGen", "Evaluator", "InputReport", "Pusher", "StatisticsGen", "Trainer"]
     assert job.target == "kubeflow"
 
 
