@@ -28,6 +28,7 @@ from infeed.pipelines.compile.kubeflow import (
 )
 from infeed.pipelines.config import EXAMPLE_GENS, Blessing, PipelineConfig, split_data
 from infeed.pipelines.deploy.options import TRAINER
+from infeed.pipelines.job.compiled import WITHOUT_TFX
 from infeed.pipelines.job.disks import DATA
 from infeed.pipelines.project.resolved import Resolved
 
@@ -58,7 +59,7 @@ class CommandStep:
     parameters: Sequence[str] = ()
     shown: Mapping[str, Any] = field(default_factory=dict)
     state: str = ""
-    command: Sequence[str] = ("infeed",)
+    command: Sequence[str] = WITHOUT_TFX
 
 
 def compile_native(config: PipelineConfig, options: CompileOptions) -> str:

@@ -29,6 +29,7 @@ Spec = dict[str, Any]  # a message of the pipeline spec as JSON; `compile` and `
 
 _TFX_STEP = "kubeflow_v2_run_executor"  # TFX's own entry point
 STEP = ("python", "-m", "infeed.components.kubeflow.step")  # entry point that `compile` writes for Kubeflow
+WITHOUT_TFX = ("infeed",)  # command of the steps that `compile --target kfp` writes
 JOB = "--job"  # option of the entry point: the machines of a training job
 IN_PLACE = "--in-place"  # option of the entry point: artifacts keep their URIs
 _BEAM_RUNNERS = ("DataflowRunner", "FlinkRunner", "SparkRunner")  # those that `deploy.beam` names
@@ -117,7 +118,7 @@ class CompiledJob:
     @property
     def uses_launcher(self) -> bool:
         """Whether the steps work on the local paths of Kubeflow's launcher."""
-        return any(tuple(container.get("command", ())) == STEP for container in self._containers)
+        return any(tuple(container.get("command", ())) in (STEP, WITHOUT_TFX) for container in self._containers)
 
     @property
     def project_archive(self) -> str:

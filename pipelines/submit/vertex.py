@@ -298,6 +298,9 @@ def _check(job: CompiledJob) -> None:
     if job.platform:
         what = "the job has settings for Kubernetes, which Vertex AI does not support"
         raise InfeedError(what, where=where, do=_COMPILE)
+    if job.uses_launcher:
+        what = "the steps work on the paths of Kubeflow's launcher, which Vertex AI does not have"
+        raise InfeedError(what, where=where, do=_COMPILE)
     if foreign := sorted(kind for kind in job.accelerators if "/" in kind):
         what = f"accelerator is {foreign[0]!r}, but Vertex AI uses names such as NVIDIA_L4"
         raise InfeedError(what, where=where, do=_COMPILE)

@@ -92,6 +92,12 @@ def test_the_steps_are_those_of_the_tfx_form_and_have_its_settings(job: Compiled
     assert job.target == "kubeflow"
 
 
+def test_a_json_file_is_for_kubeflow_as_well(config: PipelineConfig, tmp_path: Path) -> None:
+    resources = {"default": Resources(memory="4Gi")}  # JSON has no place for settings of pods
+    config = dataclasses.replace(config, deploy=dataclasses.replace(config.deploy, resources=resources))
+    assert CompiledJob.read(compile_native(config, CompileOptions(str(tmp_path / "job.json")))).target == "kubeflow"
+
+
 def test_each_placeholder_is_declared_and_each_input_used(job: CompiledJob) -> None:
     for task in leaves(job.tasks):
         assert task.container

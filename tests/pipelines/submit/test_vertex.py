@@ -301,6 +301,9 @@ def test_a_job_for_another_platform_is_refused_before_anything_is_sent(
         submit(server, jobs.spec(defaultPipelineRoot="s3://b"))
     with pytest.raises(InfeedError, match=r"accelerator is 'nvidia\.com/gpu'"):
         submit(server, jobs.spec(deploymentSpec=jobs.with_accelerator("nvidia.com/gpu")))
+    without_tfx = {"executors": {"Trainer_executor": {"container": {"image": jobs.IMAGE, "command": ["infeed"]}}}}
+    with pytest.raises(InfeedError, match="Kubeflow's launcher"):
+        submit(server, jobs.spec(deploymentSpec=without_tfx))
     assert server.asked == []
 
 
