@@ -72,8 +72,11 @@ class Cells:
     def take(self, rows: Ints) -> Cells:
         if len(rows) == len(self.lengths) and (np.diff(rows) == 1).all():
             return self
-        lengths = self.lengths[rows]
-        places = rows if self._one_each() else self._places(rows, np.maximum(lengths, 0))
+        if self._one_each():
+            lengths, places = np.ones(len(rows), np.int64), rows
+        else:
+            lengths = self.lengths[rows]
+            places = self._places(rows, np.maximum(lengths, 0))
         if isinstance(self.values, np.ndarray):
             return Cells(self.kind, lengths, self.values[places], _NO_INTS)
         return Cells(self.kind, lengths, self.values.take(pa.array(places)), self.byte_lengths[places])

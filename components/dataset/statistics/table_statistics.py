@@ -29,6 +29,7 @@ from infeed.components.dataset.manifest import Shard, Split
 from infeed.components.dataset.ranges import RANGE_BYTES, MapFn, ShardRange, cut
 from infeed.components.dataset.reading import FileToCount, manifest_of, manifests_of
 from infeed.components.dataset.record_blocks import RecordBlock, read_blocks
+from infeed.components.dataset.records import file_crc32c
 from infeed.components.dataset.statistics.cells import Cells, concat
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics, StoredColumn
 from infeed.components.errors import InfeedError
@@ -278,20 +279,23 @@ class _CountAndDescribe:
     cache: str
 
     def __call__(self, count: Callable[[FileToCount], Shard], items: Iterable[FileToCount]) -> Iterator[Shard]:
-        for shard, found in self.map_fn(functools.partial(self._count, self.folders, self.cache, count), items):
+        for shard, found in self.map_fn(functools.partial(_count_file, self.folders, self.cache, count), items):
             if found is not None:
                 keep_statistics(found, _key_of_shard(shard), self.cache)
             yield shard
 
-    @staticmethod
-    def _count(
-        folders: frozenset[str], cache: str, count: Callable[[FileToCount], Shard], file: FileToCount
-    ) -> tuple[Shard, TableStatistics | None]:
-        shard = count(file)
-        is_wanted = posixpath.dirname(file.path) in folders and file.bytes <= RANGE_BYTES
-        if not is_wanted or files.exists(_cache_path(_key_of_shard(shard), cache)):
-            return shard, None
-        return shard, _read_range(ShardRange("", file.path, bytes=file.bytes))
+
+def _count_file(
+    folders: frozenset[str], cache: str, count: Callable[[FileToCount], Shard], file: FileToCount
+) -> tuple[Shard, TableStatistics | None]:
+    """Return the shard, and its statistics if it was described and they are not cached."""
+    if posixpath.dirname(file.path) not in folders or file.bytes > RANGE_BYTES:
+        return count(file), None
+    crc32c = file_crc32c(file.path)
+    kept = kept_statistics(_key_of_file(crc32c, file.bytes), cache)
+    found = kept or _read_range(ShardRange("", file.path, bytes=file.bytes))
+    shard = Shard(files.relative(file.path, file.root), found.rows, file.bytes, crc32c)
+    return shard, None if kept else found
 
 
 def _split_in(splits: Mapping[str, Split], root: str, split: str) -> Split:
@@ -372,7 +376,11 @@ class _Unread:
 
 
 def _key_of_shard(shard: Shard) -> str:
-    return f"{shard.crc32c}-{shard.bytes}-{shard.records}"
+    return _key_of_file(shard.crc32c, shard.bytes)
+
+
+def _key_of_file(crc32c: str, size: int) -> str:
+    return f"{crc32c}-{size}"
 
 
 def kept_statistics(key: str, cache_dir: str) -> TableStatistics | None:
