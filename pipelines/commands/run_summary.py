@@ -103,7 +103,11 @@ def _advice(outcome: RunOutcome, config: PipelineConfig) -> str:
 
 
 def _table(config: PipelineConfig) -> str:
-    """Return a file of unlabeled rows if there is one, or a file of the data."""
+    """Return the dataset that the data is, a file of unlabeled rows if there is one, or a file of the data."""
+    from infeed.pipelines.predict.inputs import are_datasets
+
+    if are_datasets([config.data]):
+        return config.data
     unlabeled = config.survey.unlabeled_files if isinstance(config.survey, TableSurvey) else ()
     places = [*unlabeled, *reversed(list(config.patterns.values()))]
     found = files.glob(config.data, places[0]) if places else []

@@ -44,7 +44,8 @@ from infeed.pipelines.surveys import Layout
 
 _OTHER = {
     "images": "use the template for them, as in `infeed run image --data FOLDER`, or source: images in the config",
-    "table": "use the template for it, as in `infeed run tabular --data FILE --label COLUMN`",
+    "table": "use the template for it, as in `infeed run tabular --data FILE --label COLUMN`; for pictures in a column "
+    "of it, declare decode_image in a config",
 }
 
 _DEPTH = 4

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import infeed
 from infeed.components.transform.kinds.text import BagOfWords
 from infeed.pipelines.commands.run_summary import summary
 from infeed.pipelines.local.outcome import RunOutcome
@@ -116,3 +117,11 @@ def test_the_example_of_a_prediction_is_quoted(tmp_path: Path) -> None:
     _, *words, quoted, option, value = shlex.split(found)
     assert (words, option, value) == (["predict", "runs/serving/1"], "--delimiter", ";")
     assert Path(quoted).resolve() == data.resolve()  # which is shown from the current folder if that is shorter
+
+
+def test_the_example_of_a_dataset_is_the_dataset(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,c\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(60)))
+    infeed.ingest(tmp_path / "rows.csv", tmp_path / "data")
+    given = Overrides(root=str(tmp_path), data=str(tmp_path / "data"), label="c")
+    found = dict(lines(resolve(read_project("tabular"), given)))["predict with"]
+    assert Path(shlex.split(found)[-1]).resolve() == tmp_path / "data"
