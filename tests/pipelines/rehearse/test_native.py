@@ -76,7 +76,7 @@ def rehearsal(
 
 def test_every_step_is_done(rehearsal: SimpleNamespace) -> None:
     states = {node["name"]: node["state"] for node in rehearsal.result["report"]["nodes"]}
-    assert len(states) == 8
+    assert len(states) == 9
     assert set(states.values()) == {"done"}
 
 
