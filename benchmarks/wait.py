@@ -218,7 +218,6 @@ def worker(index: int) -> None:
 def _trained(strategy: Any, batches: Any, delay: float) -> Any:
     """Seconds of a step, and the shares of waiting in percent, of the epochs that are judged."""
     from infeed.components.dataset.input_profile import InputProfile, PlanSummary
-    from infeed.components.input_report.verdict import wait_fraction
     from infeed.components.trainer import loop
 
     model, fed = _model(strategy), batches.map(_late(delay)) if delay else batches
@@ -234,7 +233,7 @@ def _trained(strategy: Any, batches: Any, delay: float) -> Any:
     lasted = sum(epoch.seconds for epoch in profile.steady_epochs)
     return {
         "step": lasted / sum(epoch.steps for epoch in profile.steady_epochs),
-        "judged": 100 * wait_fraction(profile, profile.steady_epochs),
+        "judged": 100 * profile.wait_fraction(profile.steady_epochs),
         "workers": [100 * one / lasted for one in profile.workers_waited],
     }
 

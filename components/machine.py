@@ -5,10 +5,12 @@ A container limited to 4 of 96 cores must not start 96 readers.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
+_PROCESS = Path("/proc/self")
 
 
 def cpus(cgroup: Path = CGROUP) -> int:
@@ -26,6 +28,30 @@ def memory_bytes(cgroup: Path = CGROUP) -> int:
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     text = _read(cgroup / "memory.max") or _read(cgroup / "memory" / "memory.limit_in_bytes")
     return min(installed, int(text)) if text.isdigit() else installed
+
+
+def reset_peak_memory() -> int | None:
+    """Return unused memory to the system, and start the peak of this process's resident memory anew.
+
+    Returns:
+      Resident bytes now. None if the system cannot reset the peak: only Linux can.
+    """
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+        (_PROCESS / "clear_refs").write_text("5")  # the kernel's code for the peak
+        return _resident("VmRSS")
+    except (OSError, AttributeError, KeyError):  # no such file, or no such function
+        return None
+
+
+def peak_memory() -> int:
+    """Return the largest number of resident bytes since `reset_peak_memory`."""
+    return _resident("VmHWM")
+
+
+def _resident(name: str) -> int:
+    fields = dict(line.split(":", 1) for line in (_PROCESS / "status").read_text().splitlines())
+    return int(fields[name].split()[0]) * 1024
 
 
 def _cpu_quota(cgroup: Path) -> int | None:

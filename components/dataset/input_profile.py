@@ -21,6 +21,15 @@ from infeed.components.errors import InfeedError
 INPUT_PROFILE = "input_profile.json"
 FORMAT = 1
 
+# A training that waits less does not wait: the gain of perfect input is within the variation between runs.
+WAITS_FROM = 0.05
+# A gain below 5 % is within the variation between runs.
+WORTH_ACTING = 1.05
+# Usual limit for growing the batch at once without a new search for the learning rate.
+BATCH_GROWTH = 4
+# A larger batch must leave this many steps per epoch, or progress is measured too rarely.
+FEWEST_STEPS_PER_EPOCH = 20
+COLUMNS = "tier=columns"  # the change that keeps the decoded split in memory
 # Waits are measured in the graph and durations in Python. The two clocks may differ slightly.
 CLOCK_TOLERANCE = 1.05
 
@@ -113,6 +122,9 @@ class StageCost:
       bytes_per_example: size of the stage's output.
       hidden: whether the cost is at most twice its spread.
       once: whether the stage runs once, because a later stage keeps its output.
+      memory_bytes: largest growth in a turn of the pipeline up to this stage: of the process's resident memory, or of
+        the blocks that TensorFlow's allocator has handed out. None if unknown.
+      beside: whether training does without the stage, as without a copy to the device if it runs on the host.
     """
 
     name: str
@@ -124,12 +136,61 @@ class StageCost:
     bytes_per_example: float
     hidden: bool
     once: bool
+    memory_bytes: int | None = None
+    beside: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name of the stage for a table: in parentheses if training does without it."""
+        return f"({self.name})" if self.beside else f"{self.name}, once" if self.once else self.name
+
+    @property
+    def in_epochs(self) -> bool:
+        """Whether every epoch runs the stage."""
+        return not (self.once or self.beside)
 
 
 def pace_setter(stages: Sequence[StageCost]) -> str:
     """Return the name of the stage that takes most time in an epoch; empty if noise hides all stages."""
-    visible = [one for one in stages if not (one.hidden or one.once)]
+    visible = [one for one in stages if one.in_epochs and not one.hidden]
     return max(visible, key=lambda one: one.microseconds).name if visible else ""
+
+
+def pipeline_rate(stages: Sequence[StageCost]) -> float:
+    """Return the examples a second of the whole pipeline."""
+    return next(one for one in reversed(stages) if not one.beside).examples_per_second
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A change of the feed's options, tried: the same pipeline with the change, measured beside that without.
+
+    Attributes:
+      change: option and value, such as `batch_size=512`.
+      examples_per_second: rate of the changed pipeline.
+      gain: this rate divided by the rate without the change.
+      helps: whether the gain is above 5 % and above the noise.
+    """
+
+    change: str
+    examples_per_second: float
+    gain: float
+    helps: bool
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Time of the steps of a training, in a bounded number of parts of consecutive steps.
+
+    Attributes:
+      steps: number of steps of each part.
+      seconds: wall-clock time of each part, without validation.
+      wait_seconds: part of `seconds` in which training waited for input, including the hand-over.
+    """
+
+    steps: tuple[int, ...]
+    seconds: tuple[float, ...]
+    wait_seconds: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -179,6 +240,8 @@ class InputProfile:
       bytes: size of the training split on disk.
       handover_seconds: without a ceiling, its `floor_seconds`. Written only if measured.
       stages: cost of each stage, in the order of the plan. Written only if measured.
+      trials: changes that were tried because training waited. Written only if there are any.
+      timeline: time of the steps on the first worker. Written only if recorded.
     """
 
     format: int = field(default=FORMAT, kw_only=True)
@@ -193,10 +256,16 @@ class InputProfile:
     bytes: int
     handover_seconds: float = 0.0
     stages: tuple[StageCost, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    timeline: Timeline | None = None
 
     def waited(self, epoch: EpochProfile) -> float:
         """Return the seconds that training waited for input, above the cost of handing over ready batches."""
         return max(0.0, min(epoch.wait_seconds, epoch.seconds) - epoch.steps * self.floor_seconds)
+
+    def wait_fraction(self, epochs: Sequence[EpochProfile]) -> float:
+        """Return the share of the time of these epochs, 0 to 1, that training waited for input."""
+        return sum(map(self.waited, epochs)) / sum(epoch.seconds for epoch in epochs)
 
     @property
     def workers_waited(self) -> tuple[float, ...]:
@@ -225,10 +294,9 @@ class InputProfile:
         profile = schema.to_plain(self)
         if not self.plan.left_out:
             del profile["plan"]["left_out"]
-        if not self.handover_seconds:
-            del profile["handover_seconds"]
-        if not self.stages:
-            del profile["stages"]
+        for name in ("handover_seconds", "stages", "trials", "timeline"):
+            if not getattr(self, name):
+                del profile[name]
         return profile
 
     def write(self, folder: str) -> None:
@@ -293,6 +361,10 @@ def _check(profile: InputProfile) -> None:
         _require(math.isfinite(rate) and rate > 0, "ceiling", f"examples_per_second is {rate}")
         floor = profile.ceiling.floor_seconds
         _require(math.isfinite(floor) and floor >= 0, "ceiling", f"floor_seconds is {floor}")
+    if timeline := profile.timeline:
+        lengths = {len(timeline.steps), len(timeline.seconds), len(timeline.wait_seconds)}
+        _require(len(lengths) == 1, "timeline", f"its lists have {sorted(lengths)} values")
+        _require(min(timeline.steps, default=1) > 0, "timeline", "a part has no steps")
     own = profile.handover_seconds
     _require(math.isfinite(own) and own >= 0, "handover_seconds", f"it is {own}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -42,6 +43,7 @@ class Feed:
       identity: plain values that identify the data. A training resumes only if they are equal.
       close: releases the source of the batches.
       functions: functions that the stages call; None for batches from a user's function.
+      replan: other options -> the plan of the same data; None for batches from a user's function.
     """
 
     plan: InputPlan
@@ -49,6 +51,7 @@ class Feed:
     identity: Any
     close: Callable[[], None] = lambda: None
     functions: BatchFunctions | None = None
+    replan: Callable[[FeedOptions], InputPlan] | None = None
 
     def with_stages(self, *stages: Stage[Any, Made]) -> Feed:
         """Return this feed with more stages in its plan; other code applies them to the batches."""
@@ -99,12 +102,13 @@ def plan_feed(
     if closed and fed.remote:
         do = "use another strategy, or read local copies: deploy.reading: local"
         raise InfeedError("other processes make the batches, and TensorFlow cannot open the store", where=closed, do=do)
-    made = plan(shards, fed, options, Machine.here(cache_dir=options.cache_dir, devices=fed.devices))
+    replan = partial(plan, shards, fed, machine=Machine.here(cache_dir=options.cache_dir, devices=fed.devices))
+    made = replan(options)
 
     def make(workers: WorkerContext, start_step: int) -> Batches:
         return build(made, stages, workers=workers, start_step=start_step)
 
-    return Feed(made, make, [[shard.identity for shard in shards], stages.key], functions=stages)
+    return Feed(made, make, [[shard.identity for shard in shards], stages.key], functions=stages, replan=replan)
 
 
 def measure_records(shards: Sequence[ShardFile], functions: BatchFunctions) -> RecordSizes:

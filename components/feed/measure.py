@@ -2,7 +2,8 @@
 
 Every cut runs for the same number of examples, all cuts in turn, several times. The cost of a stage is the difference
 between its cut and the cut before, as the median over the turns. If the difference is at most twice its spread, the
-noise of the machine hides the stage.
+noise of the machine hides the stage. Memory is measured apart from the turns, and twice, because the C library may
+still hold the memory of another cut.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
+from infeed.components import machine
 from infeed.components.dataset.input_profile import StageCost, pace_setter
 from infeed.components.feed.build import bytes_of, context_of
 from infeed.components.feed.columns import mapped, reading_options
@@ -34,12 +37,13 @@ from infeed.components.feed.stages.reading import (
 from infeed.components.seams.tensorflow import inputs_of, mapped_graph
 
 Clock = Callable[[], tuple[float, float]]  # seconds of the clock, CPU seconds of this process
-HAND_OVER = "hand-over"
+HAND_OVER, COPY = "hand-over", "copy to "  # the name of the device follows
 _ONCE = (VerifyFiles, ListShards, PermuteShards, PrefetchToDevice)
 _KEEPING = (LoadColumns, CacheColumns, CacheRecords)
 TURNS = 7
 _MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
 _WINDOW = 10_000  # records
+_HOST = "CPU:0"
 _UNTIMED = 3  # elements before a turn of the calibration
 
 
@@ -60,7 +64,9 @@ class Cut:
       is_first: whether no earlier cut is part of this one.
       hands_over: whether all tensors of an element reach the loop.
       counts: whether the last tensor of an element is its number of examples.
+      device: device to which the loop copies each element; empty for none.
       once: whether the stage runs once, because a later stage keeps its output.
+      beside: whether training does without the stage.
       rival: whether this is another pipeline, measured beside the others.
     """
 
@@ -71,7 +77,9 @@ class Cut:
     is_first: bool = False
     hands_over: bool = False
     counts: bool = False
+    device: str = ""
     once: bool = False
+    beside: bool = False
     rival: bool = False
 
 
@@ -98,13 +106,16 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
             dataset = _dataset_of(made).with_options(reading_options(rewrite=not plan.holds_rows))
             cuts.append(Cut(_shown_name(stage.name, plan), stage.does, dataset, is_first=is_first))
             is_first = False
-    return [*cuts, _handing_over(cuts[-1])]
+    return [*cuts, *_handing_over(cuts[-1])]
 
 
-def short_plan(plan: InputPlan) -> InputPlan | None:
+def short_plan(plan: InputPlan, most_bytes: float = _MOST_BYTES) -> InputPlan | None:
     """Return a plan with the same stages that takes seconds to measure; None if there is none.
 
     Windows get smaller. A plan that keeps rows in memory reads only its first files: their rows stand in memory twice.
+
+    Args:
+      most_bytes: size of these files.
     """
     stages = tuple(
         replace(one, window=min(one.window, _WINDOW)) if isinstance(one, ShuffleWindows | SampleSplits) else one
@@ -113,7 +124,7 @@ def short_plan(plan: InputPlan) -> InputPlan | None:
     if not any(isinstance(one, LoadColumns | CacheRecords) for one in stages):
         return replace(plan, stages=stages)
     sizes = itertools.accumulate(one.bytes for one in plan.shards)
-    shards = tuple(one for one, size in zip(plan.shards, sizes, strict=True) if size <= _MOST_BYTES)
+    shards = tuple(one for one, size in zip(plan.shards, sizes, strict=True) if size <= most_bytes)
     mixes = any(getattr(one, "weights", None) for one in stages)
     rows = sum(one.records for one in shards)
     if rows < plan.batch.size or plan.tier == "device" or (mixes and len(shards) < len(plan.shards)):
@@ -130,12 +141,12 @@ def dataset_cuts(dataset: tf.data.Dataset) -> list[Cut]:
         Cut(_operation(one), f"{type(one).__name__.lstrip('_')}", _endless(one), place >= first, place == 0)
         for place, one in enumerate(chain)
     ]
-    return [*cuts, _handing_over(cuts[-1])]
+    return [*cuts, *_handing_over(cuts[-1])]
 
 
-def rival_cut(dataset: tf.data.Dataset) -> Cut:
-    """Return another pipeline as a whole, to measure beside the cuts."""
-    return replace(dataset_cuts(dataset)[-1], is_first=True, rival=True)
+def rival_cut(cuts: Sequence[Cut]) -> Cut:
+    """Return another pipeline, given by its cuts, as a whole, to measure beside other cuts."""
+    return replace(next(one for one in reversed(cuts) if not one.beside), is_first=True, rival=True)
 
 
 def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, now: Clock = clock) -> Measured:
@@ -147,12 +158,14 @@ def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, n
     """
     loops = [_Loop(cut) for cut in cuts]
     last = max(place for place, cut in enumerate(cuts) if not cut.rival)
-    turn = seconds / (turns * len(loops))
+    turn = seconds / ((turns + 2) * len(loops))
     count = loops[last].calibrate(turn, now)
     counts = [loop.calibrate(turn, now) if loop.cut.rival else count for loop in loops]
     taken: list[list[tuple[float, float]]] = [[] for _ in loops]
-    for _ in range(turns):
+    for number in range(turns):
         for place, loop in enumerate(loops):
+            if number in (0, turns - 1):
+                loop.grow(counts[place])
             taken[place].append(loop.turn(counts[place], now))
     stages = tuple(
         _cost(loop, taken[place], None if loop.cut.is_first or not place else taken[place - 1])
@@ -169,12 +182,33 @@ def examples_of_a_turn(cut: Cut, seconds: float, now: Clock = clock) -> int:
     return _Loop(cut).calibrate(seconds, now)
 
 
+class _Memory:
+    """Memory before some examples: of the process, and of TensorFlow's allocator, which keeps large blocks."""
+
+    def __init__(self) -> None:
+        self._resident, self._held = machine.reset_peak_memory(), 0
+        with suppress(ValueError):  # an allocator that does not count
+            tf.config.experimental.reset_memory_stats(_HOST)
+            self._held = tf.config.experimental.get_memory_info(_HOST)["current"]
+
+    @property
+    def grown(self) -> int | None:
+        """Largest number of bytes since then by which either grew; None if the system does not say."""
+        if self._resident is None:
+            return None
+        held = 0
+        with suppress(ValueError):
+            held = tf.config.experimental.get_memory_info(_HOST)["peak"] - self._held
+        return max(0, held, machine.peak_memory() - self._resident)
+
+
 class _Loop:
     """Consumes a cut."""
 
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
         self.bytes_per_example = 0.0
+        self.grown: int | None = None
         dataset = cut.dataset if cut.hands_over else mapped(cut.dataset, lambda *one: self._rows(one))
 
         @tf.function
@@ -182,7 +216,8 @@ class _Loop:
             rows = tf.constant(0, tf.int64)
             while rows < count:
                 one = next(iterator)
-                rows += self._rows(one) if cut.hands_over else one
+                with tf.control_dependencies(self._copies(one)):
+                    rows += self._rows(one) if cut.hands_over else one
             return rows
 
         self._take, self._dataset = take, dataset
@@ -207,11 +242,25 @@ class _Loop:
         end, cpu_end = now()
         return (end - begin) / rows, (cpu_end - cpu) / rows
 
+    def grow(self, count: int) -> None:
+        """Measure the memory that `count` examples of a new iterator need, apart from the turns, which it would slow."""
+        memory = _Memory()
+        self._take(iter(self._dataset), tf.constant(count, tf.int64))
+        self.grown = max((one for one in (self.grown, memory.grown) if one is not None), default=None)
+
     def _look(self) -> None:
         """Measure the size of an element."""
         element = next(iter(self.cut.dataset))
         size = sum(map(bytes_of, tf.nest.flatten(element, expand_composites=True)))
         self.bytes_per_example = size / max(1, int(self._rows(element)))
+
+    def _copies(self, element: Any) -> list[tf.Tensor]:
+        """Copy an element to the device of the cut; text stays on the host."""
+        if not self.cut.device:
+            return []
+        tensors = tf.nest.flatten(element, expand_composites=True)
+        with tf.device(self.cut.device):  # not an identity, which is no copy on the host, and which a rewrite removes
+            return [tf.raw_ops.DeepCopy(x=one) for one in tensors if one.dtype != tf.string]
 
     def _rows(self, element: Any) -> tf.Tensor:
         if self.cut.counts:
@@ -241,6 +290,8 @@ def _cost(loop: _Loop, taken: Sequence[tuple[float, float]], before: Sequence[tu
         bytes_per_example=loop.bytes_per_example,
         hidden=middle <= high - low,
         once=loop.cut.once,
+        memory_bytes=loop.grown,
+        beside=loop.cut.beside,
     )
 
 
@@ -274,9 +325,17 @@ def _endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset if dataset.cardinality() == tf.data.INFINITE_CARDINALITY else dataset.repeat()
 
 
-def _handing_over(last: Cut) -> Cut:
+def _handing_over(last: Cut) -> list[Cut]:
+    """Return the cuts that end in the loop: it takes each batch, and copies it to the device of the step."""
     does = "hands every tensor of a batch to the loop that trains"
-    return Cut(HAND_OVER, does, last.dataset, last.is_batched, hands_over=True)
+    handed = Cut(HAND_OVER, does, last.dataset, last.is_batched, hands_over=True)
+    if all(spec.dtype == tf.string for spec in tf.nest.flatten(last.dataset.element_spec, expand_composites=True)):
+        return [handed]
+    (device, *_) = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    on_host = device.device_type == "CPU"
+    name = ":".join(device.name.split(":")[-2:])
+    does = f"copies each batch to {name}" + (", which training on the host does without" if on_host else "")
+    return [handed, replace(handed, name=f"{COPY}{name}", does=does, device=device.name, beside=on_host)]
 
 
 def _chain(dataset: Any) -> Iterator[Any]:

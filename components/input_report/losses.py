@@ -44,7 +44,7 @@ class TimeShares:
         """Return the shares of a training."""
         epochs = profile.steady_epochs
         seconds, steps = sum(epoch.seconds for epoch in epochs), sum(epoch.steps for epoch in epochs)
-        waited = sum(map(profile.waited, epochs)) / seconds
+        waited = profile.wait_fraction(epochs)
         outside = min(1.0, sum(epoch.outside_seconds for epoch in epochs) / seconds)
         alone = profile.batch_size / profile.ceiling.examples_per_second if profile.ceiling else math.inf
         counted = min(1.0, sum(epoch.wait_seconds for epoch in epochs) / seconds)

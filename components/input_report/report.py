@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from infeed.components import units
 from infeed.components.dataset import files, names
-from infeed.components.dataset.input_profile import INPUT_PROFILE, Ceiling, EpochProfile, InputProfile, read_profile
+from infeed.components.dataset.input_profile import (
+    INPUT_PROFILE,
+    Ceiling,
+    EpochProfile,
+    InputProfile,
+    pace_setter,
+    read_profile,
+)
 from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.drawing import (
     COMPUTED,
@@ -27,8 +34,9 @@ from infeed.components.drawing import (
     render,
     to_svg,
 )
-from infeed.components.input_report.stages import of_training, stage_plot
-from infeed.components.input_report.verdict import TOLD_FROM, Verdict, judge, throughput, wait_fraction
+from infeed.components.input_report.stages import of_training, stage_plot, step_of
+from infeed.components.input_report.timeline import step_plot
+from infeed.components.input_report.verdict import TOLD_FROM, Verdict, bands, judge, throughput
 from infeed.components.units import number, percent, seconds
 
 if TYPE_CHECKING:
@@ -86,7 +94,7 @@ class Report:
         """Return JSON: {"format": 1, "verdict": {...}, "epochs": [...], "ceiling": ..., "plan": {...}, ...}."""
         profile = self.profile.to_dict()
         epochs = [
-            {**dataclasses.asdict(epoch), "wait_fraction": wait_fraction(self.profile, [epoch])}
+            {**dataclasses.asdict(epoch), "wait_fraction": self.profile.wait_fraction([epoch])}
             for epoch in self.profile.epochs
         ]
         verdict = {**dataclasses.asdict(self.verdict), "max_wait_fraction": self.max_wait_fraction}
@@ -105,8 +113,10 @@ class Report:
             max_wait_fraction=self.max_wait_fraction,
             inputs=self.inputs,
             facts=list(self._facts()),
-            wait_fraction=wait_fraction,
             waiting=waiting(self.profile),
+            bands=bands(self.profile),
+            slowest=step_of(pace_setter(self.profile.stages)),
+            steps=step_plot(self.profile),
             of_stages=of_training(self.profile),
             stages=stage_plot(self.profile) if self.profile.stages else "",
             # The facts already list the rate of a single epoch.
@@ -130,7 +140,7 @@ class Report:
         if profile.workers_waited:
             yield "Waited, worker by worker", _shares(profile)
         if verdict.wait_fraction_after_first is not None:
-            yield "Waited in the first epoch", units.percent(wait_fraction(profile, profile.epochs[:1]))
+            yield "Waited in the first epoch", units.percent(profile.wait_fraction(profile.epochs[:1]))
             yield "Waited in all epochs", units.percent(verdict.wait_fraction)
         if verdict.outside_fraction >= TOLD_FROM:
             yield "Between calls: callbacks, Python", units.percent(verdict.outside_fraction)

@@ -4,64 +4,105 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infeed.components.dataset.input_profile import InputProfile, StageCost, pace_setter
+from infeed.components.dataset.input_profile import (
+    WAITS_FROM,
+    InputProfile,
+    StageCost,
+    Trial,
+    pace_setter,
+    pipeline_rate,
+)
 from infeed.components.drawing import COMPUTED, INK, WAITED, new_axes, to_svg
-from infeed.components.units import number, percent, times
+from infeed.components.units import listed, number, percent, times
 
 _KEEPS_UP_FROM = 1.25  # rate of the pipeline over that of the step; below, both compete for the CPU
+_SHARDS = "write more shards so that more are read at a time"
+_LARGER = "increase the batch size"
+# Stage -> (advice that a trial replaces, advice that needs other data, code or machines).
 _ADVICE = {
-    "read": "Put the files on faster storage, or write more shards so that more are read at a time.",
-    "decompress": "Write the dataset without compression, or in more shards so that more are unpacked at a time.",
-    "records": "Write more shards, so that more are read at a time.",
-    "shuffle": "Shuffle fewer records together, or keep the split in memory (tier columns).",
-    "batch": "Increase the batch size.",
-    "parse": "Keep the decoded columns (tier columns or disk), so that each record is parsed once.",
-    "transform": "Keep the transformed columns (tier columns or disk), so that each record is transformed once.",
-    "augment": "Use fewer or cheaper changes (augment), or give the host more CPU cores.",
-    "map": "Work on whole batches, in parallel: dataset.batch(...).map(..., num_parallel_calls=tf.data.AUTOTUNE).",
-    "map_examples": "Write the function for whole batches: map_batches.",
-    "map_batches": "Make the function cheaper, or give a NumPy function more processes.",
-    "cut": "Increase the batch size: a call costs more than a small batch.",
-    "gather": "Increase the batch size: a call costs more than its rows.",
-    "hand-over": "Increase the batch size, or join features of one type into one tensor (pack=True).",
-    "Python generator": "Run the generator in its own process: infeed.components.feed.inputs.from_process.",
-    "map (Python)": "Write the function with TensorFlow, or run it in processes: map_batches with kind: numpy.",
+    "read": ("", f"put the files on faster storage, or {_SHARDS}"),
+    "decompress": ("", f"write the dataset without compression, or {_SHARDS}"),
+    "records": ("", _SHARDS),
+    "shuffle": ("shuffle fewer records together, or keep the split in memory (tier columns)", ""),
+    "batch": (_LARGER, ""),
+    "parse": ("keep the decoded columns (tier columns or disk), so that each record is parsed once", ""),
+    "transform": ("keep the transformed columns (tier columns or disk), so that each record is transformed once", ""),
+    "augment": ("", "use fewer or cheaper changes (augment), or give the host more CPU cores"),
+    "map": ("", "work on whole batches, in parallel: dataset.batch(...).map(..., num_parallel_calls=tf.data.AUTOTUNE)"),
+    "map_examples": ("", "write the function for whole batches: map_batches"),
+    "map_batches": ("give a NumPy function more processes", "make the function cheaper"),
+    "cut": (f"{_LARGER}: a call costs more than a small batch", ""),
+    "gather": (f"{_LARGER}: a call costs more than its rows", ""),
+    "hand-over": (_LARGER, "join features of one type into one tensor (pack=True)"),
+    "Python generator": ("", "run the generator in its own process: infeed.components.feed.inputs.from_process"),
+    "map (Python)": ("", "write the function with TensorFlow, or run it in processes: map_batches with kind: numpy"),
 }
+_ANY_STAGE = "make this stage cheaper, or run it in parallel"
 
 
-def pace(stages: Sequence[StageCost], bound_by: str) -> str:
-    """Say in a sentence which stage sets the pace, and what to change.
+def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = ()) -> str:
+    """Say which stage sets the pace, and what to change: first what was tried and helped.
 
     Args:
       bound_by: name of the stage that `pace_setter` returned.
+      trials: changes that were tried.
     """
-    rate = f"{stages[-1].examples_per_second:,.0f} examples a second"
+    rate = f"{pipeline_rate(stages):,.0f} examples a second"
     if not bound_by:
         return f"The pipeline makes {rate}; the noise of this machine hides which stage sets the pace: measure longer."
     stage = next(one for one in stages if one.name == bound_by)
-    share = stage.microseconds / sum(max(0.0, one.microseconds) for one in stages if not one.once)
-    advice = _ADVICE.get(bound_by, "Make this stage cheaper, or run it in parallel.")
-    return f"The pipeline makes {rate}; {bound_by} sets the pace, with {percent(share)} of the time. {advice}"
+    share = stage.microseconds / sum(max(0.0, one.microseconds) for one in stages if one.in_epochs)
+    said = [f"The pipeline makes {rate}; {bound_by} sets the pace, with {percent(share)} of the time."]
+    said += _outcomes(trials)
+    tryable, other = _ADVICE.get(bound_by, ("", "" if trials else _ANY_STAGE))
+    if untried := " or ".join(filter(None, ("" if trials else tryable, other))):
+        said.append(f"Not tried: {untried}.")
+    return " ".join(said)
+
+
+def _outcomes(trials: Sequence[Trial]) -> list[str]:
+    """Return sentences on the changes that were tried, the best first."""
+    said = [told(one) for one in sorted(trials, key=lambda one: -one.gain) if one.helps]
+    useless = [one.change for one in trials if not one.helps]
+    return [*said, f"Tried, and did not help: {listed(useless)}."] if useless else said
+
+
+def told(trial: Trial) -> str:
+    """Say what a change gains."""
+    return f"{trial.change}: {times(trial.gain)} the examples a second (measured)."
 
 
 def of_training(profile: InputProfile) -> str:
     """Compare the pipeline with the training step in one or two sentences; empty if the stages were not measured."""
     if not profile.stages:
         return ""
-    rate, ceiling = profile.stages[-1].examples_per_second, profile.ceiling
+    rate, ceiling = pipeline_rate(profile.stages), profile.ceiling
+    slowest = pace(profile.stages, pace_setter(profile.stages), profile.trials)
     if not ceiling:
-        return pace(profile.stages, pace_setter(profile.stages))
+        return slowest
     ratio = rate / ceiling.examples_per_second
     if ratio >= _KEEPS_UP_FROM:
         alone = f"Alone, the pipeline makes {number(rate)} examples a second"
-        return f"{alone}, {times(ratio)} as many as the training step takes. Faster stages would gain nothing."
-    step = f"The training step could take {number(ceiling.examples_per_second)}."
-    return f"{pace(profile.stages, pace_setter(profile.stages))} {step}"
+        waits = profile.wait_fraction(profile.steady_epochs) >= WAITS_FROM
+        why = (
+            "In training, both share the CPU, and bursts are waited for."
+            if waits
+            else "Faster stages would gain nothing."
+        )
+        return " ".join(
+            [f"{alone}, {times(ratio)} as many as the training step takes. {why}", *_outcomes(profile.trials)]
+        )
+    return f"{slowest} The training step could take {number(ceiling.examples_per_second)}."
+
+
+def step_of(stage: str) -> str:
+    """Return the step of the plan that a measured stage belongs to. Unpacking is a part of reading."""
+    return "read" if stage in ("decompress", "records") else stage
 
 
 def stage_plot(profile: InputProfile) -> str:
     """Plot the rate of the pipeline up to each stage as SVG, with a line for the rate of the training step."""
-    stages = [one for one in profile.stages if not one.once][::-1]
+    stages = [one for one in profile.stages if one.in_epochs][::-1]
     figure, axes = new_axes(1.0 + 0.38 * len(stages))
     rates = [one.examples_per_second for one in stages]
     slowest = pace_setter(profile.stages)

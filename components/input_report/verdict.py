@@ -12,19 +12,28 @@ from dataclasses import dataclass
 from typing import Literal
 
 from infeed.components.checks import require
-from infeed.components.dataset.input_profile import EpochProfile, InputProfile
+from infeed.components.dataset.input_profile import (
+    BATCH_GROWTH,
+    COLUMNS,
+    FEWEST_STEPS_PER_EPOCH,
+    WAITS_FROM,
+    WORTH_ACTING,
+    EpochProfile,
+    InputProfile,
+    StepSummary,
+)
 from infeed.components.dataset.manifest import Split
 from infeed.components.dataset.shards import MIN_BYTES, READERS_PER_HOST
 from infeed.components.feed.stages import batches, columns, reading
 from infeed.components.input_report.losses import TimeShares
+from infeed.components.input_report.stages import told
 from infeed.components.units import listed, number, percent, seconds, size, times
 
 VerdictKind = Literal["input-bound", "compute-bound", "balanced", "overhead-bound", "unclear"]
 
 # Waiting a fifth of the time wastes a fifth of the accelerators, so input is the first thing to improve.
 INPUT_BOUND_FROM = 0.20
-# Below a twentieth, the gain of perfect input is within the variation between runs.
-COMPUTE_BOUND_BELOW = 0.05
+COMPUTE_BOUND_BELOW = WAITS_FROM
 # Time between calls is measured like waiting. The slowdown of steps is an estimate from one second of measurement, so
 # the sum of both must exceed the time of the step.
 OUTSIDE_BOUND_FROM = 0.20
@@ -38,17 +47,11 @@ NEGLIGIBLE_SECONDS = 1.0
 # The clocks agree to about 0.1 %, so speedups above 1,000 are not measurable.
 LEAST_COMPUTING_FRACTION = 0.001
 
-# A gain below 5 % is within the variation between runs.
-WORTH_ACTING = 1.05
 # JPEG images decode to about ten times their size, and compressed numbers to three or four times; ten is safe.
 DECODED_PER_BYTE_ON_DISK = 10
 # Least cost of starting a Keras step, measured with many steps per call and a tiny model.
 STEP_START_SECONDS = 0.0002
 _NO_GAIN = "faster input would gain nothing"
-# Usual limit for growing the batch at once without a new search for the learning rate.
-BATCH_GROWTH = 4
-# A larger batch must leave this many steps per epoch, or progress is measured too rarely.
-FEWEST_STEPS_PER_EPOCH = 20
 # Steps of the plan that do no work per record.
 IDLE_STEPS = frozenset(
     stage.name
@@ -142,7 +145,7 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
     gain = 1.0 if negligible or kind == "unclear" else _gain(profile, judged)
     return Verdict(
         kind=kind,
-        wait_fraction=wait_fraction(profile, profile.epochs),
+        wait_fraction=profile.wait_fraction(profile.epochs),
         wait_fraction_after_first=judged if len(profile.epochs) > 1 else None,
         wait_uncertainty=shares.counted if kind == "unclear" else shares.uncertainty,
         outside_fraction=shares.outside,
@@ -153,11 +156,6 @@ def judge(profile: InputProfile, *, max_wait_fraction: float | None, split: Spli
         advice=() if negligible or _is_brief(kind, shares) else advise(Situation(profile, kind, gain, split, shares)),
         blessed=None if max_wait_fraction is None else _most_waited(kind, shares) <= max_wait_fraction,
     )
-
-
-def wait_fraction(profile: InputProfile, epochs: Sequence[EpochProfile]) -> float:
-    """Return the share of the time of these epochs, 0 to 1, that training waited for input."""
-    return sum(map(profile.waited, epochs)) / sum(epoch.seconds for epoch in epochs)
 
 
 def throughput(epochs: Sequence[EpochProfile]) -> float:
@@ -295,15 +293,22 @@ def advise(now: Situation) -> tuple[str, ...]:
     """Return all advice that applies, the easiest first; empty if no change pays."""
     # A user's input function has neither tiers nor shards.
     of_the_feed = reading.ReadShards.name in now.profile.plan.step_names
+    is_worth_it = now.kind in ("input-bound", "balanced") and now.gain >= WORTH_ACTING
+    tried = _of_trials(now) if is_worth_it else []
     cached = _keep_in_memory(now) if of_the_feed else None
     shards = _write_more_shards(now) if of_the_feed else None
     cheaper = _speed_up_what_is_left(now) if of_the_feed else _speed_up_input_function(now)
-    input_rules = (cached, shards, None if cached else cheaper)
-    is_worth_it = now.kind in ("input-bound", "balanced") and now.gain >= WORTH_ACTING
+    input_rules = (cached, shards, None if cached or tried else cheaper) if is_worth_it else ()
     overhead_rules = (_spare_callbacks(now), _free_the_cpu(now)) if now.kind == "overhead-bound" else ()
     grown = None if now.kind in ("overhead-bound", "unclear") else _grow_the_batch(now)
-    rules = (*overhead_rules, *(input_rules if is_worth_it else ()), grown)
-    return tuple(sentence for sentence in rules if sentence)
+    untried = [f"{sentence} This was not tried." for sentence in (*input_rules, grown) if sentence]
+    return (*filter(None, overhead_rules), *tried, *untried)
+
+
+def _of_trials(now: Situation) -> list[str]:
+    """Return a sentence for each change that helped, with the gain that was measured."""
+    most = f"Training would be at most {times(now.gain)} as fast."
+    return [f"{told(one)} {most}" for one in now.profile.trials if one.helps]
 
 
 def working_steps(profile: InputProfile) -> tuple[str, ...]:
@@ -311,6 +316,16 @@ def working_steps(profile: InputProfile) -> tuple[str, ...]:
     names = profile.plan.step_names
     start = max(names.index(step) for step in _kept(profile)) if _serves_from_cache(profile) else 0
     return tuple(name for name in names[start:] if name not in IDLE_STEPS)
+
+
+def bands(profile: InputProfile) -> list[tuple[str, tuple[StepSummary, ...]]]:
+    """Return the steps of the plan in order, apart: those that run once, and those of every epoch."""
+    steps, names = profile.plan.steps, profile.plan.step_names
+    first = max(
+        (1 + names.index(one) for one in (*_kept(profile), reading.VerifyFiles.name) if one in names), default=0
+    )
+    parts = [("Once, before the first step", steps[:first]), ("In every epoch", steps[first:])]
+    return [part for part in parts if part[1]]
 
 
 def _serves_from_cache(profile: InputProfile) -> bool:
@@ -323,10 +338,11 @@ def _kept(profile: InputProfile) -> list[str]:
 
 
 def _keep_in_memory(now: Situation) -> str | None:
-    """Advise a cache if there are several epochs and the cache is small compared to the peak memory."""
+    """Advise a cache if it was not tried, epochs are several, and it is small compared to the peak memory."""
     profile, peak = now.profile, now.profile.peak_memory_bytes
     decoded = profile.bytes * DECODED_PER_BYTE_ON_DISK
-    if _kept(profile) or len(profile.epochs) == 1 or peak is None or decoded > peak:
+    tried = any(one.change == COLUMNS for one in profile.trials)
+    if tried or _kept(profile) or len(profile.epochs) == 1 or peak is None or decoded > peak:
         return None
     return (
         f"Keep the decoded records in memory: FeedOptions(tier='columns'). The training split takes "

@@ -11,10 +11,13 @@ import keras
 import tensorflow as tf
 
 from infeed.components import schema
-from infeed.components.dataset.input_profile import EpochProfile
+from infeed.components.dataset.input_profile import EpochProfile, Timeline
 from infeed.components.feed.meter import Meter, Tap
 from infeed.components.trainer.distribution import gather_seconds
 from infeed.components.trainer.steps import Progress
+
+_MOST_PARTS = 200  # of the timeline
+_LEAST_PART_SECONDS = 0.02  # reading the meter takes some 50 microseconds
 
 
 def tapped_epochs(tap: Tap, batch_size: int) -> tuple[EpochProfile, ...]:
@@ -42,6 +45,9 @@ class RecordEpochs(keras.callbacks.Callback):
         self.records: list[dict[str, Any]] = []
         self.seconds = self.outside = 0.0
         self.of_callbacks: dict[str, float] = {}
+        self.parts: list[list[float]] = []  # of the timeline: steps, seconds, seconds waited
+        self.open_part = [0.0, 0.0, 0.0]  # part that still grows
+        self.noted = [0.0, 0.0, 0.0]  # of this epoch, in the timeline already
         self._meter, self._progress, self._batch_size = meter, progress, batch_size
         self._last = 0.0
 
@@ -49,6 +55,13 @@ class RecordEpochs(keras.callbacks.Callback):
     def epochs(self) -> tuple[EpochProfile, ...]:
         """All epochs so far."""
         return tuple(schema.read(EpochProfile, record) for record in self.records)
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """The steps of all epochs; None without a step."""
+        parts = [one for one in (*self.parts, self.open_part) if one[0]]
+        steps, seconds, waits = zip(*parts, strict=True) if parts else ((), (), ())
+        return Timeline(tuple(map(int, steps)), tuple(seconds), tuple(waits)) if parts else None
 
     def among(self, callbacks: Sequence[keras.callbacks.Callback]) -> list[keras.callbacks.Callback]:
         """Return this callback and the others in their order, each followed by a mark that takes its time."""
@@ -69,6 +82,7 @@ class RecordEpochs(keras.callbacks.Callback):
         self._meter.reset()
         self.seconds = self.outside = 0.0
         self.of_callbacks = {}
+        self.noted = [0.0, 0.0, 0.0]
         self._last = time.perf_counter()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -76,14 +90,34 @@ class RecordEpochs(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._lap()
+        if self.seconds - self.noted[1] >= _LEAST_PART_SECONDS:
+            self._note(self._progress.done % self._progress.per_epoch or self._progress.per_epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         steps = self._progress.done - epoch * self._progress.per_epoch
+        self._note(steps)
         waited = gather_seconds(self._meter.seconds, self._strategy)
         record = EpochProfile.measured(
             epoch, steps, self.seconds, waited, self._batch_size, self.outside, self.of_callbacks
         )
         self.records.append(asdict(record))
+
+    def _note(self, steps: int) -> None:
+        """Add what passed since the last note to the timeline. If the timeline gets long, its parts merge in pairs.
+
+        Args:
+          steps: steps of this epoch that are done.
+        """
+        now = [float(steps), self.seconds, max(self._meter.seconds)]
+        self.open_part = [part + new - old for part, new, old in zip(self.open_part, now, self.noted, strict=True)]
+        self.noted = now
+        if self.open_part[0] < max(1.0, sum(one[0] for one in self.parts) / max(1, len(self.parts))):
+            return  # after a merge, new parts get as long as the merged ones
+        self.parts.append(self.open_part)
+        self.open_part = [0.0, 0.0, 0.0]
+        if len(self.parts) > _MOST_PARTS:
+            pairs = zip(self.parts[::2], [*self.parts[1::2], [0.0, 0.0, 0.0]], strict=False)
+            self.parts = [[a + b for a, b in zip(one, other, strict=True)] for one, other in pairs]
 
     def _lap(self) -> float:
         """Return the seconds since the last call, which are part of the epoch's."""

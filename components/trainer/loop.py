@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from infeed.components.dataset.input_profile import Ceiling, EpochProfile
+from infeed.components.dataset.input_profile import Ceiling, EpochProfile, Timeline
 from infeed.components.feed.build import Batches
 from infeed.components.feed.columns import endless
 from infeed.components.feed.meter import Meter
@@ -46,7 +46,7 @@ class Fitted:
     """A trained model, and how it was trained.
 
     `train` is the input of the steps: batches, or `CallRows`. `history` is Keras' own: for each name the values of all
-    epochs.
+    epochs. `timeline` is None if the loop recorded none.
     """
 
     model: keras.Model
@@ -55,6 +55,7 @@ class Fitted:
     epochs: tuple[EpochProfile, ...]
     train_steps: TrainSteps
     meter: Meter
+    timeline: Timeline | None = None
 
 
 def fit(
@@ -139,7 +140,8 @@ def fit(
             callbacks=all_callbacks,
             verbose=2,
         )
-    return Fitted(model, handed, history.history, record.epochs, calls.train_and_wait, calls.meter)
+    timeline = None if per_worker else record.timeline
+    return Fitted(model, handed, history.history, record.epochs, calls.train_and_wait, calls.meter, timeline)
 
 
 def steps_per_call(model: keras.Model) -> int:

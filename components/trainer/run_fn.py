@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import time
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ import keras
 import tensorflow as tf
 
 from infeed.components import progress, schema, user_code
-from infeed.components.dataset.input_profile import InputProfile, StageCost
+from infeed.components.dataset.input_profile import WAITS_FROM, InputProfile
 from infeed.components.errors import InfeedError
 from infeed.components.feed import measure
 from infeed.components.feed.build import Batches, Feed
 from infeed.components.feed.options import WorkerContext
 from infeed.components.feed.shards import corrupt_record_context
+from infeed.components.feed.trials import try_changes
 from infeed.components.feed.user_maps import map_error_context
 from infeed.components.trainer import cluster, distribution, loop, warm_start
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
@@ -43,6 +45,9 @@ from infeed.components.trainer.packing import Packing
 # Preparing the measurement of the stages takes two to four seconds more.
 _STAGES_FROM, _STAGES_SHARE, _MOST_STAGE_SECONDS = 90.0, 0.02, 4.0
 _STAGE_TURNS = 5
+# Stages and trials together take at most this share of a training. A trial measures up to three pipelines, and reads
+# the rows that a change keeps in memory.
+_MOST_SHARE, _TRIAL_PARTS, _LEAST_TRIAL_SECONDS = 0.04, 6, 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -292,7 +297,6 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
     ceiling = loop.measure_believable_ceiling(
         fitted.train_steps, fitted.meter, strategy, batch, plan.batch.size, fitted.epochs
     )
-    stages = _measure_stages(training, sum(epoch.seconds for epoch in fitted.epochs))
     profile = InputProfile(
         strategy=distribution.strategy_name(strategy),
         replicas=strategy.num_replicas_in_sync,
@@ -303,8 +307,9 @@ def report(training: Training, fitted: loop.Fitted, folder: str) -> None:
         ceiling=ceiling,
         plan=plan.summary(),
         bytes=plan.bytes,
-        stages=stages,
+        timeline=fitted.timeline,
     )
+    profile = _with_stages(training, profile)
     profile.write(folder)
     if training.workers.index == 0:
         _write_scalars(profile, folder)
@@ -315,30 +320,44 @@ def _write_scalars(profile: InputProfile, folder: str) -> None:
     try:
         with closing(tf.summary.create_file_writer(os.path.join(folder, "input"))) as writer, writer.as_default():
             for epoch in profile.epochs:
-                tf.summary.scalar("input/wait_fraction", profile.waited(epoch) / epoch.seconds, step=epoch.epoch)
+                tf.summary.scalar("input/wait_fraction", profile.wait_fraction([epoch]), step=epoch.epoch)
                 tf.summary.scalar("input/examples_per_second", epoch.examples_per_second, step=epoch.epoch)
     except (tf.errors.OpError, OSError) as error:  # a finished training must not fail because of its logs
         _log.warning("no scalars of the input for TensorBoard: %s", error)
 
 
-def _measure_stages(training: Training, trained: float) -> tuple[StageCost, ...]:
-    """Returns the cost of each stage of the plan; nothing if the measurement would take too long.
+def _with_stages(training: Training, profile: InputProfile) -> InputProfile:
+    """Returns the profile with the cost of each stage of the plan and, if training waited, with trials of changes.
 
-    Args:
-      trained: seconds that the epochs took.
+    Both are left out if they would take too long.
     """
-    seconds, feed = training.options.stage_seconds, training.train
-    if seconds is None:
-        seconds = min(_MOST_STAGE_SECONDS, _STAGES_SHARE * trained) if trained >= _STAGES_FROM else 0.0
+    given, feed = training.options.stage_seconds, training.train
+    trained, started = sum(epoch.seconds for epoch in profile.epochs), time.monotonic()
+    share = min(_MOST_STAGE_SECONDS, _STAGES_SHARE * trained) if trained >= _STAGES_FROM else 0.0
+    seconds = share if given is None else given
     plan = measure.short_plan(feed.plan) if seconds and feed.functions and training.workers.count == 1 else None
-    if plan is None or feed.functions is None:
-        return ()
+    if plan is None or feed.functions is None or feed.replan is None:
+        return profile
     progress.report("measuring the stages of the input pipeline")
     try:
-        return measure.measure(measure.plan_cuts(plan, feed.functions), seconds=seconds, turns=_STAGE_TURNS).stages
+        cuts = measure.plan_cuts(plan, feed.functions)
+        stages = measure.measure(cuts, seconds=seconds, turns=_STAGE_TURNS).stages
+        profile = dataclasses.replace(profile, stages=stages)
+        if profile.wait_fraction(profile.steady_epochs) < WAITS_FROM:
+            return profile
+        left = _MOST_SHARE * trained - (time.monotonic() - started)
+        seconds = min(_MOST_STAGE_SECONDS, left / _TRIAL_PARTS) if given is None else given
+        if seconds < _LEAST_TRIAL_SECONDS and given is None:
+            return profile
+        progress.report("trying changes of the input pipeline")
+        base = dataclasses.replace(measure.rival_cut(cuts), rival=False)
+        trials = try_changes(
+            stages, base, training.options.feed, feed.replan, feed.functions, seconds=seconds, turns=_STAGE_TURNS
+        )
+        return dataclasses.replace(profile, trials=trials)
     except (tf.errors.OpError, ValueError) as error:  # a finished training must not fail because of a measurement
         _log.warning("the stages of the input pipeline were not measured: %s", error)
-        return ()
+        return profile
 
 
 def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import click
 from rich.table import Table
 
 from infeed.components import user_code
 from infeed.components.dataset import files
+from infeed.components.dataset.input_profile import pipeline_rate
 from infeed.components.dataset.manifest import Manifest, Split
 from infeed.components.dataset.reading import first_examples, open_dataset
 from infeed.components.errors import InfeedError, naming_extras, required
@@ -28,9 +29,11 @@ from infeed.pipelines.console.paths import InputPath
 from infeed.pipelines.console.terminal import Terminal, echo, quiet
 
 if TYPE_CHECKING:
-    from infeed.components.dataset.input_profile import StageCost
+    from infeed.components.dataset.input_profile import StageCost, Trial
     from infeed.components.feed.measure import Measured
+    from infeed.components.feed.stages.base import BatchFunctions
 
+_Shown: TypeAlias = "tuple[Measured, Sequence[Trial], str]"  # with the plan in words
 _WINDOW = 10_000  # records that `stream` shuffles together, so that a turn need not fill a window of 100,000
 _ELEMENTS = 4  # windows or calls in a turn, at least
 _CALL = 4096  # examples of a call that makes several batches, at most
@@ -89,16 +92,34 @@ def command(
         if ":" in dataset and "://" not in dataset and not files.exists(dataset):
             if against:
                 raise InfeedError("a function names no files", where="--against", do="leave the option out")
-            cuts, rivals, described = measure.dataset_cuts(_user_dataset(dataset)), [], dataset
+            cuts = measure.dataset_cuts(_user_dataset(dataset))
+            shown: _Shown = (measure.measure(cuts, seconds=seconds), (), dataset)
         else:
-            found = _Measurable.open(dataset, split)
-            cuts = measure.plan_cuts(*found.plan(options, _WINDOW))
-            turn = measure.examples_of_a_turn(cuts[-1], seconds / (len(cuts) * measure.TURNS))
-            planned, functions = found.plan(options, max(1, turn // _ELEMENTS))
-            cuts, described = measure.plan_cuts(planned, functions), planned.describe()
-            rivals = [measure.rival_cut(found.other(against, batch_size))] if against else []
-        result = measure.measure([*cuts, *rivals], seconds=seconds)
-    _show(result, against, described, as_json)
+            shown = _measure_files(_Measurable.open(dataset, split), options, seconds, against)
+    _show(*shown, against, as_json)
+
+
+def _measure_files(split: _Measurable, options: FeedOptions, seconds: float, against: str | None) -> _Shown:
+    from infeed.components.feed import measure
+    from infeed.components.feed.trials import try_changes
+
+    plan_with, functions = split.planner()
+    cuts = measure.plan_cuts(plan_with(options, _WINDOW), functions)
+    turn = measure.examples_of_a_turn(cuts[-1], seconds / (len(cuts) * measure.TURNS))
+    most = max(1, turn // _ELEMENTS)
+    planned = plan_with(options, most)
+    cuts = measure.plan_cuts(planned, functions)
+    rivals = [measure.rival_cut(measure.dataset_cuts(split.other(against, options.batch_size)))] if against else []
+    found = measure.measure([*cuts, *rivals], seconds=seconds)
+    trials = try_changes(
+        found.stages[: len(cuts)],
+        dataclasses.replace(measure.rival_cut(cuts), rival=False),
+        options,
+        lambda changed: plan_with(changed, most if changed.tier == "stream" else _WINDOW),
+        functions,
+        seconds=seconds / len(cuts),
+    )
+    return found, trials, planned.describe()
 
 
 def _options(batch_size: int, given: dict[str, Any]) -> FeedOptions:
@@ -159,11 +180,10 @@ class _Measurable:
             if one.records
         ]
 
-    def plan(self, options: FeedOptions, most: int) -> tuple[InputPlan, Any]:
-        """Return the plan of the feed for this split without a transform graph, and its functions.
+    def planner(self) -> tuple[Callable[[FeedOptions, int], InputPlan], BatchFunctions]:
+        """Return a function that plans the feed of this split without a transform graph, and the plan's functions.
 
-        Args:
-          most: examples of a window, and of a call that makes several batches.
+        The function takes options, and the examples of a window and of a call that makes several batches, at most.
         """
         import tensorflow as tf
 
@@ -177,13 +197,17 @@ class _Measurable:
 
         functions = BatchFunctions(parse, lambda batch: batch, key=repr(sorted(spec.items())))
         sizes = measure_records(self.shards, functions)
-        feed = FeedSpec(True, dataclasses.replace(sizes, can_split=sizes.can_split and most >= _CALL))
-        if options.shuffle_records:
-            options = dataclasses.replace(options, shuffle_records=min(options.shuffle_records, most))
-        planned = plan(self.shards, feed, options, Machine.here(cache_dir=options.cache_dir))
-        # There is no transform graph; the stage would describe work that nobody does.
-        stages = tuple(one for one in planned.stages if not isinstance(one, TransformFeatures))
-        return dataclasses.replace(planned, stages=stages), functions
+
+        def plan_with(options: FeedOptions, most: int) -> InputPlan:
+            feed = FeedSpec(True, dataclasses.replace(sizes, can_split=sizes.can_split and most >= _CALL))
+            if options.shuffle_records:
+                options = dataclasses.replace(options, shuffle_records=min(options.shuffle_records, most))
+            planned = plan(self.shards, feed, options, Machine.here(cache_dir=options.cache_dir))
+            # There is no transform graph; the stage would describe work that nobody does.
+            stages = tuple(one for one in planned.stages if not isinstance(one, TransformFeatures))
+            return dataclasses.replace(planned, stages=stages)
+
+        return plan_with, functions
 
     def parsing_spec(self) -> dict[str, Any]:
         """Return how tf.io.parse_example reads the features: from the schema, or else from the first examples."""
@@ -247,13 +271,13 @@ def _of_tfx(paths: list[str], spec: dict[str, Any], batch_size: int) -> Any:
     return factory(paths, options, schema)
 
 
-def _show(result: Measured, against: str | None, described: str, as_json: bool) -> None:
-    stages = result.stages[:-1] if against else result.stages
-    rate, other = stages[-1].examples_per_second, result.stages[-1].examples_per_second
-    said = pace(stages, result.bound_by)
+def _show(found: Measured, trials: Sequence[Trial], described: str, against: str | None, as_json: bool) -> None:
+    stages = found.stages[:-1] if against else found.stages
+    rate, other = pipeline_rate(stages), found.stages[-1].examples_per_second
+    said = pace(stages, found.bound_by, trials)
     if as_json:
-        told = {"plan": described, "examples_per_second": rate, "bound_by": result.bound_by, "verdict": said}
-        told["stages"] = [dataclasses.asdict(one) for one in stages]
+        told = {"plan": described, "examples_per_second": rate, "bound_by": found.bound_by, "verdict": said}
+        told |= {"stages": list(map(dataclasses.asdict, stages)), "trials": list(map(dataclasses.asdict, trials))}
         rival = {"name": against, "examples_per_second": other, "times": rate / other} if against else None
         echo(json.dumps({**told, "against": rival}))
         return
@@ -268,11 +292,11 @@ def _show(result: Measured, against: str | None, described: str, as_json: bool) 
 
 def _table(stages: Sequence[StageCost]) -> Table:
     table = Table("stage", box=None, header_style="bold", pad_edge=False)
-    for name in ("µs an example", "±", "CPU s per 1,000", "examples/s up to here", "output"):
+    for name in ("µs/example", "±", "CPU s/1,000", "examples/s", "output", "memory"):
         table.add_column(name, justify="right")
     for one in stages:
         cost = "within noise" if one.hidden else f"{one.microseconds:,.2f}"
         rate, output = f"{one.examples_per_second:,.0f}", size(one.bytes_per_example)
-        name = f"{one.name}, once" if one.once else one.name
-        table.add_row(name, cost, f"{one.spread:,.2f}", f"{one.cpu_seconds:.4f}", rate, output)
+        memory = "unknown" if one.memory_bytes is None else size(one.memory_bytes)
+        table.add_row(one.label, cost, f"{one.spread:,.2f}", f"{one.cpu_seconds:.4f}", rate, output, memory)
     return table

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from infeed.components.feed.build import measure_records
 from infeed.components.feed.capacity import Machine
-from infeed.components.feed.measure import HAND_OVER, Cut, dataset_cuts, measure, plan_cuts, rival_cut
+from infeed.components.feed.measure import COPY, HAND_OVER, Cut, dataset_cuts, measure, plan_cuts, rival_cut
 from infeed.components.feed.options import FeedOptions
 from infeed.components.feed.plan import FeedSpec, plan
 from infeed.components.feed.shards import ShardFile
@@ -85,7 +85,8 @@ def test_a_slow_map_of_a_user_is_named():
     mapped = records.map(lambda x: tf.ensure_shape(tf.numpy_function(sleep, [x], tf.int64), []))
     found = measured(dataset_cuts(mapped.batch(4).prefetch(2)), seconds=SECONDS)
     assert found.bound_by == "map (Python)"
-    assert [one.name for one in found.stages] == ["range", "shuffle", "map (Python)", "batch", "prefetch", HAND_OVER]
+    names = ["range", "shuffle", "map (Python)", "batch", "prefetch", HAND_OVER]
+    assert [one.name for one in found.stages if not one.beside] == names
 
 
 def test_a_python_generator_is_named():
@@ -120,5 +121,22 @@ def test_a_cost_below_its_spread_is_hidden_and_nothing_sets_the_pace():
 def test_another_pipeline_is_measured_beside_and_never_sets_the_pace():
     own = tf.data.Dataset.range(1000).batch(10)
     other = own.map(lambda x: tf.ensure_shape(tf.numpy_function(sleep, [x], tf.int64), [None]))
-    found = measure([*dataset_cuts(own), rival_cut(other)], seconds=SECONDS)
+    found = measure([*dataset_cuts(own), rival_cut(dataset_cuts(other))], seconds=SECONDS)
     assert found.stages[-1].examples_per_second < found.stages[-2].examples_per_second
+
+
+def test_the_copy_to_the_device_is_measured_and_on_the_host_training_does_without():
+    large = tf.data.Dataset.from_tensors(tf.zeros([8, 1 << 20])).repeat()
+    copy = measure(dataset_cuts(large), seconds=0.5, turns=3).stages[-1]
+    assert copy.name.startswith(COPY)
+    assert copy.beside == (not tf.config.list_logical_devices("GPU"))
+    assert copy.microseconds > 50  # 4 MB an example: at most 80 GB a second
+    text = tf.data.Dataset.from_tensors(["a", "b"]).repeat()
+    assert dataset_cuts(text)[-1].name == HAND_OVER
+
+
+def test_a_shuffle_needs_the_memory_of_its_window():
+    rows = tf.data.Dataset.range(10_000).map(lambda x: tf.fill([10_000], tf.cast(x, tf.float32))).repeat()
+    found = measure(dataset_cuts(rows.shuffle(1000).batch(1)), seconds=1, turns=3)
+    (memory,) = (one.memory_bytes for one in found.stages if one.name == "shuffle")
+    assert memory is None or 30e6 < memory < 120e6  # 40 MB

@@ -14,7 +14,9 @@ from infeed.components.dataset.input_profile import (
     Ceiling,
     InputProfile,
     StageCost,
+    Trial,
     pace_setter,
+    pipeline_rate,
     read_profile,
 )
 from infeed.components.input_report.report import Report
@@ -52,6 +54,30 @@ def test_a_training_learns_whether_its_pipeline_keeps_up(profile: Make, ceiling:
     assert word in of_training(given)
     assert "dashed" in stage_plot(given)
     assert of_training(profile()) == ""
+
+
+def test_the_gain_told_is_the_measured_one_and_what_did_not_help_is_no_advice(profile: Make) -> None:
+    trials = Trial("readers=2", 900.0, 0.9, helps=False), Trial("tier=columns", 1800.0, 1.8, helps=True)
+    said = pace(STAGES, "parse", trials)
+    assert "tier=columns: 1.80 times the examples a second (measured)" in said
+    assert "did not help: readers=2." in said
+    assert "Not tried" not in said
+    assert "Not tried: keep the decoded columns" in pace(STAGES, "parse")
+    assert "Not tried: write" in pace([cost("decompress", 3.0)], "decompress", trials)
+    given = replace(profile(), stages=STAGES, trials=trials)
+    advice = judge(given, max_wait_fraction=None).advice
+    assert "1.80 times the examples a second (measured)" in advice[0]
+    assert not any("readers" in one or "FeedOptions(tier='columns')" in one for one in advice)
+    assert "This was not tried" in judge(profile(), max_wait_fraction=None).advice[0]
+    assert "readers=2" in of_training(given)
+
+
+def test_a_copy_that_training_does_without_neither_sets_the_pace_nor_counts(profile: Make) -> None:
+    stages = (*STAGES, replace(cost("copy to CPU:0", 99.0, 10.0), beside=True))
+    assert pace_setter(stages) == "parse"
+    assert pipeline_rate(stages) == 1000.0
+    html = Report(given := replace(profile(), stages=stages), judge(given, max_wait_fraction=None)).to_html()
+    assert "(copy to CPU:0)" in html
 
 
 def test_the_report_has_a_row_for_each_stage_and_the_profile_comes_back(profile: Make, tmp_path: Path) -> None:

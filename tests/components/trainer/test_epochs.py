@@ -92,5 +92,27 @@ def test_time_between_calls_is_taken_apart_by_callback_that_of_the_last_call_too
     assert epoch.seconds == pytest.approx(epoch.outside_seconds + 2 * 1.0)
 
 
+@pytest.mark.parametrize("epochs_of_ten", [3, 100])
+def test_the_timeline_has_all_steps_in_a_bounded_number_of_parts_of_like_length(clock, epochs_of_ten):
+    meter, progress = Waited(), Progress(per_epoch=10, per_call=1)
+    record = RecordEpochs(meter, progress, batch_size=8)
+    assert record.timeline is None
+    for epoch in range(epochs_of_ten):
+        meter.reset()
+        record.on_epoch_begin(epoch)
+        for _ in range(10):
+            progress.take()
+            clock[0] += 1.0
+            meter.seconds = [meter.seconds[0] + 0.25]
+            record.on_train_batch_end(0)
+        record.on_epoch_end(epoch)
+    timeline = record.timeline
+    assert sum(timeline.steps) == 10 * epochs_of_ten
+    assert timeline.seconds == pytest.approx(timeline.steps)
+    assert timeline.wait_seconds == pytest.approx([one / 4 for one in timeline.steps])
+    assert len(timeline.steps) <= 201
+    assert max(timeline.steps) <= 3 * min(timeline.steps[:-1])
+
+
 def test_it_is_a_callback_of_keras():
     assert issubclass(RecordEpochs, keras.callbacks.Callback)

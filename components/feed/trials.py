@@ -1,0 +1,90 @@
+"""Try changes of a feed's options: measure the feed with each change beside the feed as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from infeed.components import machine
+from infeed.components.dataset.input_profile import (
+    BATCH_GROWTH,
+    COLUMNS,
+    FEWEST_STEPS_PER_EPOCH,
+    WORTH_ACTING,
+    StageCost,
+    Trial,
+    pace_setter,
+    pipeline_rate,
+)
+from infeed.components.feed.measure import COPY, HAND_OVER, TURNS, Cut, measure, plan_cuts, rival_cut, short_plan
+from infeed.components.feed.options import FeedOptions
+from infeed.components.feed.plan import InputPlan
+from infeed.components.feed.stages.base import BatchFunctions
+from infeed.components.feed.stages.reading import InterleaveShards, ReadShards, ShuffleWindows
+
+_GROWTH = 4  # of readers, and of the window that gets smaller
+_READING = ("read", "decompress", "records")
+_DECODING = (*_READING, "shuffle", "batch", "parse", "transform")
+_CALLING = ("batch", "cut", "gather", "prefetch", HAND_OVER)
+
+
+def try_changes(
+    stages: Sequence[StageCost],
+    base: Cut,
+    options: FeedOptions,
+    replan: Callable[[FeedOptions], InputPlan],
+    functions: BatchFunctions,
+    *,
+    seconds: float,
+    turns: int = TURNS,
+) -> tuple[Trial, ...]:
+    """Measure the changes that may make the slowest stage cheaper, about `seconds` for each pipeline.
+
+    Args:
+      stages: measured costs of the feed as it is.
+      base: whole pipeline of the feed as it is.
+      replan: options -> plan of the same split.
+    """
+    cuts = list[tuple[str, Cut]]()
+    for change, changed in changes_for(pace_setter(stages), options, replan):
+        planned = replan(changed)
+        # Rows that are kept are read now, in the time of a measurement.
+        most = pipeline_rate(stages) * seconds * planned.bytes / planned.records
+        if short := short_plan(planned, most):
+            cuts.append((change, rival_cut(plan_cuts(short, functions))))
+    if not cuts:
+        return ()
+    found = measure([base, *(cut for _, cut in cuts)], seconds=seconds * (1 + len(cuts)), turns=turns).stages
+    return tuple(_trial(change, found[0], one) for (change, _), one in zip(cuts, found[1:], strict=True))
+
+
+def changes_for(
+    stage: str, options: FeedOptions, replan: Callable[[FeedOptions], InputPlan]
+) -> Iterator[tuple[str, FeedOptions]]:
+    """Yield the changes that may make a stage cheaper, each with its name."""
+    plan = replan(options)
+    if stage in _DECODING and plan.tier == "stream":
+        kept = replan(replace(options, tier="auto", cache_records=None))
+        if kept.tier == "columns":
+            yield COLUMNS, replace(options, tier="columns")
+    readers = next((one.readers for one in plan.stages if isinstance(one, InterleaveShards | ReadShards)), 0)
+    if stage in _READING and readers < (most := min(len(plan.shards), _GROWTH * readers)):
+        yield f"readers={most}", replace(options, readers=most)
+    window = next((one.window for one in plan.stages if isinstance(one, ShuffleWindows)), 0) // _GROWTH
+    if stage == "shuffle" and window >= options.batch_size:
+        yield f"shuffle_records={window}", replace(options, shuffle_records=window)
+    larger = BATCH_GROWTH * options.batch_size
+    if (stage in _CALLING or stage.startswith(COPY)) and plan.records >= FEWEST_STEPS_PER_EPOCH * larger:
+        yield f"batch_size={larger}", replace(options, batch_size=larger)
+    function = options.maps.get(stage)
+    if function and function.kind == "numpy" and function.processes < machine.cpus():
+        processes = min(machine.cpus(), 2 * function.processes)
+        changed: dict[str, Any] = {stage: replace(function, processes=processes)}
+        yield f"{stage}.processes={processes}", replace(options, **changed)
+
+
+def _trial(change: str, before: StageCost, after: StageCost) -> Trial:
+    gain = after.examples_per_second / before.examples_per_second
+    is_clear = before.microseconds - after.microseconds > before.spread + after.spread
+    return Trial(change, after.examples_per_second, gain, gain >= WORTH_ACTING and is_clear)
