@@ -67,7 +67,7 @@ class TrainOptions:
       profile_steps: first and last step, counted from 1, of a profiler trace in the model run.
       stage_seconds: seconds to measure the stages of the input pipeline after training, for InputReport; 0 for none.
         If training waited, each change that is tried takes as long. None measures for up to 4 seconds, and only after
-        a training of at least 90 seconds.
+        a training of at least 120 seconds.
       prometheus: port or textfile that exports step, metrics, examples a second and share of waiting to Prometheus
         while training runs; None exports nothing.
       mlflow: MLflow server or store that records options, metrics of each epoch, the profile of the input and the URI
