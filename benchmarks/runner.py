@@ -9,12 +9,14 @@ Examples lie without column statistics, so that every component has to read them
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import click
 import evaluation
@@ -73,7 +75,7 @@ def run(name: str, module: str, columns: int, options: Sequence[str], data: Path
     """Runs a component's executor as an orchestrator would, and waits until the workers rest."""
     component, inputs = make(name, module, columns, data)
     outputs = {key: [channel.type()] for key, channel in component.outputs.items()}
-    with tempfile.TemporaryDirectory(dir=data) as out:
+    with tempfile.TemporaryDirectory(dir=data) as out, mock.patch.dict(os.environ, HOME=out):  # without what is cached
         for key, (artifact,) in outputs.items():
             artifact.uri = str(Path(out, key))
             Path(artifact.uri).mkdir()
