@@ -121,7 +121,12 @@ def _call(batch: pa.RecordBatch, text: str) -> pa.Array:
     kept = _function(text)(batch)
     if isinstance(kept, pa.ChunkedArray):
         return kept.combine_chunks()
-    return kept if isinstance(kept, pa.Array) else pa.array(kept)
+    try:
+        return kept if isinstance(kept, pa.Array) else pa.array(kept)
+    except (TypeError, pa.ArrowException) as error:
+        what = f"the filter returned {str(kept)[:_SHOWN]} of type {type(kept).__name__}"
+        do = "return one boolean for each row"
+        raise InfeedError(what, where=f"filter {text!r}", do=do) from error
 
 
 @functools.cache

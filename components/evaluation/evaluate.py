@@ -119,6 +119,9 @@ def evaluate(
     evaluation = dataclasses.replace(_evaluation(eval_config, roots, models), report=report)
     plan_of(evaluation.config)  # raises BeyondError before any example is read
     ranges = record_ranges(folders, counting(cluster))
+    if not ranges:
+        where = ", ".join(folders)
+        raise InfeedError("there are no examples to evaluate on", where=where, do="name a split that has some")
     work = Work(
         "evaluates",
         len(ranges),

@@ -138,7 +138,8 @@ class EvaluatedModel:
             raise InfeedError(
                 f"{self._called} does not take these examples: {str(error).strip().splitlines()[0]}",
                 where=self.path,
-                do="evaluate it on examples with the columns that it was trained on",
+                do="evaluate it on examples with the columns that it was trained on"
+                + ("; pipelines of other data need another root (`--root`)" if self.spec.is_baseline else ""),
             ) from error
         for name, array in found.items():
             if array.shape[:1] != (len(records),):

@@ -71,6 +71,15 @@ def test_a_filter_that_cannot_be(text: str, message: str) -> None:
         passes(BATCH, text)
 
 
+@pytest.mark.parametrize("returned", ["True", "None", "[{}, 'a']", "object()", "[1] * len(batch)"])
+def test_a_function_that_does_not_answer_for_each_row_is_an_error(returned: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(f"def wanted(batch):\n    return {returned}\n")
+    with pytest.raises(InfeedError) as raised:
+        passes(BATCH, f"{path}:wanted")
+    assert raised.value.where == f"filter '{path}:wanted'"
+
+
 @pytest.mark.parametrize("depth", [101, 3_000, 100_000])
 def test_a_filter_that_is_nested_too_deep_is_an_error(depth: int) -> None:
     with pytest.raises(InfeedError, match="cannot parse the filter") as raised:
