@@ -76,7 +76,7 @@ def test_a_slow_map_of_the_feed_is_named_in_each_tier(tmp_path):
 
 
 def test_gzip_on_one_reader_is_named(tmp_path):
-    found = measured(cuts(tmp_path / "part.gz", gzip=True, records=32, size=100_000), seconds=SECONDS / 2)
+    found = measured(cuts(tmp_path / "part.gz", gzip=True, records=32, size=100_000), seconds=2 * SECONDS)
     assert found.bound_by == "decompress"
 
 
@@ -137,6 +137,6 @@ def test_the_copy_to_the_device_is_measured_and_on_the_host_training_does_withou
 
 def test_a_shuffle_needs_the_memory_of_its_window():
     rows = tf.data.Dataset.range(10_000).map(lambda x: tf.fill([10_000], tf.cast(x, tf.float32))).repeat()
-    found = measure(dataset_cuts(rows.shuffle(1000).batch(1)), seconds=1, turns=3)
+    found = measure(dataset_cuts(rows.shuffle(3000).batch(1)), seconds=1, turns=3)
     (memory,) = (one.memory_bytes for one in found.stages if one.name == "shuffle")
-    assert memory is None or 30e6 < memory < 120e6  # 40 MB
+    assert memory is None or 60e6 < memory < 360e6  # 120 MB
