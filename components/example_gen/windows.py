@@ -84,7 +84,7 @@ def settings_of(
       source: options of the format as JSON types, with their defaults.
       options: options of the ingest; where the spans are counts for nothing.
       buckets: splits and their shares.
-      fingerprint: digest of the user's code and of further inputs, if any.
+      fingerprint: digest of the user's code and other inputs. None if there are none.
     """
     plain = schema.to_plain(replace(options, spans=None))
     shares = buckets and schema.to_plain(buckets)

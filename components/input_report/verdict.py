@@ -319,7 +319,7 @@ def working_steps(profile: InputProfile) -> tuple[str, ...]:
 
 
 def bands(profile: InputProfile) -> list[tuple[str, tuple[StepSummary, ...]]]:
-    """Return the steps of the plan in order, apart: those that run once, and those of every epoch."""
+    """Return the steps of the plan in two groups: those that run once, and those that run in each epoch."""
     steps, names = profile.plan.steps, profile.plan.step_names
     first = max(
         (1 + names.index(one) for one in (*_kept(profile), reading.VerifyFiles.name) if one in names), default=0

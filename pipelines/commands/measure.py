@@ -203,7 +203,7 @@ class _Measurable:
             if options.shuffle_records:
                 options = dataclasses.replace(options, shuffle_records=min(options.shuffle_records, most))
             planned = plan(self.shards, feed, options, Machine.here(cache_dir=options.cache_dir))
-            # There is no transform graph; the stage would describe work that nobody does.
+            # Without a transform graph, this stage does nothing.
             stages = tuple(one for one in planned.stages if not isinstance(one, TransformFeatures))
             return dataclasses.replace(planned, stages=stages)
 

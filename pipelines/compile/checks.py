@@ -145,7 +145,7 @@ def _check_resources(resources: Resources, target: Target, where: str) -> None:
 def _check_mounts(resources: Resources, where: str) -> None:
     twice = [folder for folder, count in Counter(resources.mounts).items() if count > 1]
     if twice:
-        do = "give each Secret, ConfigMap and volume a folder of its own"
+        do = "mount each Secret, ConfigMap and volume in a separate folder"
         raise InfeedError(f"several things are mounted at {twice[0]}", where=where, do=do)
 
 
