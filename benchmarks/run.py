@@ -48,7 +48,7 @@ BENCHMARKS = (
     Benchmark("evaluation", "evaluation.py", (), ("--rows=2000", "--turns=1")),
     Benchmark("whole", "whole.py", ("--rows=100000",), ("--rows=600",)),
     Benchmark("wide", "wide.py", (), ("--rows=200", "--columns=100")),
-    Benchmark("quality", "quality.py", (), ("--table=breast_cancer", "--seeds=1")),
+    Benchmark("quality", "quality.py", (), ("--case=breast_cancer", "--seeds=1")),
     Benchmark("imports", "imports.py", (), ("--only=run", "--only=ingest", "--only=StatisticsGen", "--turns=1")),
     Benchmark("feed", "feed.py", (), ("--rows=8000", "--batch-size=1024")),
     Benchmark("shuffle", "shuffle.py", (), ("--most-blocks=300",)),

