@@ -69,9 +69,9 @@ def turn(name: str, case: Case, seed: int) -> tuple[Turn, Turn]:
     """Ours and the other side, with one split of the rows."""
     with tempfile.TemporaryDirectory() as folder:
         rows = case.read(name)
-        arguments = case.write(rows, Path(folder), seed)
+        arguments = case.write(rows, Path(folder))
         watch = Stopwatch()
-        model, examples = _run_ours(case, arguments, folder)
+        model, examples = _run_ours(case, [*arguments, "--split-by", case.key, f"--split-salt={seed}"], folder)
         cost = watch.cost
         predicted = _predicted(folder, model, examples, case.key)
     split = {one: case.numbers(table) for one, table in predicted.items()}

@@ -59,8 +59,8 @@ class Case(Protocol):
 
     def read(self, name: str) -> Rows: ...
 
-    def write(self, rows: Rows, folder: Path, seed: int) -> list[str]:
-        """Write the rows, shuffled by the seed, and return the arguments of `infeed run` for them."""
+    def write(self, rows: Rows, folder: Path) -> list[str]:
+        """Write the rows, and return the arguments of `infeed run` for them."""
 
     def numbers(self, predicted: pa.Table) -> Array:
         """Return the row of each example."""
@@ -103,8 +103,8 @@ class Table:
         label = frame.pop(self.label)
         return Rows(frame, label.to_numpy())
 
-    def write(self, rows: Rows, folder: Path, seed: int) -> list[str]:
-        return _write_csv(rows.features.assign(**{self.label: rows.label}), self.label, folder, seed)
+    def write(self, rows: Rows, folder: Path) -> list[str]:
+        return _write_csv(rows.features.assign(**{self.label: rows.label}), self.label, folder)
 
     def numbers(self, predicted: pa.Table) -> Array:
         return predicted.column(_KEY).to_numpy()  # type: ignore[no-any-return]
@@ -167,8 +167,8 @@ class Text(_Classes):
         kept = frame.dropna(subset=[self.text, self.label]).reset_index(drop=True)
         return Rows(kept[self.text], kept[self.label].to_numpy(str))
 
-    def write(self, rows: Rows, folder: Path, seed: int) -> list[str]:
-        return _write_csv(pd.DataFrame({"text": rows.features, "label": rows.label}), "label", folder, seed)
+    def write(self, rows: Rows, folder: Path) -> list[str]:
+        return _write_csv(pd.DataFrame({"text": rows.features, "label": rows.label}), "label", folder)
 
     def numbers(self, predicted: pa.Table) -> Array:
         return predicted.column(_KEY).to_numpy()  # type: ignore[no-any-return]
@@ -201,18 +201,17 @@ class Pictures(_Classes):
         pixels, label = self.load()
         return Rows(pixels, label.astype(str))
 
-    def write(self, rows: Rows, folder: Path, seed: int) -> list[str]:
+    def write(self, rows: Rows, folder: Path) -> list[str]:
         from PIL import Image
 
-        places = np.random.default_rng(seed).permutation(len(rows.label))  # names decide on splits
-        for number, place in enumerate(places):
-            path = folder / "pictures" / rows.label[number] / f"{place:05}-{number}.png"
+        for number, label in enumerate(rows.label):
+            path = folder / "pictures" / label / f"{number:05}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(rows.features[number]).save(path)
         return ["--data", f"{folder}/pictures"]
 
     def numbers(self, predicted: pa.Table) -> Array:
-        return np.array([int(Path(name).stem.rpartition("-")[2]) for name in predicted.column(self.key).to_pylist()])
+        return np.array([int(Path(name).stem) for name in predicted.column(self.key).to_pylist()])
 
     def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
         """Train a ResNet for as many CPU seconds as our whole command took, the cosine of its rate included."""
@@ -223,8 +222,8 @@ class Pictures(_Classes):
         return classes[model.predict(pixels[test], verbose=0).argmax(1)]  # type: ignore[no-any-return]
 
 
-def _write_csv(frame: pd.DataFrame, label: str, folder: Path, seed: int) -> list[str]:
-    frame.sample(frac=1, random_state=seed).reset_index(names=_KEY).to_csv(folder / "data.csv", index=False)
+def _write_csv(frame: pd.DataFrame, label: str, folder: Path) -> list[str]:
+    frame.sample(frac=1, random_state=0).reset_index(names=_KEY).to_csv(folder / "data.csv", index=False)
     return ["--data", f"{folder}/data.csv", "--label", label]
 
 

@@ -81,6 +81,7 @@ from .transform.kinds.scale import MinMax as MinMax
 from .transform.kinds.scale import Power as Power
 from .transform.kinds.scale import Robust as Robust
 from .transform.kinds.scale import ZScore as ZScore
+from .transform.kinds.similarity import Similarity as Similarity
 from .transform.kinds.text import BagOfWords as BagOfWords
 from .transform.kinds.text import Subwords as Subwords
 from .transform.kinds.vectors import PretrainedVectors as PretrainedVectors

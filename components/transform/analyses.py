@@ -200,8 +200,8 @@ class Frequencies(Analysis):
             self._add(np.array([*known], kind), np.array([*known.values()], np.int64))
         return column.counts.exact
 
-    def ranked(self, size: int | None = None, least: int = 1) -> list[bytes]:
-        """Return values as text, the most frequent first. Ties go to the later in byte order, as in tft.
+    def ranked(self, size: int | None = None, least: int = 1) -> dict[bytes, int]:
+        """Return the counts of values as text, the most frequent first. Ties go to the later in byte order, as in tft.
 
         The empty string and values with a line break are excluded, because a vocabulary file has one value a line.
 
@@ -209,12 +209,13 @@ class Frequencies(Analysis):
           size: maximum number of values.
           least: minimum count of a value.
         """
-        words: list[bytes] = []
+        words: dict[bytes, int] = {}
         for batch in self._as_text().ranked(least=least):
-            words += filter(is_word, batch.column(0).to_pylist())
+            pairs = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+            words.update((word, count) for word, count in pairs if is_word(word))
             if size is not None and len(words) >= size:
                 break
-        return words[:size]
+        return dict(itertools.islice(words.items(), size))
 
 
 def as_word(value: Any) -> bytes:

@@ -18,6 +18,7 @@ from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, C
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, Robust, ZScore
+from infeed.components.transform.kinds.similarity import Similarity
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 
@@ -40,6 +41,7 @@ AnyFeature = Annotated[
     | BagOfWords
     | PretrainedVectors
     | Subwords
+    | Similarity
     | DecodeImage
     | Label,
     Tagged("kind"),

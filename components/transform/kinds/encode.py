@@ -53,15 +53,7 @@ class Looked(Prepared):
 
     def words(self, found: Frequencies) -> list[bytes]:
         """Return the vocabulary in index order, from index 1 on."""
-        words = found.ranked(self.size, self.min_count)
-        if not words:
-            held = f"values such as {found.sample}" if found.sample else "no value at all"
-            raise InfeedError(
-                f"the vocabulary of {self.column!r} is empty: the training rows hold {held}",
-                where=f"{self}",
-                do="leave the feature out, or lower min_count",
-            )
-        return words
+        return [*vocabulary_of(self, found, self.size, self.min_count)]
 
     def index(self, column: FlatColumn, found: Frequencies, tables: Tables) -> Any:
         """Return indices, int64 [n]."""
@@ -87,6 +79,23 @@ class Looked(Prepared):
             others = tf.strings.to_hash_bucket_fast(tokens, self.oov) + words
             place = tf.where(place < 0, others, place)
         return tf.where(column.present, place + 1, 0)
+
+
+def vocabulary_of(feature: Feature, found: Frequencies, size: int | None, least: int) -> dict[bytes, int]:
+    """Return the words of a vocabulary in index order, with their counts.
+
+    Raises:
+      InfeedError: there are none.
+    """
+    words = found.ranked(size, least)
+    if not words:
+        held = f"values such as {found.sample}" if found.sample else "no value at all"
+        raise InfeedError(
+            f"the vocabulary of {' and '.join(map(repr, feature.columns))} is empty: the training rows hold {held}",
+            where=f"{feature}",
+            do="leave the feature out, or lower min_count",
+        )
+    return words
 
 
 @dataclass(frozen=True)

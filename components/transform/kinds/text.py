@@ -86,12 +86,11 @@ def _occurrences(column: FlatColumn) -> Any:
     """Return string [n]: "first" or "again" in its row."""
     import tensorflow as tf
 
+    from infeed.components.transform.operators.text import first_in_row
+
     tokens = as_strings(column)
-    count = tf.size(tokens, tf.int64)
-    rows = tf.range(count) if column.splits is None else tf.ragged.row_splits_to_segment_ids(column.splits)
-    _, which = tf.unique(tf.strings.join([tf.strings.as_string(rows), tokens], "\x00"), tf.int64)
-    first = tf.math.unsorted_segment_min(tf.range(count), which, count)
-    return tf.where(tf.gather(first, which) == tf.range(count), _FIRST, _AGAIN)
+    splits = tf.range(tf.size(tokens, tf.int64) + 1) if column.splits is None else column.splits
+    return tf.where(first_in_row(tokens, splits), _FIRST, _AGAIN)
 
 
 def _rows_with(words: Sequence[bytes], found: ByKey[Any]) -> list[int]:
