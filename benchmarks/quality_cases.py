@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -255,7 +255,10 @@ def _digits() -> tuple[Array, Array]:
 def _mnist() -> tuple[Array, Array]:
     import tensorflow as tf
 
-    spec = {"image_class": tf.io.FixedLenFeature([], tf.int64), "image_floats": tf.io.FixedLenFeature([784], tf.float32)}
+    spec = {
+        "image_class": tf.io.FixedLenFeature([], tf.int64),
+        "image_floats": tf.io.FixedLenFeature([784], tf.float32),
+    }
     records = tf.data.TFRecordDataset(str(_MNIST)).batch(1 << 20)
     parsed = tf.io.parse_example(next(iter(records)), spec)
     pixels = parsed["image_floats"].numpy().reshape(-1, 28, 28)

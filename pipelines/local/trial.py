@@ -22,6 +22,7 @@ from infeed.components.transform.kinds.encode import Bucketize, Hash, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import Log, MinMax, Power, Robust, ZScore
+from infeed.components.transform.kinds.similarity import Similarity
 from infeed.components.transform.kinds.text import Subwords, tensorflow_text
 from infeed.pipelines.config import PipelineConfig
 from infeed.pipelines.surveys import ColumnSurvey, Survey, TableSurvey, with_sample
@@ -156,7 +157,7 @@ def _spec(feature: Feature, options: TrainOptions, survey: Survey) -> tf.TensorS
 
 def _is_known(feature: Feature) -> bool:
     """Return whether the output shape of a feature is known without reading rows."""
-    if isinstance(feature, DecodeImage | Label):
+    if isinstance(feature, DecodeImage | Label | Similarity):
         return True
     lists = feature.values != "one" or any(step.makes_lists for step in feature.steps)
     return isinstance(feature, (*_INDICES, *_NUMBERS)) and (feature.length is not None or not lists)

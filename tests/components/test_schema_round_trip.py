@@ -47,6 +47,7 @@ from infeed.components.transform.kinds.encode import Bucketize, CountEncoding, C
 from infeed.components.transform.kinds.image import DecodeImage
 from infeed.components.transform.kinds.label import Label
 from infeed.components.transform.kinds.scale import Cycle, Log, MinMax, Power, Robust, ZScore
+from infeed.components.transform.kinds.similarity import Similarity
 from infeed.components.transform.kinds.text import BagOfWords, Subwords
 from infeed.components.transform.kinds.vectors import PretrainedVectors
 from infeed.pipelines.config import Blessing
@@ -80,6 +81,7 @@ FEATURES = [
     *(ZScore("a"), MinMax("a"), Robust("a"), Log("a"), Power("a"), Cycle("a", 7.0)),
     *(Vocabulary("a"), OneHot("a"), Hash("a", 2), Bucketize("a", 2), CountEncoding("a"), Cross(("a", "b"), "ab")),
     *(BagOfWords("a"), PretrainedVectors("a", "vectors.txt"), Subwords("a", "vocabulary.txt")),
+    Similarity("a", "b", "ab"),
     *(DecodeImage(1, 1), Fill("a", 0.0), IsOutlier("a"), Label("y")),
 ]
 STEPS = [FillWith(0.0), Clip(0.0), Outliers(), Trim(), LowerCase(), StripAccents(), Tokens(), DatePart("year")]

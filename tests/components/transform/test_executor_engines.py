@@ -17,12 +17,13 @@ from infeed.components.transform import keyed_runs
 from infeed.components.transform.feature import Feature
 from infeed.components.transform.kinds.encode import Vocabulary
 from infeed.components.transform.kinds.scale import Power, Robust, ZScore
+from infeed.components.transform.kinds.similarity import Similarity
 
 pytestmark = [pytest.mark.tfx, pytest.mark.slow]
 
 SCHEMA = "".join(
     f'feature {{ name: "{name}" type: {kind} presence {{ min_fraction: 1 }} shape {{ dim {{ size: 1 }} }} }}\n'
-    for name, kind in (("fare", "FLOAT"), ("tip", "FLOAT"), ("city", "BYTES"))
+    for name, kind in (("fare", "FLOAT"), ("tip", "FLOAT"), ("city", "BYTES"), ("to", "BYTES"))
 )
 Transform = Callable[..., dict[str, Path]]
 FEATURES = [ZScore("fare"), Robust("tip"), Vocabulary("city")]
@@ -50,6 +51,7 @@ def records(seed: int, rows: int = 200, cities: Sequence[str] = CITIES) -> list[
         "fare": random.lognormal(2, 1, rows).astype(np.float32),
         "tip": random.gamma(2, 1, rows).astype(np.float32),
         "city": random.choice(cities, rows),
+        "to": random.choice([f"{one} {other}" for one in CITIES for other in CITIES], rows),
     }
     return [bytes(one) for one in encode_examples(pa.RecordBatch.from_pydict(columns)).to_pylist()]
 
@@ -86,7 +88,12 @@ def differing(some: Mapping[str, Path], others: Mapping[str, Path]) -> list[str]
 
 
 def declared() -> Mapping[str, Any]:
-    features: Sequence[Feature] = [*FEATURES, Power("fare", output="power"), Vocabulary("city", output="again", size=2)]
+    own_passes = (
+        Power("fare", output="power"),
+        Vocabulary("city", output="again", size=2),
+        Similarity("city", "to", "same"),
+    )
+    features: Sequence[Feature] = [*FEATURES, *own_passes]
     return {"features": features, "materialize": True, "disable_statistics": False}
 
 

@@ -91,7 +91,10 @@ def test_word_vectors_are_averaged_and_unknown_words_left_out(transform: Transfo
     right = [b"Crimson", b"cold", b"red cold crimson", b"red", b"red", b"red"]
     found = transform({"left": left, "right": right}, [Similarity("left", "right", "match", file=str(path))])["match"]
     means = [
-        [np.mean([vectors[word] for word in text.lower().split() if word in vectors] or [[0.0] * 3], 0) for text in side]
+        [
+            np.mean([vectors[word] for word in text.lower().split() if word in vectors] or [[0.0] * 3], 0)
+            for text in side
+        ]
         for side in (strings(left), strings(right))
     ]
     expected = 1 - paired_cosine_distances(*means)
