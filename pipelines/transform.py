@@ -239,8 +239,8 @@ def _of_steps(analyzed: Analyzed, feature: Feature) -> Iterator[Fact]:
     """Yield the analyses of the cleaning steps, which precede the feature's own."""
     for number, step in enumerate(feature.steps):
         yield f"step {number + 1}", str(step)
-        stream = cleaned_stream(feature.column, feature.steps[:number], feature.values != "one")
-        for need in step.needs:
+        for column, need in itertools.product(feature.columns, step.needs):
+            stream = cleaned_stream(column, feature.steps[:number], feature.values != "one")
             yield from _of_analysis(analyzed.found[stream, need])
 
 

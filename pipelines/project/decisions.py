@@ -293,7 +293,7 @@ def _shown(name: str) -> str:
 
 
 def _of_columns(survey: TableSurvey, features: Sequence[Feature]) -> Iterator[Note]:
-    used = {feature.column for feature in features}
+    used = {column for feature in features for column in feature.inputs}
     names = [column.name for column in survey.columns if column.name in used]
     yield "learned from", f"{len(names)} of {len(survey.columns)} columns: {_listed(names)}"
     unused = [column for column in survey.columns if column.name not in used and not column.is_withheld]

@@ -56,7 +56,7 @@ class LeaksInUse:
         )
 
     def _found(self) -> Iterator[tuple[ColumnSurvey, Leak]]:
-        used = {feature.column for feature in self.features}
+        used = {column for feature in self.features for column in feature.inputs}
         for column in self._columns:
             if column.leak and (column.name in used or self.function or column.is_withheld):
                 yield column, column.leak

@@ -349,8 +349,8 @@ def _check_found(features: Sequence[Feature], survey: Survey) -> None:
 def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> None:
     """Check that features of one value a row get no lists, and that no column is empty."""
     columns = _columns(survey)
-    for feature in features:
-        column = columns.get(feature.column)
+    for feature, name in ((feature, name) for feature in features for name in feature.columns):
+        column = columns.get(name)
         if not column:
             continue
         found = column.statistics

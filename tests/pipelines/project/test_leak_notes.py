@@ -90,6 +90,13 @@ def test_features_that_a_config_lists_are_its_choice(data: str) -> None:
     assert "take it out of the features" in said(config)["late fee"]
 
 
+def test_each_column_of_a_feature_is_used(data: str) -> None:
+    both = "{kind: cross, of: [age, late fee], output: both, buckets: 9}"
+    config = of_file(data, f"features: [{both}, {{kind: label, column: y}}]")
+    assert dict(config.notes)["learned from"].endswith("age, late fee")
+    assert said(config).keys() == {"late fee"}
+
+
 @pytest.mark.parametrize(("text", "given"), [("strict: true", {}), ("", {"strict": True})])
 def test_a_strict_run_asks_for_that_choice_too(data: str, text: str, given: dict[str, Any]) -> None:
     with pytest.raises(InfeedError, match="late fee"):
