@@ -6,7 +6,7 @@ import abc
 import functools
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -56,6 +56,13 @@ class Engine(abc.ABC):
         for result in self.map(function, items):
             tree.add(result)
         return tree.result()
+
+    def announce(self, passes: Sequence[Iterable[Any]], /) -> None:
+        """Announce the items of calls of `reduce` that will follow one another, such as an analysis and its use.
+
+        An engine may keep its workers from one to the next. Results are the same without it.
+        """
+        return None
 
     def __enter__(self) -> Engine:
         return self

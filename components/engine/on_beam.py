@@ -1,4 +1,7 @@
-"""The engine that uses a Beam runner. Each call of `map` or `reduce` is one pipeline.
+"""The engine that uses a Beam runner. Each call of `map` or `reduce` is one pipeline, unless passes are announced.
+
+A runner starts workers for each pipeline: seconds of imports, and on a cluster minutes. Passes that are announced are
+therefore one pipeline, whose workers wait for the function of the next pass, which depends on the result of the last.
 
 Beam transports only items and numbers. Results travel as files in a shared folder, so that no element grows with the
 input: Flink rejects elements larger than its sort buffer, about ten megabytes. Each file is written atomically under
@@ -8,10 +11,14 @@ key of this job.
 
 from __future__ import annotations
 
+import contextvars
 import functools
+import importlib
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +36,9 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 B = TypeVar("B")
 _READERS = 32  # threads. A small read from an object store takes tens of milliseconds
+_PULSE = 10.0  # seconds between the signs of life of a process whose workers wait for it
+_SILENCE = 120.0  # seconds without one, after which workers give up
+_POLL = 0.2  # seconds
 _SHARE = "write to storage that all workers share, such as gs://, s3://, or a network disk"
 
 
@@ -39,11 +49,17 @@ class OnBeam(Engine):
       make_pipeline: returns a pipeline on that runner.
       shared: folder that this process and all workers can access. The engine uses a temporary subfolder.
       runner: name or class of the runner.
+      imports: modules that a worker imports before it loads a function.
     """
 
-    def __init__(self, make_pipeline: Callable[[], beam.Pipeline], shared: str, runner: str) -> None:
+    def __init__(
+        self, make_pipeline: Callable[[], beam.Pipeline], shared: str, runner: str, imports: Sequence[str] = ()
+    ) -> None:
         self._make_pipeline = make_pipeline
         self._shared = shared
+        self._imports = _Imports(tuple(imports))
+        self._announced: list[list[Any]] = []
+        self._started: _Passes | None = None
         self.runner = runner
         self.place = f"on Beam's {Named(runner).short_name}"
 
@@ -53,49 +69,173 @@ class OnBeam(Engine):
             return
         with self._results() as results:
             with _worker_errors(results, self.runner), self._make_pipeline() as pipeline:
-                _spread(pipeline, _Call(function, results), numbered)
+                _spread(_created(pipeline, numbered), _Call(self._imports, function, results))
             yield from results.read_all(len(numbered))
 
-    def reduce(self, function: Callable[[A], B], items: Iterable[A], merge: Callable[[B, B], B], /) -> B:
-        import apache_beam as beam  # takes seconds
+    def announce(self, passes: Sequence[Iterable[Any]], /) -> None:
+        self._announced = [list(items) for items in passes]
 
-        numbered = list(enumerate(items))
-        if not numbered:
+    def reduce(self, function: Callable[[A], B], items: Iterable[A], merge: Callable[[B, B], B], /) -> B:
+        given = list(items)
+        if not given:
             raise ValueError("there are no items to merge")
-        with self._results() as results:
-            level, count = 0, len(numbered)
-            with _worker_errors(results, self.runner), self._make_pipeline() as pipeline:
-                done = _spread(pipeline, _Call(function, results), numbered)
-                while count > 1:
-                    level, count = level + 1, math.ceil(count / FAN_IN)
-                    done = (
-                        done
-                        | f"Neighbors{level}" >> beam.Map(_with_neighbors)
-                        | f"Gather{level}" >> beam.GroupByKey()
-                        | f"Merge{level}" >> beam.MapTuple(_Merge(merge, results, level))
-                    )
-            merged: B = results.read(level, 0)
+        merged: B
+        if self._started and self._started.expects(given):
+            merged = self._started.next(function, merge)
             return merged
+        announced = len(self._announced) > 1 and not self._started and given == self._announced[0]
+        passes = _Passes(self._announced if announced else [given], self._results_in_shared(), self.runner)
+        if announced:
+            self._started = passes
+        try:
+            passes.start(self._make_pipeline(), self._imports, function, merge)
+            merged = passes.result()
+            return merged
+        finally:
+            if not announced:
+                passes.close()
+
+    def __exit__(self, *error: object) -> None:
+        if self._started:
+            self._started.close()
+        super().__exit__(*error)
+
+    def _results_in_shared(self) -> _Results:
+        return _Results(files.join(self._shared, f".engine-{secrets.token_hex(8)}"), secrets.token_bytes(32))
 
     @contextmanager
     def _results(self) -> Iterator[_Results]:
-        results = _Results(files.join(self._shared, f".engine-{secrets.token_hex(8)}"), secrets.token_bytes(32))
+        results = self._results_in_shared()
         try:
             yield results
         finally:
             files.remove(results.folder)
 
 
-def _spread(pipeline: beam.Pipeline, call: _Call, numbered: list[tuple[int, Any]]) -> Any:
+class _Passes:
+    """Passes of one pipeline. Their functions follow one by one.
+
+    The pipeline runs in a thread, while this process makes the function of the next pass from the last result.
+
+    Args:
+      passes: items of each pass.
+      results: of the first pass; those of later passes lie in subfolders.
+    """
+
+    def __init__(self, passes: Sequence[list[Any]], results: _Results, runner: str) -> None:
+        self._passes = passes
+        self._results = [results.of_pass(number) for number in range(len(passes))]
+        self._folder = results.folder
+        self._runner = runner
+        self._number = 0
+        self._error: BaseException | None = None
+        self._closed = threading.Event()
+
+    def start(self, pipeline: beam.Pipeline, imports: _Imports, function: Any, merge: Any) -> None:
+        """Start the pipeline, with the functions of the first pass."""
+        call = _Call(imports, function, self._results[0])
+        done = _merged(
+            _spread(_created(pipeline, list(enumerate(self._passes[0]))), call), 0, call, merge, len(self._passes[0])
+        )
+        for number, items in enumerate(self._passes[1:], 1):
+            results = self._results[number]
+            call = _Call(imports, _Later(results, 0), results)
+            done = _spread(_after(done, number, items), call, number)
+            done = _merged(done, number, call, _Later(results, 1), len(items))
+        run = functools.partial(contextvars.copy_context().run, self._run, pipeline)
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+        if len(self._passes) > 1:
+            threading.Thread(target=self._beat, daemon=True).start()
+
+    def expects(self, items: list[Any]) -> bool:
+        """Whether these are the items of the next pass."""
+        return self._number + 1 < len(self._passes) and self._passes[self._number + 1] == items
+
+    def next(self, function: Any, merge: Any) -> Any:
+        """Give the workers the functions of the next pass, and return its result."""
+        self._number += 1
+        self._results[self._number].write_later((function, merge))
+        return self.result()
+
+    def result(self) -> Any:
+        """Return the result of the current pass, and wait for it."""
+        results, level = self._results[self._number], _levels(len(self._passes[self._number]))
+        is_last = self._number + 1 == len(self._passes)
+        with _worker_errors(results, self._runner):
+            while self._thread.is_alive() and (is_last or not results.has(level, 0)):
+                self._thread.join(_POLL)
+            if self._error:
+                raise self._error
+        return results.read(level, 0)
+
+    def close(self) -> None:
+        """End the workers that wait, and remove all results."""
+        for results in self._results[self._number + 1 :]:
+            results.write_later(None)
+        if self._number + 1 < len(self._passes) and not self._error:
+            self._thread.join()
+        self._closed.set()
+        files.remove(self._folder)
+
+    def _run(self, pipeline: beam.Pipeline) -> None:
+        try:
+            pipeline.run().wait_until_finish()
+        except BaseException as error:  # raised where the result is awaited
+            self._error = error
+
+    def _beat(self) -> None:
+        count = 0
+        while not self._closed.wait(_PULSE):
+            count += 1
+            self._results[0].write_pulse(count)
+
+
+def _created(pipeline: beam.Pipeline, numbered: list[tuple[int, Any]]) -> Any:
+    import apache_beam as beam  # takes seconds
+
+    return pipeline | "Items" >> beam.Create(numbered)
+
+
+def _after(done: Any, number: int, items: list[Any]) -> Any:
+    """Return numbered items, which exist once the pass before is done."""
+    import apache_beam as beam
+
+    return done | f"Items of pass {number}" >> beam.FlatMap(_Items(items))
+
+
+def _spread(numbered: Any, call: _Call, number: int = 0) -> Any:
     """Return the numbers of finished items.
 
     Distributes items by key, because the Dask runner ignores `Reshuffle`.
     """
     import apache_beam as beam
 
-    return (
-        pipeline | "Items" >> beam.Create(numbered) | "Spread" >> beam.GroupByKey() | "Map" >> beam.FlatMapTuple(call)
-    )
+    name = f" {number}" if number else ""
+    return numbered | f"Spread{name}" >> beam.GroupByKey() | f"Map{name}" >> beam.FlatMapTuple(call)
+
+
+def _merged(done: Any, number: int, call: _Call, merge: Any, count: int) -> Any:
+    """Return the number of the merge of all results: 0."""
+    import apache_beam as beam
+
+    name = f" {number}" if number else ""
+    for level in range(1, _levels(count) + 1):
+        done = (
+            done
+            | f"Neighbors{level}{name}" >> beam.Map(_with_neighbors)
+            | f"Gather{level}{name}" >> beam.GroupByKey()
+            | f"Merge{level}{name}" >> beam.MapTuple(_Merge(call.imports, merge, call.results, level))
+        )
+    return done
+
+
+def _levels(count: int) -> int:
+    """Return the levels of the tree that merges so many results."""
+    levels = 0
+    while count > 1:
+        levels, count = levels + 1, math.ceil(count / FAN_IN)
+    return levels
 
 
 @dataclass(frozen=True)
@@ -104,6 +244,11 @@ class _Results:
 
     folder: str
     key: bytes = field(repr=False)
+    of_job: str = ""  # folder of the first pass, which holds the sign of life
+
+    def of_pass(self, number: int) -> _Results:
+        folder = files.join(self.folder, f"pass-{number}") if number else self.folder
+        return _Results(folder, self.key, self.folder)
 
     def has(self, level: int, number: int) -> bool:
         return files.exists(self._path(level, number))
@@ -137,6 +282,32 @@ class _Results:
         error: Exception | None = self._read(files.join(self.folder, f"error-{min(found)}")) if found else None
         return error
 
+    def write_later(self, functions: tuple[Any, Any] | None) -> None:
+        """Write the functions of this pass for the workers that wait; None ends them."""
+        self._write(files.join(self.folder, "later"), functions)
+
+    def write_pulse(self, count: int) -> None:
+        files.write_bytes(files.join(self.of_job, "pulse"), str(count).encode())
+
+    def later(self) -> tuple[Any, Any] | None:
+        """Wait for the functions of this pass.
+
+        Raises:
+          InfeedError: the process that makes them has ended.
+        """
+        path, pulse = files.join(self.folder, "later"), files.join(self.of_job, "pulse")
+        before, since = b"", time.monotonic()
+        while not files.exists(path):
+            time.sleep(_POLL)
+            now = files.read_bytes(pulse) if files.exists(pulse) else b""
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > _SILENCE:
+                do = "run the component again"
+                raise InfeedError("the process that started this job has ended", where=self.folder, do=do)
+        found: tuple[Any, Any] | None = self._read(path)
+        return found
+
     def _path(self, level: int, number: int) -> str:
         return files.join(self.folder, f"{level}-{number}")
 
@@ -152,9 +323,51 @@ class _Results:
 
 
 @dataclass(frozen=True)
+class _Imports:
+    """Modules that are imported where this is unpickled."""
+
+    modules: tuple[str, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _imported, self.modules
+
+
+def _imported(*modules: str) -> _Imports:
+    for module in modules:
+        importlib.import_module(module)
+    return _Imports(modules)
+
+
+@dataclass(frozen=True)
+class _Items:
+    items: list[Any]
+
+    def __call__(self, done: int) -> Iterator[tuple[int, Any]]:
+        yield from enumerate(self.items)
+
+
+@dataclass(frozen=True)
+class _Later:
+    """A function of a later pass, for which workers wait."""
+
+    results: _Results
+    number: int  # 0 maps, 1 merges
+
+    def __call__(self, *arguments: Any) -> Any:
+        functions = _awaited(self.results)
+        return functions and functions[self.number](*arguments)
+
+
+@functools.lru_cache(maxsize=1)
+def _awaited(results: _Results) -> tuple[Any, Any] | None:
+    return results.later()
+
+
+@dataclass(frozen=True)
 class _Call:
     """Apply the function to an item, and return its number once the result is written."""
 
+    imports: _Imports  # before the function, which is unpickled after it
     function: Callable[[Any], Any]
     results: _Results
 
@@ -175,6 +388,7 @@ class _Call:
 class _Merge:
     """Merge the results of a group, and return its number once the merge is written."""
 
+    imports: _Imports
     merge: Callable[[Any, Any], Any]
     results: _Results
     level: int

@@ -117,9 +117,8 @@ def transformed_shards(rows: Sequence[ShardRange], folder: str | None) -> list[T
 def chosen(does: str, items: Sequence[HasBytes], cluster: Cluster | None) -> Engine:
     """Choose the engine for all passes over the rows, because loading TensorFlow takes seconds in each process."""
     read = sum(item.bytes for item in items)
-    work = Work(
-        does, len(items), read, limits.TRANSFORM_BYTES, limits.TENSORFLOW_MEMORY, imports=["tensorflow_transform"]
-    )
+    imports = ["infeed.components.seams.tensorflow_alone", "tensorflow_transform"]
+    work = Work(does, len(items), read, limits.TRANSFORM_BYTES, limits.TENSORFLOW_MEMORY, imports=imports)
     return choose(work, cluster)
 
 
@@ -138,12 +137,17 @@ def materialise(
     Raises:
       InfeedError: a file is damaged, or the graph rejects rows.
     """
-    wanted = [shard for shard in shards if described or shard.path]
+    wanted = rows_to_read(shards, described=described)
     if not wanted:
         return TableStatistics()
     task = WithSetUp(partial(_write_shard, described=described), load)
     found: TableStatistics = engine.reduce(task, wanted, operator.add)
     return found
+
+
+def rows_to_read(shards: Sequence[TransformedShard], *, described: bool) -> list[TransformedShard]:
+    """Return the rows that `materialise` reads."""
+    return [shard for shard in shards if described or shard.path]
 
 
 def _write_shard(transformer: RowTransformer, shard: TransformedShard, *, described: bool) -> TableStatistics:

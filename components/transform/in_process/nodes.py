@@ -56,12 +56,14 @@ class GraphEvaluator(nodes.Visitor):
 
 
 class Unknown(nodes.Visitor):
-    """Collect the nodes of a graph that this module cannot compute."""
+    """Collect the nodes of a graph that this module cannot compute, and count the TensorFlow graphs it makes."""
 
     def __init__(self) -> None:
         self.labels: list[str] = []
+        self.graphs = 0
 
     def visit(self, operation: Any, inputs: tuple[Any, ...]) -> tuple[None, ...]:
+        self.graphs += _name(operation) == "CreateSavedModel"
         if not _is_known(operation):
             self.labels.append(f"{type(operation).__name__} of {operation.label}")
         outputs: int = operation.num_outputs

@@ -51,10 +51,12 @@ class Plan:
     Attributes:
       graph: the function, traced.
       assets: file name of each asset, by name of the asset.
+      phases: passes over the rows that the analysis needs, at most.
     """
 
     graph: Graph
     assets: Mapping[str, str]
+    phases: int
     _model: Any
     _encoded: Mapping[Any, Mapping[bytes, Any]]
     _cached: Mapping[Any, cache.Entries]
@@ -89,8 +91,8 @@ class Plan:
         model, encoded, _ = analysis_graph_builder.build(
             graph.traced, graph.inputs, graph.outputs, datasets, None if cached is None else _by_dataset(cached)
         )
-        _check_known(model)
-        return cls(graph, assets, model, encoded or {}, cached or {})
+        graphs = _check_known(model)
+        return cls(graph, assets, graphs - 1, model, encoded or {}, cached or {})  # the last one makes the features
 
     def run(self, reading: Reading, output: str) -> dict[Any, cache.Encoded]:
         """Read the rows once for each phase, and write the transform graph.
@@ -117,11 +119,13 @@ def _by_dataset(cached: Mapping[Any, cache.Entries]) -> Mapping[Any, Any]:
     return {dataset: analyzer_cache.DatasetCache(entries, None) for dataset, entries in cached.items()}
 
 
-def _check_known(model: Any) -> None:
+def _check_known(model: Any) -> int:
+    """Return the number of graphs that the analysis makes."""
     unknown = Unknown()
     nodes.Traverser(unknown).visit_value_node(model)
     if unknown.labels:
         raise UnknownNodesError(", ".join(unknown.labels))
+    return unknown.graphs
 
 
 @dataclass(frozen=True)
@@ -149,9 +153,14 @@ class OnEngine:
         found: dict[int, list[Sink]] = self.engine.reduce(task, parts, _merge_parts)
         return {key: found[number] for number, key in enumerate(wanted) if number in found}
 
+    @property
+    def all_parts(self) -> list[_Part]:
+        """Return what a phase reads whose analyzers all need all rows, as without a cache."""
+        return [_Part(0, shard) for ranges in self.analyzed.values() for shard in ranges]
+
     def _ranges(self, key: Any) -> Sequence[ShardRange]:
         if key.is_flattened_dataset_key():
-            return [shard for ranges in self.analyzed.values() for shard in ranges]
+            return [part.rows for part in self.all_parts]
         return self.analyzed[key]
 
 

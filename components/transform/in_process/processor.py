@@ -33,7 +33,7 @@ from infeed.components.transform.in_process import cache
 from infeed.components.transform.in_process.failures import FailedBatchError, explain, with_sample
 from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
 from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
-from infeed.components.transform.rows import TransformedShard, chosen, materialise, transformed_shards
+from infeed.components.transform.rows import TransformedShard, chosen, materialise, rows_to_read, transformed_shards
 from infeed.components.transform.statistics import Asked, write_raw, write_transformed
 
 _log = logging.getLogger(__name__)
@@ -164,8 +164,9 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
     shards = _shards(given, cluster)
     first, *_ = given["analyze_data_list"]
     with chosen("transforms", shards, cluster) as engine:
-        columns_reader = partial(ColumnReader.of, metadata.schema, first.tfxio)
-        _keep(plan.run(OnEngine(analyzed, columns_reader, engine, plan.graph.folder), output), given)
+        reading = OnEngine(analyzed, partial(ColumnReader.of, metadata.schema, first.tfxio), engine, plan.graph.folder)
+        engine.announce([*[reading.all_parts] * plan.phases, rows_to_read(shards, described=asked is not None)])
+        _keep(plan.run(reading, output), given)
         metadata_io.write_metadata(metadata, posixpath.join(output, tft.TFTransformOutput.RAW_METADATA_DIR))
         columns = plan.graph.features_from
         load = partial(TftTransformer, output, columns, ColumnReader.of(metadata.schema, first.tfxio, columns))
