@@ -6,7 +6,7 @@ Damaged files raise the errors of `records.read_records`, which reads the file a
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -47,6 +47,17 @@ class RecordBlock:
         starts = np.concatenate([[0], stops[:-1]]).astype(np.int64) if len(stops) else stops
         return cls(b"".join([*payloads, PADDING]), starts, stops)
 
+    @classmethod
+    def joined(cls, parts: Sequence[RecordBlock]) -> RecordBlock:
+        """Return the records of several blocks in one buffer, which holds nothing but what lies between them."""
+        spans = [(int(part.starts[0]), int(part.stops[-1])) for part in parts]
+        shifts = np.cumsum([0, *(stop - start for start, stop in spans)])[:-1] - [start for start, _ in spans]
+        return cls(
+            b"".join([*(part.data[start:stop] for part, (start, stop) in zip(parts, spans, strict=True)), PADDING]),
+            np.concatenate([part.starts + shift for part, shift in zip(parts, shifts, strict=True)]),
+            np.concatenate([part.stops + shift for part, shift in zip(parts, shifts, strict=True)]),
+        )
+
     def payloads(self, rows: Ints) -> list[bytes]:
         places = zip(self.starts[rows].tolist(), self.stops[rows].tolist(), strict=True)
         return [self.data[start:stop] for start, stop in places]
@@ -78,6 +89,25 @@ def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[
             wanted = max(_BYTES, _missing(rest, path))
     if rest:
         _raise_damage(path)
+
+
+def regroup(blocks: Iterable[RecordBlock], most_rows: int, enough_bytes: int) -> Iterator[RecordBlock]:
+    """Yield the records in blocks of `most_rows`, or of fewer if these have `enough_bytes`."""
+    parts: list[RecordBlock] = []
+    rows = size = 0
+    for block in blocks:
+        at = 0
+        while at < len(block):
+            some = slice(at, at + most_rows - rows)
+            sizes = size + np.cumsum(block.stops[some] - block.starts[some])
+            count = min(len(sizes), int(np.searchsorted(sizes, enough_bytes)) + 1)
+            parts.append(RecordBlock(block.data, block.starts[at : at + count], block.stops[at : at + count]))
+            at, rows, size = at + count, rows + count, int(sizes[count - 1])
+            if rows == most_rows or size >= enough_bytes:
+                yield parts[0] if len(parts) == 1 else RecordBlock.joined(parts)
+                parts, rows, size = [], 0, 0
+    if parts:
+        yield RecordBlock.joined(parts)
 
 
 def _record_bounds(data: bytes, size: int) -> list[int]:

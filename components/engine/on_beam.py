@@ -67,13 +67,14 @@ class OnBeam(Engine):
         numbered = list(enumerate(items))
         if not numbered:
             return
+        self._end_announced()
         with self._results() as results:
             with _worker_errors(results, self.runner), self._make_pipeline() as pipeline:
                 _spread(_created(pipeline, numbered), _Call(self._imports, function, results))
             yield from results.read_all(len(numbered))
 
     def announce(self, passes: Sequence[Iterable[Any]], /) -> None:
-        self._announced = [list(items) for items in passes]
+        self._announced = [given for items in passes if (given := list(items))]
 
     def reduce(self, function: Callable[[A], B], items: Iterable[A], merge: Callable[[B, B], B], /) -> B:
         given = list(items)
@@ -83,22 +84,28 @@ class OnBeam(Engine):
         if self._started and self._started.expects(given):
             merged = self._started.next(function, merge)
             return merged
-        announced = len(self._announced) > 1 and not self._started and given == self._announced[0]
+        self._end_announced()
+        announced = len(self._announced) > 1 and given == self._announced[0]
         passes = _Passes(self._announced if announced else [given], self._results_in_shared(), self.runner)
         if announced:
             self._started = passes
         try:
-            passes.start(self._make_pipeline(), self._imports, function, merge)
+            passes.start(self._make_pipeline, self._imports, function, merge)
             merged = passes.result()
             return merged
         finally:
             if not announced:
-                passes.close()
+                passes.close(interrupted=True)  # there is no worker that waits
 
     def __exit__(self, *error: object) -> None:
-        if self._started:
-            self._started.close()
+        self._end_announced(interrupted=any(isinstance(one, KeyboardInterrupt) for one in error))
         super().__exit__(*error)
+
+    def _end_announced(self, *, interrupted: bool = False) -> None:
+        """End workers that wait for a pass: another pipeline may need their places."""
+        if self._started:
+            self._started.close(interrupted=interrupted)
+            self._started, self._announced = None, []
 
     def _results_in_shared(self) -> _Results:
         return _Results(files.join(self._shared, f".engine-{secrets.token_hex(8)}"), secrets.token_bytes(32))
@@ -128,25 +135,28 @@ class _Passes:
         self._folder = results.folder
         self._runner = runner
         self._number = 0
+        self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._closed = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, daemon=True)
 
-    def start(self, pipeline: beam.Pipeline, imports: _Imports, function: Any, merge: Any) -> None:
+    def start(self, make_pipeline: Callable[[], beam.Pipeline], imports: _Imports, function: Any, merge: Any) -> None:
         """Start the pipeline, with the functions of the first pass."""
-        call = _Call(imports, function, self._results[0])
-        done = _merged(
-            _spread(_created(pipeline, list(enumerate(self._passes[0]))), call), 0, call, merge, len(self._passes[0])
-        )
-        for number, items in enumerate(self._passes[1:], 1):
-            results = self._results[number]
-            call = _Call(imports, _Later(results, 0), results)
-            done = _spread(_after(done, number, items), call, number)
-            done = _merged(done, number, call, _Later(results, 1), len(items))
+        with _worker_errors(self._results[0], self._runner):
+            if len(self._passes) > 1:
+                self._results[0].write_pulse(0)
+                self._pulse.start()
+            pipeline = make_pipeline()
+            done: Any = None
+            for number, (items, results) in enumerate(zip(self._passes, self._results, strict=True)):
+                numbered = _after(done, number, items) if number else _created(pipeline, list(enumerate(items)))
+                if number:
+                    function, merge = _Later(results, 0), _Later(results, 1)
+                call = _Call(imports, function, results)
+                done = _merged(_spread(numbered, call, number), number, call, merge, len(items))
         run = functools.partial(contextvars.copy_context().run, self._run, pipeline)
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
-        if len(self._passes) > 1:
-            threading.Thread(target=self._beat, daemon=True).start()
 
     def expects(self, items: list[Any]) -> bool:
         """Whether these are the items of the next pass."""
@@ -163,19 +173,22 @@ class _Passes:
         results, level = self._results[self._number], _levels(len(self._passes[self._number]))
         is_last = self._number + 1 == len(self._passes)
         with _worker_errors(results, self._runner):
+            assert self._thread, "started before"
             while self._thread.is_alive() and (is_last or not results.has(level, 0)):
                 self._thread.join(_POLL)
             if self._error:
                 raise self._error
         return results.read(level, 0)
 
-    def close(self) -> None:
+    def close(self, *, interrupted: bool = False) -> None:
         """End the workers that wait, and remove all results."""
         for results in self._results[self._number + 1 :]:
             results.write_later(None)
-        if self._number + 1 < len(self._passes) and not self._error:
+        if self._thread and not interrupted and not self._error:
             self._thread.join()
         self._closed.set()
+        if self._pulse.is_alive():
+            self._pulse.join()
         files.remove(self._folder)
 
     def _run(self, pipeline: beam.Pipeline) -> None:
@@ -298,13 +311,13 @@ class _Results:
         path, pulse = files.join(self.folder, "later"), files.join(self.of_job, "pulse")
         before, since = b"", time.monotonic()
         while not files.exists(path):
-            time.sleep(_POLL)
-            now = files.read_bytes(pulse) if files.exists(pulse) else b""
-            if now != before:
-                before, since = now, time.monotonic()
-            elif time.monotonic() - since > _SILENCE:
+            now = files.read_bytes(pulse) if files.exists(pulse) else None
+            if now is None or (now == before and time.monotonic() - since > _SILENCE):
                 do = "run the component again"
                 raise InfeedError("the process that started this job has ended", where=self.folder, do=do)
+            if now != before:
+                before, since = now, time.monotonic()
+            time.sleep(_POLL)
         found: tuple[Any, Any] | None = self._read(path)
         return found
 

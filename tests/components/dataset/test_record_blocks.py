@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infeed.components.dataset import record_blocks, records
-from infeed.components.dataset.record_blocks import PADDING, RecordBlock, read_blocks
+from infeed.components.dataset.record_blocks import PADDING, RecordBlock, read_blocks, regroup
 from infeed.components.errors import InfeedError
 
 PAYLOADS = [b"", b"one", b"\x00" * 1000, b"four", b"x" * 70_000]
@@ -86,3 +86,21 @@ def test_a_cut_gzip_file_is_told_as_well(tmp_path: Path) -> None:
     assert gzip.decompress(content)  # it was whole
     with pytest.raises(InfeedError, match=r"(?s)cannot decompress.*record"):
         list(read_blocks(path))
+
+
+@given(
+    st.lists(st.lists(st.binary(max_size=30), min_size=1, max_size=9), max_size=6),
+    st.integers(1, 12),
+    st.integers(1, 90),
+)
+def test_regrouped_blocks_have_so_many_records_or_enough_bytes(
+    payloads: list[list[bytes]], most_rows: int, enough_bytes: int
+) -> None:
+    expected: list[list[bytes]] = [[]]
+    for payload in (payload for some in payloads for payload in some):
+        if len(expected[-1]) == most_rows or sum(map(len, expected[-1])) >= enough_bytes:
+            expected.append([])
+        expected[-1].append(payload)
+    found = list(regroup(map(RecordBlock.of, payloads), most_rows, enough_bytes))
+    assert [block.payloads(np.arange(len(block))) for block in found] == [some for some in expected if some]
+    assert all(block.data.endswith(PADDING) for block in found)

@@ -29,6 +29,10 @@ def square(item: Item) -> int:
     return item.number**2
 
 
+def shifted(by: int, item: Item) -> int:
+    return item.number + by
+
+
 def third(item: Item) -> float:
     return 1 / (3 * item.number + 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,6 +47,72 @@ def test_the_results_are_those_of_one_process_in_its_order(
     assert list(engine.map(functions.square, items)) == list(Here().map(functions.square, items))
     assert engine.reduce(functions.third, items, functions.add) == Here().reduce(functions.third, items, functions.add)
     assert list(tmp_path.iterdir()) == []  # what travelled through files is gone
+
+
+def test_announced_passes_share_one_pipeline_and_give_the_results_of_one_process(
+    options: list[str], functions: ModuleType, tmp_path: Path
+) -> None:
+    made: list[Any] = []
+    engine = OnBeam(lambda: made.append(pipeline(options)) or made[-1], str(tmp_path), "runner")
+    first, second = ([functions.Item(number) for number in range(count)] for count in (3, 40))
+    with engine:
+        engine.announce([first, [], second, first])
+        assert engine.reduce(functions.square, first, functions.add) == 5
+        later = partial(functions.shifted, 5)  # known only now
+        assert engine.reduce(later, second, functions.add) == Here().reduce(later, second, functions.add)
+        assert engine.reduce(functions.third, first, functions.add) == Here().reduce(
+            functions.third, first, functions.add
+        )
+    assert len(made) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_announced_pass_that_does_not_come_is_no_obstacle(
+    options: list[str], functions: ModuleType, tmp_path: Path
+) -> None:
+    first, second, other = ([functions.Item(number) for number in range(count)] for count in (3, 2, 4))
+    with OnBeam(lambda: pipeline(options), str(tmp_path), "runner") as engine:
+        engine.announce([first, second])
+        assert engine.reduce(functions.square, first, functions.add) == 5
+        assert engine.reduce(functions.square, other, functions.add) == 14
+        assert list(engine.map(functions.square, first)) == [0, 1, 4]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_a_later_pass_and_between_passes_end_the_pipeline(
+    options: list[str], functions: ModuleType, tmp_path: Path
+) -> None:
+    first, second = ([functions.Item(number) for number in range(count)] for count in (2, 5))
+
+    def run(function: Any) -> None:
+        with OnBeam(lambda: pipeline(options), str(tmp_path), "runner") as engine:
+            engine.announce([first, second])
+            engine.reduce(functions.square, first, functions.add)
+            engine.reduce(function(), second, functions.add)
+
+    with pytest.raises(InfeedError) as raised:
+        run(lambda: functions.refuse_from_three)
+    assert raised.value.where in ("item 3", "item 4")
+    with pytest.raises(ZeroDivisionError):
+        run(lambda: 1 / 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_give_up_if_the_process_that_they_wait_for_shows_no_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infeed.components.engine import on_beam
+
+    monkeypatch.setattr(on_beam, "_SILENCE", 0.0)
+    results = on_beam._Results(str(tmp_path), b"key").of_pass(1)
+    for pulse in (False, True):  # removed with the results, or no longer written
+        if pulse:
+            results.write_pulse(1)
+        with pytest.raises(InfeedError) as raised:
+            results.later()
+        assert raised.value.where == f"{tmp_path}/pass-1"
+    results.write_later(None)
+    assert results.later() is None
 
 
 def test_the_first_error_arrives_as_it_was_raised(engine: OnBeam, functions: ModuleType, tmp_path: Path) -> None:
