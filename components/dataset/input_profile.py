@@ -177,6 +177,13 @@ class Trial:
     gain: float
     helps: bool
 
+    @classmethod
+    def of(cls, change: str, before: StageCost, after: StageCost) -> Trial:
+        """Compare the costs of two whole pipelines."""
+        gain = after.examples_per_second / before.examples_per_second
+        is_clear = before.microseconds - after.microseconds > before.spread + after.spread
+        return cls(change, after.examples_per_second, gain, gain >= WORTH_ACTING and is_clear)
+
 
 @dataclass(frozen=True)
 class Timeline:

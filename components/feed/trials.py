@@ -11,7 +11,6 @@ from infeed.components.dataset.input_profile import (
     BATCH_GROWTH,
     COLUMNS,
     FEWEST_STEPS_PER_EPOCH,
-    WORTH_ACTING,
     StageCost,
     Trial,
     pace_setter,
@@ -56,7 +55,7 @@ def try_changes(
     if not cuts:
         return ()
     found = measure([base, *(cut for _, cut in cuts)], seconds=seconds * (1 + len(cuts)), turns=turns).stages
-    return tuple(_trial(change, found[0], one) for (change, _), one in zip(cuts, found[1:], strict=True))
+    return tuple(Trial.of(change, found[0], one) for (change, _), one in zip(cuts, found[1:], strict=True))
 
 
 def changes_for(
@@ -82,9 +81,3 @@ def changes_for(
         processes = min(machine.cpus(), 2 * function.processes)
         changed: dict[str, Any] = {stage: replace(function, processes=processes)}
         yield f"{stage}.processes={processes}", replace(options, **changed)
-
-
-def _trial(change: str, before: StageCost, after: StageCost) -> Trial:
-    gain = after.examples_per_second / before.examples_per_second
-    is_clear = before.microseconds - after.microseconds > before.spread + after.spread
-    return Trial(change, after.examples_per_second, gain, gain >= WORTH_ACTING and is_clear)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infeed.components.dataset.input_profile import EpochProfile, InputProfile, read_profile
+from infeed.components.dataset.input_profile import EpochProfile, InputProfile, StageCost, Trial, read_profile
 from infeed.components.errors import InfeedError
 
 Make = Callable[..., InputProfile]
@@ -151,3 +151,24 @@ def test_what_is_written_is_read_back_and_left_out_records_are_told_only_where_t
         assert read_profile(str(tmp_path / "input_profile.json")) == written
         plan = json.loads((tmp_path / "input_profile.json").read_text())["plan"]
         assert ("left_out" in plan) == bool(left_out)
+
+
+def cost(microseconds: float, spread: float = 0.0) -> StageCost:
+    """Return the cost of a pipeline."""
+    return StageCost("whole", "", microseconds, spread, 0.0, 1e6 / microseconds, 8.0, hidden=False, once=False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "helps"),
+    [
+        (cost(800), cost(400), True),
+        (cost(800), cost(800), False),
+        (cost(800), cost(1600), False),
+        (cost(800), cost(790), False),  # not worth acting
+        (cost(800, spread=250), cost(400, spread=200), False),  # hidden by the noise of the machine
+    ],
+)
+def test_a_change_helps_if_it_is_worth_acting_and_clear_of_the_noise(before: StageCost, after: StageCost, helps: bool) -> None:
+    found = Trial.of("readers=2", before, after)
+    assert found.helps == helps
+    assert found.gain == pytest.approx(before.microseconds / after.microseconds)
