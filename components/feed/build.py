@@ -152,7 +152,7 @@ def build(
         return made
     assert isinstance(made, tf.data.Dataset), "every list of stages in plan.py ends with one that makes batches"
     # A plan that keeps rows has no operations worth rewriting, and a rewrite copies the columns.
-    return made.with_options(reading_options(rewrite=not plan.holds_rows))
+    return made.with_options(reading_options(streams=not plan.holds_rows))
 
 
 def context_of(

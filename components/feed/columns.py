@@ -241,14 +241,16 @@ def endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
-def reading_options(*, rewrite: bool) -> tf.data.Options:
+def reading_options(*, streams: bool) -> tf.data.Options:
     """Return the tf.data options of the feed.
 
     Args:
-      rewrite: whether TensorFlow may rewrite the graph. A rewrite copies every tensor of the graph, including columns.
+      streams: whether each epoch reads files. Else TensorFlow neither rewrites the graph, which would copy every column
+        in it, nor tunes it, for the reason of `seams.tensorflow.untuned`.
     """
     options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = rewrite
+    options.experimental_optimization.apply_default_optimizations = streams
+    options.autotune.enabled = streams
     options.deterministic = True
     # The feed shards the records. A second sharding by TensorFlow would drop records.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
@@ -285,10 +287,10 @@ def evaluation_rows(rows: int, batch: GlobalBatch) -> tf.data.Dataset:
     return tf.data.Dataset.range(0, rows, batch.size).map(part)
 
 
-def mapped(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-    """Apply a function in parallel, without AutoGraph, which costs more than tracing."""
+def mapped(dataset: tf.data.Dataset, function: Callable[..., Any], *, calls: int = tf.data.AUTOTUNE) -> tf.data.Dataset:
+    """Apply a function in `calls` parallel calls, without AutoGraph, which costs more than tracing."""
     plain = tf.autograph.experimental.do_not_convert(function)
-    return dataset.map(plain, num_parallel_calls=tf.data.AUTOTUNE)
+    return dataset.map(plain, num_parallel_calls=calls)
 
 
 def with_known_widths(batches: tf.data.Dataset, decode: Callable[[tf.Tensor], Batch]) -> tf.data.Dataset:

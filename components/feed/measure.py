@@ -103,7 +103,7 @@ def plan_cuts(plan: InputPlan, functions: BatchFunctions) -> list[Cut]:
             cuts = [replace(one, once=True) for one in cuts]
             is_first = True
         elif not isinstance(stage, _ONCE):
-            dataset = _dataset_of(made).with_options(reading_options(rewrite=not plan.holds_rows))
+            dataset = _dataset_of(made).with_options(reading_options(streams=not plan.holds_rows))
             cuts.append(Cut(_shown_name(stage.name, plan), stage.does, dataset, is_first=is_first))
             is_first = False
     return [*cuts, *_handing_over(cuts[-1])]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from infeed.components import machine
 from infeed.components.feed.columns import Batch, Columns, HeldColumn, endless, mapped, reading_options
 
 _CALLS_AHEAD = 2  # the numbers of a call take microseconds
@@ -66,9 +67,7 @@ class RowBatches:
     def handed(self, steps: int) -> tf.data.Dataset:
         """Return endless `CallRows` for calls of `steps` steps. An element covers all steps of a call, or a divisor."""
         rows = self._numbered(self._steps_at_once(steps)).prefetch(_CALLS_AHEAD)
-        options = reading_options(rewrite=False)
-        options.autotune.enabled = False  # no parameter to tune
-        return endless(rows).with_options(options)
+        return endless(rows).with_options(reading_options(streams=False))
 
     def gather(self, numbers: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Gather the rows of several steps for `batch_of`: int64 [steps, batch] -> [steps, batch, width] each."""
@@ -87,9 +86,9 @@ class RowBatches:
 
     def dataset(self) -> tf.data.Dataset:
         """Return the same batches as a dataset, for a loop that accepts only batches."""
-        batches = mapped(self._numbered(1), lambda call: self.take(call.numbers[0], call.first))
+        batches = mapped(self._numbered(1), lambda call: self.take(call.numbers[0], call.first), calls=machine.cpus())
         batches = batches.prefetch(tf.data.AUTOTUNE)
-        return endless(batches).with_options(reading_options(rewrite=False))
+        return endless(batches).with_options(reading_options(streams=False))
 
     @cached_property
     def element_spec(self) -> Any:

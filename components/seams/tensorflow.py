@@ -74,13 +74,22 @@ def mapped_graph(dataset: Any) -> Any | None:
     return None if function is None else function.graph
 
 
+def untuned(dataset: Any) -> Any:
+    """Return the same dataset with the parallelism that it begins with: AUTOTUNE means one call a CPU, at most 16.
+
+    Destroying an iterator wakes the thread that tunes it before telling the thread to end. The thread may sleep on, and
+    the process waits for it as long as the iterator has lived, up to a minute. On a busy machine this is frequent.
+    """
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
+
+
 @functools.cache
 def leave_iterators_at_exit() -> None:
-    """End the process without destroying the iterators over batches on devices.
-
-    Destroying such an iterator wakes the thread that tunes it before telling the thread to end. The thread may sleep
-    on, and the process waits for it up to a minute a device, more often on a busy machine.
-    """
+    """End the process without destroying the iterators over batches on devices. `untuned` gives the reason."""
     if ITERATORS.usable():
         atexit.register(_keep_iterators)
 

@@ -21,6 +21,7 @@ from infeed.components.feed.columns import endless
 from infeed.components.feed.meter import Meter
 from infeed.components.feed.row_batches import RowBatches
 from infeed.components.seams import keras as keras_seam
+from infeed.components.seams.tensorflow import untuned
 from infeed.components.trainer import asynchronous, keras_fit
 from infeed.components.trainer.asynchronous import PerWorkerDatasets
 from infeed.components.trainer.checkpoint import Checkpoints
@@ -171,7 +172,7 @@ def measure_ceiling(
       batch_size: size of the global batch.
       seconds: approximate duration; all workers run the same number of steps.
     """
-    constant = tf.data.Dataset.from_tensors(batch).repeat().prefetch(2)
+    constant = untuned(tf.data.Dataset.from_tensors(batch).repeat().prefetch(2))
     iterator = iter(distribute(constant, strategy, batch_size))
 
     def timed(count: int) -> float:

@@ -25,6 +25,7 @@ from infeed.components.dataset.statistics.table_statistics import Gatherer, Tabl
 from infeed.components.engine.choice import Cluster, HasBytes, Work, choose
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.feed.tfrecords import stored_blocks
+from infeed.components.seams.tensorflow import untuned
 from infeed.components.transform.columns import Raw
 
 MOST_ROWS = 4096  # of a batch
@@ -54,7 +55,7 @@ class RowReader:
 
     def batches(self, shard: ShardRange) -> tf.data.Dataset:
         """Return the function's results for each batch, in the order of the rows."""
-        return _records(shard, _rows_of_batch(shard)).map(self._parse, tf.data.AUTOTUNE).prefetch(2)
+        return untuned(_records(shard, _rows_of_batch(shard)).map(self._parse, tf.data.AUTOTUNE).prefetch(2))
 
 
 def _records(shard: ShardRange, batch: int) -> tf.data.Dataset:

@@ -168,7 +168,9 @@ def cost(microseconds: float, spread: float = 0.0) -> StageCost:
         (cost(800, spread=250), cost(400, spread=200), False),  # hidden by the noise of the machine
     ],
 )
-def test_a_change_helps_if_it_is_worth_acting_and_clear_of_the_noise(before: StageCost, after: StageCost, helps: bool) -> None:
+def test_a_change_helps_if_it_is_worth_acting_and_clear_of_the_noise(
+    before: StageCost, after: StageCost, helps: bool
+) -> None:
     found = Trial.of("readers=2", before, after)
     assert found.helps == helps
     assert found.gain == pytest.approx(before.microseconds / after.microseconds)
