@@ -41,6 +41,8 @@ HAND_OVER, COPY = "hand-over", "copy to "  # the name of the device follows
 _ONCE = (VerifyFiles, ListShards, PermuteShards, PrefetchToDevice)
 _KEEPING = (LoadColumns, CacheColumns, CacheRecords)
 TURNS = 7
+_FEWEST_TURNS = 5  # that show a spread
+_OF_MEMORY = 2  # turns
 _MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
 _WINDOW = 10_000  # records
 _HOST = "CPU:0"
@@ -150,23 +152,26 @@ def rival_cut(cuts: Sequence[Cut]) -> Cut:
 
 
 def measure(cuts: Sequence[Cut], *, seconds: float = 20.0, turns: int = TURNS, now: Clock = clock) -> Measured:
-    """Measure the cuts, about `seconds` in all; their memory takes two turns more.
+    """Measure the cuts for about `seconds` in all, and longer where it takes longer to start each of them a few times.
 
     Args:
-      turns: how often each cut runs.
+      turns: how often each cut runs, at most.
       now: the clock.
     """
+    begin, _ = now()
     loops = [_Loop(cut) for cut in cuts]
     last = max(place for place, cut in enumerate(cuts) if not cut.rival)
-    turn = seconds / (turns * len(loops))
+    turn = seconds / ((turns + _OF_MEMORY) * len(loops))
     count = loops[last].calibrate(turn, now)
     counts = [loop.calibrate(turn, now) if loop.cut.rival else count for loop in loops]
     taken: list[list[tuple[float, float]]] = [[] for _ in loops]
-    for _ in range(turns):
+    for number in range(turns):
+        if number >= _FEWEST_TURNS and now()[0] - begin > seconds:
+            break
         for place, loop in enumerate(loops):
             taken[place].append(loop.turn(counts[place], now))
     # After all turns, because what gives memory back to the system makes the next turn slower.
-    for _ in range(2):
+    for _ in range(_OF_MEMORY):
         for place, loop in enumerate(loops):
             loop.grow(counts[place])
     stages = tuple(
