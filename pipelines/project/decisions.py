@@ -30,13 +30,13 @@ _SHOWN = 12  # columns or classes to list by name
 _STEPS_PER_EPOCH = 128  # target, so that an epoch is worth an evaluation
 _STEPS = 3_000  # with Adam, small models rarely improve after this number of steps
 _LEAST_EPOCHS = 10
-_MOST_EPOCHS = {"rows": 100, "pictures": 60}
+_MOST_EPOCHS = {"rows": 100, "pictures": 20}
 _SMALLEST_BATCH = 64
 # A step of 1,024 rows of a table costs little more than one of 64. An image costs thousands of times as much as a row.
 _LARGEST_BATCH = {"rows": 1024, "pictures": 256}
 # Share of the epochs without improvement that ends training. The template for tables lowers its learning rate over all
 # epochs, and improves most near the end.
-_PATIENCE = {"rows": 1 / 3, "pictures": 1 / 8}
+_PATIENCE = {"rows": 1 / 3, "pictures": 1 / 3}
 
 _RESIZED = {
     "stretch": "squashed or stretched, without their proportions",

@@ -31,9 +31,12 @@ def build_model(spec: ModelSpec) -> keras.Model:
     x = keras.layers.Dropout(0.2)(x)
     output = keras.layers.Dense(len(spec.classes), activation="softmax")(x)
     model = keras.Model({"image": image}, output)
+    # `hparams` are the user's own, from the project's config, and those that a search tries.
+    rate = spec.hparams.get("learning_rate", 2e-3)
     model.compile(
-        # `hparams` are the user's own, from the project's config, and those that a search tries.
-        optimizer=keras.optimizers.Adam(spec.hparams.get("learning_rate", 2e-3)),
+        optimizer=keras.optimizers.Adam(
+            keras.optimizers.schedules.CosineDecay(rate, spec.steps) if spec.steps else rate
+        ),
         loss="sparse_categorical_crossentropy",
         metrics=["accuracy"],
     )
