@@ -31,12 +31,13 @@ _STEPS_PER_EPOCH = 128  # target, so that an epoch is worth an evaluation
 _STEPS = 3_000  # with Adam, small models rarely improve after this number of steps
 _LEAST_EPOCHS = 10
 _MOST_EPOCHS = {"rows": 100, "pictures": 20}
+_FEWEST_STEPS = 200  # more epochs than that, but no more than 100, for pictures whose epoch is a few steps
 _SMALLEST_BATCH = 64
 # A step of 1,024 rows of a table costs little more than one of 64. An image costs thousands of times as much as a row.
 _LARGEST_BATCH = {"rows": 1024, "pictures": 256}
-# Share of the epochs without improvement that ends training. The template for tables lowers its learning rate over all
-# epochs, and improves most near the end.
-_PATIENCE = {"rows": 1 / 3, "pictures": 1 / 3}
+# Share of the epochs without improvement that ends training. The templates lower their learning rates over all epochs,
+# and improve most near the end.
+_PATIENCE = 1 / 3
 
 _RESIZED = {
     "stretch": "squashed or stretched, without their proportions",
@@ -170,9 +171,10 @@ def choose_schedule(survey: Survey, rows: int, given: Mapping[str, Any]) -> Sche
     said = {name: given[name] for name in ("batch_size", "epochs", "patience") if given.get(name) is not None}
     batch_size = _count(said.get("batch_size")) or _batch_size(rows, _LARGEST_BATCH[unit])
     steps = max(rows // batch_size, 1)
-    epochs = _count(said.get("epochs")) or min(max(_STEPS // steps, _LEAST_EPOCHS), _MOST_EPOCHS[unit])
+    most = min(max(_MOST_EPOCHS[unit], _FEWEST_STEPS // steps), 100)
+    epochs = _count(said.get("epochs")) or min(max(_STEPS // steps, _LEAST_EPOCHS), most)
     # Given epochs are not stopped early.
-    patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE[unit] * epochs)))
+    patience = given.get("patience", None if "epochs" in said else max(2, round(_PATIENCE * epochs)))
     stops = f", fewer after {patience} in a row without a better validation loss" if patience else ""
     reason = (
         f"batches of {batch_size:,} and {'at most ' if patience else ''}{epochs:,} epochs{stops}: an epoch of about "

@@ -4,7 +4,7 @@
 features of `spec.inputs`: what `features.py` asks for, as the Trainer feeds it.
 
 `spec` says all that there is to fit: `inputs`, shapes and dtypes without the batch dimension; `task`; `classes` in the
-order of their indexes; and your own `hparams`, which a config sets so:
+order of their indexes; `steps`, how many are planned; and your own `hparams`, which a config sets so:
 `hparams: {learning_rate: 0.001}`
 """
 

@@ -46,6 +46,23 @@ def test_many_rows_are_trained_on_in_larger_batches_and_fewer_epochs(
     assert (chosen.batch_size, chosen.epochs, chosen.patience) == (batch_size, epochs, patience)
 
 
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "epochs", "patience"),
+    [
+        (80, 64, 100, 33),  # an epoch is one step
+        (400, 64, 33, 11),
+        (1_198, 64, 20, 7),
+        (60_000, 256, 12, 4),
+        (1_000_000, 256, 10, 3),
+    ],
+)
+def test_pictures_are_trained_on_in_smaller_batches_and_for_two_hundred_steps_where_they_are_few(
+    rows: int, batch_size: int, epochs: int, patience: int
+) -> None:
+    chosen = choose_schedule(pictures(1, 1, SPLIT), rows, {})
+    assert (chosen.batch_size, chosen.epochs, chosen.patience) == (batch_size, epochs, patience)
+
+
 @given(rows=st.integers(20, 10**9), more=st.integers(0, 10**9))
 def test_more_rows_never_mean_smaller_batches_or_more_epochs_than_the_bounds(rows: int, more: int) -> None:
     few, many = choose_schedule(table(rows), rows, {}), choose_schedule(table(rows + more), rows + more, {})
@@ -72,8 +89,3 @@ def test_the_choice_is_told_with_its_reason(golden: Callable[..., None]) -> None
 )
 def test_what_is_given_wins(said: dict[str, Any], expected: dict[str, Any]) -> None:
     assert choose_schedule(table(100_000), 66_667, said).fill(said) == expected
-
-
-def test_pictures_are_trained_on_in_smaller_batches() -> None:
-    assert choose_schedule(pictures(90_000, 10_000, SPLIT), 90_000, {}).batch_size == 256
-    assert choose_schedule(pictures(1_200, 0, SPLIT), 1_200, {}).epochs == 60
