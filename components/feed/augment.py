@@ -33,10 +33,14 @@ def augment(
       seed: int64 [2]: the seed of the run, and the number of this step since training began.
       workers: the worker that makes these images of the global batch. All batches have one size.
     """
-    batch = tf.shape(images, tf.int64)[0]
-    numbers = draw(seed[0], (seed[1] * workers.count + workers.index) * batch, batch)
+    numbers = draw_batch(tf.shape(images, tf.int64)[0], seed, workers)
     change = _change(options, scale, compiled=not why_not_compiled(images.shape))
     return tf.ensure_shape(change(images, numbers), images.shape)
+
+
+def draw_batch(size: tf.Tensor, seed: tf.Tensor, workers: WorkerContext) -> Draws:
+    """Draw the random numbers of the `size` images of a batch; `seed` and `workers` as for `augment`."""
+    return draw(seed[0], (seed[1] * workers.count + workers.index) * size, size)
 
 
 def how(shapes: Iterable[Sequence[int | None]]) -> str:
@@ -132,21 +136,26 @@ def warp(images: tf.Tensor, maps: tf.Tensor, *, whole: bool = False) -> tf.Tenso
       whole: whether every map takes whole pixels to whole pixels, so that no interpolation is needed.
     """
     height, width = tf.shape(images)[1], tf.shape(images)[2]
-    x, y = _sources(maps, height, width)
+    x, y = sources(maps, height, width)
+    x, y = reflected(x, width), reflected(y, height)
     left, top = tf.floor(x), tf.floor(y)
-    pixels = _Pixels(images)
+    row = PixelRow(images)
+
+    def at(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return tf.cast(row.at(x, y), tf.float32)
+
     if whole:
-        return pixels.at(left, top)
+        return at(left, top)
     # Beyond the last pixel lies the last pixel again.
     right = tf.minimum(left + 1, tf.cast(width - 1, tf.float32))
     bottom = tf.minimum(top + 1, tf.cast(height - 1, tf.float32))
     to_right, to_bottom = (x - left)[..., tf.newaxis], (y - top)[..., tf.newaxis]
-    above = pixels.at(left, top) * (1 - to_right) + pixels.at(right, top) * to_right
-    below = pixels.at(left, bottom) * (1 - to_right) + pixels.at(right, bottom) * to_right
+    above = at(left, top) * (1 - to_right) + at(right, top) * to_right
+    below = at(left, bottom) * (1 - to_right) + at(right, bottom) * to_right
     return above * (1 - to_bottom) + below * to_bottom
 
 
-class _Pixels:
+class PixelRow:
     """A batch as one long row of pixels: gathering from that is much cheaper than by batch, row and column."""
 
     def __init__(self, images: tf.Tensor) -> None:
@@ -155,21 +164,20 @@ class _Pixels:
         self.first = tf.range(batch)[:, tf.newaxis, tf.newaxis] * (height * self.width)  # of each picture
 
     def at(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """Whole coordinates, float32 [batch, height, width] -> float32 [batch, height, width, channels]."""
-        place = self.first + tf.cast(y, tf.int32) * self.width + tf.cast(x, tf.int32)
-        return tf.cast(tf.gather(self.row, place), tf.float32)
+        """Whole coordinates, float32 [batch, height, width] -> pixels [batch, height, width, channels]."""
+        return tf.gather(self.row, self.first + tf.cast(y, tf.int32) * self.width + tf.cast(x, tf.int32))
 
 
-def _sources(maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where each output pixel comes from, inside the picture: x and y, float32 [batch, height, width]."""
+def sources(maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return where each output pixel comes from, also beyond the edges: x and y, float32 [batch, height, width]."""
     x = tf.range(width)[tf.newaxis, tf.newaxis, :]
     y = tf.range(height)[tf.newaxis, :, tf.newaxis]
     x, y = tf.cast(x, tf.float32), tf.cast(y, tf.float32)
     a0, a1, a2, b0, b1, b2 = (one[:, tf.newaxis, tf.newaxis] for one in tf.unstack(maps, axis=1))
-    return _reflected(a0 * x + a1 * y + a2, width), _reflected(b0 * x + b1 * y + b2, height)
+    return a0 * x + a1 * y + a2, b0 * x + b1 * y + b2
 
 
-def _reflected(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+def reflected(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     """Reflect coordinates into 0 to size - 1.
 
     Pixel i covers i - 1/2 to i + 1/2, so the mirrors are at -1/2 and size - 1/2, and the image repeats every 2 size
@@ -196,9 +204,8 @@ def _change(options: Augment, scale: Normalise, *, compiled: bool) -> Callable[[
 def _moved(images: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
     """Return the moved images, float32, 0 to 255."""
     height, width = tf.shape(images)[1], tf.shape(images)[2]
-    resampled = bool(options.rotate) or options.crop < 1 or options.stretch > 1
-    if resampled or options.shift or options.flip != "none":
-        return warp(images, affine(height, width, options, draws), whole=not resampled)
+    if options.moves:
+        return warp(images, affine(height, width, options, draws), whole=not options.resamples)
     return tf.cast(images, tf.float32)
 
 

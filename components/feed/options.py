@@ -232,6 +232,8 @@ class Augment:
       brightness: maximum change of brightness, as a share of the full range.
       contrast: maximum change of contrast: the deviation from the mean of each image and channel is multiplied by
         1 - contrast to 1 + contrast. After both changes, pixels are clipped to 0 to 255.
+      mask_fill: value of mask pixels from beyond the edges, 0 to 255, such as the class that the loss ignores. None
+        reflects masks as their images.
     """
 
     shift: int = 0
@@ -242,6 +244,7 @@ class Augment:
     cutout: int = 0
     brightness: float = 0.0
     contrast: float = 0.0
+    mask_fill: int | None = None
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -250,6 +253,17 @@ class Augment:
         at_least(self, 1, "stretch")
         for name in ("brightness", "contrast"):
             require(0 <= getattr(self, name) <= 1, self, name, "use a share from 0 to 1")
+        require(0 <= (self.mask_fill or 0) <= 255, self, "mask_fill", "use a class from 0 to 255, or None")
+
+    @property
+    def resamples(self) -> bool:
+        """Whether pixels move by fractions of a pixel."""
+        return bool(self.rotate) or self.crop < 1 or self.stretch > 1
+
+    @property
+    def moves(self) -> bool:
+        """Whether pixels move at all."""
+        return self.resamples or bool(self.shift) or self.flip != "none"
 
     def describe(self) -> str:
         """Describe the changes for the plan; empty if there are none."""

@@ -10,11 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from infeed.components import units
 from infeed.components.errors import InfeedError
 from infeed.components.feed import augment
+from infeed.components.feed.augment_batch import augment_batch, check_roles
 from infeed.components.feed.build import Feed, plan_feed
 from infeed.components.feed.capacity import RecordSizes
-from infeed.components.feed.options import WorkerContext
+from infeed.components.feed.options import Augment, WorkerContext
 from infeed.components.feed.plan import FeedSpec
 from infeed.components.feed.stages.base import BatchFunctions
 from infeed.components.trainer.graph import Graph
@@ -22,7 +24,7 @@ from infeed.components.trainer.options import TrainOptions
 from infeed.components.trainer.packing import Packing
 
 _SHOWN = 8  # feature names in a message, at most
-Labeled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch]), and weight float32 [batch] where there is one
+Labeled = tuple[Any, ...]  # ({name: [batch, ...]}, label [batch, ...]), and weight float32 [batch] where there is one
 
 
 def make_feed(
@@ -47,9 +49,12 @@ def make_feed(
     Raises:
       InfeedError: there is no record to read, or too many are corrupt.
     """
+    _check_objects(graph, options)
     images = image_names(graph.transformed_spec, options)
     normalization = options.normalise.describe() if images and options.normalise else ""
     changes = options.augment.describe() if images and training and options.augment else ""
+    if changes and (options.masks or options.boxes):
+        changes += f", moves {units.listed([*options.masks, *options.boxes])} with them"
     shapes = [graph.transformed_spec[name].shape for name in images]
     static_shapes = options.feed.static_shapes
 
@@ -90,17 +95,28 @@ def packing_of(graph: Graph, options: TrainOptions) -> Packing:
     """The features that the batches of `make_feed` hold together; none for a user's function, which wants names."""
     if options.feed.maps:
         return Packing()
-    return Packing.of(graph.transformed_spec, apart=(*graph.not_inputs, *image_names(graph.transformed_spec, options)))
+    images = image_names(graph.transformed_spec, options)
+    return Packing.of(graph.transformed_spec, apart=(*graph.not_inputs, *images, *options.masks, *options.boxes))
 
 
 def label_of(feature: Any, options: TrainOptions) -> tf.Tensor:
-    """[batch], of [batch] or [batch, 1]; a label that is missing from a raw example is marked as Transform marks it."""
+    """[batch], of [batch] or [batch, 1]; a label that is missing from a raw example is marked as Transform marks it.
+
+    A label of several numbers a row keeps its shape, [batch, ...].
+    """
+    if options.label in options.masks:
+        return feature
     if options.task == "regression":
         feature = tf.cast(feature, tf.float32)
     if isinstance(feature, tf.SparseTensor):
         missing = tf.constant(math.nan if feature.dtype.is_floating else -1, feature.dtype)
         feature = tf.sparse.to_dense(tf.sparse.reset_shape(feature, [feature.dense_shape[0], 1]), missing)
-    return tf.reshape(feature, [-1])
+    return feature if feature.shape[1:].num_elements() not in (None, 1) else tf.reshape(feature, [-1])
+
+
+def mask_type(dtype: tf.DType) -> tf.DType:
+    """Return the type of a mask in batches; a transform graph returns the classes of pixels as float32."""
+    return tf.uint8 if dtype.is_floating else dtype
 
 
 def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: bool, served: bool) -> BatchFunctions:
@@ -112,6 +128,8 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
 
     def transform(raw: dict[str, Any]) -> Labeled:
         features = dict(raw) if transformed else graph.transform(raw)
+        for name in set(options.masks) & set(features):
+            features[name] = tf.cast(features[name], mask_type(features[name].dtype))
         label = label_of(features.pop(graph.label), options)
         weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
         for name in image_names(features, options):
@@ -120,7 +138,7 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
         return _checked(batch, graph.label) if training else _usable_rows(batch)
 
     def augment_batch(batch: Labeled, number: tf.Tensor, workers: WorkerContext) -> Labeled:
-        return _augment(batch, number, workers, options), *batch[1:]
+        return _augment(batch, number, workers, options)
 
     def normalise_batch(batch: Labeled) -> Labeled:
         return normalise_images(batch[0], options), *batch[1:]
@@ -156,7 +174,8 @@ def check_servable(before: Mapping[str, Any], after: Mapping[str, Any], where: s
 
 def _key(graph: Graph, options: TrainOptions, parsing_spec: Mapping[str, Any], packing: Packing, training: bool) -> str:
     """Names what `parse` and `transform` do: the graph, and the options that they look at."""
-    looked_at = graph.not_inputs, list(options.images), options.examples_are, options.task, sorted(parsing_spec.items())
+    pixels = [*options.images, *(("mask", name) for name in options.masks)]
+    looked_at = graph.not_inputs, pixels, options.examples_are, options.task, sorted(parsing_spec.items())
     named = *looked_at, training, graph.fingerprint, sorted(packing.packs)
     return hashlib.sha256(repr(named).encode()).hexdigest()
 
@@ -191,8 +210,14 @@ def _usable_rows(batch: Labeled) -> Labeled:
 
 
 def _is_usable(label: tf.Tensor) -> tf.Tensor:
-    """bool [batch]; Transform marks a missing label, or an unknown class, with NaN or -1."""
-    return tf.math.is_finite(label) if label.dtype.is_floating else label >= 0
+    """bool [batch]; Transform marks a missing label, or an unknown class, with NaN or -1.
+
+    In a label of several whole numbers, such as a mask, -1 may be a class that the loss ignores.
+    """
+    if label.shape.rank == 1:
+        return tf.math.is_finite(label) if label.dtype.is_floating else label >= 0
+    numbers = tf.reshape(label, [tf.shape(label)[0], math.prod(label.shape[1:])])
+    return tf.reduce_all(tf.math.is_finite(tf.cast(numbers, tf.float32)), axis=1)
 
 
 def _gather(value: Any, rows: tf.Tensor) -> Any:
@@ -201,11 +226,32 @@ def _gather(value: Any, rows: tf.Tensor) -> Any:
     return tf.gather(value, rows)
 
 
-def _augment(batch: Labeled, number: tf.Tensor, workers: WorkerContext, options: TrainOptions) -> dict[str, Any]:
+def _augment(batch: Labeled, number: tf.Tensor, workers: WorkerContext, options: TrainOptions) -> Labeled:
     change, scale = options.augment, options.normalise
     assert change is not None, "the plan augments only where the options say how"
     assert scale is not None, "TrainOptions takes no augment without normalise"
     seed = tf.stack([tf.constant(options.feed.seed, tf.int64), number])
-    features: dict[str, Any] = batch[0]
-    images = image_names(features, options)
-    return features | {name: augment.augment(features[name], change, scale, seed, workers) for name in images}
+    features, label, *weight = batch
+    changed = augment_batch(
+        {**features, options.label: label},
+        change,
+        seed,
+        images=image_names(features, options),
+        masks=options.masks,
+        boxes=options.boxes,
+        normalise=scale,
+        workers=workers,
+    )
+    label = changed.pop(options.label)
+    return changed, label, *weight
+
+
+def _check_objects(graph: Graph, options: TrainOptions) -> None:
+    """Raise InfeedError if masks or boxes are not among the features, or cannot follow the images."""
+    specs = {
+        name: tf.TensorSpec([None, *spec.shape], spec.dtype) if isinstance(spec, tf.io.FixedLenFeature) else None
+        for name, spec in graph.transformed_spec.items()
+    }
+    is_theirs = bool(options.feed.maps)  # a user's function may make features of other names
+    masks, boxes = ([name for name in of if name in specs or not is_theirs] for of in (options.masks, options.boxes))
+    check_roles(specs, options.augment or Augment(), image_names(specs, options), masks, boxes)

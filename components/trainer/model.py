@@ -124,13 +124,13 @@ class Head:
         """Return the named predictions of a batch.
 
         Args:
-          output: output of the model, [batch] or [batch, n].
+          output: output of the model, [batch] or [batch, n], or [batch, height, width, n] for a class of each pixel.
 
         Returns:
           For a regression, `prediction` float32 [batch], or [batch, n] for n outputs. For a classification,
           `probabilities` float32 [batch, classes], or `scores` if they may not be probabilities, and `class` [batch,
-          1]: string, or the index int64 if classes have no names. TFX's BulkInferrer fails on text of shape [batch]. A
-          single output that is no probability is a `prediction`.
+          1] or [batch, height, width]: string, or the index int64 if classes have no names. TFX's BulkInferrer fails
+          on text of shape [batch]. A single output that is no probability is a `prediction`.
         """
         output = _only(output)
         logits = False if keras_seam.is_activated(output) else self.logits
@@ -146,7 +146,8 @@ class Head:
             return {"probabilities": both, "class": self._named(second > self.threshold)}
         numbers = tf.nn.softmax(numbers) if logits else numbers
         name = "scores" if logits is None else "probabilities"
-        return {name: numbers, "class": self._named(tf.argmax(numbers, axis=-1)[:, tf.newaxis])}
+        best = tf.argmax(numbers, axis=-1)
+        return {name: numbers, "class": self._named(best[:, tf.newaxis] if best.shape.rank == 1 else best)}
 
     def _named(self, index: tf.Tensor) -> tf.Tensor:
         index = tf.cast(index, tf.int64)

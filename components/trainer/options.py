@@ -40,7 +40,8 @@ class TrainOptions:
     Attributes:
       model_fn: `package.module:function` or `path/file.py:function`, called as `function(spec: ModelSpec)`; it
         returns a compiled Keras model.
-      label: name of the label among the transformed features.
+      label: name of the label among the transformed features: a class or a number, several numbers of a fixed shape, or
+        a mask.
       task: whether the label is a class (int64 index) or a number (float32).
       strategy: distribution strategy: auto, one_device, mirrored, multi_worker_mirrored, tpu or parameter_server.
         `distribution.make_strategy` describes each.
@@ -80,6 +81,11 @@ class TrainOptions:
       normalise: how pixels become the model's float inputs; None feeds them as they are.
       images: transformed features that hold pixels, [height, width, channels], 0 to 255. A transform graph can return
         them only as float32; the feed delivers and caches them as uint8.
+      masks: transformed features that hold the class of each pixel, [height, width] or [height, width, channels].
+        `augment` moves them with the images. The feed delivers float32 as uint8, as it does images. The label may be a
+        mask.
+      boxes: transformed features that hold boxes of objects, float32 [n, 4] or lists of 4 n numbers: ymin, xmin, ymax,
+        xmax as shares of height and width. `augment` moves them with the images.
       source_options: options of the format of the source files, by format, such as {"csv": {"delimiter": ";"}}. The
         model keeps them, and `infeed predict` reads tables in the same way.
       examples_are: `raw` examples go through the transform graph; Transform has materialized `transformed` examples.
@@ -110,11 +116,13 @@ class TrainOptions:
     augment: Augment | None = None
     normalise: Normalise | None = None
     images: Sequence[str] = ("image",)
+    masks: Sequence[str] = ()
+    boxes: Sequence[str] = ()
     source_options: Mapping[str, Any] = field(default_factory=dict)
     examples_are: ExamplesAre = "raw"
 
     def __post_init__(self) -> None:
-        as_tuples(self, "images", "profile_steps")
+        as_tuples(self, "images", "masks", "boxes", "profile_steps")
         check_choices(self)
         with about(self, "strategy"):
             check_strategy(self.strategy)
@@ -130,6 +138,8 @@ class TrainOptions:
         if self.input_fn:
             do = "train on the Examples: under parameter_server workers make the batches, and call no Python"
             require(self.strategy != "parameter_server", self, "input_fn", do)
+        if self.label in self.masks:
+            self._check_mask_as_label()
         if self.augment:
             do = "change pictures in input_fn; augment is for the feed's batches"
             require(not self.input_fn, self, "augment", do)
@@ -143,6 +153,15 @@ class TrainOptions:
         by_name = "give weights by the classes' names: what is trained on is not as frequent as what ingest has counted"
         require(not self.input_fn, self, "class_weight", by_name)
         require(not (self.feed.class_shares or self.feed.mix), self, "class_weight", by_name)
+
+    def _check_mask_as_label(self) -> None:
+        """Raise OptionError for weights of examples: Keras would multiply them with the pixels' losses."""
+        do = "leave it out, and weigh pixels in the loss: the label is a mask"
+        require(not self.class_weight, self, "class_weight", do)
+        with about(self, "feed"):
+            require(self.feed.weight is None, self.feed, "weight", do)
+            require(not self.feed.static_shapes, self.feed, "static_shapes", do)
+        require(self.strategy != "tpu", self, "strategy", "use another one: tpu pads batches with rows of weight 0")
 
     def option(self, name: str) -> Any:
         """Return the value of an option of training or of its feed."""

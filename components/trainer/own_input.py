@@ -15,7 +15,7 @@ from infeed.components.feed.inputs import Input, InputSpec
 from infeed.components.feed.options import SINGLE_WORKER, GlobalBatch, WorkerContext
 from infeed.components.feed.plan import InputPlan
 from infeed.components.feed.stages.batches import CallInputFunction, Prefetch
-from infeed.components.trainer.data import check_served, image_names, make_feed, normalise_images
+from infeed.components.trainer.data import check_served, image_names, make_feed, mask_type, normalise_images
 from infeed.components.trainer.graph import Graph
 from infeed.components.trainer.options import TrainOptions
 
@@ -75,9 +75,14 @@ def _signature(graph: Graph, options: TrainOptions, batch: int | None) -> tuple[
     """Return the TypeSpecs of the feed's batches before it normalizes images."""
     given = graph.transformed_spec
     specs = {name: _type_spec(spec, batch) for name, spec in given.items() if name not in graph.not_inputs}
-    label = tf.TensorSpec([batch], given[graph.label].dtype)
+    masks = {name: _mask_spec(given[name], batch) for name in options.masks if name in given}
+    label = masks.pop(graph.label, tf.TensorSpec([batch], given[graph.label].dtype))
     images = {name: tf.TensorSpec(specs[name].shape, tf.uint8) for name in image_names(specs, options)}
-    return specs | images, label
+    return specs | masks | images, label
+
+
+def _mask_spec(spec: tf.io.FixedLenFeature, batch: int | None) -> tf.TensorSpec:
+    return tf.TensorSpec([batch, *spec.shape], mask_type(spec.dtype))
 
 
 def _type_spec(spec: Any, batch: int | None) -> tf.TypeSpec:

@@ -42,7 +42,7 @@ _HANDED_OVER = 50  # batches that are there, five times; the median is not that 
 
 @dataclass(frozen=True)
 class Datasets:
-    """Data of a `run_fn`: (features {name: [batch, ...]}, label [batch]), with the weight if there is one.
+    """Data of a `run_fn`: (features {name: [batch, ...]}, label [batch, ...]), with the weight if there is one.
 
     Attributes:
       train: endless full batches, shuffled again in each epoch.
@@ -67,6 +67,8 @@ def datasets(
     augment: Augment | None = None,
     normalise: Normalise | None = None,
     images: Sequence[str] = ("image",),
+    masks: Sequence[str] = (),
+    boxes: Sequence[str] = (),
     examples_are: ExamplesAre = "raw",
 ) -> Datasets:
     """Return the Examples of a Trainer, through its transform graph if it has one, as for the Trainer's own training.
@@ -80,7 +82,7 @@ def datasets(
       label: name of the label among the features.
       feed: options of the feed.
       task: whether the label is a class or a number.
-      augment, normalise, images, examples_are: as in TrainOptions.
+      augment, normalise, images, masks, boxes, examples_are: as in TrainOptions.
 
     Raises:
       InfeedError: an option, the data or the schema is wrong.
@@ -93,6 +95,8 @@ def datasets(
         augment=augment,
         normalise=normalise,
         images=images,
+        masks=masks,
+        boxes=boxes,
         examples_are=examples_are,
     )
     path = _folder_of(transform_output) if transform_output else fn_args.transform_graph_path

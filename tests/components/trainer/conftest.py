@@ -116,6 +116,24 @@ def picture(spec):
     model = keras.Model({"image": image}, keras.layers.Dense(2, activation="softmax")(keras.layers.Flatten()(image)))
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
+
+def scene_of(inputs):
+    return {"boxes": inputs["boxes"]}
+
+def segment(spec):
+    image = keras.Input(spec.inputs["image"].shape, name="image")
+    x = keras.layers.Conv2D(8, 3, padding="same", activation="relu")(image)
+    model = keras.Model({"image": image}, keras.layers.Conv2D(2, 1, activation="softmax")(x))
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=255)
+    model.compile(keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])
+    return model
+
+def locate(spec):
+    image = keras.Input(spec.inputs["image"].shape, name="image")
+    x = keras.layers.Dense(32, activation="relu")(keras.layers.Flatten()(image))
+    model = keras.Model({"image": image}, keras.layers.Dense(4)(x))
+    model.compile(keras.optimizers.Adam(0.005), "mse")
+    return model
 """
 
 
@@ -128,7 +146,7 @@ def serialize(values: Mapping[str, Any]) -> bytes:
     for name, value in values.items():
         if value is not None:
             key, kind = kinds.get(type(value), ("float_list", tf.train.FloatList))
-            made[name] = tf.train.Feature(**{key: kind(value=[value])})
+            made[name] = tf.train.Feature(**{key: kind(value=value if isinstance(value, list) else [value])})
     return tf.train.Example(features=tf.train.Features(feature=made)).SerializeToString()
 
 
@@ -170,13 +188,17 @@ def write_graph(
         declared.write_graph(str(folder / "graph"), features, metadata.schema, found, str(vocabularies))
         return str(folder / "graph")
     own = user_code.load(preprocessing_fn, "preprocessing_fn")
-    lists = [{name: [] if row[name] is None else [row[name]] for name in spec} for row in rows]
+    lists = [{name: _as_list(row[name]) for name in spec} for row in rows]
     with tft_beam.Context(temp_dir=str(folder / "tmp")):
         both = declared.make_preprocessing_fn(features, own, found, str(vocabularies))
         graph = (lists, metadata) | tft_beam.AnalyzeDataset(both)
         graph | tft_beam.WriteTransformFn(str(folder / "graph"))
     metadata_io.write_metadata(metadata, str(folder / "graph" / "metadata"))  # TFX's executor adds the raw schema too
     return str(folder / "graph")
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 @pytest.fixture(autouse=True)
@@ -225,9 +247,8 @@ def pictures(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
 
     draw, rows = np.random.default_rng(0), []
     for i in range(ROWS):
-        pixels, encoded = draw.integers(0, 100, (6, 6)) + 155 * (i % 2), io.BytesIO()
-        Image.fromarray(pixels.astype(np.uint8)).save(encoded, "PNG")
-        rows.append({"image/encoded": encoded.getvalue(), "label/text": [b"dark", b"light"][i % 2]})
+        pixels = draw.integers(0, 100, (6, 6)) + 155 * (i % 2)
+        rows.append({"image/encoded": png(pixels.astype(np.uint8)), "label/text": [b"dark", b"light"][i % 2]})
     spec = {name: tf.io.FixedLenFeature([1], tf.string) for name in rows[0]}
     features = [DecodeImage(height=6, width=6, channels=1), Label("label/text")]
 
@@ -236,6 +257,42 @@ def pictures(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
         write_graph(folder / "class", rows, spec, features)
 
     return once("pictures", write), rows
+
+
+@pytest.fixture(scope="session")
+def scenes(once: Callable[..., Path]) -> tuple[Path, list[dict[str, Any]]]:
+    """A light rectangle of gray noise in each picture of 16 x 16 pixels, its mask and its box."""
+    import tensorflow as tf
+
+    from infeed.components.transform.kinds.image import DecodeImage
+
+    draw, rows = np.random.default_rng(0), []
+    for _ in range(ROWS):
+        (top, left), (height, width) = draw.integers(0, 8, 2), draw.integers(4, 8, 2)
+        mask = np.zeros((16, 16), np.uint8)
+        mask[top : top + height, left : left + width] = 1
+        box = [float(edge) / 16 for edge in (top, left, top + height, left + width)]
+        pixels = (draw.integers(0, 100, (16, 16)) + 120 * mask).astype(np.uint8)
+        rows.append({"image/encoded": png(pixels), "mask/encoded": png(mask), "boxes": box})
+    spec = {
+        "image/encoded": tf.io.FixedLenFeature([1], tf.string),
+        "mask/encoded": tf.io.FixedLenFeature([1], tf.string),
+        "boxes": tf.io.FixedLenFeature([4], tf.float32),
+    }
+    masks = DecodeImage(16, 16, channels=1, column="mask/encoded", output="mask", method="nearest")
+
+    def write(folder: Path) -> None:
+        (folder / "user.py").write_text(MODELS)
+        write_examples(folder, rows)
+        write_graph(folder / "both", rows, spec, [DecodeImage(16, 16, channels=1), masks], f"{folder}/user.py:scene_of")
+
+    return once("scenes", write), rows
+
+
+def png(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> bytes:
+    encoded = io.BytesIO()
+    Image.fromarray(pixels).save(encoded, "PNG")
+    return encoded.getvalue()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,230 @@
+"""Augmentation of whole batches: images, with the masks and boxes of their objects, moved by one warp.
+
+All features of an example share its random numbers, so the images, masks and boxes of a row move together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed import augment as images_of
+from infeed.components.feed.augment import Draws
+from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, WorkerContext
+from infeed.components.feed.user_maps import Ragged
+
+_PIXELS = Normalise()
+
+
+def augment_batch(
+    features: Mapping[str, Any],
+    options: Augment,
+    seed: Any,
+    *,
+    images: Sequence[str] = ("image",),
+    masks: Sequence[str] = (),
+    boxes: Sequence[str] = (),
+    normalise: Normalise = _PIXELS,
+    workers: WorkerContext = SINGLE_WORKER,
+) -> dict[str, Any]:
+    """Augment and normalize the images of a batch, and move their masks and boxes by the same warp.
+
+    Masks keep their type: each pixel takes the nearest class, and its values do not change. Boxes stay parallel to the
+    image, and are cut at its edges. A box that leaves the image becomes [0, 0, 0, 0], so that the other features of
+    objects still match. Boxes without an area, which pad a row, do not change.
+
+    Args:
+      features: tensors or NumPy arrays by name, [batch, ...]; features without a role stay as they are.
+      seed: int64 [2]: the seed of the run, and the number of this step. The seed of `infeed.load(...).map` will do.
+      images: names of images, uint8 [batch, height, width, channels].
+      masks: names of masks, [batch, height, width] or [batch, height, width, channels], whole numbers.
+      boxes: names of boxes, float32 [batch, n, 4], or lists of 4 n numbers: ymin, xmin, ymax, xmax as shares of height
+        and width. Ragged and sparse tensors will do.
+      normalise: normalization of the images.
+      workers: the worker that has this part of a global batch.
+
+    Returns:
+      The same names; arrays become arrays, and tensors tensors.
+
+    Raises:
+      InfeedError: a feature is missing, or its shape or type does not fit its role.
+    """
+    roles = {*images, *masks, *boxes}
+    tensors = {name: _tensor(value) if name in roles else value for name, value in features.items()}
+    check_roles({name: _spec(value) for name, value in tensors.items()}, options, images, masks, boxes)
+    seed = tf.cast(seed, tf.int64)
+    for name in images:
+        tensors[name] = images_of.augment(tensors[name], options, normalise, seed, workers)
+    if options.moves and (masks or boxes):
+        height, width = tf.unstack(tf.shape(tensors[images[0]])[1:3])
+        draws = images_of.draw_batch(tf.shape(tensors[images[0]], tf.int64)[0], seed, workers)
+        for name in masks:
+            tensors[name] = move_masks(tensors[name], options, draws)
+        for name in boxes:
+            tensors[name] = move_boxes(tensors[name], images_of.affine(height, width, options, draws), height, width)
+    return {name: _like(value, tensors[name]) if name in roles else value for name, value in features.items()}
+
+
+def check_roles(
+    specs: Mapping[str, tf.TensorSpec | None],
+    options: Augment,
+    images: Sequence[str],
+    masks: Sequence[str],
+    boxes: Sequence[str],
+) -> None:
+    """Raise InfeedError if a mask or a box cannot follow the images.
+
+    Args:
+      specs: type and shape, [batch, ...], of each feature; None for the shape of a ragged or sparse one.
+    """
+    for option, names in (("images", images), ("masks", masks), ("boxes", boxes)):
+        if unknown := [name for name in names if name not in specs]:
+            do = f"name one of {', '.join(sorted(specs))}"
+            raise InfeedError(f"there is no feature {unknown[0]!r}", where=f"option {option}", do=do)
+    for name in masks:
+        _check_mask(name, specs[name])
+    for name in boxes:
+        _check_boxes(name, specs[name])
+    if options.moves and (masks or boxes):
+        _check_sizes({name: specs[name] for name in (*images, *masks)}, images)
+
+
+def _check_mask(name: str, spec: tf.TensorSpec | None) -> None:
+    if spec is None or spec.dtype == tf.string or spec.shape.rank not in (3, 4):
+        found = f"{spec.dtype.name} {spec.shape[1:]}" if spec is not None else "of varying length"
+        do = "give whole numbers [height, width] or [height, width, channels], as DecodeImage(method='nearest') does"
+        raise InfeedError(f"mask {name!r} is {found}", where="option masks", do=do)
+
+
+def _check_boxes(name: str, spec: tf.TensorSpec | None) -> None:
+    if spec is None:
+        return
+    if not spec.dtype.is_floating or spec.shape.rank not in (2, 3) or (spec.shape[-1] or 4) % 4:
+        do = "give float32 [n, 4]: ymin, xmin, ymax, xmax of each box as shares of height and width"
+        raise InfeedError(f"boxes {name!r} are {spec.dtype.name} {spec.shape[1:]}", where="option boxes", do=do)
+
+
+def _check_sizes(specs: Mapping[str, tf.TensorSpec | None], images: Sequence[str]) -> None:
+    if not images:
+        do = "name the images that masks and boxes belong to"
+        raise InfeedError("there are masks or boxes, and no image", where="option images", do=do)
+    sizes = {name: spec.shape[1:3] for name, spec in specs.items() if spec is not None}
+    for name, size in sizes.items():
+        if not size.is_compatible_with(sizes[images[0]]):
+            raise InfeedError(
+                f"{name!r} is {size} pixels, and {images[0]!r} is {sizes[images[0]]}",
+                where="options images and masks",
+                do="give images and masks that move together one height and width",
+            )
+
+
+def move_masks(masks: tf.Tensor, options: Augment, draws: Draws) -> tf.Tensor:
+    """Move masks [batch, height, width(, channels)] as `augment` moves images of their size; each keeps its type."""
+    planes = masks if masks.shape.rank == 4 else masks[..., tf.newaxis]
+    move = _mask_mover(options, compiled=not images_of.why_not_compiled(planes.shape))
+    return tf.ensure_shape(tf.reshape(move(planes, draws), tf.shape(masks)), masks.shape)
+
+
+@cache
+def _mask_mover(options: Augment, *, compiled: bool) -> Callable[[tf.Tensor, Draws], tf.Tensor]:
+    move = partial(_moved_masks, options=options)
+    return tf.function(move, jit_compile=True, autograph=False) if compiled else move
+
+
+def _moved_masks(masks: tf.Tensor, draws: Draws, options: Augment) -> tf.Tensor:
+    height, width = tf.shape(masks)[1], tf.shape(masks)[2]
+    return warp_nearest(masks, images_of.affine(height, width, options, draws), options.mask_fill)
+
+
+def warp_nearest(masks: tf.Tensor, maps: tf.Tensor, fill: int | None = None) -> tf.Tensor:
+    """Resample [batch, height, width, channels] by maps [batch, 6] as `augment.warp` does, but to the nearest pixel.
+
+    Args:
+      fill: value of pixels from beyond the edges; None reflects the edges.
+    """
+    height, width = tf.shape(masks)[1], tf.shape(masks)[2]
+    x, y = images_of.sources(maps, height, width)
+    nearest = [tf.floor(images_of.reflected(one, size) + 0.5) for one, size in ((x, width), (y, height))]
+    moved = images_of.PixelRow(masks).at(*nearest)
+    if fill is None:
+        return moved
+    inside = _is_inside(x, width) & _is_inside(y, height)
+    return tf.where(inside[..., tf.newaxis], moved, tf.constant(fill, masks.dtype))
+
+
+def _is_inside(coordinates: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Return whether coordinates lie on a pixel: pixel i covers i - 1/2 to i + 1/2."""
+    return (coordinates >= -0.5) & (coordinates < tf.cast(size, tf.float32) - 0.5)
+
+
+def move_boxes(boxes: Any, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> Any:
+    """Move boxes as `augment.warp` moves images of height and width by maps [batch, 6].
+
+    Args:
+      boxes: dense [batch, n, 4] or [batch, 4 n], or ragged or sparse.
+    """
+    if isinstance(boxes, tf.SparseTensor):
+        rows = boxes.indices[:, 0]
+        return boxes.with_values(_moved_values(boxes.values, rows, maps, height, width))
+    if isinstance(boxes, tf.RaggedTensor):
+        by_row = boxes.merge_dims(1, -1) if boxes.shape.rank == 3 else boxes
+        moved = _moved_values(by_row.flat_values, by_row.value_rowids(), maps, height, width)
+        return boxes.with_flat_values(tf.reshape(moved, tf.shape(boxes.flat_values)))
+    each = tf.reshape(boxes, [tf.shape(boxes)[0], -1, 4])
+    return tf.ensure_shape(tf.reshape(_moved(each, maps[:, tf.newaxis], height, width), tf.shape(boxes)), boxes.shape)
+
+
+def _moved_values(
+    values: tf.Tensor, rows: tf.Tensor, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor
+) -> tf.Tensor:
+    """Move boxes whose numbers lie in one row: [4 n], with the row of the batch of each number."""
+    counts = tf.math.bincount(tf.cast(rows, tf.int32))
+    complaint = "a row of boxes has a number of values that is not a multiple of 4"
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(counts % 4 == 0), [complaint])]):
+        each = tf.reshape(values, [-1, 4])
+    return tf.reshape(_moved(each, tf.gather(maps, rows[::4]), height, width), [-1])
+
+
+def _moved(boxes: tf.Tensor, maps: tf.Tensor, height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+    """Move boxes [..., 4] by maps [..., 6]: the box round the four moved corners, cut at the edges.
+
+    A map takes output pixels from input pixels, so corners move by its inverse.
+    """
+    size = tf.cast(tf.stack([height, width, height, width]), tf.float32)
+    top, left, bottom, right = tf.unstack(boxes * size - 0.5, axis=-1)
+    a0, a1, a2, b0, b1, b2 = (one[..., tf.newaxis] for one in tf.unstack(maps, axis=-1))
+    x, y = tf.stack([left, right, left, right], -1) - a2, tf.stack([top, top, bottom, bottom], -1) - b2
+    area = a0 * b1 - a1 * b0
+    moved_x, moved_y = (b1 * x - a1 * y) / area, (a0 * y - b0 * x) / area
+    least, most = partial(tf.reduce_min, axis=-1), partial(tf.reduce_max, axis=-1)
+    ends = tf.stack([least(moved_y), least(moved_x), most(moved_y), most(moved_x)], -1)
+    moved = tf.clip_by_value((ends + 0.5) / size, 0.0, 1.0)
+    moved = tf.where(_has_area(moved), moved, 0.0)
+    return tf.where(_has_area(boxes), moved, boxes)
+
+
+def _has_area(boxes: tf.Tensor) -> tf.Tensor:
+    """[..., 4] -> bool [..., 1]."""
+    return tf.reduce_all(boxes[..., 2:] > boxes[..., :2], axis=-1, keepdims=True)
+
+
+def _tensor(value: Any) -> Any:
+    if isinstance(value, Ragged):
+        return tf.RaggedTensor.from_row_splits(value.values, value.row_splits, validate=False)
+    return tf.constant(value) if isinstance(value, np.ndarray) else value
+
+
+def _like(given: Any, tensor: Any) -> Any:
+    """Return a tensor as an array where an array was given."""
+    if isinstance(given, Ragged):
+        return Ragged(tensor.values.numpy(), given.row_splits)
+    return tensor.numpy() if isinstance(given, np.ndarray) else tensor
+
+
+def _spec(tensor: Any) -> tf.TensorSpec | None:
+    return tf.TensorSpec(tensor.shape, tensor.dtype) if isinstance(tensor, tf.Tensor) else None

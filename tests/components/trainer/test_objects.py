@@ -1,0 +1,70 @@
+"""Masks and boxes that follow their pictures through a training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from infeed.components.errors import InfeedError
+from infeed.components.feed.options import Augment, FeedOptions, Normalise
+from infeed.components.trainer.options import TrainOptions
+
+pytestmark = pytest.mark.tfx
+
+Scenes = tuple[Path, list[dict[str, Any]]]
+AUGMENT = Augment(shift=3, flip="horizontal", rotate=10.0, crop=0.7, mask_fill=255)
+OPTIONS: dict[str, Any] = {"augment": AUGMENT, "normalise": Normalise(), "masks": ["mask"], "boxes": ["boxes"]}
+
+
+def last(trained: Path, name: str) -> float:
+    return float(json.loads((trained / "run" / "history.json").read_text())[name][-1])
+
+
+def test_a_model_learns_the_class_of_each_pixel_from_moved_masks(train: Callable[..., Path], scenes: Scenes) -> None:
+    import tensorflow as tf
+
+    trained = train(scenes[0], "both", "segment", label="mask", epochs=15, callbacks_fn="callbacks", **OPTIONS)
+    plan = json.loads((trained / "run" / "input_profile.json").read_text())["plan"]["steps"]
+    said = next(str(step) for step in plan if step["name"] == "augment")
+    assert "mask" in said
+    assert "boxes" in said
+    model = tf.saved_model.load(str(trained / "model"))
+    rows = scenes[1][:8]
+    encoded = tf.constant([row["image/encoded"] for row in rows])
+    told = model.signatures["raw"](image_encoded=encoded)["class"]
+    masks = np.stack([tf.io.decode_png(row["mask/encoded"])[..., 0].numpy() for row in rows])
+    assert told.shape == masks.shape
+    assert (told.numpy() == masks).mean() > 0.95
+
+
+def test_a_model_learns_the_place_of_an_object_from_moved_boxes(train: Callable[..., Path], scenes: Scenes) -> None:
+    options = {**OPTIONS, "augment": Augment(shift=3, flip="horizontal")}
+    trained = train(
+        scenes[0], "both", "locate", label="boxes", task="regression", epochs=30, callbacks_fn="callbacks", **options
+    )
+    assert last(trained, "val_loss") < 0.02
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"class_weight": "balanced"}, "class_weight"),
+        ({"feed": FeedOptions(weight="w")}, "weight"),
+        ({"strategy": "tpu"}, "strategy"),
+    ],
+)
+def test_a_mask_as_label_is_refused_with_weights_of_rows(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(InfeedError) as raised:
+        TrainOptions(model_fn="m:f", label="mask", masks=["mask"], **options)
+    assert raised.value.what.startswith(named)
+
+
+def test_a_feature_that_is_no_mask_is_refused_before_training(train: Callable[..., Path], scenes: Scenes) -> None:
+    with pytest.raises(InfeedError) as raised:
+        train(scenes[0], "both", "segment", label="mask", **{**OPTIONS, "masks": ["mask", "boxes"], "boxes": []})
+    assert raised.value.where == "option masks"
