@@ -34,7 +34,7 @@ from infeed.components.feed.stages.reading import (
     ShuffleWindows,
     VerifyFiles,
 )
-from infeed.components.seams.tensorflow import inputs_of, mapped_graph
+from infeed.components.seams.tensorflow import inputs_of, mapped_graph, untuned
 
 Clock = Callable[[], tuple[float, float]]  # seconds of the clock, CPU seconds of this process
 HAND_OVER, COPY = "hand-over", "copy to "  # the name of the device follows
@@ -227,7 +227,8 @@ class _Loop:
                     rows += self._rows(one) if cut.hands_over else one
             return rows
 
-        self._take, self._dataset = take, dataset
+        # Seconds are too few for TensorFlow's tuner to find its numbers of parallel calls.
+        self._take, self._dataset = take, untuned(dataset)
 
     def calibrate(self, seconds: float, now: Clock) -> int:
         """Return the number of examples that take about `seconds`."""
