@@ -287,8 +287,14 @@ def evaluation_rows(rows: int, batch: GlobalBatch) -> tf.data.Dataset:
     return tf.data.Dataset.range(0, rows, batch.size).map(part)
 
 
-def mapped(dataset: tf.data.Dataset, function: Callable[..., Any], *, calls: int = tf.data.AUTOTUNE) -> tf.data.Dataset:
-    """Apply a function in `calls` parallel calls, without AutoGraph, which costs more than tracing."""
+def mapped(
+    dataset: tf.data.Dataset, function: Callable[..., Any], *, calls: int | None = tf.data.AUTOTUNE
+) -> tf.data.Dataset:
+    """Apply a function without AutoGraph, which costs more than tracing.
+
+    Args:
+      calls: parallel calls; None applies the function in the thread that takes the elements.
+    """
     plain = tf.autograph.experimental.do_not_convert(function)
     return dataset.map(plain, num_parallel_calls=calls)
 

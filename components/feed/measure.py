@@ -46,6 +46,7 @@ _OF_MEMORY = 2  # turns
 _MOST_BYTES = 64 << 20  # of files whose rows a measurement keeps in memory once more
 _WINDOW = 10_000  # records
 _HOST = "CPU:0"
+_CHUNKS, _MOST_OF_A_CHUNK = 16, 64  # chunks of a turn, at least, and examples of a chunk, at most
 _UNTIMED = 3  # elements before a turn of the calibration
 
 
@@ -216,7 +217,7 @@ class _Loop:
         self.cut = cut
         self.bytes_per_example = 0.0
         self.grown: int | None = None
-        dataset = cut.dataset if cut.hands_over else mapped(cut.dataset, lambda *one: self._rows(one))
+        dataset = cut.dataset if cut.hands_over else mapped(cut.dataset, lambda *one: self._rows(one), calls=None)
 
         @tf.function
         def take(iterator: Any, count: tf.Tensor) -> tf.Tensor:
@@ -229,6 +230,17 @@ class _Loop:
 
         # Seconds are too few for TensorFlow's tuner to find its numbers of parallel calls.
         self._take, self._dataset = take, untuned(dataset)
+
+    def _iterator(self, count: int) -> Any:
+        """Return an iterator over numbers of examples, or over elements that are handed over.
+
+        The loop takes longer for an element than many a stage for an example, so it takes examples by the chunk.
+        """
+        chunk = min(_MOST_OF_A_CHUNK, count // _CHUNKS)
+        if chunk < 2 or self.cut.is_batched or self.cut.hands_over or self.cut.counts:
+            return iter(self._dataset)
+        chunks = self.cut.dataset.window(chunk, drop_remainder=True)  # which copies nothing
+        return iter(untuned(mapped(chunks, lambda *_: tf.constant(chunk, tf.int64), calls=None)))
 
     def calibrate(self, seconds: float, now: Clock) -> int:
         """Return the number of examples that take about `seconds`."""
@@ -243,7 +255,7 @@ class _Loop:
         """Return the seconds and the CPU seconds of an example, over `count` examples of a new iterator."""
         if not self.bytes_per_example:
             self._look()
-        iterator = iter(self._dataset)
+        iterator = self._iterator(count)
         self._take(iterator, tf.constant(1, tf.int64))  # opens files and prepares graphs, once a training
         begin, cpu = now()
         rows = int(self._take(iterator, tf.constant(count, tf.int64)))

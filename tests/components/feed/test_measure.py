@@ -95,6 +95,18 @@ def test_a_python_generator_is_named():
     measured(dataset_cuts(made.map(lambda x: {"x": x}).batch(4)), "Python generator")
 
 
+def test_a_function_of_batches_is_named_though_the_loop_takes_longer_for_a_row_than_the_function():
+    def multiply(x):
+        product = tf.random.uniform([300, 300])
+        for _ in range(6):
+            product = tf.linalg.matmul(product, product) / 300
+        with tf.control_dependencies([product]):
+            return tf.identity(x)
+
+    batches = tf.data.Dataset.range(100_000).batch(64).map(multiply)  # some ten microseconds a row
+    measured(dataset_cuts(batches.prefetch(2)), "map")
+
+
 def test_examples_are_counted_before_and_after_a_batch():
     made = dataset_cuts(tf.data.Dataset.range(8).batch(4).map(lambda x: (x, tf.ones([2, 2]), x)).unbatch().batch(2))
     counts = [one.stages[0].bytes_per_example for one in (measure([cut], seconds=0.1, turns=2) for cut in made[:3])]
