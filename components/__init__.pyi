@@ -35,6 +35,7 @@ from .example_gen.sources.images.codec import ImageOptions as ImageOptions
 from .example_gen.sources.jsonl import JsonlOptions as JsonlOptions
 from .example_gen.sources.numpy_arrays import NumpyOptions as NumpyOptions
 from .example_gen.sources.parquet import ParquetOptions as ParquetOptions
+from .feed.augment_batch import augment_batch as augment_batch
 from .feed.inputs import Input as Input
 from .feed.inputs import InputSpec as InputSpec
 from .feed.options import Augment as Augment

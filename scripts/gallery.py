@@ -1,4 +1,4 @@
-"""Write docs/pictures: the pages of two runs, as headless Chromium draws them.
+"""Write docs/pictures: the pages of two runs, as headless Chromium draws them, and a contact sheet.
 
 python scripts/gallery.py [RUNS]
 
@@ -33,6 +33,8 @@ def main(runs: Path) -> None:
     dataset = _newest(runs, "tabular/artifacts/CsvExampleGen/examples/*")
     _infeed(runs, "statistics", dataset.relative_to(runs), "--html", "columns.html")
     PICTURES.mkdir(exist_ok=True)
+    pictures = _newest(runs, "image/artifacts/ImageExampleGen/examples/*")
+    _infeed(runs, "inspect", pictures.relative_to(runs), "--sheet", PICTURES / "contact-sheet.png")
     for name, (page, size) in PAGES.items():
         _photograph(_newest(runs, page), PICTURES / f"{name}.png", size)
 

@@ -19,6 +19,7 @@ from infeed.components.feed.options import SINGLE_WORKER, Augment, Normalise, Wo
 from infeed.components.feed.user_maps import Ragged
 
 _PIXELS = Normalise()
+_PIXELS_FROM = 4.0  # a share so large is none, though boxes may reach beyond their images
 
 
 def augment_batch(
@@ -87,18 +88,22 @@ def check_roles(
             do = f"name one of {', '.join(sorted(specs))}"
             raise InfeedError(f"there is no feature {unknown[0]!r}", where=f"option {option}", do=do)
     for name in masks:
-        _check_mask(name, specs[name])
+        _check_mask(name, specs[name], options)
     for name in boxes:
         _check_boxes(name, specs[name])
     if options.moves and (masks or boxes):
         _check_sizes({name: specs[name] for name in (*images, *masks)}, images)
 
 
-def _check_mask(name: str, spec: tf.TensorSpec | None) -> None:
-    if spec is None or spec.dtype == tf.string or spec.shape.rank not in (3, 4):
+def _check_mask(name: str, spec: tf.TensorSpec | None, options: Augment) -> None:
+    if spec is None or spec.dtype in (tf.string, tf.bool) or spec.shape.rank not in (3, 4):
         found = f"{spec.dtype.name} {spec.shape[1:]}" if spec is not None else "of varying length"
         do = "give whole numbers [height, width] or [height, width, channels], as DecodeImage(method='nearest') does"
         raise InfeedError(f"mask {name!r} is {found}", where="option masks", do=do)
+    if options.mask_fill is not None and options.mask_fill > spec.dtype.max:
+        do = f"use a class that {spec.dtype.name} holds, or masks of uint8"
+        what = f"mask {name!r} is {spec.dtype.name}, and mask_fill is {options.mask_fill}"
+        raise InfeedError(what, where="option mask_fill", do=do)
 
 
 def _check_boxes(name: str, spec: tf.TensorSpec | None) -> None:
@@ -196,6 +201,9 @@ def _moved(boxes: tf.Tensor, maps: tf.Tensor, height: tf.Tensor, width: tf.Tenso
     A map takes output pixels from input pixels, so corners move by its inverse.
     """
     size = tf.cast(tf.stack([height, width, height, width]), tf.float32)
+    complaint = "boxes are shares of height and width, and these seem to be pixels:"
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(boxes < _PIXELS_FROM), [complaint, boxes])]):
+        boxes = tf.identity(boxes)
     top, left, bottom, right = tf.unstack(boxes * size - 0.5, axis=-1)
     a0, a1, a2, b0, b1, b2 = (one[..., tf.newaxis] for one in tf.unstack(maps, axis=-1))
     x, y = tf.stack([left, right, left, right], -1) - a2, tf.stack([top, top, bottom, bottom], -1) - b2

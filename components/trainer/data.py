@@ -119,6 +119,15 @@ def mask_type(dtype: tf.DType) -> tf.DType:
     return tf.uint8 if dtype.is_floating else dtype
 
 
+def _as_mask(feature: tf.Tensor) -> tf.Tensor:
+    if not feature.dtype.is_floating:
+        return feature
+    complaint = "a mask holds classes from 0 to 255, and this one:"
+    fits = tf.reduce_all((feature >= 0) & (feature <= tf.uint8.max))
+    with tf.control_dependencies([tf.debugging.Assert(fits, [complaint, feature])]):
+        return tf.cast(feature, mask_type(feature.dtype))
+
+
 def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: bool, served: bool) -> BatchFunctions:
     transformed = options.examples_are == "transformed"
     parsing_spec = graph.transformed_spec if transformed else graph.raw_spec
@@ -129,7 +138,7 @@ def _stages(graph: Graph, options: TrainOptions, packing: Packing, *, training: 
     def transform(raw: dict[str, Any]) -> Labeled:
         features = dict(raw) if transformed else graph.transform(raw)
         for name in set(options.masks) & set(features):
-            features[name] = tf.cast(features[name], mask_type(features[name].dtype))
+            features[name] = _as_mask(features[name])
         label = label_of(features.pop(graph.label), options)
         weight = [_weight(features.pop(options.feed.weight))] if options.feed.weight else []
         for name in image_names(features, options):

@@ -27,6 +27,7 @@ IMAGES = RANDOM.integers(0, 256, (BATCH, HEIGHT, WIDTH, 3), np.uint8)
 MASKS = RANDOM.integers(0, 6, (BATCH, HEIGHT, WIDTH), np.uint8)
 SEED = tf.constant([7, 3], tf.int64)
 ALL = Augment(shift=3, flip="horizontal", rotate=15.0, crop=0.5, stretch=4 / 3, brightness=0.2, cutout=4)
+FILLED = Augment(rotate=30.0, mask_fill=255)
 MOVES = {
     "flip": Augment(flip="horizontal"),
     "shift": Augment(shift=3),
@@ -75,8 +76,8 @@ def test_masks_keep_their_type_and_shape_and_get_no_new_classes() -> None:
 
 
 def test_pixels_from_beyond_the_edges_get_the_class_that_is_asked_for() -> None:
-    got = moved(Augment(rotate=30.0, mask_fill=255), masks=MASKS)["masks"]
-    maps = maps_of(Augment(rotate=30.0))
+    got = moved(FILLED, masks=MASKS)["masks"]
+    maps = maps_of(FILLED)
     y, x = np.mgrid[:HEIGHT, :WIDTH]
     for mine, (a0, a1, a2, b0, b1, b2) in zip(got, maps, strict=True):
         from_x, from_y = a0 * x + a1 * y + a2, b0 * x + b1 * y + b2
@@ -199,6 +200,8 @@ def test_it_works_within_a_dataset_of_images_whose_size_is_not_known() -> None:
     [
         ({}, {"masks": ["masque"]}, "option masks", "masque"),
         ({"mask": np.zeros((BATCH, 5))}, {"masks": ["mask"]}, "option masks", "5"),
+        ({"mask": MASKS > 2}, {"masks": ["mask"]}, "option masks", "bool"),
+        ({"mask": MASKS.astype(np.int8)}, {"masks": ["mask"], "options": FILLED}, "option mask_fill", "255"),
         ({"mask": MASKS[:, :9]}, {"masks": ["mask"]}, "options images and masks", "9"),
         ({"box": np.zeros((BATCH, 2, 4), np.int64)}, {"boxes": ["box"]}, "option boxes", "int64"),
         ({"box": np.zeros((BATCH, 6), np.float32)}, {"boxes": ["box"]}, "option boxes", "6"),
@@ -209,7 +212,7 @@ def test_what_cannot_follow_the_images_is_refused(
     features: dict[str, Any], roles: dict[str, Any], where: str, value: str
 ) -> None:
     with pytest.raises(InfeedError) as raised:
-        augment_batch({"image": IMAGES, **features}, ALL, SEED, **roles)
+        augment_batch({"image": IMAGES, **features}, **{"options": ALL, "seed": SEED, **roles})
     assert raised.value.where == where
     assert value in raised.value.what
 
@@ -218,3 +221,9 @@ def test_a_row_of_half_a_box_is_an_error() -> None:
     odd = tf.ragged.constant([[0.1, 0.2, 0.3, 0.4]] * (BATCH - 1) + [[0.1] * 6], dtype=tf.float32)
     with pytest.raises(tf.errors.InvalidArgumentError):
         moved(ALL, boxes=odd)
+
+
+def test_boxes_in_pixels_are_an_error() -> None:
+    pixels = np.tile(np.array([[4, 5, 20, 25]], np.float32), (BATCH, 1))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        moved(ALL, boxes=pixels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,28 @@ def test_a_model_learns_the_class_of_each_pixel_from_moved_masks(train: Callable
     masks = np.stack([tf.io.decode_png(row["mask/encoded"])[..., 0].numpy() for row in rows])
     assert told.shape == masks.shape
     assert (told.numpy() == masks).mean() > 0.95
+
+
+@pytest.mark.parametrize("tier", ["columns", "stream"])
+def test_a_training_that_is_killed_and_resumed_moves_masks_as_without(
+    train: Callable[..., Path], start: Callable[..., Any], scenes: Scenes, tmp_path: Path, tier: Any
+) -> None:
+    feed = FeedOptions(batch_size=16, tier=tier)
+    saved: dict[str, Any] = {"checkpoint_seconds": 1e-6, "steps_per_call": 1, "callbacks_fn": "callbacks"}
+    given: dict[str, Any] = {**OPTIONS, **saved, "label": "mask", "epochs": 4, "feed": feed}
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    killed = start(broken, scenes[0], "both", "segment", env={"KILL_AFTER": "7"}, **given)
+    train(scenes[0], "both", "segment", place=whole, **given)
+    code, said = killed.finish()
+    assert code == -signal.SIGKILL, said
+    train(scenes[0], "both", "segment", place=broken, **given)
+    for mine, expected in zip(weights(broken), weights(whole), strict=True):
+        np.testing.assert_array_equal(mine, expected)
+
+
+def weights(trained: Path) -> list[Any]:
+    with np.load(trained / "run" / "weights.npz") as file:
+        return [file[name] for name in file.files]
 
 
 def test_a_model_learns_the_place_of_an_object_from_moved_boxes(train: Callable[..., Path], scenes: Scenes) -> None:
