@@ -1,8 +1,10 @@
 import importlib.util
+import time
 from pathlib import Path
 
 import keras
 import pytest
+import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from infeed.components.errors import InfeedError
@@ -69,6 +71,25 @@ def test_a_trace_of_the_chosen_steps_is_written_where_tensorboard_looks(tmp_path
     (trace,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
     planes = xplane_pb2.XSpace.FromString(trace.read_bytes()).planes
     assert any(line.events for plane in planes for line in plane.lines)
+
+
+def test_the_measured_wait_is_that_of_tensorflows_profiler(tmp_path):
+    def late(features, label):
+        def sleep(value):
+            time.sleep(0.05)
+            return value
+
+        return features, tf.ensure_shape(tf.numpy_function(sleep, [label], label.dtype), label.shape)
+
+    profile = ProfileSteps(str(tmp_path), 13, 20)  # calls of 4, 4 and 2: the second epoch
+    _, _, fitted = script.train_ours("one_device", train=script.data().repeat().map(late), callbacks=[profile])
+    (trace,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
+    (host,) = (one for one in xplane_pb2.XSpace.FromString(trace.read_bytes()).planes if one.name == "/host:CPU")
+    names = {number: data.name for number, data in host.event_metadata.items()}
+    events = [event for line in host.lines for event in line.events]
+    next_batch = [one.duration_ps for one in events if names[one.metadata_id] == "IteratorGetNextOp::DoCompute"]
+    assert len(next_batch) == script.STEPS
+    assert fitted.epochs[1].wait_seconds == pytest.approx(sum(next_batch) / 1e12, rel=0.1)
 
 
 def test_a_model_may_say_how_many_steps_a_call_runs():
