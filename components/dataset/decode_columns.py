@@ -1,8 +1,8 @@
 """Decode serialized tf.Examples to Arrow columns, all records at once: the inverse of `encode`.
 
-In each step, NumPy reads the next field of every record that has one. This supports only records in canonical form.
-Records with unpacked numbers, repeated features or unknown fields are valid but rare, and `decode` rewrites them one by
-one first.
+In each step, NumPy reads the next feature of many records: at once if it is short, else field by field. This supports
+only records in canonical form. Records with unpacked numbers, repeated features or unknown fields are valid but rare,
+and `decode` rewrites them one by one first.
 """
 
 from __future__ import annotations
@@ -10,31 +10,37 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infeed.components.dataset.decode import rewrite_example
+from infeed.components.dataset.feature_layouts import (
+    FIELD_1,
+    FIELD_2,
+    MORE,
+    NO_KIND,
+    RARE,
+    VALUE_HEAD,
+    Bytes,
+    Ints,
+    Mask,
+    usual_layouts,
+    words_at,
+)
 from infeed.components.dataset.manifest import ColumnType
 from infeed.components.dataset.record_blocks import PADDING, RecordBlock
 
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-Mask = npt.NDArray[np.bool_]
-_FIELD_1, _FIELD_2 = 0x0A, 0x12  # tags of length-delimited fields
 _KINDS: dict[int, ColumnType] = {0x0A: "bytes", 0x12: "float", 0x1A: "int"}
 _TYPES = {"bytes": pa.large_binary(), "float": pa.float32(), "int": pa.int64()}
-_MORE = 0x80  # continuation bit of a varint
 _LENGTH_BYTES = 5  # longest varint of a length, since protobuf messages are below 2 GiB
 _VARINT_BYTES = 10
 _WIDTH = 8  # bytes compared at once
 _ONES = np.array(
     [(1 << 8 * size) - 1 for size in range(_WIDTH + 1)], np.uint64
 )  # masks of the lowest bytes of a number
-_FEW_NAMES = 3  # distinct names at one position that are compared one by one
-_MORES = np.array([sum(_MORE << 8 * place for place in range(size - 1)) for size in range(_WIDTH + 1)], np.uint64)
+_MORES = np.array([sum(MORE << 8 * place for place in range(size - 1)) for size in range(_WIDTH + 1)], np.uint64)
 _MORE_OF_EACH = np.uint64(0x8080808080808080)
 # (shift of the upper half of each pair, mask of the lower half)
 _FOLDS = [
@@ -101,8 +107,30 @@ class _Spans:
     starts: Ints
     stops: Ints
 
-    def where(self, chosen: Mask | Ints) -> _Spans:
-        return _Spans(self.rows[chosen], self.starts[chosen], self.stops[chosen])
+    def where(self, chosen: Mask) -> _Spans:
+        return self if chosen.all() else _Spans(self.rows[chosen], self.starts[chosen], self.stops[chosen])
+
+    @staticmethod
+    def merged(parts: Sequence[_Spans]) -> _Spans:
+        """Return all ranges in the order of rows, and within a row in the order of the parts."""
+        rows = np.concatenate([part.rows for part in parts])
+        order = np.argsort(rows, kind="stable")
+        starts, stops = (
+            np.concatenate(found)[order] for found in zip(*((p.starts, p.stops) for p in parts), strict=True)
+        )
+        return _Spans(rows[order], starts, stops)
+
+
+@dataclass(frozen=True)
+class _Feature:
+    """Where the features of a name lie.
+
+    Attributes:
+      tag: if all of them are short, that of their kind, or NO_KIND if they have none. None if they are to be read.
+    """
+
+    spans: _Spans
+    tag: int | None
 
 
 def _decode_together(block: RecordBlock, rows: Ints, wanted: Container[str] | None) -> tuple[dict[str, pa.Array], Ints]:
@@ -123,106 +151,136 @@ def _decode_together(block: RecordBlock, rows: Ints, wanted: Container[str] | No
     return columns, unknown
 
 
-def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Spans], Ints]:
-    """Return the ranges of the values of each feature, and the rows that are not canonical."""
-    at, stops, known = _field(data, _FIELD_1, records.starts, records.stops)
+def _features(data: Bytes, records: _Spans) -> tuple[dict[bytes, _Feature], Ints]:
+    """Return the values of each feature, and the rows that are not canonical.
+
+    Each step reads the next feature of the records that have a short one of the same name there, or of all records if
+    those are few. So a record that lacks a feature waits until the others have read theirs.
+    """
+    at, stops, known = _field(data, FIELD_1, records.starts, records.stops)
     known = (known & (stops == records.stops)) | (records.starts == records.stops)
     rows = np.flatnonzero(known & (records.starts < records.stops) & (at < stops))
-    found = defaultdict[bytes, list[_Spans]](list)
+    found = defaultdict[bytes, list[_Feature]](list)
     while len(rows):
-        start, stop, fits = _field(data, _FIELD_1, at[rows], stops[rows])
-        key, key_stop, has_key = _field(data, _FIELD_1, start, stop)
-        value, value_stop, has_value = _field(data, _FIELD_2, key_stop, stop)
-        fits &= has_key & has_value & (value_stop == stop)
-        known[rows[~fits]] = False
-        values = _Spans(rows[fits], value[fits], value_stop[fits])
-        for name, places in _by_name(data, key[fits], key_stop[fits]):
-            found[name].append(values.where(places))
-        at[rows] = stop
-        rows = rows[fits & (stop < stops[rows])]
-    unknown = np.flatnonzero(~known)
+        entries = _Spans(rows, at[rows], stops[rows])
+        parts = _short_features(data, entries)
+        if RARE * sum(len(part.spans.rows) for _, part in parts) < len(rows):
+            parts, invalid = _any_features(data, entries)
+            known[invalid] = False
+        for name, part in parts:
+            found[name].append(part)
+            at[part.spans.rows] = part.spans.stops
+        rows = rows[known[rows] & (at[rows] < stops[rows])]
     joined = {name: _in_rows(parts) for name, parts in found.items()}
-    twice = [spans.rows[1:][np.diff(spans.rows) == 0] for spans in joined.values()]
-    return joined, np.unique(np.concatenate([unknown, *twice]))
+    twice = [
+        part.spans.rows[1:][np.diff(part.spans.rows) == 0] for name, part in joined.items() if len(found[name]) > 1
+    ]
+    return joined, np.unique(np.concatenate([np.flatnonzero(~known), *twice]))
 
 
-def _in_rows(parts: list[_Spans]) -> _Spans:
-    """Merge ranges in the order of rows, and within a row in the order of the parts."""
+def _in_rows(parts: list[_Feature]) -> _Feature:
+    """Merge features in the order of rows, and within a row in the order of the parts."""
     if len(parts) == 1:
         return parts[0]
-    together = [np.concatenate(found) for found in zip(*((p.rows, p.starts, p.stops) for p in parts), strict=True)]
-    return _Spans(*together).where(np.argsort(together[0], kind="stable"))
+    tags = {part.tag for part in parts} - {NO_KIND}
+    return _Feature(_Spans.merged([part.spans for part in parts]), tags.pop() if len(tags) == 1 else None)
 
 
-def _by_name(data: Bytes, starts: Ints, stops: Ints) -> list[tuple[bytes, Ints]]:
-    """Group ranges by name. Usually nearly all records have the same name at the same position."""
-    found, left = list[tuple[bytes, Ints]](), np.arange(len(starts))
-    while len(left) and len(found) < _FEW_NAMES:
-        name = data[starts[left[0]] : stops[left[0]]].tobytes()
-        same = _holds(data, starts[left], stops[left], name)
-        found.append((name, left if same.all() else left[same]))
-        left = left[~same]
-    if len(left):
-        encoded = _binary(data, starts[left], stops[left]).dictionary_encode()
-        which = encoded.indices.to_numpy()
-        found += [(name, left[which == number]) for number, name in enumerate(encoded.dictionary.to_pylist())]
+def _short_features(data: Bytes, entries: _Spans) -> _ByName:
+    """Return the short features of a name that is usual there."""
+    found = _ByName()
+    for layout in usual_layouts(data, entries.starts):
+        same, stops = layout.find(data, entries.starts, entries.stops)
+        features = _Spans(entries.rows, entries.starts + layout.head, stops).where(same)
+        found.append((layout.name, _Feature(features, layout.tag)))
+        if same.all():
+            break
+        entries = entries.where(~same)
     return found
 
 
-def _column(data: Bytes, name: str, features: _Spans, rows: int) -> pa.Array | Ints:
+def _any_features(data: Bytes, entries: _Spans) -> tuple[_ByName, Ints]:
+    """Return the features by name, and the rows whose entry is not canonical."""
+    start, stop, is_entry = _field(data, FIELD_1, entries.starts, entries.stops)
+    key, key_stop, has_key = _field(data, FIELD_1, start, stop)
+    feature, feature_stop, has_feature = _field(data, FIELD_2, key_stop, stop)
+    valid = is_entry & has_key & has_feature & (feature_stop == stop)
+    features = _Spans(entries.rows, feature, feature_stop).where(valid)
+    by_name = _by_name(features, _binary(data, key[valid], key_stop[valid])) if valid.any() else []
+    return by_name, entries.rows[~valid]
+
+
+def _by_name(features: _Spans, names: pa.LargeBinaryArray) -> _ByName:
+    if pc.all(pc.equal(names, names[0])).as_py():
+        return [(names[0].as_py(), _Feature(features, None))]
+    numbered = names.dictionary_encode()
+    which = numbered.indices.to_numpy()
+    parts = [features.where(which == place) for place in range(len(numbered.dictionary))]
+    return [(name, _Feature(part, None)) for name, part in zip(numbered.dictionary.to_pylist(), parts, strict=True)]
+
+
+def _column(data: Bytes, name: str, feature: _Feature, rows: int) -> pa.Array | Ints:
     """Return lists [rows], or the rows that are not canonical."""
-    some = features.where(features.starts < features.stops)  # a feature without a kind has no bytes
+    some = feature.spans.where(feature.spans.starts < feature.spans.stops)  # without a kind it has no bytes
     if not len(some.rows):
         return np.empty(0, np.int64)
-    tags = np.unique(data[some.starts]).tolist()
+    tags = [feature.tag] if feature.tag is not None else np.unique(data[some.starts]).tolist()
     kinds = [_KINDS[tag] for tag in tags if tag in _KINDS]
     if len(kinds) > 1:
         raise ValueError(f"feature {name!r} is {' and '.join(kinds)}")
-    start, stop, fits = _field(data, tags[0], some.starts, some.stops)
-    fits &= (stop == some.stops) & (len(tags) == len(kinds))
-    if not fits.all():
-        return some.rows[~fits]
-    lists = _Spans(some.rows, start, stop)
-    counts, values, known = _values_of_kind(data, kinds[0], lists)
+    if len(kinds) < len(tags):
+        return some.rows[[tag not in _KINDS for tag in data[some.starts]]]
+    if feature.tag is not None:
+        counts, values, known = _contents(data, kinds[0], some.starts + VALUE_HEAD, some.stops)
+    else:
+        start, stop, fits = _field(data, tags[0], some.starts, some.stops)
+        fits &= stop == some.stops
+        if not fits.all():
+            return some.rows[~fits]
+        counts, values, known = _values(data, kinds[0], _Spans(some.rows, start, stop))
     return _lists(values, counts, some.rows, rows) if known.all() else some.rows[~known]
 
 
-def _values_of_kind(data: Bytes, kind: ColumnType, lists: _Spans) -> tuple[Ints, pa.Array, Mask]:
-    """Return the number of values of each list, the concatenated values, and which lists are canonical."""
+def _values(data: Bytes, kind: ColumnType, lists: _Spans) -> _Values:
     if kind == "bytes":
         return _byte_values(data, lists)
     filled = lists.starts < lists.stops
-    start, stop, known = _field(data, _FIELD_1, lists.starts, lists.stops)
+    start, stop, known = _field(data, FIELD_1, lists.starts, lists.stops)
     start, stop = np.where(filled, start, lists.stops), np.where(filled, stop, lists.stops)
     known = ~filled | (known & (stop == lists.stops))
-    if not known.all():
-        return lists.rows, pa.nulls(0), known
-    return _floats(data, start, stop) if kind == "float" else _varints(data, start, stop)
+    return _contents(data, kind, start, stop) if known.all() else (lists.rows, pa.nulls(0), known)
 
 
-def _floats(data: Bytes, starts: Ints, stops: Ints) -> tuple[Ints, pa.Array, Mask]:
+def _contents(data: Bytes, kind: ColumnType, starts: Ints, stops: Ints) -> _Values:
+    """Return the values of packed lists, or of lists of one byte string each."""
+    if kind == "bytes":
+        return np.ones(len(starts), np.int64), _binary(data, starts, stops), np.ones(len(starts), bool)
+    return _floats(data, starts, stops) if kind == "float" else _varints(data, starts, stops)
+
+
+def _floats(data: Bytes, starts: Ints, stops: Ints) -> _Values:
     counts = (stops - starts) // 4
     whole = counts * 4 == stops - starts
-    values = _words(data, "<f4")[_places(starts, counts, 4)]
+    values = words_at(data, "<f4")[_places(starts, counts, 4)]
     return counts, pa.array(values.astype(np.float32, copy=False)), whole
 
 
-def _varints(data: Bytes, starts: Ints, stops: Ints) -> tuple[Ints, pa.Array, Mask]:
+def _varints(data: Bytes, starts: Ints, stops: Ints) -> _Values:
     single = _single_varints(data, starts, stops - starts)
     if single is not None:
         return np.ones(len(starts), np.int64), pa.array(single), np.ones(len(starts), bool)
     coded = data[_places(starts, stops - starts)]
-    ends = np.flatnonzero(coded < _MORE)
+    ends = np.flatnonzero(coded < MORE)
     sizes = np.diff(ends, prepend=-1)
     cuts = np.cumsum(stops - starts)
     upto = np.concatenate([[0], np.searchsorted(ends, cuts - 1, side="right")])
-    whole = (stops == starts) | (data[np.maximum(stops - 1, 0)] < _MORE)
+    whole = (stops == starts) | (data[np.maximum(stops - 1, 0)] < MORE)
     if sizes.max(initial=0) > _VARINT_BYTES or not whole.all():
         return np.diff(upto), pa.nulls(0), np.zeros(len(starts), bool)  # `decode` reports the error
     values = np.zeros(len(ends), np.uint64)
     for place in range(int(sizes.max(initial=0))):
         longer = np.flatnonzero(sizes > place)
-        part = coded[ends[longer] - sizes[longer] + 1 + place] & np.uint8(_MORE - 1)
+        part = coded[ends[longer] - sizes[longer] + 1 + place] & np.uint8(MORE - 1)
         values[longer] |= part.astype(np.uint64) << np.uint64(7 * place)
     return np.diff(upto), pa.array(values.view(np.int64)), whole
 
@@ -234,7 +292,7 @@ def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
     """
     if sizes.min(initial=1) < 1 or sizes.max(initial=1) > _WIDTH:
         return None
-    found = _words(data, "<u8")[starts] & _ONES[sizes]
+    found = words_at(data, "<u8")[starts] & _ONES[sizes]
     if ((found & _MORE_OF_EACH) != _MORES[sizes]).any():
         return None
     found ^= _MORES[sizes]
@@ -245,61 +303,44 @@ def _single_varints(data: Bytes, starts: Ints, sizes: Ints) -> Ints | None:
     return values
 
 
-def _byte_values(data: Bytes, lists: _Spans) -> tuple[Ints, pa.Array, Mask]:
+def _byte_values(data: Bytes, lists: _Spans) -> _Values:
     known, at = np.ones(len(lists.rows), bool), lists.starts
     places, parts = np.flatnonzero(lists.starts < lists.stops), list[_Spans]()
     at = at.copy()
     while len(places):
-        start, stop, fits = _field(data, _FIELD_1, at[places], lists.stops[places])
+        start, stop, fits = _field(data, FIELD_1, at[places], lists.stops[places])
         known[places[~fits]] = False
         parts.append(_Spans(places[fits], start[fits], stop[fits]))
         at[places] = stop
         places = places[fits & (stop < lists.stops[places])]
     if not parts:
         return np.zeros(len(known), np.int64), pa.array([], pa.large_binary()), known
-    values = _in_rows(parts)
+    values = _Spans.merged(parts)
     return np.bincount(values.rows, minlength=len(known)), _binary(data, values.starts, values.stops), known
 
 
 def _field(data: Bytes, tag: int, at: Ints, limits: Ints) -> tuple[Ints, Ints, Mask]:
     """Return the content range of the length-delimited field at `at`, and whether the field is valid."""
     at = np.minimum(at, len(data) - len(PADDING))
-    heads = _words(data, "<u2")[at]  # the tag and the first byte of the length
-    if ((heads & (_MORE << 8 | 0xFF)) == tag).all():
+    heads = words_at(data, "<u2")[at]  # the tag and the first byte of the length
+    if ((heads & (MORE << 8 | 0xFF)) == tag).all():
         start = at + 2
         stops = start + (heads >> 8)
         return start, stops, stops <= limits
     fits = (heads.astype(np.uint8) == tag) & (at < limits)
     byte = (heads >> 8).astype(np.int64)
-    length, start = byte & (_MORE - 1), at + 2
-    longer = np.flatnonzero(byte >= _MORE)
+    length, start = byte & (MORE - 1), at + 2
+    longer = np.flatnonzero(byte >= MORE)
     for place in range(1, _LENGTH_BYTES):
         if not len(longer):
             break
         byte = data[start[longer]].astype(np.int64)
-        length[longer] |= (byte & (_MORE - 1)) << (7 * place)
+        length[longer] |= (byte & (MORE - 1)) << (7 * place)
         start[longer] += 1
-        longer = longer[byte >= _MORE]
+        longer = longer[byte >= MORE]
     fits[longer] = False
     stops = start + length
     return start, stops, fits & (stops <= limits)
-
-
-def _words(data: Bytes, dtype: str) -> npt.NDArray[Any]:
-    """Return the number that starts at each byte offset."""
-    width = np.dtype(dtype).itemsize
-    words: npt.NDArray[Any] = np.ndarray((len(data) - width + 1,), dtype, data, strides=(1,))
-    return words
-
-
-def _holds(data: Bytes, starts: Ints, stops: Ints, word: bytes) -> Mask:
-    """Return which ranges equal `word`, comparing eight bytes at once."""
-    same: Mask = stops - starts == len(word)
-    for place in range(0, len(word), _WIDTH):
-        part = word[place : place + _WIDTH]
-        mask, wanted = _ONES[len(part)], np.uint64(int.from_bytes(part, "little"))
-        same &= (_words(data, "<u8")[np.minimum(starts + place, len(data) - _WIDTH)] & mask) == wanted
-    return same
 
 
 def _places(starts: Ints, counts: Ints, width: int = 1) -> Ints:
@@ -328,3 +369,5 @@ def _lists(values: pa.Array, counts: Ints, places: Ints, rows: int) -> pa.Array:
 
 
 _Part = tuple[dict[str, pa.Array], int]
+_ByName = list[tuple[bytes, _Feature]]
+_Values = tuple[Ints, pa.Array, Mask]  # number of values of each list, all values, and which lists are canonical

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import struct
+import zlib
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -78,6 +80,37 @@ def test_any_order_of_features_will_do(rows: list[tuple[dict[str, Any], Any]]) -
         ]
         records.append(b"".join(one))  # messages that are joined are merged
         records.append(example(*(whole[len(varint(len(whole))) + 1 :] for whole in one if len(whole) < 120)))
+    assert together(records) == one_by_one(records)
+
+
+@pytest.mark.parametrize("order", ["sorted", "by_hash", "shuffled"])
+@pytest.mark.parametrize("missing", ["absent", "without a kind"])
+def test_records_that_lack_features_and_hold_lists_and_long_values_among_short_ones(order: str, missing: str) -> None:
+    random = Random(order + missing)
+
+    def value(column: int) -> bytes:
+        count = random.choice([1, 1, 1, 1, 0, 2])
+        match column % 3:
+            case 0:
+                return field(0x12, field(0x0A, struct.pack(f"<{count}f", *(random.random() for _ in range(count)))))
+            case 1:
+                return field(0x1A, field(0x0A, b"".join(varint(random.randrange(1 << 20)) for _ in range(count))))
+        return field(0x0A, b"".join(field(0x0A, b"y" * random.choice([0, 3, 9, 100, 300])) for _ in range(count)))
+
+    def record() -> bytes:
+        present = {column: random.random() < (0.5, 0.9, 0.99, 1)[column % 4] for column in range(12)}
+        found = [
+            entry(b"feature_%02d" % column, value(column) if here else b"")
+            for column, here in present.items()
+            if here or missing == "without a kind"
+        ]
+        if order == "by_hash":
+            found.sort(key=lambda one: zlib.crc32(one[:14]))
+        if order == "shuffled":
+            random.shuffle(found)
+        return example(*found)
+
+    records = [record() for _ in range(400)]
     assert together(records) == one_by_one(records)
 
 
