@@ -15,12 +15,12 @@ from tensorflow_transform.beam import beam_nodes
 
 from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process import cache, vocabularies
+from infeed.components.transform.in_process.graphs import Graph
 from infeed.components.transform.in_process.phases import (
     Combined,
     CombinedByKey,
     Elements,
     Extracted,
-    Graph,
     Pass,
     Phase,
     Reading,

@@ -18,25 +18,14 @@ from infeed.components.dataset import files
 from infeed.components.dataset.ranges import ShardRange
 from infeed.components.engine.engine import Engine, WithSetUp
 from infeed.components.transform.in_process import cache
+from infeed.components.transform.in_process.graphs import Apply, Function, Graph, Traced, saved
 from infeed.components.transform.in_process.nodes import (
     AnalysisContext,
     GraphEvaluator,
     Unknown,
     constants_of,
 )
-from infeed.components.transform.in_process.phases import (
-    Apply,
-    Function,
-    Graph,
-    Reading,
-    Scratch,
-    Sink,
-    Traced,
-    Wanted,
-    fill,
-    merge_sinks,
-    saved,
-)
+from infeed.components.transform.in_process.phases import Reading, Scratch, Sink, Wanted, fill, merge_sinks
 from infeed.components.transform.in_process.tft_rows import ColumnReader
 
 

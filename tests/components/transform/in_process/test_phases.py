@@ -1,6 +1,6 @@
 """A function's analysis without Beam gives what tft gives on Beam, file by file and value by value.
 
-Covers `nodes`, `plan`, `processor` and `tft_rows` as well.
+Covers `graphs`, `nodes`, `plan`, `processor` and `tft_rows` as well.
 """
 
 from __future__ import annotations
