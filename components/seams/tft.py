@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from infeed.components.seams.seam import Seam, listed
@@ -20,6 +22,14 @@ ANALYSIS = Seam(
         f"{_TFT}.beam.analyzer_impls:_merge_outputs_by_key(keys_and_outputs, outputs_dtype)",
         f"{_TFT}.beam.analyzer_impls:_split_inputs_by_key(batch_values)",
         f"{_TFT}.beam.analyzer_impls:_WeightedMeanCombineFn(output_shape, compute_weighted)",
+        f"{_TFT}.impl_helper:_validate_analyzers_fingerprint(baseline_analyzers_fingerprint, graph, structured_inputs)",
+        f"{_TFT}.saved.saved_transform_io_v2:optimize_concrete_function(concrete_function, strip_control_dependencies)",
+        f"{_TFT}.saved.saved_transform_io_v2:trace_and_update_module(module, tf_function, name, "
+        "strip_control_dependencies)",
+        f"{_TFT}.schema_inference:_get_schema_overrides(graph, tensor_name_to_key_map, tensor_collection_key, "
+        "overrides_keys, default_tensor_name)",
+        f"{_TFT}.schema_inference:_get_sparse_output_annotations_v2(graph, tensor_to_feature_names)",
+        f"{_TFT}.schema_inference:_get_tensor_value_to_key_map(features_dict)",
         *listed(
             {
                 f"{_TFT}.analyzers": (
@@ -41,15 +51,21 @@ ANALYSIS = Seam(
                     "get_analyzers_fingerprint",
                     "get_dependent_inputs",
                 ),
-                f"{_TFT}.impl_helper": (
-                    "METADATA_DIR_NAME",
-                    "get_traced_transform_fn",
-                    "trace_and_write_v2_saved_model",
-                    "trace_preprocessing_function",
-                ),
+                f"{_TFT}.impl_helper": ("get_traced_transform_fn",),
                 f"{_TFT}.nodes": ("Traverser", "Visitor"),
-                f"{_TFT}.saved.saved_transform_io_v2": ("SavedModelLoader", "trace_and_update_module"),
-                f"{_TFT}.schema_inference": ("get_traced_metadata_fn", "infer_feature_schema_v2"),
+                f"{_TFT}.saved.saved_transform_io_v2": ("SavedModelLoader",),
+                f"{_TFT}.schema_inference": (
+                    "_TF_METADATA_EXTRA_ANNOTATION",
+                    "_TF_METADATA_EXTRA_ANNOTATION_GLOBAL",
+                    "_TF_METADATA_EXTRA_ANNOTATION_PROTO",
+                    "_TF_METADATA_EXTRA_ANNOTATION_TYPE_URL",
+                    "_TF_METADATA_TENSOR_COLLECTION",
+                    "_TF_METADATA_TENSOR_MAX_COLLECTION",
+                    "_TF_METADATA_TENSOR_MIN_COLLECTION",
+                    "_METADATA_SPARSE_OUTPUT_OVERRIDES_FIELD",
+                    "get_traced_metadata_fn",
+                    "infer_feature_schema_v2",
+                ),
                 f"{_TFT}.tf2_utils": (
                     "get_structured_inputs_from_func_graph",
                     "strip_and_get_tensors_and_control_dependencies",
@@ -141,6 +157,73 @@ def empty_vocabulary_entry(dtype: str) -> Any:
 def is_unsized_feature(error: ValueError) -> bool:
     """Report whether tft refused a feature because a dimension has no size."""
     return _NO_SIZE in str(error)
+
+
+def part_of(graph: Any, outputs: Any, inputs: Sequence[Any] = (), signature: Any = ((), {})) -> Any:
+    """Return a function of the part of a FuncGraph that computes `outputs`, as tft saves functions."""
+    from tensorflow_transform.saved import saved_transform_io_v2
+
+    whole = SimpleNamespace(
+        graph=graph, inputs=inputs, structured_outputs=outputs, outputs=(), structured_input_signature=signature
+    )
+    return saved_transform_io_v2.optimize_concrete_function(whole, False)
+
+
+def check_fingerprint(first: Any, graph: Any) -> None:
+    """Raise RuntimeError if a graph does not have the analyzers that a fingerprint describes."""
+    from tensorflow_transform import impl_helper, tf2_utils
+
+    inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
+    impl_helper._validate_analyzers_fingerprint(first, graph, inputs)
+
+
+def annotations_of(graph: Any, features: Any, *, final: bool) -> Callable[[], Mapping[str, Any]] | None:
+    """Return what tft's `metadata_fn` does, which traces the function once more: it returns annotations of features.
+
+    Args:
+      graph: traced function.
+      features: what the function returns.
+      final: whether the results of all analyzers are known. If not, only names of features are returned.
+
+    Returns:
+      None if some annotations depend on columns.
+    """
+    import tensorflow as tf
+    from tensorflow_transform import graph_tools, schema_inference, tf2_utils
+
+    flat = tf.nest.flatten(features, expand_composites=True)
+    own, _ = tf2_utils.strip_and_get_tensors_and_control_dependencies(flat)  # of the user, as annotated
+    by_name = schema_inference._get_tensor_value_to_key_map(tf.nest.pack_sequence_as(features, own, True))
+    ranges = schema_inference._TF_METADATA_TENSOR_COLLECTION
+    limits = [
+        schema_inference._TF_METADATA_TENSOR_MIN_COLLECTION,
+        schema_inference._TF_METADATA_TENSOR_MAX_COLLECTION,
+    ]
+    protos = [
+        schema_inference._TF_METADATA_EXTRA_ANNOTATION_TYPE_URL,
+        schema_inference._TF_METADATA_EXTRA_ANNOTATION_PROTO,
+    ]
+    overrides = functools.partial(schema_inference._get_schema_overrides, graph, by_name)
+    if not final:
+        named = [by_name[one.name] for one in graph.get_collection(ranges) if one.name in by_name]
+        return lambda: {ranges: list(map(tf.constant, named))}
+    with graph.as_default():
+        found = {
+            **overrides(ranges, limits),
+            **overrides(
+                schema_inference._TF_METADATA_EXTRA_ANNOTATION,
+                protos,
+                schema_inference._TF_METADATA_EXTRA_ANNOTATION_GLOBAL,
+            ),
+            schema_inference._METADATA_SPARSE_OUTPUT_OVERRIDES_FIELD: [
+                schema_inference._get_sparse_output_annotations_v2(graph, by_name)
+            ],
+        }
+        found = tf.nest.map_structure(tf.convert_to_tensor, found)
+    inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
+    if graph_tools.get_dependent_inputs(graph, inputs, tf.nest.flatten(found)):
+        return None
+    return part_of(graph, found)  # type: ignore[no-any-return]
 
 
 def saved_model_in(loader: Any) -> Any:

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ TRANSFORM = Seam(
         f"{_EXECUTOR}:TransformProcessor.Transform(inputs, outputs, status_file)",
         f"{_EXECUTOR}:_InvokeStatsOptionsUpdaterFn(stats_options_updater_fn, stats_type, schema, asset_map, "
         "transform_output_path)",
+        f"{_EXECUTOR}:tft.get_analyze_input_columns(preprocessing_fn, specs, force_tf_compat_v1)",
     ),
     _VERSIONS,
     "TFX's own executor analyzes and transforms on Beam",
@@ -77,24 +79,30 @@ _patched = threading.RLock()  # one Transform at a time, because TFX looks its p
 
 @contextmanager
 def transform_by(
-    run: Callable[[Arguments, Callable[..., Any]], None], guard: Callable[[Arguments], AbstractContextManager[None]]
+    run: Callable[[Arguments, Callable[..., Any]], None],
+    guard: Callable[[Arguments], AbstractContextManager[None]],
+    columns_of: Callable[[Arguments, Callable[..., Any], Arguments], list[str]],
 ) -> Iterator[None]:
     """Have TFX's Transform process its data by `run`. TFX has no argument that names its processor.
 
     Args:
       run: gets the arguments of TFX's `_RunBeamImpl` by name, and that function.
       guard: makes a context round TFX's preparation and `run`, from the inputs of TFX's `Transform`.
+      columns_of: returns the columns that the analysis of a function depends on, which TFX asks for before `run`. Gets
+        the outputs of TFX's `Transform`, the function, and the type of each column.
     """
     from tfx.components.transform import executor
 
-    own = executor.TransformProcessor
+    own, tft = executor.TransformProcessor, executor.tft
 
     class Processor(own):  # type: ignore[misc, valid-type]
-        def Transform(self, inputs: Arguments, *more: Any) -> None:  # noqa: N802 - TFX's name
+        def Transform(self, inputs: Arguments, outputs: Arguments, *more: Any) -> None:  # noqa: N802 - TFX's name
+            executor.tft = _Tft(tft, partial(columns_of, outputs))
             with guard(inputs):
-                super().Transform(inputs, *more)
+                super().Transform(inputs, outputs, *more)
 
         def _RunBeamImpl(self, *arguments: Any, **named: Any) -> None:  # noqa: N802 - TFX's name
+            executor.tft = tft
             on_beam = super()._RunBeamImpl
             run(inspect.signature(on_beam).bind(*arguments, **named).arguments, on_beam)
 
@@ -103,7 +111,24 @@ def transform_by(
         try:
             yield
         finally:
-            executor.TransformProcessor = own
+            executor.TransformProcessor, executor.tft = own, tft
+
+
+class _Tft:
+    """tft as TFX's executor sees it, with another way to the columns of an analysis."""
+
+    def __init__(self, tft: Any, columns_of: Callable[[Callable[..., Any], Arguments], list[str]]) -> None:
+        self._tft, self._columns_of = tft, columns_of
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tft, name)
+
+    def get_analyze_input_columns(
+        self, preprocessing_fn: Callable[..., Any], specs: Arguments, force_tf_compat_v1: bool = False
+    ) -> Any:
+        if force_tf_compat_v1:
+            return self._tft.get_analyze_input_columns(preprocessing_fn, specs, force_tf_compat_v1)
+        return self._columns_of(preprocessing_fn, specs)
 
 
 def stats_options(update: Callable[..., Any], kind: Any, schema: Any, *paths: Any) -> Any:

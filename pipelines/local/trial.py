@@ -16,7 +16,7 @@ from infeed.components.trainer.distribution import check_batch_size, check_xla, 
 from infeed.components.trainer.model import Head, ModelSpec, make_model, takes_logits
 from infeed.components.trainer.options import TrainOptions
 from infeed.components.transform.feature import Feature
-from infeed.components.transform.in_process.phases import Graph
+from infeed.components.transform.in_process.graphs import Graph
 from infeed.components.transform.kinds.clean import Fill
 from infeed.components.transform.kinds.encode import Bucketize, Hash, Vocabulary
 from infeed.components.transform.kinds.image import DecodeImage
@@ -74,7 +74,8 @@ def _try_function(named: str, config: PipelineConfig, survey: TableSurvey) -> No
     specs = {column.name: _raw_spec(column) for column in columns}
     try:
         with tempfile.TemporaryDirectory() as folder:
-            graph = Graph.of(user_code.load(named, "preprocessing_fn"), specs, folder, None)
+            graph = Graph.of(user_code.load(named, "preprocessing_fn"), specs, folder)
+            graph.check()
     except InfeedError as error:
         raise with_sample(error, survey) from error
     given = {*graph.outputs, *(feature.output_name for feature in config.features)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +24,16 @@ from tensorflow_transform import (
 )
 from tensorflow_transform.beam import common
 from tensorflow_transform.saved import saved_transform_io_v2
+from tensorflow_transform.tf_metadata import metadata_io
 
 from infeed.components.errors import InfeedError
+from infeed.components.seams import tft as tft_seam
 from infeed.components.transform.in_process.failures import FailedBatchError, explain
 
 Constants = Mapping[str, tf.Tensor]  # the name of an analyzer's placeholder -> its value
 Function = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 Apply = Callable[[Mapping[str, Any]], Mapping[str, npt.NDArray[Any]]]  # a batch, tensors by name -> arrays by key
+_FUNCTION = "transform_fn"  # tft's name for it in a SavedModel
 
 
 class Traced:
@@ -89,53 +93,113 @@ def _arrays(call: Callable[[], Mapping[str, Any]], batch: Mapping[str, Any]) -> 
 
 
 @dataclass(frozen=True)
+class Tracing:
+    """One tracing of a user's function by tft.
+
+    Attributes:
+      concrete: the traced function.
+      owner: holds the tables and variables of the graph, which live as long as it does, and the function to save.
+    """
+
+    concrete: Any
+    owner: tf.Module
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        specs: Mapping[str, tf.TypeSpec],
+        folder: str,
+        constants: Constants | None,
+        names: Mapping[str, str] | None = None,
+    ) -> Tracing:
+        """Trace the function, with the known results of analyzers as constants.
+
+        Args:
+          folder: scratch folder, for placeholders of vocabularies.
+          names: names of the tensors to return; default: what the function returns.
+        """
+        owner = tf.Module()
+        context = graph_context.TFGraphContext(owner, folder, constants)
+        traced = impl_helper.get_traced_transform_fn(function, specs, context, names)
+        return cls(saved_transform_io_v2.trace_and_update_module(owner, traced, _FUNCTION, False), owner)
+
+    def up_to(self, outputs: Mapping[str, tf.Tensor]) -> Traced:
+        """Return the part of the graph that computes these tensors, as another tracing would make it.
+
+        Operations with side effects, such as assertions, belong to it: TensorFlow makes outputs depend on them.
+        """
+        graph, flat = self.concrete.graph, tf.nest.flatten(self.concrete.structured_outputs, expand_composites=True)
+        _, effects = tf2_utils.strip_and_get_tensors_and_control_dependencies(flat)
+        with graph.as_default(), tf.control_dependencies(list(effects)):
+            named = {key: tf.identity(graph.get_tensor_by_name(tensor.name)) for key, tensor in outputs.items()}
+        signature = self.concrete.structured_input_signature
+        part = tft_seam.part_of(graph, named, self.concrete.inputs, signature)
+        setattr(self.owner, _FUNCTION, part)
+        return Traced(part, self.owner)
+
+
+@dataclass(frozen=True)
 class Graph:
     """A user's function and the result of its first tracing.
 
     Attributes:
       specs: type of each column.
       folder: scratch folder of the analysis.
-      traced: graph that holds the analyzers.
+      first: tracing that holds the analyzers.
     """
 
     function: Function
     specs: Mapping[str, tf.TypeSpec]
     folder: str
-    save_options: Any
-    traced: Any
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
+    first: Tracing
 
     @classmethod
-    def of(cls, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str, save_options: Any) -> Graph:
-        """Trace the function for the first time.
+    def of(cls, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str) -> Graph:
+        """Trace the function for the first time."""
+        return cls(function, specs, folder, Tracing.of(function, specs, folder, None))
 
+    def check(self) -> None:
+        """
         Raises:
           InfeedError: the function returns no features, or makes trainable variables.
         """
-        traced, inputs, outputs = impl_helper.trace_preprocessing_function(function, specs, False, folder)
-        if not isinstance(outputs, dict) or not outputs:
+        if not isinstance(self.outputs, dict) or not self.outputs:
             raise InfeedError(
-                f"preprocessing_fn returns {outputs!r}",
+                f"preprocessing_fn returns {self.outputs!r}",
                 where="preprocessing_fn",
                 do="return a dict of at least one feature, name -> tensor",
             )
-        if variables := traced.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES):
+        if variables := self.traced.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES):
             raise InfeedError(
                 f"preprocessing_fn makes trainable variables: {', '.join(one.name for one in variables)}",
                 where="preprocessing_fn",
                 do="train them in the model; Transform only computes",
             )
-        return cls(function, specs, folder, save_options, traced, inputs, outputs)
+
+    @property
+    def traced(self) -> Any:
+        """Graph that holds the analyzers."""
+        return self.first.concrete.graph
+
+    @functools.cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """Placeholder of each column."""
+        return tf2_utils.get_structured_inputs_from_func_graph(self.traced)  # type: ignore[no-any-return]
+
+    @property
+    def outputs(self) -> Any:
+        """Features."""
+        return self.first.concrete.structured_outputs
 
     @property
     def features_from(self) -> list[str]:
         """Columns that the features depend on after the analysis."""
         return sorted(graph_tools.get_dependent_inputs(self.traced, self.inputs, self.outputs))
 
-    @property
+    @functools.cached_property
     def analyzed(self) -> list[str]:
-        """Columns that the analysis depends on."""
+        """Columns that the analysis depends on, as long as tft has not planned it, which removes the analyzers."""
         sourced = graph_tools.SourcedTensorsVisitor()
         for sink in self.traced.get_collection(analyzer_nodes.TENSOR_REPLACEMENTS):
             nodes.Traverser(sourced).visit_value_node(sink.future)
@@ -146,36 +210,43 @@ class Graph:
 
     def schema(self) -> Any:
         """Return the schema of the features before the analysis."""
-        context = graph_context.TFGraphContext(tf.Module(), self.folder, {})
-        metadata = schema_inference.get_traced_metadata_fn(self.function, self.inputs, context, False)
-        return schema_inference.infer_feature_schema_v2(self.outputs, metadata, False)
+        return self._schema_of(self.first, None, final=False)
 
     def trace(self, constants: Constants | None, outputs: Mapping[str, tf.Tensor]) -> Traced:
-        """Trace the function up to the tensors of `outputs`, with the known results of analyzers as constants."""
-        owner = tf.Module()
-        context = graph_context.TFGraphContext(owner, self.folder, constants)
+        """Return the graph up to the tensors of `outputs`, with the known results of analyzers as constants."""
+        if not constants:
+            return self.first.up_to(outputs)
         names = {key: tensor.name for key, tensor in outputs.items()}
-        function = impl_helper.get_traced_transform_fn(self.function, self.specs, context, names)
-        concrete = saved_transform_io_v2.trace_and_update_module(owner, function, "transform_fn", False)
-        return Traced(concrete, owner)
+        made = Tracing.of(self.function, self.specs, self.folder, constants, names)
+        return Traced(made.concrete, made.owner)
 
-    def write(self, constants: Constants | None, output: str, assets: Mapping[str, str]) -> None:
+    def write(self, constants: Constants | None, output: str, assets: Mapping[str, str], save_options: Any) -> None:
         """Write the SavedModel and the metadata of its features, as TFTransformOutput reads them.
 
         Args:
           output: folder of the transform graph.
           assets: file name of each asset, by name of the asset.
         """
+        last = Tracing.of(self.function, self.specs, self.folder, constants) if constants else self.first
         fingerprint = graph_tools.get_analyzers_fingerprint(self.traced, self.inputs)
+        tft_seam.check_fingerprint(fingerprint, last.concrete.graph)
         model = common.get_unique_temp_path(self.folder)
-        impl_helper.trace_and_write_v2_saved_model(
-            model, self.function, self.specs, self.folder, fingerprint, constants, {}, self.save_options
-        )
-        metadata = posixpath.join(model, impl_helper.METADATA_DIR_NAME)
-        if assets:
-            with tf.io.gfile.GFile(posixpath.join(metadata, tft.TFTransformOutput.ASSET_MAP), "w") as file:
-                file.write(json.dumps(assets))
+        tf.saved_model.save(last.owner, model, options=save_options)
         tf.io.gfile.makedirs(output)
-        described = posixpath.join(output, tft.TFTransformOutput.TRANSFORMED_METADATA_DIR)
-        tf.io.gfile.rename(metadata, described, overwrite=True)
         tf.io.gfile.rename(model, posixpath.join(output, tft.TFTransformOutput.TRANSFORM_FN_DIR), overwrite=True)
+        described = posixpath.join(output, tft.TFTransformOutput.TRANSFORMED_METADATA_DIR)
+        schema = self._schema_of(last, constants, final=True)
+        metadata_io.write_metadata(tft.DatasetMetadata(schema), described)
+        if assets:
+            with tf.io.gfile.GFile(posixpath.join(described, tft.TFTransformOutput.ASSET_MAP), "w") as file:
+                file.write(json.dumps(assets))
+
+    def _schema_of(self, tracing: Tracing, constants: Constants | None, *, final: bool) -> Any:
+        """Return the schema of the features, with what the function has annotated if the tracing is the last one."""
+        graph, outputs = tracing.concrete.graph, tracing.concrete.structured_outputs
+        noted = tft_seam.annotations_of(graph, outputs, final=final)
+        if noted is None:  # some depend on columns, of which tft makes up values as it traces again
+            inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
+            context = graph_context.TFGraphContext(tf.Module(), self.folder, constants or {})
+            noted = schema_inference.get_traced_metadata_fn(self.function, inputs, context, final)
+        return schema_inference.infer_feature_schema_v2(outputs, noted, final)

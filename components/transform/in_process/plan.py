@@ -41,11 +41,14 @@ class Plan:
       graph: the function, traced.
       assets: file name of each asset, by name of the asset.
       phases: passes over the rows that the analysis needs, at most.
+      analyzed: columns that the analysis depends on.
     """
 
     graph: Graph
     assets: Mapping[str, str]
     phases: int
+    analyzed: Sequence[str]
+    _save_options: Any
     _model: Any
     _encoded: Mapping[Any, Mapping[bytes, Any]]
     _cached: Mapping[Any, cache.Entries]
@@ -74,14 +77,27 @@ class Plan:
           InfeedError: the function returns no features.
           UnknownNodesError: the analysis has nodes that only tft on Beam can compute.
         """
-        graph = Graph.of(function, specs, folder, save_options)
+        return cls.of_graph(Graph.of(function, specs, folder), save_options, datasets, cached)
+
+    @classmethod
+    def of_graph(
+        cls,
+        graph: Graph,
+        save_options: Any = None,
+        datasets: Collection[Any] = (),
+        cached: Mapping[Any, cache.Entries] | None = None,
+    ) -> Plan:
+        """Plan the analysis of a traced function; see `of`."""
+        graph.check()
+        analyzed = graph.analyzed  # before tft plans
         assets = annotators.get_asset_annotations(graph.traced)
         annotators.clear_asset_annotations(graph.traced)
         model, encoded, _ = analysis_graph_builder.build(
             graph.traced, graph.inputs, graph.outputs, datasets, None if cached is None else _by_dataset(cached)
         )
         graphs = _check_known(model)
-        return cls(graph, assets, graphs - 1, model, encoded or {}, cached or {})  # the last one makes the features
+        phases = graphs - 1  # the last one makes the features
+        return cls(graph, assets, phases, analyzed, save_options, model, encoded or {}, cached or {})
 
     def run(self, reading: Reading, output: str) -> dict[Any, cache.Encoded]:
         """Read the rows once for each phase, and write the transform graph.
@@ -100,7 +116,7 @@ class Plan:
             dataset: {key: traverser.visit_value_node(node) for key, node in entries.items()}
             for dataset, entries in self._encoded.items()
         }
-        self.graph.write(constants_of(final), output, self.assets)
+        self.graph.write(constants_of(final), output, self.assets, self._save_options)
         return {dataset: {key: one.elements() for key, one in entries.items()} for dataset, entries in kept.items()}
 
 

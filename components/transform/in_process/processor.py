@@ -31,6 +31,7 @@ from infeed.components.seams import tft as tft_seam
 from infeed.components.seams import tfx as tfx_seam
 from infeed.components.transform.in_process import cache
 from infeed.components.transform.in_process.failures import FailedBatchError, explain, with_sample
+from infeed.components.transform.in_process.graphs import Function, Graph
 from infeed.components.transform.in_process.plan import OnEngine, Plan, UnknownNodesError
 from infeed.components.transform.in_process.tft_rows import ColumnReader, TftTransformer
 from infeed.components.transform.rows import TransformedShard, chosen, materialise, rows_to_read, transformed_shards
@@ -41,7 +42,31 @@ _log = logging.getLogger(__name__)
 
 def on_engine(cluster: Cluster) -> AbstractContextManager[None]:
     """Have TFX's Transform analyze and write on an engine of ours."""
-    return tfx_seam.transform_by(partial(_transform, cluster), _explained)
+    first = _First()
+    return tfx_seam.transform_by(partial(_transform, cluster, first), _explained, first.columns)
+
+
+class _First:
+    """The first tracing of a function, which both TFX's check and the analysis need."""
+
+    def __init__(self) -> None:
+        self._graph: Graph | None = None
+
+    def columns(self, outputs: Mapping[str, Any], function: Function, specs: Mapping[str, tf.TypeSpec]) -> list[str]:
+        """Trace the function, and return the columns that its analysis depends on.
+
+        Args:
+          outputs: TFX's labelled outputs.
+        """
+        self._graph = Graph.of(function, specs, value_utils.GetSoleValue(outputs, labels.TEMP_OUTPUT_LABEL))
+        return self._graph.analyzed
+
+    def graph(self, function: Function, specs: Mapping[str, tf.TypeSpec], folder: str) -> Graph:
+        """Return the graph of a function, which is traced if it is not the one of `columns`."""
+        graph, self._graph = self._graph, None
+        if graph and (graph.function, graph.specs, graph.folder) == (function, specs, folder):
+            return graph
+        return Graph.of(function, specs, folder)
 
 
 @contextmanager
@@ -59,10 +84,11 @@ def _explained(inputs: Mapping[str, Any]) -> Iterator[None]:
         raise InfeedError(str(error), where="preprocessing_fn", do=do) from error
 
 
-def _transform(cluster: Cluster, given: Mapping[str, Any], by_tft: Callable[..., Any]) -> None:
+def _transform(cluster: Cluster, first: _First, given: Mapping[str, Any], by_tft: Callable[..., Any]) -> None:
     """Do what TFX does with the data of one execution, or leave it to tft on Beam.
 
     Args:
+      first: tracing of the function, if TFX has asked for its columns.
       given: TFX's arguments.
       by_tft: TFX's own function, which takes them.
     """
@@ -74,7 +100,7 @@ def _transform(cluster: Cluster, given: Mapping[str, Any], by_tft: Callable[...,
     if reason := _obstacle(given):
         return on_beam(reason)
     try:
-        plan = _plan(given)
+        plan = _plan(first, given)
     except UnknownNodesError as error:
         return on_beam(f"the analysis has what only tft on Beam knows: {error}")
     asked = None if given["disable_statistics"] else _statistics_asked(plan, given)
@@ -114,15 +140,15 @@ def _obstacle(given: Mapping[str, Any]) -> str:
     return ""
 
 
-def _plan(given: Mapping[str, Any]) -> Plan:
+def _plan(first: _First, given: Mapping[str, Any]) -> Plan:
     specs = given["analyze_data_list"][0].tfxio.TensorAdapter().OriginalTypeSpecs()
     caching: dict[str, Any] = {}
     if given["output_cache_dir"] or given["input_cache_dir"]:
         datasets = [dataset.dataset_key for dataset in given["analyze_data_list"]]
         cached = cache.find(given["input_cache_dir"], datasets) if given["input_cache_dir"] else {}
         caching = {"datasets": datasets, "cached": cached}
-    function, options = given["preprocessing_fn"], given["save_options"]
-    return Plan.of(function, specs, given["temp_path"], save_options=options, **caching)
+    graph = first.graph(given["preprocessing_fn"], specs, given["temp_path"])
+    return Plan.of_graph(graph, save_options=given["save_options"], **caching)
 
 
 @dataclass(frozen=True)
@@ -176,7 +202,7 @@ def _run(plan: Plan, given: Mapping[str, Any], asked: _Statistics | None, cluste
             raise explain(failed, plan.graph.traced, plan.graph.inputs) from failed
         if asked:
             splits = [_split_of(one.file_pattern) for one in given["analyze_data_list"]]
-            described = {*plan.graph.analyzed, *columns}
+            described = {*plan.analyzed, *columns}
             folders = given["stats_output_paths"]
             write_raw(splits, described, metadata.schema, asked.raw, folders, engine.map)
             write_transformed(transformed, asked.transformed, folders)
