@@ -39,14 +39,19 @@ _FUNCTION = "transform_fn"  # tft's name for it in a SavedModel
 class Traced:
     """A traced function from columns to the input arrays of the analyzers of a phase.
 
+    Args:
+      concrete: the function.
+      owner: of the tables in the graph, which live as long as it does.
+      graph: as the user's function made it, if `concrete` is a copied part, which lacks the user's lines.
+
     Attributes:
       inputs: columns that the arrays depend on; only these are read.
       keys: names of the arrays.
     """
 
-    def __init__(self, concrete: Any, owner: tf.Module) -> None:
-        self._concrete = concrete
-        self._owner = owner  # of the tables in the graph, which live as long as it does
+    def __init__(self, concrete: Any, owner: tf.Module, graph: Any = None) -> None:
+        self._concrete, self._owner = concrete, owner
+        self._graph = graph or concrete.graph
         self.keys: Sequence[str] = sorted(concrete.structured_outputs)
         self._columns = tf2_utils.get_structured_inputs_from_func_graph(concrete.graph)
         outputs = tf.nest.pack_sequence_as(concrete.structured_outputs, concrete.graph.outputs, expand_composites=True)
@@ -66,7 +71,7 @@ class Traced:
 
     def explain(self, failed: FailedBatchError) -> InfeedError:
         """Return the error of a failure of this graph, here or in a worker, with the user's line."""
-        return explain(failed, self._concrete.graph, self._columns)
+        return explain(failed, self._graph, tf2_utils.get_structured_inputs_from_func_graph(self._graph))
 
     def save(self, folder: str) -> None:
         """Write the function for workers, which load it by `saved`."""
@@ -136,7 +141,7 @@ class Tracing:
         signature = self.concrete.structured_input_signature
         part = tft_seam.part_of(graph, named, self.concrete.inputs, signature)
         setattr(self.owner, _FUNCTION, part)
-        return Traced(part, self.owner)
+        return Traced(part, self.owner, graph)
 
 
 @dataclass(frozen=True)
