@@ -1,8 +1,9 @@
-"""Phases of an analysis. Each phase traces the user's function and reads the rows once.
+"""Phases of an analysis. Each phase has a graph of the user's function and reads the rows once.
 
 A phase computes the analyzers that depend only on analyzers of earlier phases. Its graph holds their results as
 constants and computes the inputs of the phase's analyzers. tft on Beam saves and loads this graph for its workers; this
-module calls it directly. After the last phase, the function is written as a SavedModel.
+module calls it directly. The first phase shares the tracing from which the analysis is planned, and each later one
+traces the function again. After the last phase, the function is written as a SavedModel.
 
 A `Value` corresponds to a collection of Beam: its elements are made on demand. They are a list or, if memory may not
 hold them, an object that makes them again for each reader. A `Pass` stands for the rows of a dataset in a phase. All
