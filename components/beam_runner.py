@@ -26,6 +26,7 @@ BEAM_RUNNERS = {
 }
 _PORTABLE = {"portablerunner", "prismrunner", "flinkrunner", "sparkrunner"}
 _A_MONTH = 30 * 24 * 3600  # seconds
+_WORKER_TIMEOUT = 30 * 60  # seconds: machines that start with a large image take ten minutes and more
 _LOCAL = {"directrunner", "switchingdirectrunner", "bundlebaseddirectrunner", "fnapirunner"}
 
 
@@ -36,27 +37,39 @@ class Named:
     Attributes:
       runner: name or class. Empty if none is given.
       workers: `--direct_num_workers` of a local runner. None for 0, which leaves the number open.
+      worker_timeout: `--worker_timeout`, an option of ours: seconds that a running job may be without any worker.
+        0 waits without end.
+      pool: address of the pool of external workers, `--environment_config`. Empty if the runner starts workers itself.
     """
 
     runner: str = ""
     workers: int | None = None
+    worker_timeout: int = _WORKER_TIMEOUT
+    pool: str = ""
 
     @classmethod
     def of(cls, options: Sequence[str]) -> Named:
         """Parse Beam's options.
 
         Raises:
-          InfeedError: the number of workers is not a non-negative integer.
+          InfeedError: the number of workers or the timeout is not a non-negative integer.
         """
         found, _ = _parsed(options)
-        if not found.direct_num_workers.isdigit():
-            do = "use a number of processes, or 0 for automatic"
-            raise InfeedError(f"--direct_num_workers is {found.direct_num_workers}", where="Beam's options", do=do)
-        return cls(found.runner, int(found.direct_num_workers) or None)
+        workers = _whole(
+            "--direct_num_workers", found.direct_num_workers, "use a number of processes, or 0 for automatic"
+        )
+        timeout = _whole("--worker_timeout", found.worker_timeout, "use a number of seconds, or 0 to wait without end")
+        pool = found.environment_config if found.environment_type.upper() == "EXTERNAL" else ""
+        return cls(found.runner, workers or None, timeout, pool)
 
     @property
     def short_name(self) -> str:
         return self.runner.rpartition(".")[2]
+
+    @property
+    def place(self) -> str:
+        """The runner or its pool of workers, for errors."""
+        return f"worker pool at {self.pool}" if self.pool else f"--runner={self.runner}"
 
     @property
     def is_local(self) -> bool:
@@ -68,6 +81,12 @@ class Named:
     def is_cluster(self) -> bool:
         """Whether a runner is given that is not local."""
         return bool(self.runner) and not self.is_local
+
+
+def _whole(option: str, value: str, do: str) -> int:
+    if not value.isdigit():
+        raise InfeedError(f"{option} is {value}", where="Beam's options", do=do)
+    return int(value)
 
 
 @contextmanager
@@ -114,6 +133,7 @@ def pipeline_on(runner: str, options: Sequence[str]) -> Any:
     import apache_beam as beam
 
     name = BEAM_RUNNERS.get(runner, runner)
+    _, options = _parsed(options)
     if name == BEAM_RUNNERS["dask"]:
         options = _dask_options(options)
     elif Named(name).short_name.lower() in _PORTABLE:
@@ -129,12 +149,15 @@ def pipeline_of(options: Sequence[str]) -> Any:
 
 
 def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return `runner` and `direct_num_workers`, and the options without the runner."""
+    """Return the options that `Named` has, and the options without the runner and without those that are ours."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--runner", default="")
-    runner, rest = parser.parse_known_args(list(options))
+    parser.add_argument("--worker_timeout", "--worker-timeout", default=str(_WORKER_TIMEOUT))
+    found, rest = parser.parse_known_args(list(options))
     parser.add_argument("--direct_num_workers", default="0")
-    return parser.parse_known_args(rest, runner)[0], rest
+    parser.add_argument("--environment_type", "--environment-type", default="")
+    parser.add_argument("--environment_config", "--environment-config", default="")
+    return parser.parse_known_args(rest, found)[0], rest
 
 
 def _dask_options(options: Sequence[str]) -> list[str]:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from infeed.components.checks import require
+from infeed.components.beam_runner import Named
+from infeed.components.checks import about, require
 from infeed.components.dataset import files
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.dataset.row_filter import is_function
@@ -108,6 +109,8 @@ class PipelineConfig:
 
     def __post_init__(self) -> None:
         check_wait_fraction(self)
+        with about(self, "beam_pipeline_args"):
+            Named.of(self.beam_pipeline_args)
 
     @property
     def ingest_options(self) -> IngestOptions:

@@ -80,7 +80,7 @@ def choose(work: Work, cluster: Cluster | None = None, processes: int | None = N
     """
     named = Named.of(cluster.options if cluster else ())
     if cluster and named.is_cluster:
-        engine: Engine = OnBeam(cluster.make_pipeline, cluster.shared, named.runner, work.imports)
+        engine: Engine = OnBeam(cluster.make_pipeline, cluster.shared, named, work.imports)
         reason = "--runner selects it"
     else:
         count, reason = _processes(work, processes or named.workers)

@@ -11,7 +11,6 @@ key of this job.
 
 from __future__ import annotations
 
-import contextvars
 import functools
 import importlib
 import math
@@ -28,6 +27,7 @@ from infeed.components.beam_runner import Named, telling_failures
 from infeed.components.dataset import files
 from infeed.components.engine import signed
 from infeed.components.engine.engine import FAN_IN, Engine
+from infeed.components.engine.running import Running, WorkerAnswer
 from infeed.components.errors import InfeedError
 
 if TYPE_CHECKING:
@@ -48,20 +48,20 @@ class OnBeam(Engine):
     Args:
       make_pipeline: returns a pipeline on that runner.
       shared: folder that this process and all workers can access. The engine uses a temporary subfolder.
-      runner: name or class of the runner.
+      named: the runner.
       imports: modules that a worker imports before it loads a function.
     """
 
     def __init__(
-        self, make_pipeline: Callable[[], beam.Pipeline], shared: str, runner: str, imports: Sequence[str] = ()
+        self, make_pipeline: Callable[[], beam.Pipeline], shared: str, named: Named, imports: Sequence[str] = ()
     ) -> None:
         self._make_pipeline = make_pipeline
         self._shared = shared
         self._imports = _Imports(tuple(imports))
         self._announced: list[list[Any]] = []
         self._started: _Passes | None = None
-        self.runner = runner
-        self.place = f"on Beam's {Named(runner).short_name}"
+        self.named = named
+        self.place = f"on Beam's {named.short_name}"
 
     def map(self, function: Callable[[A], B], items: Iterable[A], /) -> Iterator[B]:
         numbered = list(enumerate(items))
@@ -69,8 +69,10 @@ class OnBeam(Engine):
             return
         self._end_announced()
         with self._results() as results:
-            with _worker_errors(results, self.runner), self._make_pipeline() as pipeline:
+            with _worker_errors(results, self.named.runner):
+                pipeline = self._make_pipeline()
                 _spread(_created(pipeline, numbered), _Call(self._imports, function, results))
+                Running(pipeline, self.named, results.answer).wait()
             yield from results.read_all(len(numbered))
 
     def announce(self, passes: Sequence[Iterable[Any]], /) -> None:
@@ -86,7 +88,7 @@ class OnBeam(Engine):
             return merged
         self._end_announced()
         announced = len(self._announced) > 1 and given == self._announced[0]
-        passes = _Passes(self._announced if announced else [given], self._results_in_shared(), self.runner)
+        passes = _Passes(self._announced if announced else [given], self._results_in_shared(), self.named)
         if announced:
             self._started = passes
         try:
@@ -129,20 +131,19 @@ class _Passes:
       results: of the first pass; those of later passes lie in subfolders.
     """
 
-    def __init__(self, passes: Sequence[list[Any]], results: _Results, runner: str) -> None:
+    def __init__(self, passes: Sequence[list[Any]], results: _Results, named: Named) -> None:
         self._passes = passes
         self._results = [results.of_pass(number) for number in range(len(passes))]
         self._folder = results.folder
-        self._runner = runner
+        self._named = named
         self._number = 0
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._running: Running | None = None
         self._closed = threading.Event()
         self._pulse = threading.Thread(target=self._beat, daemon=True)
 
     def start(self, make_pipeline: Callable[[], beam.Pipeline], imports: _Imports, function: Any, merge: Any) -> None:
         """Start the pipeline, with the functions of the first pass."""
-        with _worker_errors(self._results[0], self._runner):
+        with _worker_errors(self._results[0], self._named.runner):
             if len(self._passes) > 1:
                 self._results[0].write_pulse(0)
                 self._pulse.start()
@@ -154,9 +155,7 @@ class _Passes:
                     function, merge = _Later(results, 0), _Later(results, 1)
                 call = _Call(imports, function, results)
                 done = _merged(_spread(numbered, call, number), number, call, merge, len(items))
-        run = functools.partial(contextvars.copy_context().run, self._run, pipeline)
-        self._thread = threading.Thread(target=run, daemon=True)
-        self._thread.start()
+        self._running = Running(pipeline, self._named, self._results[0].answer)
 
     def expects(self, items: list[Any]) -> bool:
         """Whether these are the items of the next pass."""
@@ -172,30 +171,21 @@ class _Passes:
         """Return the result of the current pass, and wait for it."""
         results, level = self._results[self._number], _levels(len(self._passes[self._number]))
         is_last = self._number + 1 == len(self._passes)
-        with _worker_errors(results, self._runner):
-            assert self._thread, "started before"
-            while self._thread.is_alive() and (is_last or not results.has(level, 0)):
-                self._thread.join(_POLL)
-            if self._error:
-                raise self._error
+        with _worker_errors(results, self._named.runner):
+            assert self._running, "started before"
+            self._running.wait(lambda: not is_last and results.has(level, 0))
         return results.read(level, 0)
 
     def close(self, *, interrupted: bool = False) -> None:
         """End the workers that wait, and remove all results."""
         for results in self._results[self._number + 1 :]:
             results.write_later(None)
-        if self._thread and not interrupted and not self._error:
-            self._thread.join()
+        if self._running and not interrupted:
+            self._running.join()
         self._closed.set()
         if self._pulse.is_alive():
             self._pulse.join()
         files.remove(self._folder)
-
-    def _run(self, pipeline: beam.Pipeline) -> None:
-        try:
-            pipeline.run().wait_until_finish()
-        except BaseException as error:  # raised where the result is awaited
-            self._error = error
 
     def _beat(self) -> None:
         count = 0
@@ -262,6 +252,10 @@ class _Results:
     def of_pass(self, number: int) -> _Results:
         folder = files.join(self.folder, f"pass-{number}") if number else self.folder
         return _Results(folder, self.key, self.folder)
+
+    @property
+    def answer(self) -> WorkerAnswer:
+        return WorkerAnswer(self.of_job or self.folder)
 
     def has(self, level: int, number: int) -> bool:
         return files.exists(self._path(level, number))
@@ -385,6 +379,7 @@ class _Call:
     results: _Results
 
     def __call__(self, number: int, items: Iterable[Any]) -> Iterator[int]:
+        self.results.answer.give()
         if not self.results.has(0, number):
             for item in items:
                 try:

@@ -225,7 +225,7 @@ def _ingest(opened: OpenedSource, request: Request, cluster: Cluster) -> None:
                 source, root=cluster.shared, splits=request.splits, buckets=request.buckets, options=request.options
             )
             if isinstance(engine, OnBeam):
-                run_pipeline(source.tasks, job, cluster.make_pipeline, engine.runner)
+                run_pipeline(source.tasks, job, cluster.make_pipeline, engine.named)
             else:
                 ingest.ingest(source.tasks, job, map_fn=engine.map)
 

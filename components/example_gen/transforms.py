@@ -14,10 +14,11 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from infeed.components.beam_runner import telling_failures
+from infeed.components.beam_runner import Named, telling_failures
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Balanced, Shard
 from infeed.components.dataset.shards import ShardPlan
+from infeed.components.engine.running import Running, WorkerAnswer
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen import ingest
 from infeed.components.example_gen.chunks import Chunk, chunks_of, windows_of
@@ -48,19 +49,26 @@ Work = ShardTask | SpillTask | StatisticsGroup
 Place = tuple[str, int]  # (split, index) of a shard
 
 
-def run_pipeline(tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], beam.Pipeline], runner: str = "") -> None:
+def run_pipeline(
+    tasks: Sequence[Task], job: Job, make_pipeline: Callable[[], beam.Pipeline], named: Named | None = None
+) -> None:
     """Ingest all tasks into an empty folder by a Beam pipeline.
 
     Args:
-      runner: name of the runner, for errors. Empty for a local runner.
+      named: the runner. None for a local one.
 
     Raises:
       InfeedError: a worker raised one, or the runner failed.
       OtherKindsError: the types were inferred from a sample, and the tasks found others.
     """
     with ingest.transaction(job):
-        with telling_failures(runner), make_pipeline() as pipeline:
+        with telling_failures(named.runner if named else ""):
+            pipeline = make_pipeline()
             pipeline | IngestTasks(tasks, job)
+            if named and named.is_cluster:
+                Running(pipeline, named, WorkerAnswer(job.temporary)).wait()
+            else:
+                pipeline.run().wait_until_finish()
         _raise_left(job)
 
 
@@ -92,6 +100,7 @@ class IngestTasks(beam.PTransform):
 
 
 def _spill(task: Task, job: Job) -> tuple[int, int]:
+    WorkerAnswer(job.temporary).give()
     leave_task(ingest.spill_task(task, job), job)
     return _ONE
 

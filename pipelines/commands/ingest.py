@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from infeed.components import schema, user_code
-from infeed.components.beam_runner import BEAM_RUNNERS, pipeline_on
+from infeed.components.beam_runner import BEAM_RUNNERS, Named, pipeline_on
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Manifest
 from infeed.components.dataset.options import IngestOptions
@@ -239,5 +239,6 @@ def _beam_log() -> Iterator[None]:
 def _run_on_beam(opened: OpenedSource, job: steps.Job, runner: str, beam_options: tuple[str, ...]) -> Manifest:
     from infeed.components.example_gen.transforms import run_pipeline
 
-    run_pipeline(opened.tasks, job, lambda: pipeline_on(runner, beam_options), BEAM_RUNNERS.get(runner, runner))
+    named = Named.of([f"--runner={BEAM_RUNNERS.get(runner, runner)}", *beam_options])
+    run_pipeline(opened.tasks, job, lambda: pipeline_on(runner, beam_options), named)
     return Manifest.read(job.root)

@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infeed.components.beam_runner import BEAM_RUNNERS
-from infeed.components.checks import as_tuples, at_least, refused, require
+from infeed.components.beam_runner import BEAM_RUNNERS, Named
+from infeed.components.checks import about, as_tuples, at_least, refused, require
 from infeed.components.dataset import files
 from infeed.components.errors import InfeedError
 from infeed.pipelines.deploy.vertex import VertexOptions, check_cloud_names
@@ -181,6 +181,8 @@ class Beam:
             raise refused(self, named[1], "name one runner", f"{' and '.join(named)} are both set")
         wrong = [one for one in self.options if not one.startswith("--") or one.startswith(("--runner", "--sdk_cont"))]
         require(not wrong, self, "options", "use --NAME=VALUE; runner and image are settings of their own")
+        with about(self, "options"):
+            Named.of(self.options)
 
     @property
     def runner(self) -> str:

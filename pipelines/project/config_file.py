@@ -17,7 +17,8 @@ import yaml
 
 from infeed.components import schema, user_code
 from infeed.components.annotations import Count, Placeholder, Positive
-from infeed.components.checks import require
+from infeed.components.beam_runner import Named
+from infeed.components.checks import about, require
 from infeed.components.dataset.options import OnBadRow
 from infeed.components.dataset.spans import has_spans
 from infeed.components.errors import InfeedError
@@ -104,6 +105,8 @@ class Settings:
         given = self.features is not None or self.preprocessing_fn is not None
         require(given, self, "features", "list features, or name a preprocessing_fn")
         require(self.spans is None or has_spans(self.data), self, "spans", "write {SPAN} or dates in data")
+        with about(self, "beam_pipeline_args"):
+            Named.of(self.beam_pipeline_args)
 
     @property
     def at_top(self) -> dict[str, Any]:

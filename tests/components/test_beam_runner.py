@@ -7,8 +7,10 @@ import pytest
 
 from infeed.components.beam_runner import (
     LOCAL_RUNNER,
+    Named,
     container_options,
     local_runner,
+    pipeline_of,
     pipeline_on,
     telling_failures,
 )
@@ -138,3 +140,32 @@ def test_a_job_server_has_no_deadline_for_a_job(runner: str, options: list[str],
 
     found = pipeline_on(runner, options).options.view_as(PortableOptions)
     assert found.job_server_timeout == seconds
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], Named()),
+        (["--worker_timeout=60", "--runner=FlinkRunner"], Named("FlinkRunner", worker_timeout=60)),
+        (["--worker-timeout", "0"], Named(worker_timeout=0)),
+        (["--environment_type=EXTERNAL", "--environment_config=host:1"], Named(pool="host:1")),
+        (["--environment_type=DOCKER", "--environment_config=image"], Named()),
+    ],
+)
+def test_the_timeout_and_the_pool_of_workers_are_read_of_beams_options(options: list[str], expected: Named) -> None:
+    assert Named.of(options) == expected
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "1.5"])
+def test_a_timeout_is_a_number_of_seconds(value: str) -> None:
+    with pytest.raises(InfeedError, match=f"--worker_timeout is {value}") as raised:
+        Named.of([f"--worker_timeout={value}"])
+    assert raised.value.where == "Beam's options"
+
+
+@pytest.mark.tfx
+@pytest.mark.parametrize("make", [pipeline_of, lambda options: pipeline_on("direct", options)])
+def test_beam_does_not_see_an_option_of_ours(make: Any) -> None:
+    made = make(["--worker_timeout=60", "--job_name=mine"])
+    assert made.options.get_all_options()["job_name"] == "mine"
+    assert "worker_timeout" not in made.options.get_all_options(retain_unknown_options=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from infeed.components.beam_runner import Named
 from infeed.components.engine.engine import Here
 from infeed.components.engine.on_beam import OnBeam
 from infeed.components.errors import InfeedError
@@ -29,7 +30,7 @@ def options(request: pytest.FixtureRequest, beam_clusters: ModuleType, functions
 
 @pytest.fixture
 def engine(options: list[str], tmp_path: Path) -> OnBeam:
-    return OnBeam(lambda: pipeline(options), str(tmp_path), "runner")
+    return OnBeam(lambda: pipeline(options), str(tmp_path), Named("runner"))
 
 
 def pipeline(options: list[str]) -> Any:
@@ -53,7 +54,7 @@ def test_announced_passes_share_one_pipeline_and_give_the_results_of_one_process
     options: list[str], functions: ModuleType, tmp_path: Path
 ) -> None:
     made: list[Any] = []
-    engine = OnBeam(lambda: made.append(pipeline(options)) or made[-1], str(tmp_path), "runner")
+    engine = OnBeam(lambda: made.append(pipeline(options)) or made[-1], str(tmp_path), Named("runner"))
     first, second = ([functions.Item(number) for number in range(count)] for count in (3, 40))
     with engine:
         engine.announce([first, [], second, first])
@@ -71,7 +72,7 @@ def test_an_announced_pass_that_does_not_come_is_no_obstacle(
     options: list[str], functions: ModuleType, tmp_path: Path
 ) -> None:
     first, second, other = ([functions.Item(number) for number in range(count)] for count in (3, 2, 4))
-    with OnBeam(lambda: pipeline(options), str(tmp_path), "runner") as engine:
+    with OnBeam(lambda: pipeline(options), str(tmp_path), Named("runner")) as engine:
         engine.announce([first, second])
         assert engine.reduce(functions.square, first, functions.add) == 5
         assert engine.reduce(functions.square, other, functions.add) == 14
@@ -85,7 +86,7 @@ def test_errors_of_a_later_pass_and_between_passes_end_the_pipeline(
     first, second = ([functions.Item(number) for number in range(count)] for count in (2, 5))
 
     def run(function: Any) -> None:
-        with OnBeam(lambda: pipeline(options), str(tmp_path), "runner") as engine:
+        with OnBeam(lambda: pipeline(options), str(tmp_path), Named("runner")) as engine:
             engine.announce([first, second])
             engine.reduce(functions.square, first, functions.add)
             engine.reduce(function(), second, functions.add)

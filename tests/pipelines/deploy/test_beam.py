@@ -24,6 +24,12 @@ def test_nothing_named_is_no_option() -> None:
     assert options(Beam(options=("--direct_num_workers=2",))) == ["--direct_num_workers=2"]
 
 
+def test_a_timeout_of_workers_is_checked_with_the_options() -> None:
+    assert options(Beam(options=("--worker_timeout=600",))) == ["--worker_timeout=600"]
+    with pytest.raises(InfeedError, match="--worker_timeout is ten"):
+        Beam(options=("--worker_timeout=ten",))
+
+
 def test_dataflow_takes_project_and_region_from_vertex_ai() -> None:
     assert options(Beam(Dataflow()), VertexOptions("taxi", "europe-west4", labels={"team": "rides"})) == [
         "--runner=DataflowRunner",
