@@ -159,12 +159,40 @@ def is_unsized_feature(error: ValueError) -> bool:
     return _NO_SIZE in str(error)
 
 
+def traced(function: Any, owner: Any, name: str) -> Any:
+    """Trace a tf.function for a SavedModel, and return the concrete function.
+
+    Args:
+      owner: module that holds the tables, variables and assets. Its attribute `name` computes nothing. The caller sets
+        it to a function of `part_of`, because tft would copy the whole graph.
+    """
+    from tensorflow_transform.saved import saved_transform_io_v2
+
+    made = []
+
+    def without_outputs() -> Any:
+        made.append(function.get_concrete_function())
+        graph = made[0].graph
+        return SimpleNamespace(
+            graph=graph, inputs=(), structured_outputs={}, outputs=(), structured_input_signature=((), {})
+        )
+
+    tracer = SimpleNamespace(get_concrete_function=without_outputs)
+    saved_transform_io_v2.trace_and_update_module(owner, tracer, name, False)
+    return made[0]
+
+
 def part_of(graph: Any, outputs: Any, inputs: Sequence[Any] = (), signature: Any = ((), {})) -> Any:
     """Return a function of the part of a FuncGraph that computes `outputs`, as tft saves functions."""
+    import tensorflow as tf
     from tensorflow_transform.saved import saved_transform_io_v2
 
     whole = SimpleNamespace(
-        graph=graph, inputs=inputs, structured_outputs=outputs, outputs=(), structured_input_signature=signature
+        graph=graph,
+        inputs=inputs,
+        structured_outputs=outputs,
+        outputs=tf.nest.flatten(outputs, expand_composites=True),
+        structured_input_signature=signature,
     )
     return saved_transform_io_v2.optimize_concrete_function(whole, False)
 

@@ -127,7 +127,12 @@ class Tracing:
         owner = tf.Module()
         context = graph_context.TFGraphContext(owner, folder, constants)
         traced = impl_helper.get_traced_transform_fn(function, specs, context, names)
-        return cls(saved_transform_io_v2.trace_and_update_module(owner, traced, _FUNCTION, False), owner)
+        return cls(tft_seam.traced(traced, owner, _FUNCTION), owner)
+
+    def whole(self) -> Traced:
+        """Return the function as it is."""
+        self._part(self.concrete.structured_outputs)
+        return Traced(self.concrete, self.owner)
 
     def up_to(self, outputs: Mapping[str, tf.Tensor]) -> Traced:
         """Return the part of the graph that computes these tensors, as another tracing would make it.
@@ -138,10 +143,19 @@ class Tracing:
         _, effects = tf2_utils.strip_and_get_tensors_and_control_dependencies(flat)
         with graph.as_default(), tf.control_dependencies(list(effects)):
             named = {key: tf.identity(graph.get_tensor_by_name(tensor.name)) for key, tensor in outputs.items()}
+        return Traced(self._part(named), self.owner, graph)
+
+    def save(self, folder: str, options: Any = None) -> None:
+        """Write a SavedModel of the function."""
+        self._part(self.concrete.structured_outputs)
+        tf.saved_model.save(self.owner, folder, options=options)
+
+    def _part(self, outputs: Any) -> Any:
+        """Return the function that computes some outputs, and have it saved with the owner."""
         signature = self.concrete.structured_input_signature
-        part = tft_seam.part_of(graph, named, self.concrete.inputs, signature)
+        part = tft_seam.part_of(self.concrete.graph, outputs, self.concrete.inputs, signature)
         setattr(self.owner, _FUNCTION, part)
-        return Traced(part, self.owner, graph)
+        return part
 
 
 @dataclass(frozen=True)
@@ -222,8 +236,7 @@ class Graph:
         if not constants:
             return self.first.up_to(outputs)
         names = {key: tensor.name for key, tensor in outputs.items()}
-        made = Tracing.of(self.function, self.specs, self.folder, constants, names)
-        return Traced(made.concrete, made.owner)
+        return Tracing.of(self.function, self.specs, self.folder, constants, names).whole()
 
     def write(self, constants: Constants | None, output: str, assets: Mapping[str, str], save_options: Any) -> None:
         """Write the SavedModel and the metadata of its features, as TFTransformOutput reads them.
@@ -236,7 +249,7 @@ class Graph:
         fingerprint = graph_tools.get_analyzers_fingerprint(self.traced, self.inputs)
         tft_seam.check_fingerprint(fingerprint, last.concrete.graph)
         model = common.get_unique_temp_path(self.folder)
-        tf.saved_model.save(last.owner, model, options=save_options)
+        last.save(model, save_options)
         tf.io.gfile.makedirs(output)
         tf.io.gfile.rename(model, posixpath.join(output, tft.TFTransformOutput.TRANSFORM_FN_DIR), overwrite=True)
         described = posixpath.join(output, tft.TFTransformOutput.TRANSFORMED_METADATA_DIR)
