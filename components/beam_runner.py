@@ -148,6 +148,12 @@ def pipeline_of(options: Sequence[str]) -> Any:
     return pipeline_on(named.runner or LOCAL_RUNNER, rest)
 
 
+def without_ours(options: Sequence[str]) -> list[str]:
+    """Return Beam's options without those that are ours, of which Beam would warn."""
+    named, rest = _parsed(options)
+    return [*([f"--runner={named.runner}"] if named.runner else []), *rest]
+
+
 def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the options that `Named` has, and the options without the runner and without those that are ours."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

@@ -12,7 +12,7 @@ from typing import Any
 from tfx import types
 from tfx.dsl.components.base import base_beam_executor
 
-from infeed.components.beam_runner import pipeline_of
+from infeed.components.beam_runner import pipeline_of, without_ours
 from infeed.components.dataset import files
 from infeed.components.engine.choice import Cluster
 from infeed.components.seams import tfx as tfx_seam
@@ -46,7 +46,13 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         if not tfx_seam.BEAM_OPTIONS.usable():
             return pipeline_of(self._given.beam_pipeline_args or [])
         added = tfx_seam.beam_options(self)  # by `Do`, such as a user's module
-        return pipeline_of([*tfx_seam.beam_options(_Beam(self._given)), *added])
+        return pipeline_of([*tfx_seam.beam_options(_Beam(self._for_tfx())), *added])
+
+    def _for_tfx(self) -> base_beam_executor.BaseBeamExecutor.Context:
+        """Return the context without options of ours. TFX parses the options by Beam, which warns of others."""
+        context = copy.copy(self._given)
+        context.beam_pipeline_args = without_ours(context.beam_pipeline_args or [])
+        return context
 
     def temporary_folder(self) -> str:
         """Return the folder of this execution that TFX removes, or a new one if TFX has given none."""
@@ -66,7 +72,7 @@ class EngineExecutor(base_beam_executor.BaseBeamExecutor):
         """
         _log.warning("%s by TFX's own executor on Beam: %s", what, reason)
         kind = importlib.import_module(f"tfx.components.{component}.executor").Executor
-        context = copy.copy(self._given)
+        context = self._for_tfx()
         if not context.make_beam_pipeline_fn and tfx_seam.BEAM_OPTIONS.usable():
             # Read the options late, because `Do` may add a user's module to them.
             context.make_beam_pipeline_fn = lambda: pipeline_of(tfx_seam.beam_options(executor))

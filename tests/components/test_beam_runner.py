@@ -164,6 +164,15 @@ def test_a_timeout_is_a_number_of_seconds(value: str) -> None:
 
 
 @pytest.mark.tfx
+def test_tfx_does_not_see_an_option_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    from infeed.components.transform.executor import TransformExecutor
+
+    context = TransformExecutor.Context(beam_pipeline_args=["--worker_timeout=60", "--sdk_container_image=x"])
+    assert TransformExecutor(context).make_pipeline().options.get_all_options()["sdk_container_image"] == "x"
+    assert "worker_timeout" not in caplog.text
+
+
+@pytest.mark.tfx
 @pytest.mark.parametrize("make", [pipeline_of, lambda options: pipeline_on("direct", options)])
 def test_beam_does_not_see_an_option_of_ours(make: Any) -> None:
     made = make(["--worker_timeout=60", "--job_name=mine"])
