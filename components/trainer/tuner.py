@@ -183,7 +183,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
 
     from infeed.components.trainer.class_weights import with_class_weights
     from infeed.components.trainer.model import make_model
-    from infeed.components.trainer.run_fn import features_of, model_spec, prepare, read_options
+    from infeed.components.trainer.training import features_of, model_spec, prepare, read_options
 
     search = read(SearchOptions, fn_args.custom_config[_SEARCH], "SearchOptions")
     if read_options(fn_args).strategy == "parameter_server":

@@ -20,7 +20,7 @@ from infeed.components.trainer.data import normalise_images
 from infeed.components.trainer.graph import TransformGraph
 from infeed.components.trainer.model import make_model
 from infeed.components.trainer.options import TrainOptions
-from infeed.components.trainer.run_fn import model_spec
+from infeed.components.trainer.training import model_spec
 
 Answers = dict[str, dict[str, np.ndarray]]  # signature -> output -> array
 

@@ -119,7 +119,7 @@ def test_a_class_without_a_row_cannot_be_balanced():
 def test_the_rows_of_a_label_that_is_text_are_counted_by_the_names_of_the_graph(table, arguments, tmp_path):
     from tfx.components.trainer.fn_args_utils import FnArgs
 
-    from infeed.components.trainer.run_fn import prepare
+    from infeed.components.trainer.training import prepare
 
     folder, rows = table
     given = arguments(tmp_path, folder, "class", "table", label="kind", class_weight="balanced")

@@ -179,7 +179,7 @@ def test_without_a_transform_graph_a_label_has_to_be_a_number(table, arguments, 
 def test_a_backend_that_it_cannot_train_with_is_refused_before_anything_else(monkeypatch):
     import keras
 
-    from infeed.components.trainer.run_fn import prepare
+    from infeed.components.trainer.training import prepare
 
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(InfeedError, match=r"cannot train with Keras on jax(.|\n)*set KERAS_BACKEND=tensorflow"):

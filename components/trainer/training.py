@@ -1,0 +1,164 @@
+"""What stands before the first step of a training: the options, the cluster, the transform graph and the feeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components import schema, user_code
+from infeed.components.errors import InfeedError
+from infeed.components.feed.build import Batches, Feed
+from infeed.components.feed.options import WorkerContext
+from infeed.components.trainer import cluster, distribution
+from infeed.components.trainer.checkpoint import checkpoint_folder
+from infeed.components.trainer.checkpoint_mirror import CheckpointMirror
+from infeed.components.trainer.class_weights import class_weights
+from infeed.components.trainer.cluster import OutputDirs
+from infeed.components.trainer.data import packing_of
+from infeed.components.trainer.graph import Graph, open_graph
+from infeed.components.trainer.model import ModelSpec
+from infeed.components.trainer.options import CUSTOM_CONFIG_KEY, TrainOptions
+from infeed.components.trainer.own_input import check_same_length, make_input
+from infeed.components.trainer.packing import Packing
+
+
+@dataclass(frozen=True)
+class Training:
+    """What stands before the first step.
+
+    `identity` names the training, and is the same if it is started again. `model_uri` is where the model ends up.
+    """
+
+    options: TrainOptions
+    workers: WorkerContext
+    strategy: tf.distribute.Strategy
+    graph: Graph
+    train: Feed
+    evaluation: Feed
+    max_steps: int | None
+    eval_steps: int | None
+    places: OutputDirs
+    identity: str
+    model_uri: str
+    class_weights: tuple[float, ...] = ()
+    base_model: str | None = None
+    mirror: CheckpointMirror | None = None
+
+    @property
+    def epochs(self) -> int:
+        """TFX's own way to say how long is a number of steps; training then ends at exactly that step."""
+        return -(-self.max_steps // self.train.plan.steps_per_epoch) if self.max_steps else self.options.epochs
+
+    @property
+    def steps(self) -> int:
+        """Planned steps; early stopping may end training before."""
+        return self.max_steps or self.options.epochs * self.train.plan.steps_per_epoch
+
+
+def prepare(fn_args: Any, *, runs: int = 1, own_loop: bool = False) -> Training:
+    """Reads options, cluster and graph, and plans the feeds.
+
+    Args:
+      runs: how often the whole training is gone through, as by the trials of a search.
+      own_loop: whether `loop.fit` trains, which takes row numbers as well as batches.
+    """
+    check_backend()
+    options = read_options(fn_args)
+    cluster.adopt_cluster_spec()
+    workers = cluster.coordinated_workers() if options.strategy == "parameter_server" else cluster.worker_context()
+    strategy = distribution.make_strategy(options.strategy, workers)
+    distribution.check_batch_size(options.feed.batch_size, strategy)
+    distribution.check_xla(options.xla, strategy)
+    # The graph's tables are needed on every worker that a coordinator sends steps to.
+    with strategy.scope() if distribution.is_coordinated(strategy) else nullcontext():
+        graph = open_graph(fn_args.transform_graph_path, fn_args.schema_path, options.label, options.feed.weight)
+    max_steps = fn_args.train_steps
+    devices = distribution.gathering_devices(strategy) if own_loop else ()
+    train = make_input(
+        fn_args.train_files,
+        graph,
+        options,
+        training=True,
+        workers=workers,
+        num_steps=max_steps,
+        runs=runs,
+        devices=devices,
+    )
+    evaluation = make_input(fn_args.eval_files, graph, options, training=False, workers=workers, runs=runs)
+    if options.input_fn and workers.count > 1:
+        for kind, feed in (("training", train), ("evaluation", evaluation)):
+            check_same_length(distribution.all_gather(feed.plan.steps_per_epoch, strategy), kind, options.input_fn)
+    checkpoints = _checkpoints(fn_args, options, train.identity, evaluation.identity)
+    mirror = CheckpointMirror.of(checkpoints) if options.checkpoint_seconds is not None else None
+    return Training(
+        options=options,
+        workers=workers,
+        strategy=strategy,
+        graph=graph,
+        train=train if train.plan.tier == "device" else train.with_stages(*distribution.device_steps(strategy)),
+        evaluation=evaluation,
+        max_steps=max_steps,
+        eval_steps=fn_args.eval_steps,
+        places=OutputDirs(
+            fn_args.serving_model_dir,
+            fn_args.model_run_dir,
+            mirror.local if mirror else checkpoints,
+        ),
+        identity=os.path.basename(checkpoints),
+        model_uri=getattr(fn_args, "model_uri", None) or fn_args.serving_model_dir,
+        class_weights=class_weights(options, graph, fn_args.train_files),
+        base_model=fn_args.base_model,
+        mirror=mirror,
+    )
+
+
+def check_backend() -> None:
+    """Raises InfeedError where Keras runs on something else than TensorFlow, whose graph and strategies this needs."""
+    if (backend := keras.backend.backend()) != "tensorflow":
+        do = "set KERAS_BACKEND=tensorflow, or train in a loop of your own on infeed.load"
+        raise InfeedError(f"the Trainer cannot train with Keras on {backend}", where="KERAS_BACKEND", do=do)
+
+
+def read_options(fn_args: Any) -> TrainOptions:
+    """The options that the component passed on, with what a Tuner found on top of the hyperparameters."""
+    given = (fn_args.custom_config or {}).get(CUSTOM_CONFIG_KEY)
+    if given is None:
+        raise InfeedError(
+            "the Trainer was given no options",
+            where=f"custom_config[{CUSTOM_CONFIG_KEY!r}]",
+            do="use infeed.components.trainer.Trainer, or pass TrainOptions(...).to_dict() there",
+        )
+    options = schema.read(TrainOptions, given, "TrainOptions")
+    tuned = (fn_args.hyperparameters or {}).get("values", {})
+    return dataclasses.replace(options, hparams={**options.hparams, **tuned})
+
+
+def _checkpoints(fn_args: Any, options: TrainOptions, *fed: Any) -> str:
+    """This training's own folder of checkpoints."""
+    code = [user_code.digest(function, name) for name, function in options.user_functions.items()]
+    base = options.checkpoint_dir or os.path.join(fn_args.model_run_dir or "", "checkpoints")
+    args = fn_args.train_steps, fn_args.eval_steps, fn_args.base_model
+    # What observes a training does not change it.
+    trained = {name: value for name, value in options.to_dict().items() if name not in ("mlflow", "prometheus")}
+    return checkpoint_folder(base, trained, fed, *args, code)
+
+
+def model_spec(dataset: Batches, graph: Graph, options: TrainOptions, steps: int = 0) -> ModelSpec:
+    """What the model function is given."""
+    features = packing_of(graph, options).unpack(dataset.element_spec[0])
+    # In order of name: the graph gives them in any order, and a model that joins them must find its weights again.
+    inputs = {name: tf.TensorSpec(features[name].shape[1:], features[name].dtype, name) for name in sorted(features)}
+    sizes = {name: size for name, size in graph.vocabulary_sizes.items() if name in inputs}
+    return ModelSpec(inputs, options.task, graph.classes, sizes, options.hparams, steps)
+
+
+def features_of(train: Batches, evaluation: tf.data.Dataset, packing: Packing) -> dict[str, tf.TypeSpec]:
+    """The features that batches of both have, [batch, ...]; an input function may give some of them alone."""
+    specs, also = (packing.unpack(batches.element_spec[0]) for batches in (train, evaluation))
+    return {name: spec for name, spec in specs.items() if name in also}
