@@ -21,7 +21,8 @@ from infeed.pipelines.console.paths import InputFolder, InputPath, MappedFolder,
 from infeed.pipelines.console.terminal import Terminal, command_line, in_lines
 from infeed.pipelines.job.compiled import CompiledJob, Target
 from infeed.pipelines.rehearse.launch import Faults, last_lines
-from infeed.pipelines.rehearse.rehearsal import PathMapping, Rehearsal, RehearseOptions, rehearse
+from infeed.pipelines.rehearse.locations import PathMapping
+from infeed.pipelines.rehearse.rehearsal import Rehearsal, RehearseOptions, rehearse
 
 
 @click.command(

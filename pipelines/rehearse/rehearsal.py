@@ -1,15 +1,10 @@
-"""Rehearses a compiled job, after checking that a rehearsal is possible.
-
-The checks reject jobs that the target rejects, steps that start work on a service, and unsupported tasks. They also
-reject buckets and mounted folders that are not on this machine and that no `PathMapping` maps.
-"""
+"""Rehearses a compiled job: every step, as the target would run it, on this machine."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,185 +12,19 @@ from typing import Any
 
 from infeed.components import limits, machine
 from infeed.components.checks import at_least
-from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.launcher_paths import local_path
-from infeed.components.kubeflow.packed import is_packed, pack, unpack
 from infeed.pipelines.console.nodes import OnChange, RunReport
 from infeed.pipelines.containers import find_engine
-from infeed.pipelines.job.compiled import CompiledJob, Target, Task, leaves, walk
-from infeed.pipelines.job.parameters import mapped, read_parameters
+from infeed.pipelines.job.compiled import CompiledJob, Target, leaves, walk
+from infeed.pipelines.job.parameters import read_parameters
 from infeed.pipelines.job.project import publish
-from infeed.pipelines.rehearse.custom_job import EXECUTORS, starts_custom_job
 from infeed.pipelines.rehearse.dag_executor import DagExecutor
 from infeed.pipelines.rehearse.executor_io import Artifact, TaskIO
 from infeed.pipelines.rehearse.launch import ContainerLauncher, Faults, Launcher, LocalLauncher
+from infeed.pipelines.rehearse.locations import Locations, PathMapping
 from infeed.pipelines.rehearse.step import RunContext
 from infeed.pipelines.rehearse.store import Store, open_store
-
-# Prefixes of arguments of steps that start work on a service, which costs money.
-_SERVICES = {
-    "tfx.extensions.google_cloud_ai_platform.": "Vertex AI",
-    "google_cloud_pipeline_components.": "Google Cloud",
-    "--runner=DataflowRunner": "Dataflow",
-    "DataflowRunner": "Dataflow",  # as a separate argument after `--runner`
-}
-_LOCAL = re.compile(r"(?<![\w:/.~-])(?:/[\w.-]+){2,}")
-_OF_EVERY_IMAGE = ("/bin/", "/dev/", "/etc/", "/lib/", "/opt/", "/proc/", "/sys/", "/usr/")
-_REMOTE = re.compile(r"\b(?:gs|s3|minio|hdfs|abfss?)://[\w.-][^\s\"'\\,;)}\]]*")
-
-
-def check_tasks(tasks: tuple[Task, ...], target: Target) -> None:
-    """Raise InfeedError if the target would reject the job, or a task cannot be rehearsed."""
-    for task in walk(tasks):
-        if task.is_loop:
-            do = "rehearse a job without loops"
-            raise InfeedError("a loop over items cannot be rehearsed", where=_where(task), do=do)
-    for task in leaves(tasks):
-        _check_executor(task, target)
-        for service in _services(task):
-            raise InfeedError(
-                f"{task.node} would start work on {service}, which a rehearsal does not support",
-                do="compile without the service, for example without deploy.vertex.endpoint and deploy.beam.dataflow",
-            )
-
-
-def _check_executor(task: Task, target: Target) -> None:
-    executor = task.executor or {}
-    if not executor.keys() & {"container", "importer", "resolver"}:
-        kind = next(iter(executor), "nothing")
-        do = "compile the job for Kubeflow, which runs the step in a container"
-        raise InfeedError(f"executor {kind!r} cannot be rehearsed", where=_where(task), do=do)
-    if "resolver" in executor and target == "kubeflow":
-        raise InfeedError(
-            f"Kubeflow's backend runs no resolvers, and rejects the job because of {task.node}",
-            do="compile the job with --target kubeflow, which omits resolvers, or rehearse it for Vertex AI",
-        )
-
-
-def _where(task: Task) -> str:
-    return f"task {'/'.join(task.path)}"
-
-
-def _services(task: Task) -> Iterator[str]:
-    container = task.container or {}
-    words = [*container.get("command", ()), *container.get("args", ())]
-    if starts_custom_job(words):
-        words = [word for word in words if not word.startswith(EXECUTORS)]  # custom_job.py emulates them
-    yield from (service for sign, service in _SERVICES.items() if any(word.startswith(sign) for word in words))
-
-
-@dataclass(frozen=True)
-class PathMapping:
-    """Replacement of a path, and of all paths below it, in the job.
-
-    If `source` and `target` are equal, the steps use the location itself, with the credentials that they find.
-    """
-
-    source: str
-    target: str
-
-    @classmethod
-    def parse(cls, text: str) -> PathMapping:
-        """Parse `gs://bucket=/folder`, or `/folder` for a folder that keeps its path.
-
-        Raises:
-          InfeedError: the source or the target is missing.
-        """
-        source, equals, target = text.partition("=")
-        if source.startswith("/") and not equals:
-            target = source
-        if not source or not target:
-            raise InfeedError(f"--map is {text!r}, which is not SOURCE=TARGET", do="use --map gs://bucket=/folder")
-        there = target.rstrip("/") if "://" in target else os.path.abspath(target)
-        return cls(source.rstrip("/") if not source.endswith("://") else source, there)
-
-
-class Locations:
-    """Path mappings of a rehearsal. The longest matching source wins."""
-
-    def __init__(self, maps: Sequence[PathMapping]) -> None:
-        ordered = sorted(maps, key=lambda map_: len(map_.source), reverse=True)
-        self._targets = {map_.source: map_.target for map_ in ordered}
-        ends = (re.escape(one) + ("" if one.endswith("://") else r"(?![\w.-])") for one in self._targets)
-        self._pattern = re.compile("|".join(ends)) if maps else None
-
-    @property
-    def folders(self) -> list[str]:
-        """Targets on this machine."""
-        return [target for target in self._targets.values() if "://" not in target]
-
-    def apply(self, value: Any) -> Any:
-        """Return JSON data with the paths in every string replaced, including paths inside longer texts."""
-        return mapped(value, self._in_text)
-
-    def check_no_others(self, spec: Any) -> None:
-        """Raise InfeedError if the mapped job still names a location that is not on this machine."""
-        remote = (location for text in _strings(spec) for location in _REMOTE.findall(text))
-        found = sorted({location for location in remote if not self._is_kept(location)})
-        if found:
-            scheme, _, path = found[0].partition("://")
-            bucket = f"{scheme}://{path.split('/')[0]}"
-            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-            raise InfeedError(
-                f"the job names {found[0]}{more}, not on this machine",
-                do=f"map it to a folder: --map {bucket}=FOLDER (or --map {bucket}={bucket} to use the bucket itself)",
-            )
-
-    def check_seen(self, values: Any, mounted: Sequence[str]) -> None:
-        """Raise InfeedError if `values` of the mapped job name local paths outside the mounted folders.
-
-        A step in an image cannot read such paths, and the files that it writes there are lost.
-        """
-        named = {path for text in _strings(values) for path in _LOCAL.findall(text) if _is_of_this_machine(path)}
-        unseen = sorted(path for path in named if not any(_is_in(path, folder) for folder in mounted))
-        if unseen:
-            more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
-            maps = " ".join(f"--map {folder}" for folder in _folders_of(unseen))
-            raise InfeedError(f"the image cannot read {unseen[0]}{more} of this machine", do=f"add {maps}")
-
-    def _in_text(self, value: Any) -> Any:
-        if not (isinstance(value, str) and self._pattern):
-            return value
-        if is_packed(value):
-            return pack(self._in_text(unpack(value)))
-        return self._pattern.sub(lambda found: self._target(found[0]), value)
-
-    def _target(self, source: str) -> str:
-        target = self._targets[source]
-        return f"{target}/" if source.endswith("://") and not target.endswith("://") else target
-
-    def _is_kept(self, location: str) -> bool:
-        kept = (target for source, target in self._targets.items() if source == target)
-        return any(location.startswith(target) for target in kept)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the strings in a job except commands, because programs may contain any path."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from () if key in ("command", "description", "instanceSchema") else _strings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-    elif isinstance(value, str):
-        yield unpack(value)
-
-
-def _is_of_this_machine(path: str) -> bool:
-    """Report whether the path exists, or its parent folder does."""
-    parent = os.path.dirname(path)
-    here = os.path.exists(path) or (parent.count("/") > 1 and os.path.isdir(parent))
-    return here and not path.startswith(_OF_EVERY_IMAGE)
-
-
-def _folders_of(paths: Sequence[str]) -> list[str]:
-    """Return the folders to mount for all of the paths."""
-    folders = sorted({path if os.path.isdir(path) else os.path.dirname(path) for path in paths})
-    return [one for one in folders if not any(_is_in(one, other) for other in folders if other != one)]
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+from infeed.pipelines.rehearse.tasks import check_tasks
 
 
 @dataclass(frozen=True)

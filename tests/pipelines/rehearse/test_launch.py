@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infeed.pipelines.rehearse.launch import ContainerLauncher, LocalLauncher
-from infeed.pipelines.rehearse.rehearsal import PathMapping
+from infeed.pipelines.rehearse.locations import PathMapping
 
 # A docker that runs the command on this machine, with the interpreter that the image would have.
 DOCKER = f"""

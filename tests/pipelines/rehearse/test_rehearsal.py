@@ -11,7 +11,8 @@ import pytest
 from infeed.components.errors import InfeedError
 from infeed.pipelines.console.nodes import NodeState
 from infeed.pipelines.rehearse.launch import Faults
-from infeed.pipelines.rehearse.rehearsal import PathMapping, RehearseOptions, rehearse
+from infeed.pipelines.rehearse.locations import PathMapping
+from infeed.pipelines.rehearse.rehearsal import RehearseOptions, rehearse
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 from infeed.components.errors import InfeedError
 from infeed.components.project_archive import VARIABLE, digest
 from infeed.pipelines.job.compiled import CompiledJob
-from infeed.pipelines.rehearse.rehearsal import PathMapping
+from infeed.pipelines.rehearse.locations import PathMapping
 
 ARCHIVE = b"archive"
 

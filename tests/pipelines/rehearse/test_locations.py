@@ -8,7 +8,7 @@ import pytest
 
 from infeed.components.errors import InfeedError
 from infeed.components.kubeflow.packed import pack
-from infeed.pipelines.rehearse.rehearsal import Locations, PathMapping
+from infeed.pipelines.rehearse.locations import Locations, PathMapping
 
 
 def mapped(text: str, *maps: str) -> object:
