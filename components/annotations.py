@@ -117,6 +117,8 @@ def is_tag(hint: Any) -> bool:
 
 def is_optional(hint: Any) -> bool:
     """Return whether None is a value of a type."""
+    if get_origin(hint) is Annotated:
+        return is_optional(get_args(hint)[0])
     return _is_union(hint) and type(None) in get_args(hint)
 
 

@@ -1,7 +1,7 @@
 """Checks for the `__post_init__` of option dataclasses. None always passes.
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         at_least(self, 1, "epochs", "patience")
         require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
 
@@ -11,18 +11,21 @@ file, the error names the place in the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Real
+from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
-from infeed.components.annotations import choices_of, hints_of, is_optional, range_of
+import numpy as np
+
+from infeed.components.annotations import bare, choices_of, hints_of, is_optional, range_of
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.schema import shown
 
 
-def check_choices(options: Any) -> None:
-    """Raise OptionError if an option annotated as a `Literal` has another value, or a number is out of its `Range`."""
+def check_fields(options: Any) -> None:
+    """Raise OptionError if a scalar is not of its annotated type, one of its `Literal`, or within its `Range`."""
     kind: Any = type(options)
     for name, hint in hints_of(kind).items():
         value, choices, bounds = getattr(options, name), choices_of(hint), range_of(hint)
@@ -33,13 +36,34 @@ def check_choices(options: Any) -> None:
         if bounds:
             at_least(options, bounds.least, name)
             require(value <= bounds.most, options, name, f"use a number of at most {bounds.most}")
+        if scalar := _SCALARS.get(bare(hint)):
+            require(isinstance(value, scalar.kinds) and _is_bool(value) == scalar.is_bool, options, name, scalar.do)
+
+
+@dataclass(frozen=True)
+class _Scalar:
+    kinds: type | tuple[type, ...]
+    do: str
+    is_bool: bool = False
+
+
+_SCALARS: Mapping[Any, _Scalar] = {
+    int: _Scalar(Integral, "use an integer"),
+    float: _Scalar(Real, "use a number"),
+    str: _Scalar(str, "use text"),
+    bool: _Scalar((bool, np.bool_), "use true or false", is_bool=True),
+}
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
 
 
 def at_least(options: Any, least: int, *names: str) -> None:
     """Raise OptionError if one of these options is below `least` or not a number."""
     for name in names:
         value = getattr(options, name)
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        is_number = isinstance(value, Real) and not _is_bool(value)
         if value is not None and not (is_number and value >= least):
             raise refused(options, name, f"use a number of at least {least}")
 

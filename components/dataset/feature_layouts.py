@@ -32,7 +32,7 @@ RARE = 3  # a layout is of use if one of so many entries has it
 
 
 @dataclass(frozen=True)
-class Layout:
+class FeatureLayout:
     """What a short feature of this name and kind looks like.
 
     Attributes:
@@ -50,7 +50,7 @@ class Layout:
 
     @classmethod
     @functools.lru_cache(1 << 12)
-    def of(cls, name: bytes, tag: int) -> Layout:
+    def of(cls, name: bytes, tag: int) -> FeatureLayout:
         kind = b"" if tag == NO_KIND else bytes([tag, 2, FIELD_1, 0])
         rest = bytes([FIELD_1, len(name), *name, FIELD_2, len(kind)])
         empty = bytes([FIELD_1, len(rest) + len(kind)]) + rest + kind
@@ -80,7 +80,7 @@ class Layout:
         return found, ends
 
 
-def usual_layouts(data: Bytes, starts: Ints) -> list[Layout]:
+def usual_layouts(data: Bytes, starts: Ints) -> list[FeatureLayout]:
     """Return the layouts of the name that short features most likely have there, judged by a sample of the entries."""
     some = starts[:: -(-len(starts) // _SAMPLE)].tolist()
     seen = [_name_and_tag(data[at : at + 2 + MORE].tobytes()) for at in some]
@@ -88,7 +88,7 @@ def usual_layouts(data: Bytes, starts: Ints) -> list[Layout]:
     if name is None or RARE * count < len(some):
         return []
     tags = Counter(found[1] for found in seen if found and found[0] == name)
-    return [Layout.of(name, tag) for tag in dict.fromkeys([*(tag for tag, _ in tags.most_common()), NO_KIND])]
+    return [FeatureLayout.of(name, tag) for tag in dict.fromkeys([*(tag for tag, _ in tags.most_common()), NO_KIND])]
 
 
 def _name_and_tag(entry: bytes) -> tuple[bytes, int] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from infeed.components.annotations import Count, Positive, Range, Tagged
-from infeed.components.checks import as_tuples, at_least, check_choices, refused, require
+from infeed.components.checks import as_tuples, at_least, check_fields, refused, require
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.spans import Spans
 from infeed.components.dataset.splits import ByLabel, SplitBy
@@ -36,7 +36,7 @@ class Balance:
 
     def __post_init__(self) -> None:
         as_tuples(self, "splits")
-        check_choices(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         as_tuples(self, "columns", "fractions", "words", "required")
-        check_choices(self)
+        check_fields(self)
         at_least(self, 1 << 10, "block_bytes")
         if self.columns is not None:
             named_once = 0 < len(self.columns) == len(set(self.columns))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from infeed.components import user_code
 from infeed.components.annotations import Count, Positive
-from infeed.components.checks import about, at_least, check_choices, refused, require
+from infeed.components.checks import about, at_least, check_fields, refused, require
 from infeed.components.errors import InfeedError
 
 Tier = Literal["auto", "device", "columns", "disk", "stream"]
@@ -35,7 +35,7 @@ class MapFunction:
     evaluation: bool = False
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         at_least(self, 1, "processes")
         if not isinstance(self.function, str):
             with about(self, "function"):
@@ -104,7 +104,7 @@ class FeedOptions:
     map_batches: MapFunction | str | Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         for name in ("map_examples", "map_batches"):
             given = getattr(self, name)
             if given is not None and not isinstance(given, MapFunction):
@@ -247,7 +247,7 @@ class Augment:
     mask_fill: int | None = None
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         at_least(self, 0, "shift", "rotate", "cutout")
         require(0 < self.crop <= 1, self, "crop", "use a share of the area above 0, at most 1")
         at_least(self, 1, "stretch")

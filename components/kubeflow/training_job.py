@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from infeed.components.checks import at_least, check_choices, refused, require
+from infeed.components.checks import at_least, check_fields, refused, require
 
 Kind = Literal["jobset", "trainjob"]
 RuntimeKind = Literal["ClusterTrainingRuntime", "TrainingRuntime"]
@@ -57,7 +57,7 @@ class TrainingJob:
     timeout: int | None = None
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         at_least(self, 1, "machines", "timeout")
         at_least(self, 0, "restarts")
         is_trainjob = self.kind == "trainjob"

@@ -8,7 +8,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from infeed.components.annotations import Range
-from infeed.components.checks import check_choices, refused, require
+from infeed.components.checks import check_fields, refused, require
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PrometheusOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         if self.port is None and self.textfile is None:
             raise refused(self, "port", "give a port or a textfile", "neither port nor textfile is given")
         require((self.textfile or ".prom").endswith(".prom"), self, "textfile", "use a name that ends in .prom")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from infeed.components import schema
 from infeed.components.annotations import Placeholder, Positive
-from infeed.components.checks import about, as_tuples, check_choices, refused, require
+from infeed.components.checks import about, as_tuples, check_fields, refused, require
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import Augment, FeedOptions, Normalise
 from infeed.components.trainer.monitor_options import MlflowOptions, PrometheusOptions
@@ -123,7 +123,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         as_tuples(self, "images", "masks", "boxes", "profile_steps")
-        check_choices(self)
+        check_fields(self)
         with about(self, "strategy"):
             check_strategy(self.strategy)
         if self.checkpoint_seconds is not None:

@@ -13,7 +13,7 @@ from tfx.components.tuner.component import TunerFnResult
 from tfx.proto import trainer_pb2, tuner_pb2
 
 from infeed.components import user_code
-from infeed.components.checks import at_least, check_choices
+from infeed.components.checks import at_least, check_fields
 from infeed.components.errors import InfeedError
 from infeed.components.schema import read, to_plain
 from infeed.components.trainer.data import packing_of
@@ -47,7 +47,7 @@ class SearchOptions:
     direction: Literal["min", "max"] = "min"
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         at_least(self, 1, "trials")
 
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from infeed.components.checks import check_choices, require
+from infeed.components.checks import check_fields, require
 from infeed.components.transform.analyses import Analysis
 from infeed.components.unique_names import UniqueNames
 
@@ -182,7 +182,7 @@ class Feature(Step):
     shared: ClassVar[tuple[str, ...] | None] = None
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         for column in self.columns:
             require(isinstance(column, str) and column, self, "column", "give it as the name of a column")
         is_name = self.output is None or (isinstance(self.output, str) and self.output)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from infeed.components.checks import as_tuples, at_least, check_choices, require
+from infeed.components.checks import as_tuples, at_least, check_fields, require
 from infeed.components.errors import InfeedError, OptionError
 from infeed.components.kubeflow import disk
 from infeed.components.kubeflow.launcher_paths import FOLDERS
@@ -220,7 +220,7 @@ class Deploy:
 
     def __post_init__(self) -> None:
         as_tuples(self, "exclude")
-        check_choices(self)
+        check_fields(self)
 
     def on(self, target: str) -> VertexOptions | None:
         """Return the options of Vertex AI if `target` is Vertex AI."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infeed.components.checks import about, as_tuples, check_choices, require
+from infeed.components.checks import about, as_tuples, check_fields, require
 from infeed.components.errors import InfeedError
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
@@ -43,7 +43,7 @@ class Toleration:
     seconds: int | None = None
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         exists = self.operator == "Exists"
         require(self.key or not self.value, self, "key", "name the key of the taint's value")
         require(not (exists and self.value), self, "value", "leave it out: operator Exists takes none")
@@ -69,7 +69,7 @@ class NodeAffinity:
 
     def __post_init__(self) -> None:
         as_tuples(self, "values")
-        check_choices(self)
+        check_fields(self)
         alone = self.operator in ("Exists", "DoesNotExist")
         require(bool(self.values) != alone, self, "values", "give values for In, NotIn, Gt and Lt, and none otherwise")
         is_number = len(self.values) == 1 and self.values[0].lstrip("-").isdecimal()

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from infeed.components import schema
 from infeed.components.annotations import Count, Placeholder, Positive, help_of
-from infeed.components.checks import check_choices
+from infeed.components.checks import check_fields
 from infeed.components.dataset.options import Balance, Compat, Compression, IngestOptions, Level, OnBadRow, Sampling
 from infeed.components.dataset.shards import ShardOptions
 from infeed.components.dataset.splits import ByColumns, ByLabel, ByName, ByTime, SplitBy
@@ -79,7 +79,7 @@ class IngestSettings:
     no_statistics: bool = False
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
 
     @property
     def options(self) -> IngestOptions:

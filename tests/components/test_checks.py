@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from infeed.components import schema
-from infeed.components.checks import about, as_tuples, at_least, check_choices, require
+from infeed.components.annotations import Placeholder
+from infeed.components.checks import about, as_tuples, at_least, check_fields, require
 from infeed.components.errors import InfeedError, OptionError
 
 
@@ -23,10 +25,12 @@ class Options:
     share: float = 0.5
     names: tuple[str, ...] = ()
     word: str = ""
+    optional: Annotated[str | None, Placeholder("WORD")] = None
+    on: bool = False
 
     def __post_init__(self) -> None:
         as_tuples(self, "names")
-        check_choices(self)
+        check_fields(self)
         at_least(self, 1, "size")
         require(0 < self.share < 1, self, "share", "use a share between 0 and 1")
         with about(self, "word"):
@@ -37,7 +41,13 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("kind", "c", "kind is 'c'", "use one of a, b"),
     ("other", "c", "other is 'c'", "use one of a, b"),
     ("size", 0, "size is 0", "use a number of at least 1"),
-    ("size", float("nan"), "size is nan", "use a number of at least 1"),
+    ("size", float("nan"), "size is nan", "use an integer"),
+    ("size", 1.5, "size is 1.5", "use an integer"),
+    ("size", True, "size is True", "use an integer"),
+    ("share", float("nan"), "share is nan", "use a share between 0 and 1"),
+    ("share", "0.5", "share is '0.5'", "use a number"),
+    ("optional", 3, "optional is 3", "use text"),
+    ("on", 1, "on is 1", "use true or false"),
     ("share", 1.5, "share is 1.5", "use a share between 0 and 1"),
     ("word", "no", "no such word", "use another"),
 ]
@@ -48,6 +58,10 @@ def test_an_option_that_cannot_be_is_refused_with_its_name(name: str, value: Any
     with pytest.raises(OptionError) as caught:
         Options(**{name: value})
     assert (caught.value.what, caught.value.do, caught.value.option) == (what, do, name)
+
+
+def test_scalars_of_numpy_are_of_the_type_too() -> None:
+    Options(size=np.int64(3), share=np.float32(0.5), on=np.bool_(True))
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, value, *_ in WRONG if name in ("share", "word")])

@@ -30,7 +30,7 @@ class ModelReport:
 
     def __post_init__(self) -> None:
         checks.as_tuples(self, "classes", "metrics")
-        checks.check_choices(self)
+        checks.check_fields(self)
         checks.require(0 < self.threshold < 1, self, "threshold", "use a probability between 0 and 1")
         checks.require(self.positive in (0, 1), self, "positive", "use 0 or 1")
 

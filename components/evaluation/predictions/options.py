@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infeed.components.checks import as_tuples, at_least, check_choices, refused, require
+from infeed.components.checks import as_tuples, at_least, check_fields, refused, require
 
 OutputFormat = Literal["parquet", "tfrecord", "examples", "prediction_log"]
 _WHOLE = ("examples", "prediction_log")  # formats that hold the whole example
@@ -42,7 +42,7 @@ class PredictOptions:
         as_tuples(self, "keys", "columns", "splits", "tags")
         for name in ("keys", "columns", "splits", "tags"):
             require(not isinstance(getattr(self, name), str), self, name, "give a list of names")
-        check_choices(self)
+        check_fields(self)
         at_least(self, 1, "batch_size")
         require(self.signature, self, "signature", "name one, such as serving_default")
         require(self.splits is None or self.splits, self, "splits", "name one or more, or leave it None for all")

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infeed.components.checks import check_choices
+from infeed.components.checks import check_fields
 from infeed.components.dataset import files
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
@@ -50,7 +50,7 @@ class TextOptions:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         streams.check_encoding(self)
 
 

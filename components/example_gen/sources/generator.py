@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from infeed.components import user_code
 from infeed.components.annotations import Positive
-from infeed.components.checks import check_choices
+from infeed.components.checks import check_fields
 from infeed.components.dataset.manifest import Source
 from infeed.components.dataset.options import IngestOptions
 from infeed.components.errors import InfeedError
@@ -44,7 +44,7 @@ class GeneratorOptions:
     parts: Positive = 16
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)

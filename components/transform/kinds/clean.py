@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from infeed.components.annotations import Tagged
-from infeed.components.checks import as_tuples, at_least, check_choices, require
+from infeed.components.checks import as_tuples, at_least, check_fields, require
 from infeed.components.errors import InfeedError
 from infeed.components.transform.analyses import Analysis, Frequencies, Moments, Quantiles
 from infeed.components.transform.feature import Clean, Feature, FlatColumn, Tables, Values, is_finite
@@ -119,7 +119,7 @@ class Outliers(Clean):
     needs = (Quantiles,)
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         at_least(self, 0, "reach")
 
     def apply(self, column: FlatColumn, found: Sequence[Any]) -> FlatColumn:
@@ -220,7 +220,7 @@ class Tokens(TextStep):
 
     def __post_init__(self) -> None:
         as_tuples(self, "ngrams")
-        check_choices(self)
+        check_fields(self)
         is_range = len(self.ngrams) == 2 and 1 <= self.ngrams[0] <= self.ngrams[1]
         require(is_range, self, "ngrams", "give it as (least, most), such as (1, 2)")
 

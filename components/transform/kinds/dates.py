@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from infeed.components.checks import about, check_choices, require
+from infeed.components.checks import about, check_fields, require
 from infeed.components.errors import InfeedError
 from infeed.components.transform.feature import Clean, FlatColumn, is_finite
 
@@ -65,7 +65,7 @@ class DatePart(Clean):
     kind: Literal["date_part"] = field(default="date_part", kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         is_offset = is_finite(self.utc_offset) and abs(self.utc_offset) <= 24
         require(is_offset, self, "utc_offset", "give it in hours, -24 to 24")
         require(isinstance(self.format, str), self, "format", 'give it as "iso", a format of strptime or "epoch_s"')

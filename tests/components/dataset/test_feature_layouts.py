@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infeed.components.dataset.feature_layouts import NO_KIND, VALUE_HEAD, Layout, usual_layouts
+from infeed.components.dataset.feature_layouts import NO_KIND, VALUE_HEAD, FeatureLayout, usual_layouts
 from infeed.components.dataset.record_blocks import PADDING
 
 FLOAT, INT, BYTES = 0x12, 0x1A, 0x0A
@@ -47,13 +47,13 @@ def test_an_entry_with_another_byte_before_its_value_is_not_found(
     place = data.draw(st.integers(0, len(right) - len(value) - 1))
     wrong[place] ^= data.draw(st.integers(1, 255))
     buffer, starts, stops = laid_out([right, bytes(wrong), right])
-    found, _ = Layout.of(name, BYTES).find(buffer, starts, stops)
+    found, _ = FeatureLayout.of(name, BYTES).find(buffer, starts, stops)
     assert found.tolist() == [True, False, True]
 
 
 def test_a_value_that_leaves_its_record_is_not_found() -> None:
     data, starts, stops = laid_out([entry(b"x", BYTES, b"abc")] * 2)
-    found, _ = Layout.of(b"x", BYTES).find(data, starts, stops - [1, 0])
+    found, _ = FeatureLayout.of(b"x", BYTES).find(data, starts, stops - [1, 0])
     assert found.tolist() == [False, True]
 
 
@@ -62,8 +62,8 @@ def test_the_name_that_most_of_a_sample_has_is_the_usual_one_with_all_its_kinds(
     entries = [entry(b"a", FLOAT), entry(b"b", tag), entry(b"b", INT), entry(b"b", INT)]
     data, starts, _ = laid_out(entries)
     assert usual_layouts(data, starts) == [
-        Layout.of(b"b", INT),
-        *[Layout.of(b"b", tag) for tag in dict.fromkeys([tag, NO_KIND])],
+        FeatureLayout.of(b"b", INT),
+        *[FeatureLayout.of(b"b", tag) for tag in dict.fromkeys([tag, NO_KIND])],
     ]
 
 

@@ -37,6 +37,12 @@ def test_more_contrast_than_there_is_is_refused():
         Augment(contrast=1.5)
 
 
+@pytest.mark.parametrize("fill", [1.5, True, -1, 256])
+def test_a_fill_of_masks_that_is_no_class_is_refused(fill):
+    with pytest.raises(InfeedError, match=f"mask_fill is {fill}"):
+        Augment(mask_fill=fill)
+
+
 def test_negative_shift_is_refused():
     with pytest.raises(InfeedError, match="shift is -1"):
         Augment(shift=-1)

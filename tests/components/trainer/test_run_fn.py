@@ -100,22 +100,6 @@ def test_pictures_are_augmented_in_training_and_only_normalised_in_serving(pictu
     np.testing.assert_array_equal(answer["probabilities"], again["probabilities"])
 
 
-def test_the_profile_tells_what_feeding_cost(table, classifier):
-    import tensorflow as tf
-
-    profile = json.loads((classifier / "run" / "input_profile.json").read_text())
-    (events,) = (classifier / "run" / "input").iterdir()
-    tags = [value.tag for event in tf.compat.v1.train.summary_iterator(str(events)) for value in event.summary.value]
-    assert tags == ["input/wait_fraction", "input/examples_per_second"] * 30
-    assert (profile["format"], profile["strategy"], profile["replicas"]) == (1, "one_device", 1)
-    assert (profile["batch_size"], profile["steps_per_epoch"]) == (16, 4)  # 64 training rows
-    assert [epoch["examples"] for epoch in profile["epochs"]] == [64] * 30
-    assert all(0 < epoch["wait_seconds"] <= epoch["seconds"] for epoch in profile["epochs"])
-    assert profile["ceiling"]["examples_per_second"] > 0
-    size = (table[0] / "Split-train" / "data_tfrecord-00000-of-00001.gz").stat().st_size
-    assert profile["bytes"] == size
-
-
 def test_num_steps_ends_training_at_exactly_that_step(table, train):
     folder, _ = table
     trained = train(folder, "class", "table", label="kind", epochs=1, steps=6)
@@ -139,12 +123,6 @@ def test_the_same_seed_gives_the_same_model(table, classifier, train, example):
     again = train(table[0], "class", "table", label="kind", epochs=30)
     one, other = (answers(load(trained), serialized)["probabilities"] for trained in (classifier, again))
     np.testing.assert_array_equal(one, other)
-
-
-def test_a_label_that_the_transform_graph_lacks_is_told_with_those_it_gives(table, train):
-    folder, _ = table
-    with pytest.raises(InfeedError, match=r"gives no feature 'sort'(.|\n)*name one that it gives: kind, x, z"):
-        train(folder, "class", "table", label="sort")
 
 
 SCHEMA = """
@@ -174,16 +152,6 @@ def test_without_a_transform_graph_the_raw_examples_are_the_features(table, argu
 def test_without_a_transform_graph_a_label_has_to_be_a_number(table, arguments, tmp_path):
     with pytest.raises(InfeedError, match=r"the label 'kind' is text\n(.|\n)*schema\.pbtxt(.|\n)*Label\("):
         without_transform(tmp_path, arguments, table, label="kind")
-
-
-def test_a_backend_that_it_cannot_train_with_is_refused_before_anything_else(monkeypatch):
-    import keras
-
-    from infeed.components.trainer.training import prepare
-
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    with pytest.raises(InfeedError, match=r"cannot train with Keras on jax(.|\n)*set KERAS_BACKEND=tensorflow"):
-        prepare(None)
 
 
 def test_training_starts_from_the_weights_of_an_earlier_model(table, train, classifier, tmp_path):

@@ -15,7 +15,7 @@ from typing import BinaryIO, Literal
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from infeed.components.checks import as_tuples, check_choices, require
+from infeed.components.checks import as_tuples, check_fields, require
 from infeed.components.errors import InfeedError
 from infeed.components.example_gen.inputs import too_large
 from infeed.components.example_gen.sources.images.damage import damage_of_jpeg, damage_of_png
@@ -54,7 +54,7 @@ class ImageOptions:
 
     def __post_init__(self) -> None:
         as_tuples(self, "size")
-        check_choices(self)
+        check_fields(self)
         if self.size is not None:
             is_size = len(self.size) == 2 and min(self.size) > 0
             require(is_size, self, "size", "use (height, width) in pixels")
