@@ -84,3 +84,35 @@ def test_seeds_are_those_of_the_feed(step):
 
     ours = MapFeatures("map_batches", MapFunction("a:b"))._seeds(tf.constant(step, tf.int64), tf.constant(2), context)
     assert seed_of(BatchOrder(20, GlobalBatch(4, 7, workers), True), step).tolist() == ours.numpy().tolist()
+
+
+def with_objects(batch, seed):
+    from infeed.components.feed.augment_batch import augment_batch
+    from infeed.components.feed.options import Augment
+
+    pixels = {name: batch[name].reshape(-1, 16, 16, 3).astype(np.uint8) for name in ("image", "mask")}
+    options = Augment(shift=3, flip="horizontal", rotate=10.0)
+    return augment_batch({**batch, **pixels}, options, seed, masks=["mask"], boxes=["boxes"])
+
+
+@pytest.mark.slow
+def test_masks_and_boxes_of_a_mapped_dataset_move_with_their_images_and_resume(write, cache):
+    draw = np.random.default_rng(0)
+    places = draw.integers(4, 9, (12, 2))
+    pixels, boxes = np.zeros((12, 16, 16, 3), np.uint8), np.zeros((12, 4), np.float32)
+    for row, (top, left) in enumerate(places):
+        pixels[row, top : top + 4, left : left + 4] = 255
+        boxes[row] = np.array([top, left, top + 4, left + 4]) / 16
+    flat = pa.array(pixels.reshape(12, -1).tolist(), pa.list_(pa.int64()))
+    path = write("t-train.tfrecord", {"image": flat, "mask": flat, "boxes": pa.array(boxes.tolist())})
+    first, *rest = load(path, cache_dir=cache, batch_size=4, seed=5).map(with_objects).numpy(epochs=2)
+    assert first["image"].dtype == np.float32
+    for image, mask, box in zip(first["image"], first["mask"], first["boxes"], strict=True):
+        rows, columns = np.nonzero(mask[..., 0])
+        around = [rows.min(), columns.min(), rows.max() + 1, columns.max() + 1]
+        np.testing.assert_allclose(box * 16, around, atol=1.0)
+        assert image[mask > 0].mean() > image[mask == 0].mean() + 0.5
+    resumed = load(path, cache_dir=cache, batch_size=4, seed=5, start_step=1).map(with_objects).numpy(epochs=2)
+    for one, other in zip(rest, resumed, strict=True):
+        for name in ("image", "mask", "boxes"):
+            np.testing.assert_array_equal(one[name], other[name])

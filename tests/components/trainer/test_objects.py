@@ -91,3 +91,21 @@ def test_a_feature_that_is_no_mask_is_refused_before_training(train: Callable[..
     with pytest.raises(InfeedError) as raised:
         train(scenes[0], "both", "segment", label="mask", **{**OPTIONS, "masks": ["mask", "boxes"], "boxes": []})
     assert raised.value.where == "option masks"
+
+
+def test_datasets_of_a_users_run_fn_move_masks_and_boxes_as_the_trainer_does(
+    arguments: Callable[..., dict[str, Any]], scenes: Scenes, tmp_path: Path
+) -> None:
+    from tfx.components.trainer.fn_args_utils import FnArgs
+
+    from infeed.components.trainer.training import prepare
+    from infeed.components.trainer.user_run import datasets
+
+    feed = FeedOptions(batch_size=16, tier="columns", seed=7)
+    fn_args = FnArgs(**arguments(tmp_path, scenes[0], "both", "segment", label="mask", feed=feed, **OPTIONS))
+    ours = prepare(fn_args).train.dataset()
+    theirs = datasets(fn_args, label="mask", feed=feed, **OPTIONS).train
+    for (features, mask), (own, own_mask) in zip(ours.take(3), theirs.take(3), strict=True):
+        np.testing.assert_array_equal(mask, own_mask)
+        for name in ("image", "boxes"):
+            np.testing.assert_array_equal(features[name], own[name])
