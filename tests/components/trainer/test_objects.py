@@ -109,3 +109,39 @@ def test_datasets_of_a_users_run_fn_move_masks_and_boxes_as_the_trainer_does(
         np.testing.assert_array_equal(mask, own_mask)
         for name in ("image", "boxes"):
             np.testing.assert_array_equal(features[name], own[name])
+
+
+def test_the_evaluator_measures_the_pixels_of_a_mask(
+    train: Callable[..., Path], scenes: Scenes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By TFX's own executor, as the log says."""
+    import tensorflow_model_analysis as tfma
+    from google.protobuf import text_format
+    from tfx.types import channel_utils, standard_artifacts
+
+    from infeed.components import Evaluator
+
+    trained = train(scenes[0], "both", "segment", label="mask", epochs=3, callbacks_fn="callbacks", **OPTIONS)
+    examples, model = standard_artifacts.Examples(), standard_artifacts.Model()
+    examples.uri, examples.split_names, model.uri = str(scenes[0]), '["train", "eval"]', str(tmp_path / "pushed")
+    (tmp_path / "pushed").mkdir()
+    (trained / "model").rename(tmp_path / "pushed" / "Format-Serving")
+    config = """
+        model_specs { label_key: "mask" preprocessing_function_names: "transform_features" }
+        slicing_specs {}
+        metrics_specs { metrics { class_name: "SparseCategoricalAccuracy" config: '"name": "accuracy"' } }
+    """
+    evaluator = Evaluator(
+        examples=channel_utils.as_channel([examples]),
+        model=channel_utils.as_channel([model]),
+        eval_config=text_format.Parse(config, tfma.EvalConfig()),
+    )
+    outputs = {key: [channel.type()] for key, channel in evaluator.outputs.items()}
+    for key, (artifact,) in outputs.items():
+        artifact.uri = str(tmp_path / key)
+    kind = evaluator.executor_spec.executor_class
+    context = kind.Context(beam_pipeline_args=[], tmp_dir=str(tmp_path / "tmp"), unique_id="1")
+    kind(context).Do({"examples": [examples], "model": [model]}, outputs, evaluator.exec_properties)
+    assert "TFX's own executor" in caplog.text
+    found = dict(tfma.load_eval_result(outputs["evaluation"][0].uri).slicing_metrics)[()]
+    assert found[""][""]["accuracy"]["doubleValue"] == pytest.approx(last(trained, "val_accuracy"), abs=1e-6)
