@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infeed.components import Feature, Label, ZScore
+from infeed.components import Feature, Label, Vocabulary, ZScore
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 
 # Column -> the features to make of it, in place of those that are proposed; an empty list leaves the column out.
@@ -25,6 +25,9 @@ OWN: Mapping[str, Sequence[Feature]] = {}
 
 # Of each number the model gets an encoding with so many places, unless more columns than MOST_ENCODED hold numbers.
 PLACES, MOST_ENCODED = 64, 128
+# Whole numbers of more values than PLACES, which so many rows share on average, are words as well. The model can learn
+# then what is special about each value, such as a day or a shop.
+SHARED, MOST_WORDS = 8, 2_000
 
 
 def features(survey: TableSurvey) -> list[Feature]:
@@ -42,9 +45,17 @@ def features(survey: TableSurvey) -> list[Feature]:
       useless      why it proposes none
       leak         how the column gives the label away; None if it does not
     """
-    proposed = [feature for column in survey.columns if column.name not in OWN for feature in column.features]
+    columns = [column for column in survey.columns if column.name not in OWN]
+    proposed = [feature for column in columns for feature in column.features]
+    words = [Vocabulary(column.name, output=f"{column.name}_word") for column in columns if _are_words(column, survey)]
     own = [feature for of_column in OWN.values() for feature in of_column]
-    return [*proposed, *own, Label(survey.label.name, task=survey.task)]
+    return [*proposed, *words, *own, Label(survey.label.name, task=survey.task)]
+
+
+def _are_words(column: ColumnSurvey, survey: TableSurvey) -> bool:
+    """Whether single values of a whole number are worth a weight of their own."""
+    is_number = column.type == "int" and any(type(feature) is ZScore for feature in column.features)
+    return is_number and PLACES < (column.distinct or 0) <= min(MOST_WORDS, survey.rows // SHARED)
 
 
 def hparams(survey: TableSurvey) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from infeed.components import Fill, Label, ZScore
+from infeed.components import Fill, Label, Vocabulary, ZScore
 from infeed.components.dataset.statistics.column_statistics import ColumnStatistics
 from infeed.pipelines.surveys import ColumnSurvey, TableSurvey
 from infeed.templates.tabular import features as template
@@ -22,6 +23,17 @@ SURVEY = TableSurvey(
 
 def test_columns_become_what_the_survey_proposes() -> None:
     assert template.features(SURVEY) == [ZScore("age"), ZScore("rooms"), Label("price", task="regression")]
+
+
+@pytest.mark.parametrize(
+    ("type_", "distinct", "expected"),
+    [("int", 500, True), ("int", 64, False), ("int", 501, False), ("float", 500, False), ("int", None, False)],
+)
+def test_whole_numbers_that_many_rows_share_are_words_too(type_: Any, distinct: int | None, expected: bool) -> None:
+    day = dataclasses.replace(column("day", ZScore("day")), type=type_, distinct=distinct)
+    survey = dataclasses.replace(SURVEY, columns=(day,), rows=4_000)
+    words = [Vocabulary("day", output="day_word")] if expected else []
+    assert template.features(survey) == [ZScore("day"), *words, Label("price", task="regression")]
 
 
 def test_what_the_user_knows_better_takes_the_place_of_a_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
