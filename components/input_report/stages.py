@@ -76,23 +76,38 @@ def of_training(profile: InputProfile) -> str:
     """Compare the pipeline with the training step in one or two sentences; empty if the stages were not measured."""
     if not profile.stages:
         return ""
-    rate, ceiling = pipeline_rate(profile.stages), profile.ceiling
-    slowest = pace(profile.stages, pace_setter(profile.stages), profile.trials)
-    if not ceiling:
-        return slowest
-    ratio = rate / ceiling.examples_per_second
-    if ratio >= _KEEPS_UP_FROM:
-        alone = f"Alone, the pipeline makes {number(rate)} examples a second"
-        waits = profile.wait_fraction(profile.steady_epochs) >= WAITS_FROM
-        why = (
-            "In training, both share the CPU, and bursts are waited for."
-            if waits
-            else "Faster stages would gain nothing."
-        )
-        return " ".join(
-            [f"{alone}, {times(ratio)} as many as the training step takes. {why}", *_outcomes(profile.trials)]
-        )
-    return f"{slowest} The training step could take {number(ceiling.examples_per_second)}."
+    slowest = pace_setter(profile.stages)
+    if not profile.ceiling:
+        return pace(profile.stages, slowest, profile.trials)
+    step = profile.ceiling.examples_per_second
+    waits = profile.wait_fraction(profile.steady_epochs) >= WAITS_FROM
+    return beside_step(profile.stages, slowest, profile.trials, step, waits=waits)
+
+
+def keeps_up(stages: Sequence[StageCost], step: float) -> bool:
+    """Return whether the pipeline makes clearly more examples a second than the training step takes."""
+    return pipeline_rate(stages) >= _KEEPS_UP_FROM * step
+
+
+def beside_step(
+    stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial], step: float, *, waits: bool = False
+) -> str:
+    """Compare the pipeline with the training step.
+
+    Args:
+      bound_by, trials: as for `pace`.
+      step: examples a second that the training step takes.
+      waits: whether a training has waited.
+    """
+    if not keeps_up(stages, step):
+        return f"{pace(stages, bound_by, trials)} The training step could take {number(step)}."
+    rate = pipeline_rate(stages)
+    alone = (
+        f"Alone, the pipeline makes {number(rate)} examples a second, {times(rate / step)} as many as the training step"
+    )
+    shared = "In training, both share the CPU, and bursts are waited for."
+    why = shared if waits else "Faster stages would gain nothing."
+    return " ".join([f"{alone} takes. {why}", *_outcomes(trials)])
 
 
 def step_of(stage: str) -> str:

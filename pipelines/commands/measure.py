@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from rich.table import Table
@@ -22,7 +22,7 @@ from infeed.components.feed.options import FeedOptions, MapFunction, MapKind
 from infeed.components.feed.plan import FeedSpec, InputPlan, plan
 from infeed.components.feed.shards import ShardFile
 from infeed.components.feed.stages.batches import TransformFeatures
-from infeed.components.input_report.stages import pace
+from infeed.components.input_report.stages import beside_step, keeps_up, pace
 from infeed.components.units import size
 from infeed.pipelines.console.exit_codes import Command
 from infeed.pipelines.console.paths import InputPath
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from infeed.components.feed.measure import Measured
     from infeed.components.feed.stages.base import BatchFunctions
 
-_Shown: TypeAlias = "tuple[Measured, Sequence[Trial], str]"  # with the plan in words
 _WINDOW = 10_000  # records that `stream` shuffles together, so that a turn need not fill a window of 100,000
 _ELEMENTS = 4  # windows or calls in a turn, at least
 _CALL = 4096  # examples of a call that makes several batches, at most
+_MOST_STEP_SECONDS = 3.0  # for the training step of a model
 _SAMPLE = 500  # examples that tell the features of a dataset without a schema
 
 
@@ -47,6 +47,7 @@ _SAMPLE = 500  # examples that tell the features of a dataset without a schema
         "infeed measure data --batch-size 256",
         "infeed measure mine.py:make_dataset",
         "infeed measure data --against tfx",
+        "infeed measure data --model mine.py:make_model --label price",
     ),
 )
 @click.argument("dataset", type=InputPath(), metavar="DATASET")
@@ -76,30 +77,102 @@ _SAMPLE = 500  # examples that tell the features of a dataset without a schema
     type=click.Choice(["naive", "tfx"]),
     help="Measure another reader of the same files as well: the loop of most tutorials, or TFX's own.",
 )
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="Compiled Keras model that is trained on a batch, to tell whether the input or its step is slower: a .keras "
+    "file or a function, mine.py:make_model.",
+)
+@click.option("--label", metavar="NAME", help="Feature that is the label of the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print the measurement as JSON.")
 def command(
-    dataset: str, split: str | None, batch_size: int, seconds: float, against: str | None, as_json: bool, **given: Any
+    dataset: str,
+    split: str | None,
+    batch_size: int,
+    seconds: float,
+    against: str | None,
+    model: str | None,
+    label: str | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
-    """Measure the input pipeline of a dataset, without a model: the rate and the cost of each stage.
+    """Measure the input pipeline of a dataset: its rate, and the cost of each stage.
 
     DATASET is a dataset of `infeed ingest`, a TFX Examples artifact, a folder of TFRecord files, one file, or a
     function that returns a tf.data.Dataset: `mine.py:make_dataset` or `package.module:make_dataset`.
     """
     options = _options(batch_size, given)
+    if label and not model:
+        raise InfeedError("a label without a model", where="--label", do="add --model, or leave the option out")
     with quiet(os.devnull), naming_extras():
-        from infeed.components.feed import measure
-
+        step = _Step(model, label) if model else None
         if ":" in dataset and "://" not in dataset and not files.exists(dataset):
             if against:
                 raise InfeedError("a function names no files", where="--against", do="leave the option out")
-            cuts = measure.dataset_cuts(_user_dataset(dataset))
-            shown: _Shown = (measure.measure(cuts, seconds=seconds), (), dataset)
+            found = _measure_function(dataset, seconds, step)
         else:
-            shown = _measure_files(_Measurable.open(dataset, split), options, seconds, against)
-    _show(*shown, against, as_json)
+            found = _measure_files(_Measurable.open(dataset, split), options, seconds, against, step)
+    _show(found, as_json)
 
 
-def _measure_files(split: _Measurable, options: FeedOptions, seconds: float, against: str | None) -> _Shown:
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """What was measured.
+
+    Attributes:
+      measured: without the rival.
+      described: the plan in words.
+      step: examples a second of the model's training step.
+      rival: name of another reader and its examples a second.
+    """
+
+    measured: Measured
+    described: str
+    trials: Sequence[Trial] = ()
+    step: float | None = None
+    rival: tuple[str, float] | None = None
+
+    @property
+    def bound_by(self) -> str:
+        if self.step is not None and keeps_up(self.measured.stages, self.step):
+            return "training step"
+        return self.measured.bound_by
+
+    @property
+    def verdict(self) -> str:
+        stages, slowest = self.measured.stages, self.measured.bound_by
+        if self.step is None:
+            return pace(stages, slowest, self.trials)
+        return beside_step(stages, slowest, self.trials, self.step)
+
+
+class _Step:
+    """The training step of a user's model."""
+
+    def __init__(self, model: str, label: str | None) -> None:
+        from infeed.components.trainer.step_rate import load_model
+
+        self._named, self._label, self._model = model, label, load_model(model)
+
+    def rate(self, batch: Any, seconds: float) -> float:
+        """Return the examples a second that it takes."""
+        from infeed.components.trainer.step_rate import measure_step
+
+        took = measure_step(self._model, batch, self._named, self._label, min(_MOST_STEP_SECONDS, seconds / 5))
+        return took.examples_per_second
+
+
+def _measure_function(name: str, seconds: float, step: _Step | None) -> _Found:
+    from infeed.components.feed import measure
+
+    batches = _user_dataset(name)
+    rate = step.rate(next(iter(batches)), seconds) if step else None
+    return _Found(measure.measure(measure.dataset_cuts(batches), seconds=seconds), name, step=rate)
+
+
+def _measure_files(
+    split: _Measurable, options: FeedOptions, seconds: float, against: str | None, step: _Step | None
+) -> _Found:
     from infeed.components.feed import measure
     from infeed.components.feed.trials import try_changes
 
@@ -109,17 +182,24 @@ def _measure_files(split: _Measurable, options: FeedOptions, seconds: float, aga
     most = max(1, turn // _ELEMENTS)
     planned = plan_with(options, most)
     cuts = measure.plan_cuts(planned, functions)
+    whole = measure.rival_cut(cuts)
+    features, _ = next(iter(whole.dataset))
+    rate = step.rate(features, seconds) if step else None
     rivals = [measure.rival_cut(measure.dataset_cuts(split.other(against, options.batch_size)))] if against else []
     found = measure.measure([*cuts, *rivals], seconds=seconds)
+    own = dataclasses.replace(found, stages=found.stages[: len(cuts)])
+    rival = (against, found.stages[-1].examples_per_second) if against else None
+    if rate is not None and keeps_up(own.stages, rate):  # a change of the input would gain nothing
+        return _Found(own, planned.describe(), (), rate, rival)
     trials = try_changes(
-        found.stages[: len(cuts)],
-        dataclasses.replace(measure.rival_cut(cuts), rival=False),
+        own.stages,
+        dataclasses.replace(whole, rival=False),
         options,
         lambda changed: plan_with(changed, most if changed.tier == "stream" else _WINDOW),
         functions,
         seconds=seconds / len(cuts),
     )
-    return found, trials, planned.describe()
+    return _Found(own, planned.describe(), trials, rate, rival)
 
 
 def _options(batch_size: int, given: dict[str, Any]) -> FeedOptions:
@@ -271,23 +351,24 @@ def _of_tfx(paths: list[str], spec: dict[str, Any], batch_size: int) -> Any:
     return factory(paths, options, schema)
 
 
-def _show(found: Measured, trials: Sequence[Trial], described: str, against: str | None, as_json: bool) -> None:
-    stages = found.stages[:-1] if against else found.stages
-    rate, other = pipeline_rate(stages), found.stages[-1].examples_per_second
-    said = pace(stages, found.bound_by, trials)
+def _show(found: _Found, as_json: bool) -> None:
+    stages, rate = found.measured.stages, pipeline_rate(found.measured.stages)
     if as_json:
-        told = {"plan": described, "examples_per_second": rate, "bound_by": found.bound_by, "verdict": said}
-        told |= {"stages": list(map(dataclasses.asdict, stages)), "trials": list(map(dataclasses.asdict, trials))}
-        rival = {"name": against, "examples_per_second": other, "times": rate / other} if against else None
+        told = {"plan": found.described, "examples_per_second": rate, "bound_by": found.bound_by}
+        told |= {"verdict": found.verdict, "step_examples_per_second": found.step}
+        told |= {"stages": list(map(dataclasses.asdict, stages)), "trials": list(map(dataclasses.asdict, found.trials))}
+        name, other = found.rival or ("", 0.0)
+        rival = {"name": name, "examples_per_second": other, "times": rate / other} if found.rival else None
         echo(json.dumps({**told, "against": rival}))
         return
     console = Terminal(highlight=False, markup=False)
-    console.print(described, soft_wrap=True)
+    console.print(found.described, soft_wrap=True)
     console.print(_table(stages))
-    console.print(said, soft_wrap=True)
-    if against:
+    console.print(found.verdict, soft_wrap=True)
+    if found.rival:
+        name, other = found.rival
         ratio = f"this pipeline makes {rate / other:.1f} times as many"
-        console.print(f"The reader of {against} makes {other:,.0f} examples a second; {ratio}.", soft_wrap=True)
+        console.print(f"The reader of {name} makes {other:,.0f} examples a second; {ratio}.", soft_wrap=True)
 
 
 def _table(stages: Sequence[StageCost]) -> Table:

@@ -1,0 +1,105 @@
+"""The rate of a model's training step on one constant batch: what training would reach if input were free."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from infeed.components import user_code
+from infeed.components.dataset import files
+from infeed.components.dataset.input_profile import Ceiling
+from infeed.components.errors import InfeedError
+from infeed.components.feed.meter import Meter
+from infeed.components.trainer.loop import measure_ceiling
+from infeed.components.trainer.model_inputs import feed_by_name, inputs_of
+from infeed.components.trainer.steps import make_train_steps, prepare
+
+_WHERE = "--model"
+
+
+def load_model(named: str) -> keras.Model:
+    """Return a compiled Keras model.
+
+    Args:
+      named: a `.keras` file, or a function without arguments: `mine.py:make_model` or `package.module:make_model`.
+
+    Raises:
+      InfeedError: there is no such file or function, or what it gives is no compiled model.
+    """
+    if named.endswith(".keras"):
+        model = _read(named)
+    elif ":" in named:
+        make = user_code.load(named, _WHERE)
+        if any(one.default is one.empty for one in inspect.signature(make).parameters.values()):
+            do = "write one without arguments, which returns the compiled model: def make_model(): ..."
+            raise InfeedError("the function takes arguments", where=named, do=do)
+        model = make()
+    else:
+        do = "give a .keras file, or a function: mine.py:make_model. A SavedModel has no training step"
+        raise InfeedError("this is no Keras model", where=named, do=do)
+    if not isinstance(model, keras.Model):
+        do = "return a compiled keras.Model"
+        raise InfeedError(f"the function returned {type(model).__name__}", where=named, do=do)
+    if not model.compiled:
+        do = "compile it with its optimizer and loss, which are a part of the training step"
+        raise InfeedError("the model is not compiled", where=named, do=do)
+    return model
+
+
+def _read(path: str) -> keras.Model:
+    if not files.exists(path):
+        raise InfeedError("there is no such file", where=path, do="correct the path")
+    try:
+        return keras.models.load_model(path)
+    except Exception as error:  # whatever Keras makes of a file and of the user's layers in it
+        do = "save it with model.save, and give layers of your own by a function: mine.py:make_model"
+        raise InfeedError(f"Keras cannot load the model: {_cause(error)}", where=path, do=do) from error
+
+
+def measure_step(model: keras.Model, batch: Any, named: str, label: str | None = None, seconds: float = 2.0) -> Ceiling:
+    """Train on one batch for about `seconds`. This changes the weights.
+
+    Args:
+      model: compiled model.
+      batch: tuple as `fit` takes it, or a dict of features, [batch, ...], of which the model takes those of its names.
+      named: how the user named the model.
+      label: feature of a dict that is the label.
+
+    Raises:
+      InfeedError: the batch has no such feature, or the model cannot be trained on it.
+    """
+    given = _as_fit_takes_it(model, batch, named, label)
+    try:
+        strategy, meter = tf.distribute.get_strategy(), Meter()
+        prepare(model, strategy, tf.nest.map_structure(tf.type_spec_from_value, given))
+        rows = int(tf.shape(tf.nest.flatten(given)[-1])[0])
+        return measure_ceiling(make_train_steps(model, strategy, meter), meter, strategy, given, rows, seconds=seconds)
+    except Exception as error:  # whatever Keras makes of the user's layers, loss and metrics
+        do = "check its loss and inputs; --label names the feature that is the label"
+        raise InfeedError(f"the model cannot be trained on a batch: {_cause(error)}", where=named, do=do) from error
+
+
+def _as_fit_takes_it(model: keras.Model, batch: Any, named: str, label: str | None) -> tuple[Any, ...]:
+    if not isinstance(batch, Mapping):
+        if label:
+            do = "leave the option out: a tuple has its label in second place"
+            raise InfeedError("the batches have no names", where="--label", do=do)
+        return batch if isinstance(batch, tuple) else (batch,)
+    if label is not None and label not in batch:
+        do = f"use one of {', '.join(sorted(batch))}"
+        raise InfeedError(f"the batches have no feature {label!r}", where="--label", do=do)
+    features = {name: value for name, value in batch.items() if name != label}
+    specs = {name: tf.type_spec_from_value(value) for name, value in features.items()}
+    feed_by_name(model, inputs_of(model, specs, named))
+    return (features,) if label is None else (features, batch[label])
+
+
+def _cause(error: Exception) -> str:
+    """Return the last line of a message that is none about nodes: before it, errors of a graph tell the way there."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not line.startswith("[[")]
+    return f"{type(error).__name__}: {said[-1] if said else 'no message'}"
