@@ -28,6 +28,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 BUCKET = "bucket"
+QUICK, LONG = "not tfx and not slow", "tfx or slow"  # what `make test` asks for
 # Files of 40 seconds and more, the longest first, so that at the end no process waits long for the others.
 _LONG = (
     "pipelines/test_official.py",
@@ -78,12 +79,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves out files all of whose tests `-m "not tfx"` leaves out: many import TensorFlow, for ten seconds."""
-    unwanted = re.findall(r"not (\w+)", config.option.markexpr) if " or " not in config.option.markexpr else []
-    if not unwanted or not collection_path.match("test_*.py"):
+    """Leaves out files of which `-m` wants no test: to import them takes each process ten seconds."""
+    if not collection_path.match("test_*.py") or (wanted := config.option.markexpr) not in (QUICK, LONG):
         return None
-    marks = re.search(r"^pytestmark = .*", collection_path.read_text(), re.MULTILINE)
-    return True if marks and set(unwanted) & set(re.findall(r"mark\.(\w+)", marks[0])) else None
+    marks = re.findall(r"(?m)^(pytestmark)?.*pytest\.mark\.(?:tfx|slow)\b", collection_path.read_text())
+    return not marks or None if wanted == LONG else "pytestmark" in marks or None
 
 
 @pytest.hookimpl(wrapper=True)
