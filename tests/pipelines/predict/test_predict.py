@@ -1,14 +1,17 @@
 """Asked are models of a few lines that have the signatures and the names of exported ones.
 
-Covers the command too: `pipelines/commands/predict.py`.
+Covers the command too: `pipelines/commands/predict.py`. It starts cold where its errors are compared word by word, and
+elsewhere with TensorFlow imported before.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +29,20 @@ from infeed.pipelines.predict.predict import RawSignature, predict
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to load
 
 INFEED = Path(sys.executable).with_name("infeed")
+
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def command(warm: Mapping[str, str]) -> Command:
+    """command("predict", ...) -> the ended process."""
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **warm}
+        return subprocess.run([INFEED, *map(str, words)], env=environment, capture_output=True, text=True, check=False)
+
+    return run
 
 
 def asked(model: Path, *inputs: Path, **settings: Any) -> dict[str, Any]:
@@ -217,12 +234,11 @@ def test_examples_are_not_asked_about_together_with_files(of_table: Path, datase
         asked(of_table, dataset, tmp_path / "t.csv")
 
 
-def test_the_command_writes_files_beside_keys(of_table: Path, dataset: Path, tmp_path: Path) -> None:
-    words = [INFEED, "predict", of_table, dataset, "--output", tmp_path / "out", "--keys", "id"]
+def test_the_command_writes_files_beside_keys(of_table: Path, dataset: Path, tmp_path: Path, command: Command) -> None:
     [file] = (dataset / "Split-eval").iterdir()
     table = pa.RecordBatch.from_pydict({"x": [1.0, 3.0], "n": [1, None], "word": ["a", "abc"], "id": [7, 9]})
     write_records(str(file), [frame_records(encode_examples(table))], gzip_level=1)
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = command("predict", of_table, dataset, "--output", tmp_path / "out", "--keys", "id")
     assert done.stdout.splitlines() == [f"{tmp_path}/out/Split-eval/predictions-00000-of-00001.parquet"]
     assert pq.read_table(done.stdout.strip()).to_pydict() == {"id": [7, 9], "prediction": [111.0, 293.0]}
 
@@ -238,10 +254,11 @@ def read_back(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.jsonl"])
-def test_predictions_are_written_beside_the_rows_of_a_table(of_table: Path, tmp_path: Path, name: str) -> None:
+def test_predictions_are_written_beside_the_rows_of_a_table(
+    of_table: Path, tmp_path: Path, name: str, command: Command
+) -> None:
     (tmp_path / "t.csv").write_text("x,day,n,word,id\n1,mon,2,a,7\nx,tue,1,b,8\n2,wed,0.5,,9\n1,thu\n")
-    words = [INFEED, "predict", of_table, tmp_path / "t.csv", "--output", tmp_path / name, "--keys", "id"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = command("predict", of_table, tmp_path / "t.csv", "--output", tmp_path / name, "--keys", "id")
     assert done.returncode == 1
     assert done.stdout.strip() == f"wrote {tmp_path}/{name}: 3 rows, 1 without an answer, 1 line left out"
     assert [line.partition(": ")[0] for line in done.stderr.splitlines()] == ["error", "note", "error"]
@@ -253,25 +270,26 @@ def test_predictions_are_written_beside_the_rows_of_a_table(of_table: Path, tmp_
     assert [row["prediction_error"] for row in rows] == [None, "column 'x': 'x' is not a number", None]
 
 
-def test_predictions_are_written_beside_the_paths_of_pictures(of_pictures: Path, pictures: Path) -> None:
+def test_predictions_are_written_beside_the_paths_of_pictures(
+    of_pictures: Path, pictures: Path, command: Command
+) -> None:
     output = pictures.parent / "out.csv"
-    words = [INFEED, "predict", of_pictures, pictures, "--output", output]
-    assert subprocess.run(words, capture_output=True, text=True, check=False).returncode == 1
+    assert command("predict", of_pictures, pictures, "--output", output).returncode == 1
     found = {Path(str(row["path"])).name: (row["prediction"], row["probability"]) for row in read_back(output)}
     assert found["a.png"] == ("light", "1")
     assert found["e.jpg"][0] == "dark"
     assert found["c.png"] == (None, None)
 
 
-def test_the_file_appears_whole_and_is_replaced_only_if_asked(of_table: Path, tmp_path: Path) -> None:
+def test_the_file_appears_whole_and_is_replaced_only_if_asked(of_table: Path, tmp_path: Path, command: Command) -> None:
     (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
-    words = [INFEED, "predict", of_table, tmp_path / "t.csv", "--output", tmp_path / "out.csv"]
-    codes = [subprocess.run([*words, *more], capture_output=True).returncode for more in ([], [], ["--overwrite"])]
+    words = ["predict", of_table, tmp_path / "t.csv", "--output", tmp_path / "out.csv"]
+    codes = [command(*words, *more).returncode for more in ([], [], ["--overwrite"])]
     assert codes == [0, 2, 0]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out.csv", "t.csv"]
 
 
-def test_what_says_how_to_write_needs_a_place_and_a_dataset(of_table: Path, tmp_path: Path) -> None:
+def test_what_says_how_to_write_needs_a_place_and_a_dataset(of_table: Path, tmp_path: Path, command: Command) -> None:
     (tmp_path / "t.csv").write_text("x,n,word\n1,1,a\n")
     for more, message in [
         (["--keys", "id"], "--keys is given without --output"),
@@ -280,7 +298,7 @@ def test_what_says_how_to_write_needs_a_place_and_a_dataset(of_table: Path, tmp_
         (["--output", tmp_path / "t.csv"], "a file is there"),
         (["--output", tmp_path / "out.csv", "--keys", "id"], "there is no column 'id'"),
     ]:
-        done = subprocess.run([INFEED, "predict", of_table, tmp_path / "t.csv", *more], capture_output=True, text=True)
+        done = command("predict", of_table, tmp_path / "t.csv", *more)
         assert done.returncode == 2
         assert message in done.stderr
 
