@@ -42,6 +42,7 @@ def warm_up() -> None:
     assert context.context()._context_handle is None, "TensorFlow has started: a fork would be without its threads"
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def serve(address: str, owner: int) -> dict[str, Any]:
