@@ -15,7 +15,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def file(tmp_path):
-    batch = pa.record_batch([pa.array([1.0, 2.0] * 50), pa.array([[1], []] * 50)], ["x", "list"])
+    numbers, lists = pa.array([1.0, 2.0] * 50), pa.array([[1], []] * 50)
+    batch = pa.record_batch([numbers, numbers, lists], ["x", "y", "list"])
     path = str(tmp_path / "t-train.tfrecord")
     records.write_records(path, [records.frame_records(encode_examples(batch))], gzip_level=None)
     return path
@@ -48,3 +49,53 @@ def test_what_cannot_be_measured_is_an_error(tmp_path, words):
     path.write_text("def made():\n    return 3\n")
     done = CliRunner().invoke(main, ["measure", *(word.format(path=path) for word in words)])
     assert done.exit_code == 2
+
+
+MODEL = """
+import keras
+
+def make_model(units=1):
+    x = keras.Input([1], name="x")
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Dense(units)(x)))
+    model.compile("sgd", "mse")
+    return model
+
+def wide():
+    return make_model(3_000_000)
+"""
+
+
+def test_a_model_whose_step_is_slower_than_any_stage_sets_the_pace(file, tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
+    found = measured(file, "--batch-size", "10", "--model", f"{tmp_path}/model.py:wide", "--label", "y")
+    assert found["bound_by"] == "training step"
+    assert found["step_examples_per_second"] < found["examples_per_second"]
+    assert found["trials"] == []
+
+
+def test_beside_a_step_faster_than_any_input_the_slow_stage_sets_the_pace(tmp_path):
+    (tmp_path / "make.py").write_text(
+        MODEL
+        + """
+import time
+import numpy as np
+import tensorflow as tf
+
+def slow():
+    for _ in range(10**6):
+        time.sleep(0.002)
+        yield np.zeros([10, 1], np.float32), np.zeros([10, 1], np.float32)
+
+def made():
+    spec = tf.TensorSpec([10, 1], tf.float32)
+    return tf.data.Dataset.from_generator(slow, output_signature=(spec, spec)).prefetch(2)
+"""
+    )
+    found = measured(f"{tmp_path}/make.py:made", "--model", f"{tmp_path}/make.py:make_model")
+    assert found["bound_by"] == "Python generator"
+    assert found["step_examples_per_second"] > found["examples_per_second"]
+
+
+def test_a_label_without_a_model_is_an_error(file):
+    done = CliRunner().invoke(main, ["measure", file, "--label", "x"])
+    assert (done.exit_code, "--label" in done.output) == (2, True)
