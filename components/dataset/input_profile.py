@@ -218,12 +218,14 @@ class PlanSummary:
       reason: why this tier was chosen.
       steps: steps of the input pipeline, in order.
       left_out: skipped corrupt records, each in words. Written only if there are any.
+      advice: what to change in the files, in words. Written only if there is anything.
     """
 
     tier: str
     reason: str
     steps: tuple[StepSummary, ...]
     left_out: tuple[str, ...] = ()
+    advice: str = ""
 
     @property
     def step_names(self) -> tuple[str, ...]:
@@ -299,8 +301,9 @@ class InputProfile:
     def to_dict(self) -> dict[str, Any]:
         """Return the content of the file as plain data."""
         profile = schema.to_plain(self)
-        if not self.plan.left_out:
-            del profile["plan"]["left_out"]
+        for name in ("left_out", "advice"):
+            if not getattr(self.plan, name):
+                del profile["plan"][name]
         for name in ("handover_seconds", "stages", "trials", "timeline"):
             if not getattr(self, name):
                 del profile[name]

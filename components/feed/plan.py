@@ -16,7 +16,7 @@ from infeed.components.errors import InfeedError
 from infeed.components.feed.capacity import Capacity, Machine, RecordSizes, Tier, accelerators
 from infeed.components.feed.options import FeedOptions, GlobalBatch
 from infeed.components.feed.sampling import SamplingWeights, sampling_weights
-from infeed.components.feed.shards import ShardFile
+from infeed.components.feed.shards import ShardFile, uneven
 from infeed.components.feed.stages.base import Made, Stage
 from infeed.components.feed.stages.batches import (
     AugmentImages,
@@ -109,13 +109,20 @@ class InputPlan:
         """Return the plan as text, with one line per stage."""
         lines, width = [f"{self.tier}: {self.reason}"], max(9, *(len(one.name) for one in self.stages))
         lines += [f"{i:2}. {one.name:<{width}} {one.does}: {one.reason}" for i, one in enumerate(self.stages, 1)]
+        lines += [f"advice: {self.advice}"] if self.advice else []
         lines += [f"left out: {one}" for one in self.left_out]
         return "\n".join(lines)
 
     def summary(self) -> PlanSummary:
         """Return the plan as `input_profile.json` records it."""
         steps = tuple(StepSummary(one.name, one.does, one.reason) for one in self.stages)
-        return PlanSummary(self.tier, self.reason, steps, self.left_out)
+        return PlanSummary(self.tier, self.reason, steps, self.left_out, self.advice)
+
+    @property
+    def advice(self) -> str:
+        """What to change in the files; empty for nothing."""
+        reading = (one for one in self.stages if isinstance(one, InterleaveShards | ReadShards))
+        return next((one.advice for one in reading), "")
 
 
 def plan(shards: Sequence[ShardFile], spec: FeedSpec, options: FeedOptions, machine: Machine) -> InputPlan:
@@ -261,7 +268,7 @@ def _streamed(shards: Sequence[ShardFile], capacity: Capacity, weights: Sampling
     return (
         VerifyFiles(capacity.options.cache_dir, weights),
         PermuteShards(len(shards), weights),
-        InterleaveShards(*capacity.readers(len(shards))),
+        _interleaved(shards, capacity),
         *((SampleSplits(window, weights),) if weights else (ShuffleWindows(window, reason), Repeat())),
         ReadAhead(),
         # The shuffle moves single records; parsing is fastest on many.
@@ -282,9 +289,15 @@ def _streamed_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> Stage
     )
 
 
+def _interleaved(shards: Sequence[ShardFile], capacity: Capacity) -> InterleaveShards:
+    readers, reason = capacity.readers(len(shards))
+    return InterleaveShards(readers, reason, advice=uneven(shards, readers))
+
+
 def _read_in_order(shards: Sequence[ShardFile], capacity: Capacity) -> ReadShards:
     readers, reason = capacity.readers(len(shards))
-    return ReadShards(readers, capacity.rows_a_call(), max(shard.records for shard in shards), reason)
+    longest = max(shard.records for shard in shards)
+    return ReadShards(readers, capacity.rows_a_call(), longest, reason, uneven(shards, readers))
 
 
 def _finish(tier: Tier, spec: FeedSpec, capacity: Capacity) -> Stages:

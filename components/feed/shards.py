@@ -25,9 +25,11 @@ from infeed.components.dataset.checksums import Expected, WrongFileError, verify
 from infeed.components.dataset.reading import check_listed, manifest_of
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import WorkerContext
+from infeed.components.units import percent
 
 _RUN_NUMBER = re.compile(r"_-?\d+$")
 _WRITE_RECORDS = 1024
+_UNEVEN = 1.25  # times the records of a reader's share
 # The copies exist only while this process runs, so speed matters more than size.
 _FAST_GZIP = 1
 
@@ -51,6 +53,20 @@ class ShardFile:
     def expected(self) -> Expected:
         """Size and checksum that the file must have."""
         return Expected(self.path, self.bytes, self.crc32c)
+
+
+def uneven(shards: Sequence[ShardFile], readers: int) -> str:
+    """Return what to do about a shard that keeps one reader busy after all others have ended; empty if there is none.
+
+    The records of a shard are read one after the other, so no number of readers is faster than the largest shard.
+    """
+    largest, records = max(shards, key=lambda one: one.records), sum(one.records for one in shards)
+    if len(shards) < 2 or largest.records < _UNEVEN * records / min(readers, len(shards)):
+        return ""
+    share = f"{posixpath.basename(largest.path)} has {percent(largest.records / records)} of the records"
+    return (
+        f"write the dataset again in shards of one size, as infeed ingest does: {share}, and one reader reads it alone"
+    )
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,13 @@ _ADVICE = {
 _ANY_STAGE = "make this stage cheaper, or run it in parallel"
 
 
-def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = ()) -> str:
+def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = (), of_plan: str = "") -> str:
     """Say which stage sets the pace, and what to change: first what was tried and helped.
 
     Args:
       bound_by: name of the stage that `pace_setter` returned.
       trials: changes that were tried.
+      of_plan: what the plan advises about the files, which goes before the general advice about reading.
     """
     rate = f"{pipeline_rate(stages):,.0f} examples a second"
     if not bound_by:
@@ -55,6 +56,8 @@ def pace(stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial] = (
     said = [f"The pipeline makes {rate}; {bound_by} sets the pace, with {percent(share)} of the time."]
     said += _outcomes(trials)
     tryable, other = _ADVICE.get(bound_by, ("", "" if trials else _ANY_STAGE))
+    if of_plan and step_of(bound_by) == "read":
+        other = of_plan
     if untried := " or ".join(filter(None, ("" if trials else tryable, other))):
         said.append(f"Not tried: {untried}.")
     return " ".join(said)
@@ -77,11 +80,12 @@ def of_training(profile: InputProfile) -> str:
     if not profile.stages:
         return ""
     slowest = pace_setter(profile.stages)
+    advice = profile.plan.advice
     if not profile.ceiling:
-        return pace(profile.stages, slowest, profile.trials)
+        return pace(profile.stages, slowest, profile.trials, advice)
     step = profile.ceiling.examples_per_second
     waits = profile.wait_fraction(profile.steady_epochs) >= WAITS_FROM
-    return beside_step(profile.stages, slowest, profile.trials, step, waits=waits)
+    return beside_step(profile.stages, slowest, profile.trials, step, advice, waits=waits)
 
 
 def keeps_up(stages: Sequence[StageCost], step: float) -> bool:
@@ -90,17 +94,23 @@ def keeps_up(stages: Sequence[StageCost], step: float) -> bool:
 
 
 def beside_step(
-    stages: Sequence[StageCost], bound_by: str, trials: Sequence[Trial], step: float, *, waits: bool = False
+    stages: Sequence[StageCost],
+    bound_by: str,
+    trials: Sequence[Trial],
+    step: float,
+    of_plan: str = "",
+    *,
+    waits: bool = False,
 ) -> str:
     """Compare the pipeline with the training step.
 
     Args:
-      bound_by, trials: as for `pace`.
+      bound_by, trials, of_plan: as for `pace`.
       step: examples a second that the training step takes.
       waits: whether a training has waited.
     """
     if not keeps_up(stages, step):
-        return f"{pace(stages, bound_by, trials)} The training step could take {number(step)}."
+        return f"{pace(stages, bound_by, trials, of_plan)} The training step could take {number(step)}."
     rate = pipeline_rate(stages)
     alone = (
         f"Alone, the pipeline makes {number(rate)} examples a second, {times(rate / step)} as many as the training step"

@@ -122,12 +122,14 @@ class _Found:
     Attributes:
       measured: without the rival.
       described: the plan in words.
+      advice: what the plan advises about the files.
       step: examples a second of the model's training step.
       rival: name of another reader and its examples a second.
     """
 
     measured: Measured
     described: str
+    advice: str = ""
     trials: Sequence[Trial] = ()
     step: float | None = None
     rival: tuple[str, float] | None = None
@@ -142,8 +144,8 @@ class _Found:
     def verdict(self) -> str:
         stages, slowest = self.measured.stages, self.measured.bound_by
         if self.step is None:
-            return pace(stages, slowest, self.trials)
-        return beside_step(stages, slowest, self.trials, self.step)
+            return pace(stages, slowest, self.trials, self.advice)
+        return beside_step(stages, slowest, self.trials, self.step, self.advice)
 
 
 class _Step:
@@ -190,7 +192,7 @@ def _measure_files(
     own = dataclasses.replace(found, stages=found.stages[: len(cuts)])
     rival = (against, found.stages[-1].examples_per_second) if against else None
     if rate is not None and keeps_up(own.stages, rate):  # a change of the input would gain nothing
-        return _Found(own, planned.describe(), (), rate, rival)
+        return _Found(own, planned.describe(), planned.advice, (), rate, rival)
     trials = try_changes(
         own.stages,
         dataclasses.replace(whole, rival=False),
@@ -199,7 +201,7 @@ def _measure_files(
         functions,
         seconds=seconds / len(cuts),
     )
-    return _Found(own, planned.describe(), trials, rate, rival)
+    return _Found(own, planned.describe(), planned.advice, trials, rate, rival)
 
 
 def _options(batch_size: int, given: dict[str, Any]) -> FeedOptions:

@@ -96,12 +96,14 @@ class ReadShards:
       block: records in a block.
       longest: records of the longest shard.
       reason: reason for the number of readers.
+      advice: what to do about shards of uneven sizes, if they are.
     """
 
     readers: int
     block: int
     longest: int
     reason: str
+    advice: str = ""
 
     name = "read"
 
@@ -121,11 +123,19 @@ class ReadShards:
 
 @dataclass(frozen=True)
 class InterleaveShards:
-    """Read several files in parallel, a block of each in turn. `reason` explains the number of readers."""
+    """Read several files in parallel, a block of each in turn.
+
+    Attributes:
+      readers: files read in parallel.
+      reason: reason for the number of readers.
+      block: records in a block.
+      advice: what to do about shards of uneven sizes, if they are.
+    """
 
     readers: int
     reason: str
     block: int = 256  # large enough for cheap blocks, small enough to mix the records of a file soon
+    advice: str = ""
 
     name = "read"
 

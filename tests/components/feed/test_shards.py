@@ -3,7 +3,7 @@ import pytest
 from infeed.components.dataset.manifest import Manifest, Shard, Source, Split
 from infeed.components.errors import InfeedError
 from infeed.components.feed.options import SINGLE_WORKER, WorkerContext
-from infeed.components.feed.shards import RecordRange, ShardFile, dataset_names, shard_files, worker_ranges
+from infeed.components.feed.shards import RecordRange, ShardFile, dataset_names, shard_files, uneven, worker_ranges
 
 SHARDS = [ShardFile("a", 4, 40), ShardFile("b", 3, 30)]
 
@@ -25,6 +25,24 @@ SHARDS = [ShardFile("a", 4, 40), ShardFile("b", 3, 30)]
 )
 def test_each_worker_reads_whole_files_where_they_divide_evenly_else_a_range_of_records(workers, parts):
     assert worker_ranges(SHARDS, workers) == parts
+
+
+@pytest.mark.parametrize(
+    ("records", "readers", "named"),
+    [
+        ((90, 5, 5), 2, "s0"),  # it takes one reader the time of 90, and all others that of 10
+        ((40, 30, 30), 2, ""),
+        ((40, 30, 30), 3, ""),
+        ((10, 50, 40), 3, "s1"),
+        ((100,), 2, ""),
+        ((90, 5, 5), 1, ""),
+    ],
+)
+def test_a_shard_that_keeps_one_reader_busy_alone_is_named(records, readers, named):
+    shards = [ShardFile(f"folder/s{place}", count, count) for place, count in enumerate(records)]
+    advice = uneven(shards, readers)
+    assert named in advice
+    assert bool(advice) == bool(named)
 
 
 @pytest.mark.parametrize("count", range(1, 8))

@@ -72,6 +72,15 @@ def test_the_gain_told_is_the_measured_one_and_what_did_not_help_is_no_advice(pr
     assert "readers=2" in of_training(given)
 
 
+def test_advice_of_the_plan_about_the_files_goes_before_that_about_reading(profile: Make) -> None:
+    said = pace([cost("decompress", 3.0)], "decompress", of_plan="write the shards again")
+    assert "Not tried: write the shards again." in said
+    assert "write the shards again" not in pace(STAGES, "parse", of_plan="write the shards again")
+    reading = replace(profile(), stages=(cost("records", 9.0), cost("parse", 1.0)), ceiling=Ceiling(50, 0.5, 50_000.0))
+    advised = replace(reading, plan=replace(reading.plan, advice="write the shards again"))
+    assert "write the shards again" in of_training(advised)
+
+
 def test_a_copy_that_training_does_without_neither_sets_the_pace_nor_counts(profile: Make) -> None:
     stages = (*STAGES, replace(cost("copy to CPU:0", 99.0, 10.0), beside=True))
     assert pace_setter(stages) == "parse"
