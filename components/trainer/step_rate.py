@@ -57,7 +57,7 @@ def _read(path: str) -> keras.Model:
         return keras.models.load_model(path)
     except Exception as error:  # whatever Keras makes of a file and of the user's layers in it
         do = "save it with model.save, and give layers of your own by a function: mine.py:make_model"
-        raise InfeedError(f"Keras cannot load the model: {_cause(error)}", where=path, do=do) from error
+        raise InfeedError(f"the model cannot be loaded: {_cause(error)}", where=path, do=do) from error
 
 
 def measure_step(model: keras.Model, batch: Any, named: str, label: str | None = None, seconds: float = 2.0) -> Ceiling:

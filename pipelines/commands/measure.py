@@ -105,7 +105,7 @@ def command(
     if label and not model:
         raise InfeedError("a label without a model", where="--label", do="add --model, or leave the option out")
     with quiet(os.devnull), naming_extras():
-        step = _Step(model, label) if model else None
+        step = _ModelStep(model, label) if model else None
         if ":" in dataset and "://" not in dataset and not files.exists(dataset):
             if against:
                 raise InfeedError("a function names no files", where="--against", do="leave the option out")
@@ -116,7 +116,7 @@ def command(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Found:
+class _Measurement:
     """What was measured.
 
     Attributes:
@@ -148,7 +148,7 @@ class _Found:
         return beside_step(stages, slowest, self.trials, self.step, self.advice)
 
 
-class _Step:
+class _ModelStep:
     """The training step of a user's model."""
 
     def __init__(self, model: str, label: str | None) -> None:
@@ -164,17 +164,17 @@ class _Step:
         return took.examples_per_second
 
 
-def _measure_function(name: str, seconds: float, step: _Step | None) -> _Found:
+def _measure_function(name: str, seconds: float, step: _ModelStep | None) -> _Measurement:
     from infeed.components.feed import measure
 
     batches = _user_dataset(name)
     rate = step.rate(next(iter(batches)), seconds) if step else None
-    return _Found(measure.measure(measure.dataset_cuts(batches), seconds=seconds), name, step=rate)
+    return _Measurement(measure.measure(measure.dataset_cuts(batches), seconds=seconds), name, step=rate)
 
 
 def _measure_files(
-    split: _Measurable, options: FeedOptions, seconds: float, against: str | None, step: _Step | None
-) -> _Found:
+    split: _Measurable, options: FeedOptions, seconds: float, against: str | None, step: _ModelStep | None
+) -> _Measurement:
     from infeed.components.feed import measure
     from infeed.components.feed.trials import try_changes
 
@@ -192,7 +192,7 @@ def _measure_files(
     own = dataclasses.replace(found, stages=found.stages[: len(cuts)])
     rival = (against, found.stages[-1].examples_per_second) if against else None
     if rate is not None and keeps_up(own.stages, rate):  # a change of the input would gain nothing
-        return _Found(own, planned.describe(), planned.advice, (), rate, rival)
+        return _Measurement(own, planned.describe(), planned.advice, (), rate, rival)
     trials = try_changes(
         own.stages,
         dataclasses.replace(whole, rival=False),
@@ -201,7 +201,7 @@ def _measure_files(
         functions,
         seconds=seconds / len(cuts),
     )
-    return _Found(own, planned.describe(), planned.advice, trials, rate, rival)
+    return _Measurement(own, planned.describe(), planned.advice, trials, rate, rival)
 
 
 def _options(batch_size: int, given: dict[str, Any]) -> FeedOptions:
@@ -353,7 +353,7 @@ def _of_tfx(paths: list[str], spec: dict[str, Any], batch_size: int) -> Any:
     return factory(paths, options, schema)
 
 
-def _show(found: _Found, as_json: bool) -> None:
+def _show(found: _Measurement, as_json: bool) -> None:
     stages, rate = found.measured.stages, pipeline_rate(found.measured.stages)
     if as_json:
         told = {"plan": found.described, "examples_per_second": rate, "bound_by": found.bound_by}
