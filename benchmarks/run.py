@@ -56,6 +56,7 @@ BENCHMARKS = (
     Benchmark("runner", "runner.py", (), ("--rows=400", "--turns=1", "--component=CsvExampleGen")),
     Benchmark("growth", "growth.py", (), ("--grows=rows", "--most-rows=100000", "--turns=1")),
     Benchmark("wait", "wait.py", (), ("--rows=64", "--turns=3", "--no-workers")),
+    Benchmark("causes", "causes.py", (), ("--cause=a Python generator", "--turns=1", "--seconds=2")),
     Benchmark("overlap", "overlap.py", (), ("--records=1000", "--epochs=2")),
     Benchmark("load", "load.py", ("--no-install",), ("--rows=20000", "--batch=1024", "--turns=3", "--seconds=0.3")),
     Benchmark("images", "images.py", ("--no-install",), ("--images=2000", "--kind=png", "--turns=3", "--seconds=1")),

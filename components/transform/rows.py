@@ -28,7 +28,7 @@ from infeed.components.feed.tfrecords import stored_blocks
 from infeed.components.seams.tensorflow import untuned
 from infeed.components.transform.columns import Raw
 
-MOST_ROWS = 4096  # of a batch
+MOST_ROWS = 16384  # of a batch
 BATCH_BYTES = 32 << 20  # of the records of a batch
 _READ_BUFFER_BYTES = 8 << 20
 PREFIX = "transformed_examples"  # of the names of files, as TFX has it
