@@ -3,7 +3,8 @@
     python benchmarks/causes.py --turns 10 --busy 2
 
 Each turn is one measurement by the command, in this process. With `--busy`, so many processes compute beside it all the
-time. A cause counts as named if the measurement says that its stage sets the pace, and the giant shard if the advice names it.
+time. A cause counts as named if the measurement says that its stage sets the pace, and the giant shard if the advice
+names it.
 """
 
 from __future__ import annotations
