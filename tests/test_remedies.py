@@ -117,7 +117,7 @@ def settings_of(setting: str) -> set[str]:
 
 def unknown_flags(words: str) -> list[str]:
     words = OTHER_PROGRAMS.sub("", words)
-    of_any = set().union(*flags().values())
+    of_any = {"--worker_timeout"}.union(*flags().values())  # that one stands among Beam's options
     return [flag for flag in FLAG.findall(words) if flag not in of_any]
 
 

@@ -44,9 +44,8 @@ _SAMPLE = 500  # examples that tell the features of a dataset without a schema
     name="measure",
     cls=Command,
     examples=(
-        "infeed measure data --batch-size 256",
         "infeed measure mine.py:make_dataset",
-        "infeed measure data --against tfx",
+        "infeed measure data --batch-size 256 --against tfx",
         "infeed measure data --model mine.py:make_model --label price",
     ),
 )
@@ -79,6 +78,7 @@ _SAMPLE = 500  # examples that tell the features of a dataset without a schema
 )
 @click.option(
     "--model",
+    type=InputPath(),
     metavar="MODEL",
     help="Compiled Keras model that is trained on a batch, to tell whether the input or its step is slower: a .keras "
     "file or a function, mine.py:make_model.",

@@ -11,17 +11,20 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+import numpy as np
 from rich.console import Console
 
 from infeed.components.errors import InfeedError
 from infeed.components.evaluation.predictions.options import OutputFormat, PredictOptions
-from infeed.components.units import counted
+from infeed.components.units import counted, percent
 from infeed.pipelines.commands.options import source_options
 from infeed.pipelines.console.exit_codes import EXIT_FAILED, Command, importing
 from infeed.pipelines.console.paths import InputPath, OutputPath
 from infeed.pipelines.console.terminal import Terminal, quiet
 from infeed.pipelines.predict.inputs import are_datasets
 from infeed.pipelines.predict.output import Columns, check_output, suffix_of
+
+_MOST_VALUES = 5  # of a mask, in words
 
 if TYPE_CHECKING:
     from infeed.pipelines.predict.predict import Prediction
@@ -177,4 +180,16 @@ def _remark(complaints: Console, prediction: Prediction) -> None:
 
 def _line(prediction: Prediction) -> str:
     sure = "" if prediction.probability is None else f"  {prediction.probability:.1%}"
-    return f"{prediction.input}  {prediction.value}{sure}"
+    value = prediction.value
+    is_nested = isinstance(value, list) and value and isinstance(value[0], list)
+    return f"{prediction.input}  {_in_words(value) if is_nested else value}{sure}"
+
+
+def _in_words(nested: list[Any]) -> str:
+    """Describe the parts of an input, such as the pixels of a picture: their shape, and the most frequent values."""
+    array = np.array(nested)
+    values, counts = np.unique(array, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
+    shares = [f"{values[place]} in {percent(counts[place] / array.size)}" for place in order]
+    more = [f"{len(values) - len(order):,} more"] if len(values) > len(order) else []
+    return f"{' x '.join(map(str, array.shape))}: {', '.join([*shares, *more])}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -102,13 +102,25 @@ def check_output(output: str, overwrite: bool) -> str:
 def prediction_types(outputs: Mapping[str, Any]) -> dict[str, pa.DataType]:
     """Return the types of the prediction columns, from the TensorSpecs of the model's outputs."""
     if "class" in outputs:
-        kind = pa.string() if outputs["class"].dtype.name == "string" else pa.int64()
+        spec = outputs["class"]
+        kind = pa.string() if spec.dtype.name == "string" else pa.int64()
+        if has_parts(spec.shape):
+            return {PREDICTION: _nested(kind, spec.shape.rank - 1), ERROR: pa.string()}
         sure = {PROBABILITY: pa.float64()} if "probabilities" in outputs else {}
         return {PREDICTION: kind, **sure, ERROR: pa.string()}
     spec = outputs[next(name for name in ("prediction", "scores", *outputs) if name in outputs)]
     number = pa.int64() if spec.dtype.is_integer else pa.float64()
-    is_vector = (spec.shape.rank or 1) > 1
-    return {PREDICTION: pa.list_(number) if is_vector else number, ERROR: pa.string()}
+    return {PREDICTION: _nested(number, (spec.shape.rank or 1) - 1), ERROR: pa.string()}
+
+
+def has_parts(shape: Iterable[int | None]) -> bool:
+    """Return whether an output, [batch, ...], has a class for each part of an input, such as a pixel."""
+    parts = list(shape)[1:]
+    return len(parts) > 1 or any(size not in (1, None) for size in parts)
+
+
+def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
+    return _nested(pa.list_(kind), depth - 1) if depth > 0 else kind
 
 
 def write_answers(

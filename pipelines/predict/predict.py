@@ -26,6 +26,7 @@ from infeed.pipelines.predict.output import (
     Columns,
     Written,
     check_output,
+    has_parts,
     prediction_types,
     write_answers,
 )
@@ -37,14 +38,15 @@ class Prediction:
 
     Attributes:
       input: path of a picture, or path of a table and the row number, from 1.
-      value: a class, a number, or a list of numbers if the output is neither.
-      probability: probability of the class, if the model returns one.
+      value: a class, a number, or a list of numbers if the output is neither. Nested lists, as of the pixels of a
+        picture, if the model returns a class or a number for each.
+      probability: probability of the class, if the model returns one for the whole input.
       error: why there is no prediction; None if there is one.
       note: change made to the input.
     """
 
     input: str
-    value: str | int | float | list[float] | None
+    value: Any
     probability: float | None = None
     error: str | None = None
     note: str | None = None
@@ -203,11 +205,18 @@ def _part(cells: Mapping[str, Any], start: int, stop: int) -> dict[str, list[Any
 def _answers(output: Arrays) -> list[Answer]:
     """Convert model outputs to answers: a class, with a probability if there is one, scores, or a number."""
     if "class" in output:
-        words = [
-            word.decode("utf-8", "replace") if isinstance(word, bytes) else int(word)
-            for word in output["class"].ravel().tolist()
-        ]
+        classes = output["class"]
+        if has_parts(classes.shape):
+            return [(_plain(row), None, None) for row in classes.tolist()]
+        words = [_plain(word) for word in classes.ravel().tolist()]
         sure = [float(max(row)) for row in output["probabilities"].tolist()] if "probabilities" in output else None
         return [(word, sure[place] if sure else None, None) for place, word in enumerate(words)]
     name = next(name for name in ("prediction", "scores", *output) if name in output)
     return [(value, None, None) for value in output[name].tolist()]
+
+
+def _plain(value: Any) -> Any:
+    """Return a class, or those of nested lists, as text or a number."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else int(value)

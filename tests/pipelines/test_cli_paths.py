@@ -86,6 +86,7 @@ CASES = {
     "ingest --clean": "ingest --clean {}",
     "inspect DATASET": "inspect {}",
     "measure DATASET": "measure {}",
+    "measure --model": "measure {dataset} --model {}",
     "inspect --sheet": "inspect {dataset} --sheet {}",
     "statistics DATASET": "statistics {}",
     "statistics --compare": "statistics {dataset} --compare {}",

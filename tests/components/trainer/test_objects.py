@@ -145,3 +145,27 @@ def test_the_evaluator_measures_the_pixels_of_a_mask(
     assert "TFX's own executor" in caplog.text
     found = dict(tfma.load_eval_result(outputs["evaluation"][0].uri).slicing_metrics)[()]
     assert found[""][""]["accuracy"]["doubleValue"] == pytest.approx(last(trained, "val_accuracy"), abs=1e-6)
+
+
+def test_a_mask_is_predicted_as_nested_lists_and_told_in_words(
+    train: Callable[..., Path], scenes: Scenes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow.parquet as pq
+
+    from infeed.pipelines.cli import main
+
+    def told(*options: str) -> str:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["predict", str(trained / "model"), str(picture), *options])
+        assert not ended.value.code
+        return capfd.readouterr().out
+
+    trained = train(scenes[0], "both", "segment", label="mask", epochs=3, callbacks_fn="callbacks", **OPTIONS)
+    picture, output = tmp_path / "picture.png", tmp_path / "predicted.parquet"
+    picture.write_bytes(scenes[1][0]["image/encoded"])
+    assert "16 x 16" in told()
+    mask = json.loads(told("--json").splitlines()[-1])["value"]
+    assert (np.shape(mask), set(np.unique(mask)) <= {0, 1}) == ((16, 16), True)
+    told("--output", str(output))
+    assert pq.read_table(output)["prediction"].to_pylist() == [mask]

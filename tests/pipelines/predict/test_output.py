@@ -14,10 +14,18 @@ from infeed.pipelines.predict.output import Columns, check_output, prediction_ty
 NAMES = ["id", "day", "fare"]
 
 
-def spec(name: str, rank: int = 1) -> Any:
+class Shape(tuple[int | None, ...]):
+    """As TensorFlow has it."""
+
+    @property
+    def rank(self) -> int:
+        return len(self)
+
+
+def spec(name: str, *sizes: int | None) -> Any:
     is_float, is_int = name.startswith("float"), name.startswith("int")
     dtype = SimpleNamespace(name=name, is_floating=is_float, is_integer=is_int)
-    return SimpleNamespace(dtype=dtype, shape=SimpleNamespace(rank=rank))
+    return SimpleNamespace(dtype=dtype, shape=Shape((None, *sizes)))
 
 
 @pytest.mark.parametrize(
@@ -54,13 +62,18 @@ def test_a_column_that_is_called_as_ours_is_refused_unless_it_is_left_out(name: 
     ("outputs", "expected"),
     [
         (
-            {"class": spec("string", 2), "probabilities": spec("float32", 2)},
+            {"class": spec("string", 1), "probabilities": spec("float32", 3)},
             {"prediction": pa.string(), "probability": pa.float64()},
         ),
-        ({"class": spec("int64", 2)}, {"prediction": pa.int64()}),
+        ({"class": spec("int64", None)}, {"prediction": pa.int64()}),
+        ({"class": spec("string", 4)}, {"prediction": pa.list_(pa.string())}),
         ({"prediction": spec("float32")}, {"prediction": pa.float64()}),
-        ({"scores": spec("float32", 2)}, {"prediction": pa.list_(pa.float64())}),
+        ({"scores": spec("float32", 3)}, {"prediction": pa.list_(pa.float64())}),
         ({"count": spec("int64")}, {"prediction": pa.int64()}),
+        (
+            {"class": spec("int64", None, 16), "probabilities": spec("float32", None, 16, 2)},
+            {"prediction": pa.list_(pa.list_(pa.int64()))},
+        ),
     ],
 )
 def test_the_types_follow_the_outputs_of_the_model(outputs: dict[str, Any], expected: dict[str, Any]) -> None:
