@@ -149,13 +149,13 @@ def pipeline_of(options: Sequence[str]) -> Any:
 
 
 def without_ours(options: Sequence[str]) -> list[str]:
-    """Return Beam's options without those that are ours, of which Beam would warn."""
+    """Return the options without ours. Beam would warn of options that it does not know."""
     named, rest = _parsed(options)
     return [*([f"--runner={named.runner}"] if named.runner else []), *rest]
 
 
 def _parsed(options: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options that `Named` has, and the options without the runner and without those that are ours."""
+    """Return the options for `Named`, and the remaining options for Beam."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--runner", default="")
     parser.add_argument("--worker_timeout", "--worker-timeout", default=str(_WORKER_TIMEOUT))

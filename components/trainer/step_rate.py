@@ -55,7 +55,7 @@ def _read(path: str) -> keras.Model:
         raise InfeedError("there is no such file", where=path, do="correct the path")
     try:
         return keras.models.load_model(path)
-    except Exception as error:  # whatever Keras makes of a file and of the user's layers in it
+    except Exception as error:  # Keras raises many types for damaged files and unknown layers
         do = "save it with model.save, and give layers of your own by a function: mine.py:make_model"
         raise InfeedError(f"the model cannot be loaded: {_cause(error)}", where=path, do=do) from error
 
@@ -65,7 +65,7 @@ def measure_step(model: keras.Model, batch: Any, named: str, label: str | None =
 
     Args:
       model: compiled model.
-      batch: tuple as `fit` takes it, or a dict of features, [batch, ...], of which the model takes those of its names.
+      batch: tuple for Keras' `fit`, or a dict of features, [batch, ...]. The model takes features by its input names.
       named: how the user named the model.
       label: feature of a dict that is the label.
 
@@ -78,7 +78,7 @@ def measure_step(model: keras.Model, batch: Any, named: str, label: str | None =
         prepare(model, strategy, tf.nest.map_structure(tf.type_spec_from_value, given))
         rows = int(tf.shape(tf.nest.flatten(given)[-1])[0])
         return measure_ceiling(make_train_steps(model, strategy, meter), meter, strategy, given, rows, seconds=seconds)
-    except Exception as error:  # whatever Keras makes of the user's layers, loss and metrics
+    except Exception as error:  # the user's layers, loss and metrics may raise anything
         do = "check its loss and inputs; --label names the feature that is the label"
         raise InfeedError(f"the model cannot be trained on a batch: {_cause(error)}", where=named, do=do) from error
 

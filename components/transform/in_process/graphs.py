@@ -263,7 +263,7 @@ class Graph:
         """Return the schema of the features, with what the function has annotated if the tracing is the last one."""
         graph, outputs = tracing.concrete.graph, tracing.concrete.structured_outputs
         noted = tft_seam.annotations_of(graph, outputs, final=final)
-        if noted is None:  # some depend on columns, of which tft makes up values as it traces again
+        if noted is None:  # some depend on columns: tft traces again, with made-up values
             inputs = tf2_utils.get_structured_inputs_from_func_graph(graph)
             context = graph_context.TFGraphContext(tf.Module(), self.folder, constants or {})
             noted = schema_inference.get_traced_metadata_fn(self.function, inputs, context, final)

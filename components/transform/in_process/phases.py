@@ -1,4 +1,4 @@
-"""Phases of an analysis. Each phase has a graph of the user's function and reads the rows once.
+"""Phases of an analysis: each has a graph of the user's function, and one pass over the rows.
 
 A phase computes the analyzers that depend only on analyzers of earlier phases. Its graph holds their results as
 constants and computes the inputs of the phase's analyzers. tft on Beam saves and loads this graph for its workers; this
